@@ -1,0 +1,190 @@
+//! What happens to a conversation.
+
+use super::ids::{CallId, ClauseId, ItemId, RequestId};
+use super::time::{Micros, Samples};
+use crate::llm::{LlmEvent, ToolSpec};
+use crate::tools::ToolError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One thing that happened. Given to [`super::Conversation::handle_input`] with the time it
+/// happened at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Input {
+    /// The voice activity detector judged the window that ends at `end`.
+    Vad {
+        /// End of the window in the user's audio.
+        end: Samples,
+        /// Probability of speech, 0..1.
+        probability: f32,
+    },
+    /// A transcription that was asked for is done.
+    Transcript {
+        /// The request it answers.
+        request: RequestId,
+        /// The text; empty if there was no speech.
+        text: String,
+    },
+    /// An end-of-turn score that was asked for is done.
+    Completeness {
+        /// The request it answers.
+        request: RequestId,
+        /// Probability that the user is done, 0..1.
+        probability: f32,
+    },
+    /// The language model said something.
+    Llm {
+        /// The generation it belongs to.
+        request: RequestId,
+        /// What it said.
+        event: LlmEvent,
+    },
+    /// A tool call ended.
+    ToolFinished {
+        /// The call.
+        call: CallId,
+        /// What it returned.
+        result: Result<Value, ToolError>,
+    },
+    /// More audio of a clause was made.
+    Synthesised {
+        /// The clause.
+        clause: ClauseId,
+        /// How much, in time.
+        length: Micros,
+        /// Nothing more will come.
+        last: bool,
+    },
+    /// Audio of a clause was handed to the client's socket.
+    Sent {
+        /// The clause.
+        clause: ClauseId,
+        /// How much of the clause has been sent in all, in time.
+        until: Micros,
+    },
+    /// A job failed.
+    Failed {
+        /// The job.
+        job: Job,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// The client changed the session's settings.
+    Configure(Settings),
+    /// The client says that the user's turn is over (`input_audio_buffer.commit`).
+    CommitAudio,
+    /// The client threw away what the user said since the last turn.
+    ClearAudio,
+    /// The client added to the history.
+    AddItem {
+        /// What to add.
+        item: NewItem,
+    },
+    /// The client removed an item from the history.
+    DeleteItem {
+        /// The item.
+        item: ItemId,
+    },
+    /// The client tells how much of an item's audio was played.
+    Truncate {
+        /// The agent's item.
+        item: ItemId,
+        /// Heard, in time since the item's audio began.
+        heard: Micros,
+    },
+    /// The client asks for an answer now.
+    Respond {
+        /// Instructions for this answer alone.
+        instructions: Option<String>,
+    },
+    /// The client stops the answer.
+    CancelResponse,
+    /// Something to be told to the user when nobody is speaking, such as a timer that rings.
+    Announce {
+        /// The words.
+        text: String,
+    },
+    /// The server is shutting down: finish the current turn, then hang up.
+    Drain,
+}
+
+/// A job of the shell, as named when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// A transcription.
+    Transcription(RequestId),
+    /// An end-of-turn score.
+    Completeness(RequestId),
+    /// A generation of the language model.
+    Generation(RequestId),
+    /// The synthesis of a clause.
+    Synthesis(ClauseId),
+}
+
+/// Something that a client adds to the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NewItem {
+    /// Instructions or facts for the model.
+    System {
+        /// The words.
+        text: String,
+    },
+    /// Typed by the user.
+    User {
+        /// The words.
+        text: String,
+    },
+    /// Something that the agent said before.
+    Agent {
+        /// The words.
+        text: String,
+    },
+    /// The result of a call to one of the client's own tools.
+    ToolOutput {
+        /// The call that this answers.
+        call: CallId,
+        /// The result.
+        output: Value,
+    },
+}
+
+/// What a client may set, at any time. `None` leaves a setting as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// The client's instructions for the model.
+    pub instructions: Option<String>,
+    /// The client's own tools: the client runs them. Replaces the earlier list.
+    pub tools: Option<Vec<ToolSpec>>,
+    /// How the end of the user's turn is found.
+    pub turn_detection: Option<TurnDetection>,
+}
+
+/// How the end of the user's turn is found, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TurnDetection {
+    /// The rule.
+    pub rule: EndOfTurnRule,
+    /// Answer when the turn is over.
+    pub respond: bool,
+    /// Stop the agent when the user begins to speak.
+    pub interrupt: bool,
+}
+
+/// Which rule ends the user's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EndOfTurnRule {
+    /// Silence, the end-of-turn model and the transcript together: the default.
+    Semantic,
+    /// A fixed length of silence.
+    Silence {
+        /// Milliseconds of silence.
+        ms: u64,
+    },
+    /// The client says so with [`Input::CommitAudio`].
+    Client,
+}

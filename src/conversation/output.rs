@@ -1,0 +1,232 @@
+//! What a conversation decides. The shell carries it out.
+
+use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
+use super::latency::TurnLatency;
+use super::time::{Micros, Samples};
+use crate::llm::Prompt;
+use crate::tools::ToolError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Output {
+    /// Transcribe the user's audio between two positions.
+    Transcribe {
+        /// Answered by [`super::Input::Transcript`].
+        request: RequestId,
+        /// First sample.
+        from: Samples,
+        /// One past the last sample.
+        to: Samples,
+        /// A partial may be dropped when the recogniser is busy; a final one may not.
+        partial: bool,
+    },
+    /// Score whether the user is done.
+    ScoreEndOfTurn {
+        /// Answered by [`super::Input::Completeness`].
+        request: RequestId,
+        /// First sample.
+        from: Samples,
+        /// One past the last sample.
+        to: Samples,
+    },
+    /// Ask the language model.
+    Generate {
+        /// Answered by [`super::Input::Llm`].
+        request: RequestId,
+        /// The turn it serves.
+        turn: TurnId,
+        /// What it is given.
+        prompt: Prompt,
+    },
+    /// Stop a generation whose answer is no longer wanted.
+    CancelGeneration {
+        /// The generation.
+        request: RequestId,
+    },
+    /// Run a tool that the model committed.
+    StartTool {
+        /// Answered by [`super::Input::ToolFinished`].
+        call: CallId,
+        /// The tool's name.
+        name: String,
+        /// The arguments by name.
+        arguments: Map<String, Value>,
+    },
+    /// Make the audio of a clause. Clauses are played in the order in which they are asked for.
+    Speak {
+        /// The clause.
+        clause: ClauseId,
+        /// The item it belongs to.
+        item: ItemId,
+        /// The words.
+        text: String,
+    },
+    /// Throw away all audio that is not yet played, here and at the client, and stop making more.
+    Flush,
+    /// Tell the client.
+    Notify(Event),
+    /// End the session.
+    HangUp {
+        /// Why.
+        reason: HangUpReason,
+    },
+}
+
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HangUpReason {
+    /// Nobody spoke for too long.
+    Idle,
+    /// The session reached its greatest length.
+    TooLong,
+    /// The server shuts down.
+    Shutdown,
+}
+
+/// What a client is told. Every dialect translates these into its own messages.
+///
+/// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`,
+/// (`SpeechStarted` ... again if the user goes on), then `UserItem`, then the response: `ResponseStarted`,
+/// and items one after another: an agent item (`AgentItemStarted`, `AgentSpeech`*, with audio between,
+/// `AgentItemDone`) or a tool call (`ToolCalled`, and for the server's tools `ToolFinished` later),
+/// then `ResponseDone`. Only one response is open at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The user began to speak.
+    SpeechStarted {
+        /// Where in the user's audio, pre-roll included.
+        at: Samples,
+    },
+    /// The user fell silent.
+    SpeechStopped {
+        /// Where in the user's audio.
+        at: Samples,
+    },
+    /// What was heard of the user so far; may still change.
+    PartialTranscript {
+        /// All of the utterance so far.
+        text: String,
+    },
+    /// What sounded like speech was none: no turn comes of it.
+    UtteranceDropped,
+    /// The user's turn is over, and this is what was understood.
+    UserItem {
+        /// The item in the history.
+        item: ItemId,
+        /// The words.
+        text: String,
+        /// Spoken rather than typed.
+        spoken: bool,
+    },
+    /// The client's item is in the history.
+    ItemAdded {
+        /// Its id.
+        item: ItemId,
+    },
+    /// An item left the history.
+    ItemDeleted {
+        /// Its id.
+        item: ItemId,
+    },
+    /// An agent's item was cut at what was heard.
+    ItemTruncated {
+        /// Its id.
+        item: ItemId,
+        /// Heard, in time.
+        heard: Micros,
+        /// What is left of its words.
+        text: String,
+    },
+    /// A response began.
+    ResponseStarted {
+        /// The turn it serves.
+        turn: TurnId,
+    },
+    /// The agent begins an item of speech.
+    AgentItemStarted {
+        /// The item in the history.
+        item: ItemId,
+    },
+    /// The agent is about to say these words: sent before the first audio of the clause.
+    AgentSpeech {
+        /// The item.
+        item: ItemId,
+        /// The clause.
+        clause: ClauseId,
+        /// The words of this clause.
+        text: String,
+    },
+    /// All audio of the item was sent, or it was cut short.
+    AgentItemDone {
+        /// The item.
+        item: ItemId,
+        /// The words: all, or as far as they were heard.
+        text: String,
+        /// The user or the client cut it short.
+        interrupted: bool,
+    },
+    /// The model committed a tool call.
+    ToolCalled {
+        /// The item in the history.
+        item: ItemId,
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        name: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+        /// The client is to run it and to answer with [`super::NewItem::ToolOutput`].
+        by_client: bool,
+    },
+    /// A tool that the server ran has ended.
+    ToolFinished {
+        /// The item of the call.
+        item: ItemId,
+        /// The call.
+        call: CallId,
+        /// The result.
+        result: Result<Value, ToolError>,
+    },
+    /// The response is over.
+    ResponseDone {
+        /// The turn it served.
+        turn: TurnId,
+        /// How it ended.
+        status: ResponseStatus,
+        /// When each stage of the turn was reached.
+        latency: TurnLatency,
+    },
+    /// A stage failed; the conversation goes on.
+    StageFailed {
+        /// Which: `asr`, `llm`, `tts`, `turn_model`.
+        stage: String,
+        /// What the client may know of it.
+        message: String,
+    },
+    /// A client's request could not be carried out.
+    Refused {
+        /// What was asked: the name of the [`super::Input`].
+        request: String,
+        /// Why, and what would be right.
+        message: String,
+    },
+}
+
+/// How a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseStatus {
+    /// All was said.
+    Completed,
+    /// The user spoke over it.
+    Interrupted,
+    /// The client cancelled it.
+    Cancelled,
+    /// The language model or the voice failed; an apology was spoken.
+    Failed,
+}

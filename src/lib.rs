@@ -1,0 +1,38 @@
+//! undertone: a real-time voice agent server.
+//!
+//! Audio comes in over a socket, speech is found and transcribed, a language model answers in
+//! a stream of markup, and the answer is spoken while it is still being written.
+//!
+//! One pure [`conversation::Conversation`] decides; everything else obeys.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`conversation`] | turns, end of turn, barge-in, history, playout: pure rules, no clock, no I/O |
+//! | [`markup`] | incremental parser of `<speech>` and `<tool>` |
+//! | [`audio`] | resampling, pre-roll, log-mel features |
+//! | [`vad`] [`turn_model`] [`asr`] [`llm`] [`tts`] | the models, each behind a trait |
+//! | [`router`] | text to intents |
+//! | [`tools`] | tool declarations and the built-in tools |
+//! | [`session`] | the async shell that drives one conversation |
+//! | [`transport`] | wire dialects |
+//! | [`server`] | routes, admission, drain |
+//! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
+
+pub mod asr;
+pub mod audio;
+pub mod cli;
+pub mod config;
+pub mod conversation;
+pub mod llm;
+pub mod markup;
+pub mod models;
+pub mod router;
+pub mod server;
+pub mod session;
+pub mod telemetry;
+pub mod tools;
+pub mod transport;
+pub mod tts;
+pub mod turn_model;
+pub mod vad;
+pub mod worker;

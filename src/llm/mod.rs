@@ -1,0 +1,141 @@
+//! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
+
+use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// What a model says and asks for, as it streams. Every engine produces these and nothing else.
+///
+/// A tool's events come in the order opened, any number of arguments, closed; tools do not nest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LlmEvent {
+    /// Words to be spoken, in pieces of any length, without markup.
+    Speech {
+        /// The words, white space included.
+        text: String,
+    },
+    /// A tool call began and its name is known; the arguments are still coming.
+    ToolOpened {
+        /// The tool's name.
+        name: String,
+    },
+    /// A piece of the open call's arguments, as the model wrote them.
+    ToolArguments {
+        /// The raw piece.
+        piece: String,
+    },
+    /// The open call is complete. This is what commits it.
+    ToolClosed {
+        /// The arguments by name, or why they could not be read.
+        arguments: Result<Map<String, Value>, String>,
+    },
+    /// The model is done.
+    End,
+}
+
+/// One message of the prompt, oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// Something the operator or the client put in front of the model.
+    System {
+        /// The words.
+        text: String,
+    },
+    /// What the user said, as transcribed or typed. Untrusted.
+    User {
+        /// The words.
+        text: String,
+    },
+    /// What the user heard the agent say.
+    Agent {
+        /// The words, cut where the user stopped listening.
+        text: String,
+        /// The user spoke over it, so the words end early.
+        interrupted: bool,
+    },
+    /// A tool call that the model committed.
+    ToolCall {
+        /// Joins the call with its result.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The arguments by name.
+        arguments: Map<String, Value>,
+    },
+    /// What a tool returned. Untrusted.
+    ToolResult {
+        /// The id of the call that this answers.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The result, or an object with the single key `error`.
+        output: Value,
+    },
+}
+
+/// A tool as the model is told of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name, `[a-zA-Z_][a-zA-Z0-9_-]*`.
+    pub name: String,
+    /// When to use it, for the model.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    pub parameters: Value,
+}
+
+/// Everything a model is given for one generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The operator's or client's instructions, beside our own system prompt.
+    pub instructions: Option<String>,
+    /// The conversation so far, oldest first.
+    pub messages: Vec<Message>,
+    /// The tools that may be called.
+    pub tools: Arc<Vec<ToolSpec>>,
+}
+
+/// Why a generation failed. The conversation goes on with an apology.
+#[derive(Debug, thiserror::Error)]
+pub enum LlmError {
+    /// No connection could be made.
+    #[error("cannot reach the language model at {url}: {reason}")]
+    Unreachable {
+        /// The address without secrets.
+        url: String,
+        /// What the client said.
+        reason: String,
+    },
+    /// The server answered with an error status.
+    #[error("the language model at {url} answered {status}: {body}")]
+    Status {
+        /// The address without secrets.
+        url: String,
+        /// HTTP status code.
+        status: u16,
+        /// The start of the answer's body.
+        body: String,
+    },
+    /// The stream broke off or was not what the protocol says.
+    #[error("the language model's stream broke: {0}")]
+    Stream(String),
+    /// The engine could not be set up or run.
+    #[error("{0}")]
+    Engine(String),
+}
+
+/// A stream of events that ends after [`LlmEvent::End`] or the first error. Dropping it cancels
+/// the generation.
+pub type LlmStream = BoxStream<'static, Result<LlmEvent, LlmError>>;
+
+/// A language model.
+pub trait Llm: Send + Sync {
+    /// A short name for logs: the engine and the model.
+    fn name(&self) -> &str;
+
+    /// Starts a generation. Returns at once; connecting happens inside the stream.
+    fn generate(&self, prompt: Prompt) -> LlmStream;
+}

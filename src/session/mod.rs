@@ -1,0 +1,44 @@
+//! The async shell around one conversation, and the channel by which transports reach it.
+
+use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};
+use tokio::sync::mpsc;
+
+/// What a transport sends into a session.
+#[derive(Debug)]
+pub enum Inbound {
+    /// The user's audio: mono PCM16 at the session's input rate. Any length up to 1 s.
+    Audio(Vec<i16>),
+    /// A request of the client: `Configure`, `CommitAudio`, `AddItem`, ... Never one that the
+    /// session makes itself, such as `Vad` or `Llm`.
+    Request(Input),
+}
+
+/// What a session sends to its transport, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outbound {
+    /// The agent's audio: 20 ms of mono PCM16 at the session's output rate, paced at most 200 ms
+    /// ahead of what is playing.
+    Audio {
+        /// The item it belongs to.
+        item: ItemId,
+        /// The clause it belongs to.
+        clause: ClauseId,
+        /// The samples.
+        samples: Vec<i16>,
+    },
+    /// Drop all audio that was sent and is not played yet. No audio of before follows it.
+    Clear,
+    /// Something to tell the client, or not, as the dialect has it.
+    Event(Event),
+    /// The session is over; nothing follows.
+    HangUp(HangUpReason),
+}
+
+/// A transport's end of a session. Dropping `inbound` ends the session.
+#[derive(Debug)]
+pub struct SessionHandle {
+    /// Into the session. When it is full, audio is to be dropped and counted.
+    pub inbound: mpsc::Sender<Inbound>,
+    /// Out of the session.
+    pub outbound: mpsc::Receiver<Outbound>,
+}
