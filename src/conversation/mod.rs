@@ -1,13 +1,254 @@
-//! The brain. Pure rules about turns, speech and tools; no clock, no runtime, no locks, no I/O.
+//! The brain. Pure rules about turns, speech and tools: no clock, no runtime, no locks, no I/O.
+//!
+//! Give it what happens with [`Conversation::handle_input`], carry out what
+//! [`Conversation::poll_output`] decides until there is nothing more, then wait until
+//! [`Conversation::poll_timeout`] or the next input.
+//!
+//! | where | rule |
+//! |---|---|
+//! | `endpointer` | what is speech; how much silence ends a turn |
+//! | `turn` | the user's utterance, from first sound to transcript |
+//! | `barge_in` | the user speaks over the agent; false interruptions |
+//! | `response` | the agent's answer: generation, tools, speech |
+//! | `client` | what the client may ask for |
+//! | `playout` | what was sent and what was heard |
+//! | `history` | what the model is told was said |
 
+mod barge_in;
+mod clauses;
+mod client;
+mod endpointer;
+mod history;
 mod ids;
 mod input;
 mod latency;
 mod output;
+mod playout;
+mod policy;
+mod response;
+#[cfg(test)]
+mod tests;
 mod time;
+mod timer;
+mod turn;
 
+pub use clauses::Clauses;
 pub use ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 pub use input::{EndOfTurnRule, Input, Job, NewItem, Settings, TurnDetection};
 pub use latency::TurnLatency;
 pub use output::{Event, HangUpReason, Output, ResponseStatus};
+pub use policy::{EndpointPolicy, Phrases, Policy, VadPolicy};
 pub use time::{Micros, Samples, Time};
+
+use barge_in::Interrupted;
+use endpointer::SpeechDetector;
+use history::History;
+use playout::Playout;
+use response::Response;
+use std::collections::{BTreeMap, VecDeque};
+use timer::{Timer, Timers};
+use turn::Utterance;
+
+/// One conversation, from the first sound to the hang-up.
+///
+/// What the user does is `utterance` (`None`: silent); what the agent does is `response`
+/// (`None`: idle). Barge-in is a pair of values, not a flag.
+#[derive(Debug)]
+pub struct Conversation {
+    policy: Policy,
+    client: ClientSettings,
+    now: Time,
+    outputs: VecDeque<Output>,
+    timers: Timers,
+    ids: Ids,
+    history: History,
+    detector: SpeechDetector,
+    /// End of the last window that was judged.
+    audio_end: Samples,
+    /// The user's audio before this belongs to earlier turns.
+    audio_from: Samples,
+    utterance: Option<Utterance>,
+    response: Option<Response>,
+    playout: Playout,
+    /// Committed tools that the server runs, with the items of their calls.
+    running: BTreeMap<CallId, ItemId>,
+    /// What was cut short by the utterance that is going on.
+    interrupted: Option<Interrupted>,
+    /// What waits to be told when nobody is speaking.
+    announcements: VecDeque<String>,
+    /// The client asked for an answer while another was being given.
+    respond_next: Option<Option<String>>,
+    ending: Option<HangUpReason>,
+}
+
+/// What the client has set.
+#[derive(Debug)]
+struct ClientSettings {
+    instructions: Option<String>,
+    tools: Vec<crate::llm::ToolSpec>,
+    turn_detection: TurnDetection,
+}
+
+/// Mints identifiers. One counter for all kinds: a log line's number is found in one search.
+#[derive(Debug, Default)]
+struct Ids(u64);
+
+impl Ids {
+    fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
+impl Conversation {
+    /// A new conversation. The greeting, if there is one, is its first output.
+    pub fn new(policy: Policy) -> Self {
+        let mut conversation = Self {
+            client: ClientSettings {
+                instructions: None,
+                tools: Vec::new(),
+                turn_detection: TurnDetection {
+                    rule: EndOfTurnRule::Semantic,
+                    respond: true,
+                    interrupt: true,
+                },
+            },
+            now: Time(0),
+            outputs: VecDeque::new(),
+            timers: Timers::default(),
+            ids: Ids::default(),
+            history: History::default(),
+            detector: SpeechDetector::default(),
+            audio_end: Samples(0),
+            audio_from: Samples(0),
+            utterance: None,
+            response: None,
+            playout: Playout::default(),
+            running: BTreeMap::new(),
+            interrupted: None,
+            announcements: VecDeque::new(),
+            respond_next: None,
+            ending: None,
+            policy,
+        };
+        let end = conversation.now + conversation.policy.session;
+        conversation.timers.set(Timer::SessionEnd, end);
+        conversation.mark_activity();
+        if !conversation.policy.greeting.is_empty() {
+            let greeting = conversation.policy.greeting.clone();
+            conversation.announcements.push_back(greeting);
+        }
+        conversation.settle();
+        conversation
+    }
+
+    /// Takes in one thing that happened at `now`. A `now` before an earlier one counts as that
+    /// earlier one: time never runs backwards.
+    pub fn handle_input(&mut self, now: Time, input: Input) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Vad { end, probability } => self.on_vad(end, probability),
+            Input::Transcript { request, text } => self.on_transcript(request, Ok(text)),
+            Input::Completeness {
+                request,
+                probability,
+            } => {
+                self.on_completeness(request, probability);
+            }
+            Input::Llm { request, event } => self.on_llm(request, event),
+            Input::ToolFinished { call, result } => self.on_tool_finished(call, result),
+            Input::Synthesised {
+                clause,
+                length,
+                last,
+            } => {
+                self.on_synthesised(clause, length, last);
+            }
+            Input::Sent { clause, until } => self.on_sent(clause, until),
+            Input::Failed { job, reason } => self.on_failed(job, &reason),
+            Input::Configure(settings) => self.configure(settings),
+            Input::CommitAudio => self.commit_audio(),
+            Input::ClearAudio => self.clear_audio(),
+            Input::AddItem { item } => self.add_item(item),
+            Input::DeleteItem { item } => self.delete_item(item),
+            Input::Truncate { item, heard } => self.truncate(item, heard),
+            Input::Respond { instructions } => self.respond_to_client(instructions),
+            Input::CancelResponse => self.cancel_response(),
+            Input::Announce { text } => self.announcements.push_back(text),
+            Input::Drain => self.ending = Some(HangUpReason::Shutdown),
+        }
+        self.settle();
+    }
+
+    /// Takes in that time has passed: call it when [`Conversation::poll_timeout`] is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(timer) = self.timers.take_due(self.now) {
+            match timer {
+                Timer::EndOfTurn => self.try_end_turn(),
+                Timer::TranscriptOverdue => self.on_transcript_overdue(),
+                Timer::DeadAir => self.fill_dead_air(),
+                Timer::GenerationOverdue => self.on_generation_overdue(),
+                Timer::PlayoutEnd => {}
+                Timer::Idle => self.ending = Some(HangUpReason::Idle),
+                Timer::SessionEnd => self.on_session_end(),
+            }
+        }
+        self.settle();
+    }
+
+    /// The next decision, oldest first.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Conversation::handle_timeout`] is due, if nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// What follows from every change: clauses are asked for, a finished response ends, and what
+    /// has waited for silence gets its turn.
+    fn settle(&mut self) {
+        self.advance_response();
+        if self.utterance.is_some() || self.response.is_some() {
+            return;
+        }
+        if self.playout.audible_until() > self.now {
+            self.timers
+                .set(Timer::PlayoutEnd, self.playout.audible_until());
+            return;
+        }
+        self.timers.clear(Timer::PlayoutEnd);
+        if let Some(text) = self.announcements.pop_front() {
+            self.say(&text);
+        } else if let Some(instructions) = self.respond_next.take() {
+            self.respond(instructions);
+        } else if let Some(reason) = self.ending.take() {
+            self.outputs.push_back(Output::HangUp { reason });
+        }
+    }
+
+    fn on_session_end(&mut self) {
+        self.announcements.clear();
+        self.announcements
+            .push_back(self.policy.phrases.goodbye.clone());
+        self.ending = Some(HangUpReason::TooLong);
+    }
+
+    fn mark_activity(&mut self) {
+        self.timers.set(Timer::Idle, self.now + self.policy.idle);
+    }
+
+    fn notify(&mut self, event: Event) {
+        self.outputs.push_back(Output::Notify(event));
+    }
+
+    fn request_id(&mut self) -> RequestId {
+        RequestId(self.ids.next())
+    }
+
+    fn item_id(&mut self) -> ItemId {
+        ItemId(self.ids.next())
+    }
+}

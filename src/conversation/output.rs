@@ -64,6 +64,11 @@ pub enum Output {
         /// The words.
         text: String,
     },
+    /// Stop making this clause, and do not play it.
+    CancelClause {
+        /// The clause.
+        clause: ClauseId,
+    },
     /// Throw away all audio that is not yet played, here and at the client, and stop making more.
     Flush,
     /// Tell the client.
@@ -89,11 +94,11 @@ pub enum HangUpReason {
 
 /// What a client is told. Every dialect translates these into its own messages.
 ///
-/// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`,
-/// (`SpeechStarted` ... again if the user goes on), then `UserItem`, then the response: `ResponseStarted`,
-/// and items one after another: an agent item (`AgentItemStarted`, `AgentSpeech`*, with audio between,
-/// `AgentItemDone`) or a tool call (`ToolCalled`, and for the server's tools `ToolFinished` later),
-/// then `ResponseDone`. Only one response is open at a time.
+/// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`, then `UserItem`
+/// or `UtteranceDropped`; then the response: `ResponseStarted`, agent items one after another
+/// (`AgentItemStarted`, `AgentSpeech`* with audio between, `AgentItemDone`), `ResponseDone`. A tool
+/// call is told at once (`ToolCalled`, and for the server's tools `ToolFinished` later), also while
+/// the filler before it is still being sent. Only one response is open at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {

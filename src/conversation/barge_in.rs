@@ -1,0 +1,86 @@
+//! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
+//! goes on where it stopped.
+
+use super::response::Response;
+use super::timer::Timer;
+use super::{Conversation, Event, Output, ResponseStatus};
+
+/// A response that was cut short by an utterance that may turn out to be none.
+#[derive(Debug)]
+pub(super) struct Interrupted {
+    /// What of its words was not heard.
+    rest: String,
+    /// It had more to come: the model had not ended, or a tool was still running.
+    unfinished: bool,
+}
+
+impl Conversation {
+    /// Stops the agent: no sound of this response follows. The history keeps what was heard;
+    /// committed tools run on, and their results join the history.
+    pub(super) fn barge_in(&mut self) {
+        if let Some(interrupted) = self.stop_response(ResponseStatus::Interrupted) {
+            self.interrupted = Some(interrupted);
+        } else if self.playout.audible_until() > self.now {
+            self.outputs.push_back(Output::Flush);
+            self.playout.flush(self.now);
+        }
+    }
+
+    /// Ends the response that is being given, if there is one.
+    pub(super) fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
+        let response = self.response.take()?;
+        if let Some(request) = response.generation() {
+            self.outputs.push_back(Output::CancelGeneration { request });
+        }
+        self.outputs.push_back(Output::Flush);
+        let rest = self.cut_items(&response);
+        self.playout.flush(self.now);
+        self.clear_response_timers();
+        let unfinished = response.unfinished();
+        self.notify(Event::ResponseDone {
+            turn: response.turn,
+            status,
+            latency: response.latency,
+        });
+        Some(Interrupted { rest, unfinished })
+    }
+
+    /// Cuts what is still being said at what was heard, and returns the rest.
+    fn cut_items(&mut self, response: &Response) -> String {
+        let mut rest = Vec::new();
+        for &item in &response.open_items {
+            let heard = self.playout.heard(item, self.now);
+            // Cannot be longer than what was made; an item without audio is cut to nothing.
+            let text = self.history.cut(item, heard).unwrap_or_default();
+            rest.push(self.history.unheard_text(item));
+            if response.announced(item) {
+                self.notify(Event::AgentItemDone {
+                    item,
+                    text,
+                    interrupted: true,
+                });
+            }
+        }
+        rest.retain(|text| !text.is_empty());
+        rest.join(" ")
+    }
+
+    /// What stopped the agent was no speech: it says what was not heard, or answers anew if the
+    /// answer was still being made.
+    pub(super) fn resume_interrupted(&mut self) {
+        let Some(interrupted) = self.interrupted.take() else {
+            return;
+        };
+        if !interrupted.rest.is_empty() {
+            self.announcements.push_front(interrupted.rest);
+        }
+        if interrupted.unfinished {
+            self.respond_next = Some(None);
+        }
+    }
+
+    pub(super) fn clear_response_timers(&mut self) {
+        self.timers.clear(Timer::DeadAir);
+        self.timers.clear(Timer::GenerationOverdue);
+    }
+}

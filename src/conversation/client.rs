@@ -1,0 +1,86 @@
+//! What the client may ask for.
+
+use super::ids::ItemId;
+use super::time::Micros;
+use super::{Conversation, Event, NewItem, ResponseStatus, Settings};
+use crate::llm::Message;
+
+impl Conversation {
+    pub(super) fn configure(&mut self, settings: Settings) {
+        if let Some(instructions) = settings.instructions {
+            self.client.instructions = (!instructions.is_empty()).then_some(instructions);
+        }
+        if let Some(tools) = settings.tools {
+            self.client.tools = tools;
+        }
+        if let Some(turn_detection) = settings.turn_detection {
+            self.client.turn_detection = turn_detection;
+        }
+    }
+
+    pub(super) fn add_item(&mut self, item: NewItem) {
+        let id = self.item_id();
+        match item {
+            NewItem::System { text } => self.history.push(id, Message::System { text }),
+            NewItem::User { text } => {
+                self.mark_activity();
+                self.history.push(id, Message::User { text });
+            }
+            NewItem::Agent { text } => {
+                self.history.push(
+                    id,
+                    Message::Agent {
+                        text,
+                        interrupted: false,
+                    },
+                );
+            }
+            NewItem::ToolOutput { call, output } => {
+                if !self.history.add_result(id, call, output) {
+                    return self.refuse(
+                        "conversation.item.create",
+                        format!("there is no call {call} that waits for an output"),
+                    );
+                }
+            }
+        }
+        self.notify(Event::ItemAdded { item: id });
+    }
+
+    pub(super) fn delete_item(&mut self, item: ItemId) {
+        if self.history.delete(item) {
+            self.notify(Event::ItemDeleted { item });
+        } else {
+            self.refuse(
+                "conversation.item.delete",
+                format!("there is no item with id {item}"),
+            );
+        }
+    }
+
+    /// The client knows better than our clock what was heard.
+    pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
+        match self.history.cut(item, heard) {
+            Ok(text) => self.notify(Event::ItemTruncated { item, heard, text }),
+            Err(message) => self.refuse("conversation.item.truncate", message),
+        }
+    }
+
+    pub(super) fn respond_to_client(&mut self, instructions: Option<String>) {
+        self.mark_activity();
+        self.respond_next = Some(instructions);
+    }
+
+    pub(super) fn cancel_response(&mut self) {
+        if self.stop_response(ResponseStatus::Cancelled).is_none() {
+            self.refuse("response.cancel", "no response is being given".into());
+        }
+    }
+
+    pub(super) fn refuse(&mut self, request: &str, message: String) {
+        self.notify(Event::Refused {
+            request: request.into(),
+            message,
+        });
+    }
+}

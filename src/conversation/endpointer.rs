@@ -1,0 +1,171 @@
+//! Is the user speaking, and is the user done?
+
+use super::policy::{EndpointPolicy, VadPolicy};
+use super::time::Samples;
+
+/// Samples of one window of the voice activity detector.
+const WINDOW: u64 = 512;
+
+/// Turns window probabilities into stretches of speech.
+#[derive(Debug, Default)]
+pub(super) struct SpeechDetector {
+    speaking: bool,
+    /// Windows of speech in a row while not speaking.
+    run: u32,
+}
+
+/// What a window meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Speech began; it reaches back to this sample, pre-roll included.
+    Started(Samples),
+    /// Speech goes on.
+    Speech,
+    /// No speech.
+    Silence,
+}
+
+impl SpeechDetector {
+    /// Judges the window that ends at `end`. `start_windows` of speech in a row begin an utterance;
+    /// within one, a single window of speech continues it.
+    pub(super) fn push(
+        &mut self,
+        end: Samples,
+        probability: f32,
+        policy: &VadPolicy,
+        start_windows: u32,
+    ) -> Heard {
+        if self.speaking {
+            return if probability >= policy.release {
+                Heard::Speech
+            } else {
+                Heard::Silence
+            };
+        }
+        self.run = if probability >= policy.threshold {
+            self.run + 1
+        } else {
+            0
+        };
+        if self.run < start_windows {
+            return Heard::Silence;
+        }
+        let first = Samples(end.0.saturating_sub(u64::from(self.run) * WINDOW));
+        self.speaking = true;
+        Heard::Started(first.minus_ms(policy.pre_roll_ms))
+    }
+
+    /// The utterance is over: the next one has to begin anew.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The end-of-turn rule: how much silence, in ms since the last speech, ends the turn.
+///
+/// What sounds complete ends at once. What sounds unfinished, or reads unfinished, gets the
+/// longest wait; everything else the middle one.
+pub(super) fn silence_needed(
+    completeness: Option<f32>,
+    transcript: Option<&str>,
+    policy: &EndpointPolicy,
+) -> u64 {
+    if transcript.is_some_and(reads_unfinished) {
+        return policy.incomplete_ms;
+    }
+    match completeness {
+        Some(p) if p > policy.complete_above => policy.complete_ms,
+        Some(p) if p < policy.incomplete_below => policy.incomplete_ms,
+        _ => policy.unsure_ms,
+    }
+}
+
+/// Words after which an English sentence goes on.
+const LEADING_ON: &[&str] = &[
+    "a", "about", "an", "and", "at", "because", "between", "but", "by", "for", "from", "if", "in",
+    "into", "is", "like", "my", "of", "or", "so", "than", "that", "the", "their", "then", "to",
+    "uh", "um", "until", "what's", "when", "where", "which", "with", "your",
+];
+
+/// Words that end a question as well as they lead on, if the recogniser heard a question.
+const ENDS_A_QUESTION: &[&str] = &[
+    "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "to", "with",
+];
+
+/// Whether a transcript ends in a word that cannot be the last, such as "set a timer for".
+fn reads_unfinished(text: &str) -> bool {
+    let text = text.trim_end();
+    if text.ends_with("...") || text.ends_with('…') || text.ends_with(',') || text.ends_with('-')
+    {
+        return true;
+    }
+    let question = text.ends_with('?');
+    let last = text
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default()
+        .trim_matches(|c: char| !c.is_alphanumeric())
+        .to_lowercase();
+    LEADING_ON.contains(&last.as_str()) && !(question && ENDS_A_QUESTION.contains(&last.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(probabilities: &[f32]) -> Vec<Heard> {
+        let mut detector = SpeechDetector::default();
+        let policy = VadPolicy::default();
+        probabilities
+            .iter()
+            .enumerate()
+            .map(|(i, p)| detector.push(Samples((i as u64 + 100) * WINDOW), *p, &policy, 3))
+            .collect()
+    }
+
+    #[test]
+    fn speech_needs_a_run_and_reaches_back() {
+        use Heard::*;
+        let start = Samples(99 * WINDOW).minus_ms(300);
+        assert_eq!(
+            detect(&[0.9, 0.9, 0.1, 0.9]),
+            [Silence, Silence, Silence, Silence]
+        );
+        assert_eq!(
+            detect(&[0.9, 0.9, 0.9, 0.4, 0.3]),
+            [Silence, Silence, Started(start), Speech, Silence]
+        );
+    }
+
+    #[test]
+    fn what_sounds_complete_ends_soonest() {
+        let policy = EndpointPolicy::default();
+        let wait = |p, text| silence_needed(p, text, &policy);
+        assert_eq!(wait(Some(0.95), Some("What time is it?")), 200);
+        assert_eq!(wait(Some(0.5), Some("What time is it?")), 500);
+        assert_eq!(wait(None, None), 500);
+        assert_eq!(wait(Some(0.05), Some("What time")), 1_000);
+        assert_eq!(wait(Some(0.95), Some("Set a timer for")), 1_000);
+    }
+
+    #[test]
+    fn unfinished_is_told_by_the_last_word() {
+        for text in [
+            "Set a timer for",
+            "I want to go to the",
+            "Well, um...",
+            "My number is,",
+        ] {
+            assert!(reads_unfinished(text), "{text}");
+        }
+        for text in [
+            "What is it for?",
+            "Yes.",
+            "",
+            "Set a timer for ten minutes.",
+            "Stop it",
+        ] {
+            assert!(!reads_unfinished(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What was said and done. Append-only, but for cutting an answer at what was heard and for what
+//! the client deletes.
+
+use super::ids::{CallId, ItemId};
+use super::time::Micros;
+use crate::llm::Message;
+use serde_json::{Map, Value};
+
+/// The history of one session.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    id: ItemId,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Fixed(Message),
+    Spoken(Speech),
+}
+
+/// An answer, clause by clause.
+#[derive(Debug, Default)]
+struct Speech {
+    clauses: Vec<(String, Micros)>,
+    /// How much the user heard before it was cut; all of it if `None`.
+    heard: Option<Micros>,
+}
+
+impl Speech {
+    fn length(&self) -> Micros {
+        Micros(self.clauses.iter().map(|(_, length)| length.0).sum())
+    }
+
+    fn all_text(&self) -> String {
+        let texts = self.clauses.iter().map(|(text, _)| text.as_str());
+        texts
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The words that were heard. Within a clause words are taken to be spread by their letters.
+    fn text(&self) -> String {
+        let mut left = self.heard.unwrap_or(Micros(u64::MAX));
+        let mut text = Vec::new();
+        for (clause, length) in self.clauses.iter().filter(|(text, _)| !text.is_empty()) {
+            if left.0 == 0 {
+                break;
+            }
+            text.push(if left >= *length {
+                clause.as_str()
+            } else {
+                beginning(clause, left, *length)
+            });
+            left = Micros(left.0.saturating_sub(length.0));
+        }
+        text.join(" ").trim_end().to_owned()
+    }
+}
+
+/// The whole words of `clause` that fit into `heard` of its `length`.
+fn beginning(clause: &str, heard: Micros, length: Micros) -> &str {
+    let budget = clause.len() as u64 * heard.0 / length.0.max(1);
+    let end = clause
+        .char_indices()
+        .filter(|(_, c)| c.is_whitespace())
+        .map(|(at, _)| at)
+        .chain([clause.len()])
+        .take_while(|end| *end as u64 <= budget)
+        .last();
+    &clause[..end.unwrap_or(0)]
+}
+
+impl History {
+    pub(super) fn push(&mut self, id: ItemId, message: Message) {
+        self.items.push(Item {
+            id,
+            content: Content::Fixed(message),
+        });
+    }
+
+    /// Begins an answer that has no words yet.
+    pub(super) fn begin_speech(&mut self, id: ItemId) {
+        self.items.push(Item {
+            id,
+            content: Content::Spoken(Speech::default()),
+        });
+    }
+
+    /// Adds a clause to an answer and returns its place. Its length is not known until it has been
+    /// made.
+    pub(super) fn add_clause(&mut self, id: ItemId, text: &str) -> usize {
+        let Some(speech) = self.speech(id) else {
+            return 0;
+        };
+        speech.clauses.push((text.to_owned(), Micros(0)));
+        speech.clauses.len() - 1
+    }
+
+    /// Forgets the words of a clause that could not be spoken.
+    pub(super) fn drop_clause(&mut self, id: ItemId, index: usize) {
+        if let Some((text, _)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
+            text.clear();
+        }
+    }
+
+    /// More audio of the clause at `index` was made.
+    pub(super) fn lengthen_clause(&mut self, id: ItemId, index: usize, by: Micros) {
+        if let Some((_, length)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
+            *length = *length + by;
+        }
+    }
+
+    /// Adds the result of a call right behind it and its fellows, where a serial run would have
+    /// put it. `false` if there is no such call or it has its result.
+    pub(super) fn add_result(&mut self, id: ItemId, call: CallId, output: Value) -> bool {
+        let key = call.to_string();
+        let name = self.items.iter().find_map(|item| match &item.content {
+            Content::Fixed(Message::ToolCall { id, name, .. }) if *id == key => Some(name.clone()),
+            _ => None,
+        });
+        let answered = self.items.iter().any(|item| {
+            matches!(&item.content, Content::Fixed(Message::ToolResult { id, .. }) if *id == key)
+        });
+        match name {
+            Some(name) if !answered => {
+                self.push(
+                    id,
+                    Message::ToolResult {
+                        id: key,
+                        name,
+                        output,
+                    },
+                );
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds a committed call.
+    pub(super) fn add_call(
+        &mut self,
+        id: ItemId,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) {
+        self.push(
+            id,
+            Message::ToolCall {
+                id: call.to_string(),
+                name: name.to_owned(),
+                arguments,
+            },
+        );
+    }
+
+    /// Cuts an answer at what was heard and returns what is left of its words.
+    ///
+    /// # Errors
+    /// A text for the client if there is no such answer or it is shorter than that.
+    pub(super) fn cut(&mut self, id: ItemId, heard: Micros) -> Result<String, String> {
+        let speech = self
+            .speech(id)
+            .ok_or_else(|| format!("there is no answer with id {id}"))?;
+        if heard > speech.length() {
+            return Err(format!(
+                "the audio of {id} is only {} ms long, less than {} ms",
+                speech.length().as_ms(),
+                heard.as_ms()
+            ));
+        }
+        speech.heard = Some(heard);
+        Ok(speech.text())
+    }
+
+    /// The words of an answer that were not heard.
+    pub(super) fn unheard_text(&self, id: ItemId) -> String {
+        let all = self.items.iter().find_map(|item| match &item.content {
+            Content::Spoken(speech) if item.id == id => Some(speech.all_text()),
+            _ => None,
+        });
+        let all = all.unwrap_or_default();
+        all.get(self.spoken_text(id).len()..)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    }
+
+    /// The words of an answer, as far as they were heard.
+    pub(super) fn spoken_text(&self, id: ItemId) -> String {
+        self.items
+            .iter()
+            .find_map(|item| match &item.content {
+                Content::Spoken(speech) if item.id == id => Some(speech.text()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// Removes an item; `false` if there is none.
+    pub(super) fn delete(&mut self, id: ItemId) -> bool {
+        let before = self.items.len();
+        self.items.retain(|item| item.id != id);
+        self.items.len() < before
+    }
+
+    /// The prompt's messages. Answers of which nothing was heard are left out.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.items.iter().filter_map(Item::message).collect()
+    }
+
+    fn speech(&mut self, id: ItemId) -> Option<&mut Speech> {
+        self.items
+            .iter_mut()
+            .find_map(|item| match &mut item.content {
+                Content::Spoken(speech) if item.id == id => Some(speech),
+                _ => None,
+            })
+    }
+}
+
+impl Item {
+    fn message(&self) -> Option<Message> {
+        match &self.content {
+            Content::Fixed(message) => Some(message.clone()),
+            Content::Spoken(speech) => {
+                let text = speech.text();
+                let interrupted = speech.heard.is_some_and(|heard| heard < speech.length());
+                (!text.is_empty()).then_some(Message::Agent { text, interrupted })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spoken(clauses: &[(&str, u64)]) -> History {
+        let mut history = History::default();
+        history.begin_speech(ItemId(1));
+        for (index, (text, ms)) in clauses.iter().enumerate() {
+            history.add_clause(ItemId(1), text);
+            history.lengthen_clause(ItemId(1), index, Micros::from_ms(*ms));
+        }
+        history
+    }
+
+    #[test]
+    fn an_answer_is_cut_at_the_last_whole_word_heard() {
+        let mut history = spoken(&[("It is five past three,", 1_000), ("and it rains.", 1_000)]);
+        let cut = |history: &mut History, ms| history.cut(ItemId(1), Micros::from_ms(ms));
+        assert_eq!(
+            cut(&mut history, 1_500).unwrap(),
+            "It is five past three, and it"
+        );
+        assert_eq!(cut(&mut history, 600).unwrap(), "It is five past");
+        assert_eq!(cut(&mut history, 0).unwrap(), "");
+        assert!(cut(&mut history, 2_001).unwrap_err().contains("2000 ms"));
+        assert_eq!(history.messages(), []);
+    }
+
+    #[test]
+    fn a_result_joins_its_call_once() {
+        let mut history = History::default();
+        history.add_call(ItemId(1), CallId(7), "clock", Map::new());
+        assert!(!history.add_result(ItemId(2), CallId(8), Value::Null));
+        assert!(history.add_result(ItemId(2), CallId(7), Value::Null));
+        assert!(!history.add_result(ItemId(3), CallId(7), Value::Null));
+        assert_eq!(history.messages().len(), 2);
+    }
+}

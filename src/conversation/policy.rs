@@ -1,0 +1,160 @@
+//! The numbers behind the rules, as the operator set them.
+
+use super::time::Micros;
+use crate::llm::ToolSpec;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The numbers behind the rules. Part of a recording: a replay needs them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// How speech is told from silence.
+    pub vad: VadPolicy,
+    /// How long a silence ends the turn.
+    pub endpoint: EndpointPolicy,
+    /// Silence while an answer is owed, before the agent says that it takes a moment.
+    pub dead_air: Micros,
+    /// Silence of the language model after which it counts as dead.
+    pub generation_timeout: Micros,
+    /// How long after the end of the turn a transcript may take before the user is asked again.
+    pub transcript_timeout: Micros,
+    /// Nobody speaks for this long: the session ends.
+    pub idle: Micros,
+    /// The greatest length of a session.
+    pub session: Micros,
+    /// Tool steps of one turn; in the last generation after them no tool is offered.
+    pub tool_steps: u32,
+    /// Said when the session begins; nothing if empty.
+    pub greeting: String,
+    /// The operator's instructions to the model.
+    pub instructions: Option<String>,
+    /// What the agent says when something fails.
+    pub phrases: Phrases,
+    /// The tools that the server runs.
+    pub tools: Arc<Vec<ToolSpec>>,
+}
+
+/// How speech is told from silence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct VadPolicy {
+    /// A window from this probability on is speech (0.5: Silero's default).
+    pub threshold: f32,
+    /// Within speech, a window below this probability is silence (Silero's default: 0.15 lower).
+    pub release: f32,
+    /// Windows of speech in a row that begin an utterance.
+    pub start_windows: u32,
+    /// The same while the agent speaks, so that a cough does not stop it.
+    pub interrupt_windows: u32,
+    /// Audio before the first window of speech that belongs to it, ms.
+    pub pre_roll_ms: u64,
+}
+
+/// How long a silence ends the turn. All spans count from the last speech.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EndpointPolicy {
+    /// Speech between two partial transcripts, ms.
+    pub partial_every_ms: u64,
+    /// Silence after which the transcript of the turn is made, ms.
+    pub transcribe_after_ms: u64,
+    /// Silence after which the end-of-turn model is asked, ms.
+    pub score_after_ms: u64,
+    /// Silence that ends a turn that the model finds complete, ms.
+    pub complete_ms: u64,
+    /// Silence that ends a turn of which the model is unsure or has said nothing, ms.
+    pub unsure_ms: u64,
+    /// Silence that ends a turn that sounds or reads unfinished, ms.
+    pub incomplete_ms: u64,
+    /// The model finds a turn complete above this probability.
+    pub complete_above: f32,
+    /// The model finds a turn unfinished below this probability.
+    pub incomplete_below: f32,
+    /// The longest stretch that is transcribed at once, ms; the recogniser takes 30 s.
+    pub segment_ms: u64,
+}
+
+/// What the agent says when something fails. The server keeps their audio ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phrases {
+    /// The language model is dead.
+    pub llm_failed: String,
+    /// What the user said could not be transcribed.
+    pub not_understood: String,
+    /// The voice failed in the middle.
+    pub voice_failed: String,
+    /// An answer takes long.
+    pub one_moment: String,
+    /// The session has reached its greatest length.
+    pub goodbye: String,
+}
+
+impl Default for VadPolicy {
+    fn default() -> Self {
+        Self {
+            threshold: 0.5,
+            release: 0.35,
+            start_windows: 3,
+            interrupt_windows: 5,
+            pre_roll_ms: 300,
+        }
+    }
+}
+
+impl Default for EndpointPolicy {
+    fn default() -> Self {
+        Self {
+            partial_every_ms: 500,
+            transcribe_after_ms: 96,
+            score_after_ms: 160,
+            complete_ms: 200,
+            unsure_ms: 500,
+            incomplete_ms: 1_000,
+            complete_above: 0.8,
+            incomplete_below: 0.2,
+            segment_ms: 25_000,
+        }
+    }
+}
+
+impl Default for Phrases {
+    fn default() -> Self {
+        Self {
+            llm_failed: "I'm sorry, I can't think straight right now. Please try again.".into(),
+            not_understood: "Sorry, could you say that again?".into(),
+            voice_failed: "I'm sorry, I lost my voice for a moment.".into(),
+            one_moment: "One moment.".into(),
+            goodbye: "We have talked for a long time, so I have to hang up now. Goodbye.".into(),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            vad: VadPolicy::default(),
+            endpoint: EndpointPolicy::default(),
+            dead_air: Micros::from_ms(1_500),
+            generation_timeout: Micros::from_ms(4_000),
+            transcript_timeout: Micros::from_ms(1_000),
+            idle: Micros::from_ms(300_000),
+            session: Micros::from_ms(3_600_000),
+            tool_steps: 5,
+            greeting: String::new(),
+            instructions: None,
+            phrases: Phrases::default(),
+            tools: Arc::default(),
+        }
+    }
+}
+
+impl Phrases {
+    /// All of them, for the audio that is kept ready.
+    pub fn all(&self) -> [&str; 5] {
+        [
+            &self.llm_failed,
+            &self.not_understood,
+            &self.voice_failed,
+            &self.one_moment,
+            &self.goodbye,
+        ]
+    }
+}

@@ -1,0 +1,66 @@
+//! Deadlines as data: one slot per timer, no tasks.
+
+use super::time::Time;
+
+/// What a conversation may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Timer {
+    /// The silence that ends the user's turn is over.
+    EndOfTurn,
+    /// The final transcript should have come by now.
+    TranscriptOverdue,
+    /// The agent has been silent too long while it owes an answer.
+    DeadAir,
+    /// The language model has not said anything for too long.
+    GenerationOverdue,
+    /// All audio that was sent has been heard.
+    PlayoutEnd,
+    /// Nobody has spoken for too long.
+    Idle,
+    /// The session has reached its greatest length.
+    SessionEnd,
+}
+
+impl Timer {
+    const ALL: [Timer; 7] = [
+        Timer::EndOfTurn,
+        Timer::TranscriptOverdue,
+        Timer::DeadAir,
+        Timer::GenerationOverdue,
+        Timer::PlayoutEnd,
+        Timer::Idle,
+        Timer::SessionEnd,
+    ];
+}
+
+/// The deadlines that are set.
+#[derive(Debug, Default)]
+pub(super) struct Timers([Option<Time>; Timer::ALL.len()]);
+
+impl Timers {
+    pub(super) fn set(&mut self, timer: Timer, at: Time) {
+        self.0[timer as usize] = Some(at);
+    }
+
+    pub(super) fn clear(&mut self, timer: Timer) {
+        self.0[timer as usize] = None;
+    }
+
+    /// The earliest deadline.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.0.iter().flatten().min().copied()
+    }
+
+    /// Takes a timer whose deadline has come, the earliest first.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<Timer> {
+        let (at, timer) = Timer::ALL
+            .into_iter()
+            .filter_map(|timer| self.0[timer as usize].map(|at| (at, timer)))
+            .min_by_key(|(at, _)| *at)?;
+        (at <= now).then(|| {
+            self.clear(timer);
+            timer
+        })
+    }
+}

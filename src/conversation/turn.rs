@@ -1,0 +1,427 @@
+//! The user's utterance, from the first sound to the transcript that ends the turn.
+
+use super::endpointer::{Heard, silence_needed};
+use super::ids::{RequestId, TurnId};
+use super::latency::TurnLatency;
+use super::time::{Micros, Samples, Time};
+use super::timer::Timer;
+use super::{Conversation, EndOfTurnRule, Event, Output};
+use crate::llm::Message;
+
+/// What the user is saying. The user is pausing while `pause` is set, else speaking.
+#[derive(Debug)]
+pub(super) struct Utterance {
+    /// Where it began, pre-roll included.
+    pub(super) from: Samples,
+    /// Stretches that were transcribed for good because all at once would be too long.
+    segments: Vec<Segment>,
+    /// Where the stretch begins that is not transcribed for good.
+    segment_from: Samples,
+    /// End of the last window of speech, and when it was judged.
+    last_speech: (Samples, Time),
+    pause: Option<Pause>,
+    partial: Option<RequestId>,
+    partial_text: String,
+    next_partial: Samples,
+    /// The client says that this is all.
+    committed: bool,
+}
+
+#[derive(Debug)]
+struct Segment {
+    request: RequestId,
+    text: Option<String>,
+}
+
+/// A silence that may be the end of the turn. What was asked in it dies with it.
+#[derive(Debug, Default)]
+struct Pause {
+    transcription: Option<RequestId>,
+    transcript: Option<(String, Time)>,
+    scoring: Option<RequestId>,
+    completeness: Option<(f32, Time)>,
+}
+
+impl Utterance {
+    fn starting(from: Samples, end: Samples, now: Time, partial_every_ms: u64) -> Self {
+        Self {
+            from,
+            segments: Vec::new(),
+            segment_from: from,
+            last_speech: (end, now),
+            pause: None,
+            partial: None,
+            partial_text: String::new(),
+            next_partial: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
+            committed: false,
+        }
+    }
+
+    /// The words so far, with `tail` for the stretch that is not transcribed for good.
+    fn text(&self, tail: &str) -> String {
+        let segments = self.segments.iter().filter_map(|s| s.text.as_deref());
+        segments
+            .chain([tail])
+            .map(str::trim)
+            .filter(|s| !s.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    fn silence_ms(&self, end: Samples) -> u64 {
+        Samples(end.since(self.last_speech.0)).as_ms()
+    }
+}
+
+impl Conversation {
+    pub(super) fn on_vad(&mut self, end: Samples, probability: f32) {
+        self.audio_end = self.audio_end.max(end);
+        if self.client.turn_detection.rule == EndOfTurnRule::Client {
+            return;
+        }
+        let agent_is_heard = self.playout.audible_until() > self.now;
+        let vad = &self.policy.vad;
+        let start = if agent_is_heard {
+            vad.interrupt_windows
+        } else {
+            vad.start_windows
+        };
+        match self.detector.push(end, probability, vad, start) {
+            Heard::Started(at) => self.on_speech_started(at.max(self.audio_from)),
+            Heard::Speech => self.on_speech(end),
+            Heard::Silence => self.on_silence(end),
+        }
+    }
+
+    fn on_speech_started(&mut self, at: Samples) {
+        self.mark_activity();
+        let every = self.policy.endpoint.partial_every_ms;
+        self.utterance = Some(Utterance::starting(at, self.audio_end, self.now, every));
+        self.notify(Event::SpeechStarted { at });
+        if self.client.turn_detection.interrupt {
+            self.barge_in();
+        }
+    }
+
+    fn on_speech(&mut self, end: Samples) {
+        let now = self.now;
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        utterance.last_speech = (end, now);
+        let resumed = utterance.pause.take().is_some();
+        if resumed {
+            self.timers.clear(Timer::EndOfTurn);
+            self.timers.clear(Timer::TranscriptOverdue);
+        }
+        self.cut_long_segment(end, resumed);
+        self.ask_partial(end);
+    }
+
+    fn on_silence(&mut self, end: Samples) {
+        let policy = self.policy.endpoint;
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        let silence = utterance.silence_ms(end);
+        let pause = utterance.pause.get_or_insert_default();
+        let transcribe = pause.transcription.is_none() && silence >= policy.transcribe_after_ms;
+        let score = pause.scoring.is_none()
+            && silence >= policy.score_after_ms
+            && self.client.turn_detection.rule == EndOfTurnRule::Semantic;
+        if transcribe {
+            self.ask_transcript(end);
+        }
+        if score {
+            self.ask_completeness(end);
+        }
+        self.try_end_turn();
+    }
+
+    /// Asks for what the user has said so far, every half second of speech.
+    fn ask_partial(&mut self, end: Samples) {
+        let Some(utterance) = &self.utterance else {
+            return;
+        };
+        if end < utterance.next_partial || utterance.partial.is_some() {
+            return;
+        }
+        let from = utterance.segment_from;
+        let request = self.request_id();
+        let every = Samples::from_ms(self.policy.endpoint.partial_every_ms).0;
+        if let Some(utterance) = &mut self.utterance {
+            utterance.partial = Some(request);
+            utterance.next_partial = Samples(end.0 + every);
+        }
+        self.outputs.push_back(Output::Transcribe {
+            request,
+            from,
+            to: end,
+            partial: true,
+        });
+    }
+
+    /// Asks for the transcript of the stretch up to this pause.
+    fn ask_transcript(&mut self, end: Samples) {
+        let request = self.request_id();
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        utterance.pause.get_or_insert_default().transcription = Some(request);
+        let from = utterance.segment_from;
+        self.outputs.push_back(Output::Transcribe {
+            request,
+            from,
+            to: end,
+            partial: false,
+        });
+    }
+
+    fn ask_completeness(&mut self, end: Samples) {
+        let request = self.request_id();
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        utterance.pause.get_or_insert_default().scoring = Some(request);
+        let from = utterance.from;
+        self.outputs.push_back(Output::ScoreEndOfTurn {
+            request,
+            from,
+            to: end,
+        });
+    }
+
+    /// Transcribes a stretch for good when it nears what the recogniser takes at once: behind a
+    /// pause if there is one in time, else anywhere.
+    fn cut_long_segment(&mut self, end: Samples, after_pause: bool) {
+        let longest = Samples::from_ms(self.policy.endpoint.segment_ms).0;
+        let Some(utterance) = &self.utterance else {
+            return;
+        };
+        let length = end.since(utterance.segment_from);
+        let enough = if after_pause {
+            longest * 3 / 5
+        } else {
+            longest
+        };
+        if length < enough {
+            return;
+        }
+        let from = utterance.segment_from;
+        let request = self.request_id();
+        if let Some(utterance) = &mut self.utterance {
+            utterance.segments.push(Segment {
+                request,
+                text: None,
+            });
+            utterance.segment_from = end;
+            utterance.partial = None;
+        }
+        self.outputs.push_back(Output::Transcribe {
+            request,
+            from,
+            to: end,
+            partial: false,
+        });
+    }
+
+    /// A transcription ended, with its text or with nothing if the recogniser failed.
+    pub(super) fn on_transcript(&mut self, request: RequestId, text: Result<String, ()>) {
+        let now = self.now;
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        if let Some(segment) = utterance.segments.iter_mut().find(|s| s.request == request) {
+            segment.text = Some(text.unwrap_or_default());
+        } else if utterance.partial == Some(request) {
+            utterance.partial = None;
+            self.on_partial(&text.unwrap_or_default());
+            return;
+        } else if let Some(pause) = utterance
+            .pause
+            .as_mut()
+            .filter(|p| p.transcription == Some(request))
+        {
+            match text {
+                Ok(text) => pause.transcript = Some((text, now)),
+                Err(()) => return self.on_transcript_overdue(),
+            }
+        } else {
+            return;
+        }
+        self.try_end_turn();
+    }
+
+    fn on_partial(&mut self, tail: &str) {
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        let text = utterance.text(tail);
+        if !text.is_empty() && text != utterance.partial_text {
+            utterance.partial_text.clone_from(&text);
+            self.notify(Event::PartialTranscript { text });
+        }
+    }
+
+    pub(super) fn on_completeness(&mut self, request: RequestId, probability: f32) {
+        let now = self.now;
+        let pause = self.utterance.as_mut().and_then(|u| u.pause.as_mut());
+        if let Some(pause) = pause.filter(|p| p.scoring == Some(request)) {
+            pause.completeness = Some((probability, now));
+            self.try_end_turn();
+        }
+    }
+
+    /// Ends the turn if the silence is long enough and the transcript is there; otherwise sets the
+    /// timer for when it will be.
+    pub(super) fn try_end_turn(&mut self) {
+        let Some(utterance) = &self.utterance else {
+            return;
+        };
+        let Some(pause) = &utterance.pause else {
+            return;
+        };
+        let transcript = pause
+            .transcript
+            .as_ref()
+            .map(|(text, _)| utterance.text(text));
+        let wait = match self.client.turn_detection.rule {
+            _ if utterance.committed => 0,
+            EndOfTurnRule::Silence { ms } => ms,
+            EndOfTurnRule::Client => return,
+            EndOfTurnRule::Semantic => silence_needed(
+                pause.completeness.map(|(p, _)| p),
+                transcript.as_deref(),
+                &self.policy.endpoint,
+            ),
+        };
+        let due = utterance.last_speech.1 + Micros::from_ms(wait);
+        if self.now < due {
+            self.timers.set(Timer::EndOfTurn, due);
+            return;
+        }
+        let complete = utterance.segments.iter().all(|s| s.text.is_some());
+        match transcript {
+            Some(text) if complete => self.end_turn(&text),
+            _ => self.timers.set(
+                Timer::TranscriptOverdue,
+                due + self.policy.transcript_timeout,
+            ),
+        }
+    }
+
+    /// The user's turn is over.
+    fn end_turn(&mut self, text: &str) {
+        let Some(utterance) = self.utterance.take() else {
+            return;
+        };
+        self.close_utterance(utterance.last_speech.0);
+        let pause = utterance.pause.unwrap_or_default();
+        if text.is_empty() {
+            self.notify(Event::UtteranceDropped);
+            return self.resume_interrupted();
+        }
+        self.interrupted = None;
+        self.mark_activity();
+        let latency = TurnLatency {
+            speech_end: Some(utterance.last_speech.1),
+            transcript: pause.transcript.map(|(_, at)| at),
+            completeness: pause.completeness.map(|(_, at)| at),
+            end_of_turn: Some(self.now),
+            ..TurnLatency::default()
+        };
+        let item = self.item_id();
+        self.history.push(
+            item,
+            Message::User {
+                text: text.to_owned(),
+            },
+        );
+        self.notify(Event::UserItem {
+            item,
+            text: text.to_owned(),
+            spoken: true,
+        });
+        if self.client.turn_detection.respond {
+            self.start_response(latency, None);
+        }
+    }
+
+    /// The recogniser is dead or too slow: ask the user again rather than be silent.
+    pub(super) fn on_transcript_overdue(&mut self) {
+        let Some(utterance) = self.utterance.take() else {
+            return;
+        };
+        self.close_utterance(utterance.last_speech.0);
+        self.interrupted = None;
+        self.notify(Event::StageFailed {
+            stage: "asr".into(),
+            message: "what was said could not be transcribed".into(),
+        });
+        let phrase = self.policy.phrases.not_understood.clone();
+        self.announcements.push_front(phrase);
+    }
+
+    fn close_utterance(&mut self, speech_end: Samples) {
+        self.timers.clear(Timer::EndOfTurn);
+        self.timers.clear(Timer::TranscriptOverdue);
+        self.detector.reset();
+        self.audio_from = self.audio_end;
+        self.notify(Event::SpeechStopped { at: speech_end });
+    }
+
+    /// The client says that the user's turn is over.
+    pub(super) fn commit_audio(&mut self) {
+        if self.utterance.is_none() {
+            let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
+            if length < MIN_COMMIT_MS {
+                return self.refuse(
+                    "input_audio_buffer.commit",
+                    format!("the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"),
+                );
+            }
+            let mut utterance = Utterance::starting(self.audio_from, self.audio_end, self.now, 0);
+            utterance.pause = Some(Pause::default());
+            self.utterance = Some(utterance);
+            self.barge_in();
+        }
+        let asked = self.utterance.as_mut().is_some_and(|u| {
+            u.committed = true;
+            u.pause.get_or_insert_default().transcription.is_some()
+        });
+        if !asked {
+            self.ask_transcript(self.audio_end);
+        }
+        self.try_end_turn();
+    }
+
+    /// The client throws away what the user said since the last turn.
+    pub(super) fn clear_audio(&mut self) {
+        if let Some(utterance) = self.utterance.take() {
+            self.close_utterance(utterance.last_speech.0);
+            self.notify(Event::UtteranceDropped);
+        }
+        self.audio_from = self.audio_end;
+    }
+
+    /// The user's audio before this is not needed any more.
+    pub fn audio_needed_from(&self) -> Samples {
+        match &self.utterance {
+            Some(utterance) => utterance.from,
+            None if self.client.turn_detection.rule == EndOfTurnRule::Client => self.audio_from,
+            None => self
+                .audio_from
+                .max(self.audio_end.minus_ms(KEPT_IN_SILENCE_MS)),
+        }
+    }
+
+    pub(super) fn turn_id(&mut self) -> TurnId {
+        TurnId(self.ids.next())
+    }
+}
+
+/// Audio that a commit needs at least, ms (100: OpenAI Realtime).
+const MIN_COMMIT_MS: u64 = 100;
+
+/// Audio kept while nobody speaks, ms: the pre-roll and the windows that begin an utterance.
+const KEPT_IN_SILENCE_MS: u64 = 1_000;

@@ -1,0 +1,171 @@
+//! When which audio goes out: in the order of the clauses, in frames of 20 ms, and never more than
+//! 200 ms ahead of what the user should be hearing.
+
+use crate::conversation::{ClauseId, ItemId, Micros, Time};
+use std::collections::VecDeque;
+
+/// One frame of outgoing audio.
+const FRAME: Micros = Micros::from_ms(20);
+
+/// How far audio may run ahead of playing. TCP does not pace: without this a socket swallows more
+/// than a minute of it.
+const LEAD: Micros = Micros::from_ms(200);
+
+/// Audio that waits to be sent.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    frame: usize,
+    rate: u32,
+    clauses: VecDeque<Clause>,
+    /// When everything that was sent so far will have been played.
+    played: Time,
+}
+
+#[derive(Debug)]
+struct Clause {
+    id: ClauseId,
+    item: ItemId,
+    waiting: VecDeque<i16>,
+    sent: u64,
+    made: u64,
+    complete: bool,
+}
+
+/// A frame to be sent now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) item: ItemId,
+    pub(super) clause: ClauseId,
+    /// 20 ms, the clause's last frame padded with silence.
+    pub(super) samples: Vec<i16>,
+    /// It is the first of its clause.
+    pub(super) first: bool,
+    /// How much of the clause has been sent with it.
+    pub(super) until: Micros,
+}
+
+impl Pacer {
+    /// A pacer of audio at `rate` Hz.
+    pub(super) fn new(rate: u32) -> Self {
+        let frame = (u64::from(rate) * FRAME.0 / 1_000_000) as usize;
+        Self { frame, rate, clauses: VecDeque::new(), played: Time(0) }
+    }
+
+    /// A clause will come; it is played after those that were expected before.
+    pub(super) fn expect(&mut self, id: ClauseId, item: ItemId) {
+        let waiting = VecDeque::new();
+        self.clauses.push_back(Clause { id, item, waiting, sent: 0, made: 0, complete: false });
+    }
+
+    /// More audio of a clause was made; returns how much that is. `None` if the clause is dead.
+    pub(super) fn push(&mut self, id: ClauseId, samples: &[i16], last: bool) -> Option<Micros> {
+        let rate = self.rate;
+        let clause = self.clauses.iter_mut().find(|c| c.id == id)?;
+        let before = Micros::of_samples(clause.made, rate);
+        clause.made += samples.len() as u64;
+        clause.waiting.extend(samples);
+        clause.complete |= last;
+        Some(Micros(Micros::of_samples(clause.made, rate).0 - before.0))
+    }
+
+    /// The next frame, if one is due and made.
+    pub(super) fn pop(&mut self, now: Time) -> Option<Frame> {
+        self.clauses.retain(|c| !(c.complete && c.waiting.is_empty()));
+        if self.played.since(now) >= LEAD {
+            return None;
+        }
+        let clause = self.clauses.front_mut()?;
+        if clause.waiting.len() < self.frame && !clause.complete {
+            return None;
+        }
+        let count = clause.waiting.len().min(self.frame);
+        let mut samples: Vec<i16> = clause.waiting.drain(..count).collect();
+        samples.resize(self.frame, 0);
+        let first = clause.sent == 0;
+        clause.sent += count as u64;
+        self.played = self.played.max(now) + FRAME;
+        let until = Micros::of_samples(clause.sent, self.rate);
+        Some(Frame { item: clause.item, clause: clause.id, samples, first, until })
+    }
+
+    /// When the next frame is due; `None` while none is made.
+    pub(super) fn due(&self) -> Option<Time> {
+        let clause = self.clauses.iter().find(|c| !(c.complete && c.waiting.is_empty()))?;
+        let ready = clause.complete || clause.waiting.len() >= self.frame;
+        ready.then(|| Time((self.played.0 + 1).saturating_sub(LEAD.0)))
+    }
+
+    /// Forgets a clause.
+    pub(super) fn cancel(&mut self, id: ClauseId) {
+        self.clauses.retain(|c| c.id != id);
+    }
+
+    /// Forgets everything that is not sent, and that what was sent would still be playing.
+    pub(super) fn flush(&mut self, now: Time) {
+        self.clauses.clear();
+        self.played = self.played.min(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u32 = 16_000;
+
+    fn drain(pacer: &mut Pacer, now: Time) -> Vec<Frame> {
+        std::iter::from_fn(|| pacer.pop(now)).collect()
+    }
+
+    #[test]
+    fn audio_runs_at_most_200_ms_ahead() {
+        let mut pacer = Pacer::new(RATE);
+        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.push(ClauseId(1), &vec![1; RATE as usize], true);
+        assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 10);
+        assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 0);
+        let due = pacer.due().unwrap();
+        assert!(due > Time::from_ms(1_000) && due <= Time::from_ms(1_001), "{due:?}");
+        assert_eq!(drain(&mut pacer, Time::from_ms(1_100)).len(), 5);
+    }
+
+    #[test]
+    fn clauses_keep_their_order_whichever_is_made_first() {
+        let mut pacer = Pacer::new(RATE);
+        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.expect(ClauseId(2), ItemId(1));
+        pacer.push(ClauseId(2), &[2; 320], true);
+        assert_eq!(pacer.pop(Time(0)), None);
+        assert_eq!(pacer.due(), None);
+        pacer.push(ClauseId(1), &[1; 400], true);
+        let frames = drain(&mut pacer, Time(0));
+        assert_eq!(frames.iter().map(|f| f.clause.0).collect::<Vec<_>>(), [1, 1, 2]);
+        assert_eq!(frames[1].samples.len(), 320);
+        assert_eq!(frames[1].until, Micros::from_ms(25));
+        assert_eq!(frames.iter().map(|f| f.first).collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn lengths_made_add_up_to_the_length_sent() {
+        let mut pacer = Pacer::new(22_050);
+        pacer.expect(ClauseId(1), ItemId(1));
+        let made: u64 = [100, 333, 1, 7, 222]
+            .iter()
+            .map(|n| pacer.push(ClauseId(1), &vec![0; *n], *n == 222).unwrap().0)
+            .sum();
+        assert_eq!(drain(&mut pacer, Time(0)).last().unwrap().until, Micros(made));
+    }
+
+    #[test]
+    fn nothing_flushed_is_sent_and_new_audio_starts_at_once() {
+        let mut pacer = Pacer::new(RATE);
+        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.push(ClauseId(1), &vec![1; RATE as usize], true);
+        drain(&mut pacer, Time(0));
+        pacer.flush(Time::from_ms(50));
+        assert_eq!(pacer.push(ClauseId(1), &[1; 320], true), None);
+        pacer.expect(ClauseId(2), ItemId(2));
+        pacer.push(ClauseId(2), &vec![2; RATE as usize], true);
+        assert_eq!(drain(&mut pacer, Time::from_ms(50)).len(), 10);
+    }
+}
