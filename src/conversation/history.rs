@@ -262,7 +262,7 @@ mod tests {
             cut(&mut history, 1_500).unwrap(),
             "It is five past three, and it"
         );
-        assert_eq!(cut(&mut history, 600).unwrap(), "It is five past");
+        assert_eq!(cut(&mut history, 700).unwrap(), "It is five past");
         assert_eq!(cut(&mut history, 0).unwrap(), "");
         assert!(cut(&mut history, 2_001).unwrap_err().contains("2000 ms"));
         assert_eq!(history.messages(), []);

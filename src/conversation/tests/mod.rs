@@ -1,0 +1,550 @@
+//! Scripts of conversations under a virtual clock.
+
+mod properties;
+mod sim;
+
+use super::*;
+use crate::llm::{LlmEvent, Message, ToolSpec};
+use sim::{Sim, Step, call, end, say};
+
+fn sim() -> Sim {
+    Sim::new(Policy::default())
+}
+
+/// A user who asks a question and waits for `ms`.
+fn ask(sim: &mut Sim, words: &str, ms: u64) {
+    sim.speak(words, 1_000);
+    sim.silence(ms);
+}
+
+#[test]
+fn a_question_gets_an_answer() {
+    let mut sim = sim();
+    sim.silence(500);
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    let latency = sim.latency();
+    let wait = latency
+        .first_audio
+        .unwrap()
+        .since(latency.speech_end.unwrap());
+    assert!(wait <= Micros::from_ms(320), "{} ms", wait.as_ms());
+    assert_eq!(
+        sim.core.history.messages(),
+        [
+            Message::User {
+                text: "what time is it".into()
+            },
+            Message::Agent {
+                text: "It is noon.".into(),
+                interrupted: false
+            },
+        ]
+    );
+}
+
+#[test]
+fn partials_come_every_half_second_of_speech() {
+    let mut sim = sim();
+    sim.speak("what", 600);
+    sim.speak("what time", 600);
+    sim.speak("what time is it", 600);
+    let partials = sim
+        .events
+        .iter()
+        .filter(|(_, e)| matches!(e, Event::PartialTranscript { .. }));
+    assert_eq!(partials.count(), 3);
+}
+
+#[test]
+fn an_unfinished_sentence_gets_a_second() {
+    let mut sim = sim();
+    sim.speak("set a timer for", 1_000);
+    sim.silence(900);
+    assert!(sim.prompts.is_empty());
+    sim.speak("set a timer for ten minutes", 600);
+    sim.silence(600);
+    assert_eq!(sim.prompts.len(), 1);
+    assert_eq!(
+        sim.prompts[0].messages,
+        [Message::User {
+            text: "set a timer for ten minutes".into()
+        }]
+    );
+}
+
+#[test]
+fn a_transcript_of_an_earlier_pause_is_dead() {
+    let mut sim = sim();
+    sim.asr_ms = 150;
+    sim.speak("what time", 1_000);
+    sim.silence(128);
+    sim.speak("what time is it", 320);
+    sim.silence(1_000);
+    let items = sim.events.iter().filter_map(|(_, e)| match e {
+        Event::UserItem { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(items.collect::<Vec<_>>(), ["what time is it"]);
+}
+
+#[test]
+fn noise_makes_no_turn() {
+    let mut sim = sim();
+    ask(&mut sim, "", 1_500);
+    assert!(sim.saw(|e| *e == Event::UtteranceDropped));
+    assert!(sim.prompts.is_empty());
+}
+
+#[test]
+fn a_click_is_not_even_noise() {
+    let mut sim = sim();
+    sim.speak("", 64);
+    sim.silence(1_000);
+    assert_eq!(sim.events, []);
+}
+
+#[test]
+fn speech_over_the_voice_stops_it_and_the_history_says_what_was_heard() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![
+        say("One two three four five six seven eight nine ten."),
+        end(),
+    ]);
+    ask(&mut sim, "count", 1_500);
+    sim.speak("stop", 500);
+    let at = sim
+        .outputs
+        .iter()
+        .find(|(_, o)| *o == Output::Flush)
+        .expect("a flush")
+        .0;
+    let cut = sim.core.history.messages()[1].clone();
+    let Message::Agent {
+        text,
+        interrupted: true,
+    } = cut
+    else {
+        panic!("{cut:?}")
+    };
+    let words = text.split(' ').count();
+    assert!((3..=5).contains(&words), "{text}");
+    assert!(
+        sim.sent.iter().all(|(when, _)| *when <= at),
+        "audio after the flush"
+    );
+    assert_eq!(sim.ended(), [ResponseStatus::Interrupted]);
+}
+
+#[test]
+fn a_cough_over_the_voice_does_not_stop_it() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("One two three four five six."), end()]);
+    ask(&mut sim, "count", 1_000);
+    sim.speak("", 96);
+    sim.silence(3_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
+#[test]
+fn after_a_false_interruption_the_agent_goes_on_where_it_was_cut() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("One two three four five six seven eight."), end()]);
+    ask(&mut sim, "count", 1_500);
+    sim.speak("", 300);
+    sim.silence(5_000);
+    assert_eq!(
+        sim.ended(),
+        [ResponseStatus::Interrupted, ResponseStatus::Completed]
+    );
+    let agent: Vec<_> = sim
+        .core
+        .history
+        .messages()
+        .into_iter()
+        .filter_map(|m| match m {
+            Message::Agent { text, .. } => Some(text),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(agent.join(" "), "One two three four five six seven eight.");
+}
+
+#[test]
+fn going_on_before_the_answer_cancels_it_and_keeps_both_sentences() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![Step::Wait(1_000), say("It is noon here."), end()]);
+    ask(&mut sim, "what time is it", 400);
+    sim.speak("in Tokyo", 600);
+    sim.silence(2_000);
+    let last = sim.prompts.last().unwrap();
+    assert_eq!(
+        last.messages,
+        [
+            Message::User {
+                text: "what time is it".into()
+            },
+            Message::User {
+                text: "in Tokyo".into()
+            }
+        ]
+    );
+    assert!(!sim.spoken().contains(&"It is noon here.".to_owned()));
+}
+
+#[test]
+fn noise_while_the_answer_is_made_does_not_swallow_it() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![Step::Wait(1_000), say("Lost."), end()]);
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    ask(&mut sim, "what time is it", 400);
+    sim.speak("", 300);
+    sim.silence(3_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+}
+
+#[test]
+fn the_answer_follows_the_filler() {
+    let mut sim = sim();
+    sim.tool_ms = 300;
+    let mut first = vec![say("Let me look that up for you.")];
+    first.extend(call("clock"));
+    first.push(say("It is surely noon."));
+    first.push(end());
+    sim.scripts.push_back(first);
+    sim.scripts.push_back(vec![say("It is five."), end()]);
+    ask(&mut sim, "what time is it", 5_000);
+    assert_eq!(sim.tools_started, ["clock"]);
+    assert_eq!(
+        sim.spoken(),
+        ["Let me look that up for you.", "It is five."]
+    );
+    assert_eq!(sim.latency().dead_air, Some(Micros(0)));
+    let roles: Vec<_> = sim
+        .core
+        .history
+        .messages()
+        .iter()
+        .map(|m| {
+            serde_json::to_value(m).unwrap()["role"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "agent", "tool_call", "tool_result", "agent"]
+    );
+}
+
+#[test]
+fn a_failed_tool_is_told_to_the_model() {
+    let mut sim = sim();
+    let mut first = call("broken").to_vec();
+    first.push(end());
+    sim.scripts.push_back(first);
+    ask(&mut sim, "do it", 2_000);
+    assert!(matches!(
+        sim.prompts[1].messages.last(),
+        Some(Message::ToolResult { output, .. }) if output["error"] == "it is broken"
+    ));
+}
+
+#[test]
+fn a_call_that_cannot_be_read_never_runs() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![
+        Step::Event(LlmEvent::ToolOpened {
+            name: "clock".into(),
+        }),
+        Step::Event(LlmEvent::ToolClosed {
+            arguments: Err("no closing bracket".into()),
+        }),
+        end(),
+    ]);
+    ask(&mut sim, "what time is it", 2_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.prompts.len(), 2);
+}
+
+#[test]
+fn tool_steps_are_bounded() {
+    let mut sim = Sim::new(Policy {
+        tools: std::sync::Arc::new(vec![ToolSpec {
+            name: "clock".into(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+        }]),
+        ..Policy::default()
+    });
+    for _ in 0..5 {
+        let mut script = call("clock").to_vec();
+        script.push(end());
+        sim.scripts.push_back(script);
+    }
+    ask(&mut sim, "what time is it", 5_000);
+    assert_eq!(sim.prompts.len(), 6);
+    assert!(sim.prompts[4].tools.len() == 1 && sim.prompts[5].tools.is_empty());
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
+#[test]
+fn a_result_after_barge_in_joins_the_history_and_is_not_spoken() {
+    let mut sim = sim();
+    sim.tool_ms = 1_000;
+    let mut first = vec![say("Let me look that up for you.")];
+    first.extend(call("clock"));
+    first.push(end());
+    sim.scripts.push_back(first);
+    sim.scripts.push_back(vec![say("You are welcome."), end()]);
+    ask(&mut sim, "what time is it", 700);
+    sim.speak("never mind thanks", 800);
+    sim.silence(3_000);
+    assert_eq!(
+        sim.spoken(),
+        ["Let me look that up for you.", "You are welcome."]
+    );
+    let results = sim.core.history.messages();
+    assert!(
+        results
+            .iter()
+            .any(|m| matches!(m, Message::ToolResult { .. }))
+    );
+}
+
+#[test]
+fn a_dead_model_gets_an_apology_and_the_session_goes_on() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![Step::Break]);
+    ask(&mut sim, "what time is it", 8_000);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(
+        sim.ended(),
+        [ResponseStatus::Failed, ResponseStatus::Completed]
+    );
+}
+
+#[test]
+fn a_stalled_model_is_filled_over_and_given_up() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
+    ask(&mut sim, "what time is it", 10_000);
+    let spoken = sim.spoken().join(" ");
+    assert!(spoken.starts_with("One moment."), "{spoken}");
+    assert!(spoken.ends_with(&Phrases::default().llm_failed), "{spoken}");
+    let filler = sim
+        .events
+        .iter()
+        .find(|(_, e)| matches!(e, Event::AgentSpeech { .. }))
+        .unwrap()
+        .0;
+    assert!(
+        filler <= Time::from_ms(1_000 + 200 + 1_500 + 200),
+        "{filler:?}"
+    );
+}
+
+#[test]
+fn a_model_that_says_nothing_has_failed() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![end()]);
+    ask(&mut sim, "what time is it", 6_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+}
+
+#[test]
+fn a_dead_recogniser_asks_the_user_again() {
+    let mut sim = sim();
+    sim.asr_fails = true;
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.spoken(), [Phrases::default().not_understood]);
+}
+
+#[test]
+fn a_slow_recogniser_asks_the_user_again_within_its_time() {
+    let mut sim = sim();
+    sim.asr_ms = 60_000;
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.spoken(), [Phrases::default().not_understood]);
+}
+
+#[test]
+fn a_dead_voice_says_so_and_what_was_not_spoken_was_not_said() {
+    let mut sim = sim();
+    sim.tts_fails.insert("This one fails.".into());
+    sim.scripts
+        .push_back(vec![say("Here we go then. This one fails. And on."), end()]);
+    ask(&mut sim, "go", 8_000);
+    let spoken = sim.spoken().join(" ");
+    assert_eq!(
+        spoken,
+        format!("Here we go then. {}", Phrases::default().voice_failed)
+    );
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+    assert!(!format!("{:?}", sim.core.history.messages()).contains("fails"));
+}
+
+#[test]
+fn an_announcement_waits_for_silence() {
+    let mut sim = sim();
+    sim.speak("what time is it", 600);
+    sim.input(Input::Announce {
+        text: "Your timer rings.".into(),
+    });
+    sim.speak("what time is it", 400);
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), ["It is noon.", "Your timer rings."]);
+}
+
+#[test]
+fn a_greeting_is_the_first_thing_said() {
+    let mut sim = Sim::new(Policy {
+        greeting: "Hello there.".into(),
+        ..Policy::default()
+    });
+    sim.silence(2_000);
+    assert_eq!(sim.spoken(), ["Hello there."]);
+}
+
+#[test]
+fn an_idle_session_ends() {
+    let mut sim = Sim::new(Policy {
+        idle: Micros::from_ms(5_000),
+        ..Policy::default()
+    });
+    sim.silence(5_100);
+    assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
+}
+
+#[test]
+fn a_session_that_has_lasted_long_enough_says_goodbye() {
+    let mut sim = Sim::new(Policy {
+        session: Micros::from_ms(5_000),
+        ..Policy::default()
+    });
+    sim.silence(15_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::TooLong));
+    assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye);
+}
+
+#[test]
+fn draining_finishes_the_turn() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::Drain);
+    sim.silence(4_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+}
+
+#[test]
+fn long_speech_is_transcribed_in_pieces() {
+    let mut sim = sim();
+    sim.speak("la", 60_000);
+    sim.silence(1_000);
+    let longest = sim.outputs.iter().filter_map(|(_, o)| match o {
+        Output::Transcribe { from, to, .. } => Some(to.since(*from)),
+        _ => None,
+    });
+    assert!(longest.max().unwrap() <= Samples::from_ms(26_000).0);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "la la la")));
+}
+
+#[test]
+fn a_client_may_end_the_turn_itself() {
+    let mut sim = sim();
+    sim.input(Input::Configure(Settings {
+        turn_detection: Some(TurnDetection {
+            rule: EndOfTurnRule::Client,
+            respond: false,
+            interrupt: false,
+        }),
+        ..Settings::default()
+    }));
+    sim.speak("what time is it", 1_000);
+    sim.silence(2_000);
+    assert!(sim.prompts.is_empty());
+    sim.input(Input::CommitAudio);
+    sim.silence(500);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { .. })));
+    assert!(sim.prompts.is_empty());
+    sim.input(Input::Respond {
+        instructions: Some("Be brief.".into()),
+    });
+    sim.silence(2_000);
+    assert_eq!(sim.prompts[0].instructions.as_deref(), Some("Be brief."));
+    sim.input(Input::ClearAudio);
+    sim.input(Input::CommitAudio);
+    assert!(sim.saw(|e| matches!(e, Event::Refused { .. })));
+}
+
+#[test]
+fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
+    let mut sim = sim();
+    sim.input(Input::Configure(Settings {
+        tools: Some(vec![ToolSpec {
+            name: "weather".into(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+        }]),
+        ..Settings::default()
+    }));
+    let mut first = vec![say("Let me see.")];
+    first.extend(call("weather"));
+    first.push(end());
+    sim.scripts.push_back(first);
+    sim.scripts.push_back(vec![say("It rains."), end()]);
+    ask(&mut sim, "what is the weather", 2_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    let call = sim.events.iter().find_map(|(_, e)| match e {
+        Event::ToolCalled {
+            call,
+            by_client: true,
+            ..
+        } => Some(*call),
+        _ => None,
+    });
+    let item = NewItem::ToolOutput {
+        call: call.unwrap(),
+        output: "rain".into(),
+    };
+    sim.input(Input::AddItem { item });
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(2_000);
+    assert_eq!(sim.spoken(), ["Let me see.", "It rains."]);
+}
+
+#[test]
+fn the_client_corrects_what_was_heard() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("One two three four."), end()]);
+    ask(&mut sim, "count", 3_000);
+    let item = sim.events.iter().find_map(|(_, e)| match e {
+        Event::AgentItemStarted { item } => Some(*item),
+        _ => None,
+    });
+    let item = item.unwrap();
+    sim.input(Input::Truncate {
+        item,
+        heard: Micros::from_ms(9_000),
+    });
+    assert!(sim.saw(|e| matches!(e, Event::Refused { .. })));
+    sim.input(Input::Truncate {
+        item,
+        heard: Micros::from_ms(650),
+    });
+    assert!(sim.saw(|e| matches!(e, Event::ItemTruncated { text, .. } if text == "One two")));
+}

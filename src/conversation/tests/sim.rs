@@ -1,0 +1,355 @@
+//! A conversation under virtual time: every engine answers after a fixed delay, audio is sent as
+//! the pacer sends it, and nothing sleeps.
+
+use super::super::*;
+use crate::llm::{LlmEvent, Prompt};
+use crate::tools::ToolError;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+/// How the language model answers one prompt.
+pub(super) type Script = Vec<Step>;
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// An event right after the one before.
+    Event(LlmEvent),
+    /// Nothing for so many ms.
+    Wait(u64),
+    /// The stream breaks.
+    Break,
+}
+
+pub(super) fn say(text: &str) -> Step {
+    Step::Event(LlmEvent::Speech { text: text.into() })
+}
+
+pub(super) fn call(name: &str) -> [Step; 2] {
+    [
+        Step::Event(LlmEvent::ToolOpened { name: name.into() }),
+        Step::Event(LlmEvent::ToolClosed {
+            arguments: Ok(Map::new()),
+        }),
+    ]
+}
+
+pub(super) fn end() -> Step {
+    Step::Event(LlmEvent::End)
+}
+
+#[derive(Debug)]
+struct Clause {
+    id: ClauseId,
+    made: Micros,
+    sent: Micros,
+    complete: bool,
+}
+
+pub(super) struct Sim {
+    pub(super) core: Conversation,
+    now: Time,
+    audio: Samples,
+    due: BTreeMap<(Time, u64), Input>,
+    counter: u64,
+    clauses: VecDeque<Clause>,
+    /// When what was sent so far will have been heard.
+    play_clock: Time,
+    /// What the recogniser hears.
+    pub(super) words: String,
+    pub(super) completeness: f32,
+    pub(super) scripts: VecDeque<Script>,
+    pub(super) tool_ms: u64,
+    pub(super) asr_ms: u64,
+    pub(super) asr_fails: bool,
+    pub(super) tts_fails: HashSet<String>,
+    pub(super) prompts: Vec<Prompt>,
+    pub(super) events: Vec<(Time, Event)>,
+    pub(super) outputs: Vec<(Time, Output)>,
+    pub(super) tools_started: Vec<String>,
+    /// Audio that was sent: when, and of which clause.
+    pub(super) sent: Vec<(Time, ClauseId)>,
+    pub(super) hung_up: Option<HangUpReason>,
+}
+
+impl Sim {
+    pub(super) fn new(policy: Policy) -> Self {
+        let mut sim = Self {
+            core: Conversation::new(policy),
+            now: Time(0),
+            audio: Samples(0),
+            due: BTreeMap::new(),
+            counter: 0,
+            clauses: VecDeque::new(),
+            play_clock: Time(0),
+            words: "what time is it".into(),
+            completeness: 0.9,
+            scripts: VecDeque::new(),
+            tool_ms: 0,
+            asr_ms: 70,
+            asr_fails: false,
+            tts_fails: HashSet::new(),
+            prompts: Vec::new(),
+            events: Vec::new(),
+            outputs: Vec::new(),
+            tools_started: Vec::new(),
+            sent: Vec::new(),
+            hung_up: None,
+        };
+        sim.drain();
+        sim
+    }
+
+    /// The user speaks for `ms` and is heard to say `words` so far.
+    pub(super) fn speak(&mut self, words: &str, ms: u64) {
+        self.words = words.into();
+        self.windows(ms, 0.95);
+    }
+
+    pub(super) fn silence(&mut self, ms: u64) {
+        self.windows(ms, 0.02);
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        self.core.handle_input(self.now, input);
+        self.drain();
+    }
+
+    fn windows(&mut self, ms: u64, probability: f32) {
+        for _ in 0..ms.div_ceil(32) {
+            self.advance(Time(self.now.0 + 32_000));
+            self.audio = Samples(self.audio.0 + 512);
+            self.input(Input::Vad {
+                end: self.audio,
+                probability,
+            });
+        }
+    }
+
+    /// Lets everything happen that is due until `until`.
+    fn advance(&mut self, until: Time) {
+        loop {
+            let job = self.due.keys().next().map(|(at, _)| *at);
+            let timer = self.core.poll_timeout();
+            let frame = self.next_frame();
+            let next = [job, timer, frame].into_iter().flatten().min();
+            let Some(at) = next.filter(|at| *at <= until) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            if job == Some(at) {
+                let key = *self.due.keys().next().unwrap();
+                let input = self.due.remove(&key).unwrap();
+                self.deliver(input);
+            } else if frame == Some(at) {
+                self.send_frame();
+            } else {
+                self.core.handle_timeout(self.now);
+                assert!(
+                    self.core.poll_timeout().is_none_or(|t| t > self.now),
+                    "a drained machine's timeout lies in the future"
+                );
+            }
+            self.drain();
+        }
+        self.now = until;
+    }
+
+    fn deliver(&mut self, input: Input) {
+        if let Input::Synthesised {
+            clause,
+            length,
+            last,
+        } = &input
+        {
+            let Some(known) = self.clauses.iter_mut().find(|c| c.id == *clause) else {
+                return;
+            };
+            known.made = known.made + *length;
+            known.complete |= last;
+        }
+        self.core.handle_input(self.now, input);
+    }
+
+    fn next_frame(&self) -> Option<Time> {
+        let clause = self.clauses.front()?;
+        (clause.sent < clause.made)
+            .then(|| Time((self.play_clock.0 + 1).saturating_sub(200_000)).max(self.now))
+    }
+
+    fn send_frame(&mut self) {
+        let now = self.now;
+        let Some(clause) = self.clauses.front_mut() else {
+            return;
+        };
+        let id = clause.id;
+        if clause.sent.0 == 0 {
+            self.core.handle_input(
+                now,
+                Input::Sent {
+                    clause: id,
+                    until: Micros(0),
+                },
+            );
+        }
+        let until = Micros((clause.sent.0 + 20_000).min(clause.made.0));
+        clause.sent = until;
+        if clause.complete && clause.sent >= clause.made {
+            self.clauses.pop_front();
+        }
+        self.play_clock = self.play_clock.max(now) + Micros::from_ms(20);
+        self.sent.push((now, id));
+        self.core
+            .handle_input(now, Input::Sent { clause: id, until });
+    }
+
+    fn later(&mut self, ms: u64, input: Input) {
+        self.counter += 1;
+        self.due
+            .insert((self.now + Micros::from_ms(ms), self.counter), input);
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            self.outputs.push((self.now, output.clone()));
+            match output {
+                Output::Transcribe { request, .. } if self.asr_fails => {
+                    let job = Job::Transcription(request);
+                    self.later(
+                        self.asr_ms,
+                        Input::Failed {
+                            job,
+                            reason: "scripted".into(),
+                        },
+                    );
+                }
+                Output::Transcribe { request, .. } => {
+                    let text = self.words.clone();
+                    self.later(self.asr_ms, Input::Transcript { request, text });
+                }
+                Output::ScoreEndOfTurn { request, .. } => {
+                    let probability = self.completeness;
+                    self.later(
+                        40,
+                        Input::Completeness {
+                            request,
+                            probability,
+                        },
+                    );
+                }
+                Output::Generate {
+                    request, prompt, ..
+                } => self.generate(request, prompt),
+                Output::StartTool { call, name, .. } => {
+                    self.tools_started.push(name.clone());
+                    let result = match name.as_str() {
+                        "broken" => Err(ToolError::Failed("it is broken".into())),
+                        _ => Ok(Value::from("fine")),
+                    };
+                    self.later(self.tool_ms, Input::ToolFinished { call, result });
+                }
+                Output::Speak { clause, text, .. } => self.synthesise(clause, &text),
+                Output::CancelClause { clause } => self.clauses.retain(|c| c.id != clause),
+                Output::Flush => {
+                    self.clauses.clear();
+                    self.play_clock = self.play_clock.min(self.now);
+                }
+                Output::Notify(event) => self.events.push((self.now, event)),
+                Output::HangUp { reason } => self.hung_up = Some(reason),
+                Output::CancelGeneration { .. } => {}
+            }
+        }
+    }
+
+    /// Cancelled generations go on talking here: their events must be ignored.
+    fn generate(&mut self, request: RequestId, prompt: Prompt) {
+        self.prompts.push(prompt);
+        let script = self
+            .scripts
+            .pop_front()
+            .unwrap_or_else(|| vec![say("All right."), end()]);
+        let mut at = 20;
+        for step in script {
+            match step {
+                Step::Event(event) => self.later(at, Input::Llm { request, event }),
+                Step::Wait(ms) => at += ms,
+                Step::Break => {
+                    let job = Job::Generation(request);
+                    self.later(
+                        at,
+                        Input::Failed {
+                            job,
+                            reason: "scripted".into(),
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// 300 ms a word, in one piece after 60 ms.
+    fn synthesise(&mut self, clause: ClauseId, text: &str) {
+        if self.tts_fails.contains(text) {
+            let job = Job::Synthesis(clause);
+            return self.later(
+                60,
+                Input::Failed {
+                    job,
+                    reason: "scripted".into(),
+                },
+            );
+        }
+        self.clauses.push_back(Clause {
+            id: clause,
+            made: Micros(0),
+            sent: Micros(0),
+            complete: false,
+        });
+        let length = Micros::from_ms(300 * text.split_whitespace().count() as u64);
+        self.later(
+            60,
+            Input::Synthesised {
+                clause,
+                length,
+                last: true,
+            },
+        );
+    }
+
+    /// What the client was told the agent says, clause by clause.
+    pub(super) fn spoken(&self) -> Vec<String> {
+        self.events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::AgentSpeech { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The statuses of the responses that ended.
+    pub(super) fn ended(&self) -> Vec<ResponseStatus> {
+        self.events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::ResponseDone { status, .. } => Some(*status),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The stamps of the last response that ended.
+    pub(super) fn latency(&self) -> TurnLatency {
+        self.events
+            .iter()
+            .rev()
+            .find_map(|(_, event)| match event {
+                Event::ResponseDone { latency, .. } => Some(*latency),
+                _ => None,
+            })
+            .expect("a response ended")
+    }
+
+    pub(super) fn saw(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(|(_, event)| wanted(event))
+    }
+}
