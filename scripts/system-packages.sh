@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sees to it that the tools and libraries that cargo does not bring are installed. Silent when they are.
+set -euo pipefail
+
+missing=()
+need() { # need PACKAGE COMMAND...: PACKAGE is missing unless COMMAND succeeds
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+
+need cmake cmake --version
+need g++ g++ --version
+need pkg-config pkg-config --version
+need libasound2-dev pkg-config --exists alsa
+need espeak-ng espeak-ng --version
+need python3 python3 --version
+need python3-venv python3 -c 'import venv, ensurepip'
+
+if [ "${#missing[@]}" -gt 0 ]; then
+    install="apt-get install -y --no-install-recommends ${missing[*]}"
+    echo "missing system packages: ${missing[*]}"
+    if ! command -v apt-get >/dev/null; then
+        echo "these are their Debian names; install what your system calls them, and run this again" >&2
+        exit 1
+    elif [ "$(id -u)" -eq 0 ]; then
+        as_root=()
+    elif sudo -n true 2>/dev/null; then
+        as_root=(sudo)
+    else
+        echo "they need root once; run this, then try again:" >&2
+        echo "    sudo sh -c 'apt-get update && $install'" >&2
+        exit 1
+    fi
+    "${as_root[@]}" apt-get update -qq
+    # shellcheck disable=SC2086  # the words of $install are its arguments
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >/dev/null </dev/null
+fi
+
+if ! cargo --version >/dev/null 2>&1; then
+    echo "Rust is missing: install it from https://rustup.rs (no root needed), open a new shell, and run this again" >&2
+    exit 1
+fi
