@@ -23,7 +23,7 @@ const LONGEST: usize = 600;
 const WAITING_LINES: usize = 64;
 
 /// Turns words into IPA phonemes. Restarts its process when that dies or hangs.
-pub struct Espeak {
+pub(super) struct Espeak {
     command: Vec<String>,
     patience: Duration,
     process: Option<Process>,
@@ -34,7 +34,7 @@ impl Espeak {
     ///
     /// # Errors
     /// [`TtsError::Phonemes`] if it is not installed or does not answer.
-    pub fn start(voice: &str) -> Result<Self, TtsError> {
+    pub(super) fn start(voice: &str) -> Result<Self, TtsError> {
         // Into a pipe espeak would hold its answers back; stdbuf makes it write line by line.
         let command = ["stdbuf", "-oL", "espeak-ng", "-q", "--ipa", "-v", voice];
         Self::with_command(command.map(String::from).to_vec(), PATIENCE)
@@ -54,7 +54,7 @@ impl Espeak {
     ///
     /// # Errors
     /// [`TtsError::Phonemes`] if espeak died or hung, and did so again when restarted.
-    pub fn phonemes(&mut self, words: &str) -> Result<String, TtsError> {
+    pub(super) fn phonemes(&mut self, words: &str) -> Result<String, TtsError> {
         let text = sanitised(words);
         if text.is_empty() {
             return Ok(String::new());
