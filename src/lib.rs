@@ -26,6 +26,7 @@ pub mod conversation;
 pub mod llm;
 pub mod markup;
 pub mod models;
+pub mod onnx;
 pub mod router;
 pub mod server;
 pub mod session;

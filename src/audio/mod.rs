@@ -1,1 +1,89 @@
-//! Not there yet.
+//! Samples and what is done to them before a model sees them. No I/O, no clock.
+//!
+//! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+/// Bytes that are not whole PCM16 samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} bytes of audio are not whole 16-bit samples")]
+pub struct OddLength(pub usize);
+
+/// 32768: full scale of PCM16, so that -32768 is exactly -1.
+const FULL_SCALE: f32 = 32_768.0;
+
+/// PCM16 to -1..1.
+pub fn to_f32(samples: &[i16]) -> Vec<f32> {
+    samples
+        .iter()
+        .map(|&sample| f32::from(sample) / FULL_SCALE)
+        .collect()
+}
+
+/// -1..1 to PCM16, rounded; what is louder saturates, NaN is silence.
+pub fn to_i16(samples: &[f32]) -> Vec<i16> {
+    samples
+        .iter()
+        // A cast from float saturates and turns NaN into 0.
+        .map(|sample| (sample * FULL_SCALE).round() as i16)
+        .collect()
+}
+
+/// Little-endian PCM16 bytes to samples.
+///
+/// # Errors
+/// [`OddLength`] if half a sample is left over.
+pub fn from_pcm16le(bytes: &[u8]) -> Result<Vec<i16>, OddLength> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(OddLength(bytes.len()));
+    }
+    Ok(pairs.iter().copied().map(i16::from_le_bytes).collect())
+}
+
+/// Samples to little-endian PCM16 bytes.
+pub fn to_pcm16le(samples: &[i16]) -> Vec<u8> {
+    samples.iter().copied().flat_map(i16::to_le_bytes).collect()
+}
+
+/// Root mean square level in dB below full scale (dBFS); -120 for silence and for no samples.
+pub fn level_dbfs(samples: &[f32]) -> f32 {
+    let power = samples.iter().map(|s| s * s).sum::<f32>() / samples.len().max(1) as f32;
+    10.0 * power.max(1e-12).log10()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pcm16_survives_the_way_there_and_back(samples: Vec<i16>) {
+            prop_assert_eq!(&to_i16(&to_f32(&samples)), &samples);
+            prop_assert_eq!(from_pcm16le(&to_pcm16le(&samples)), Ok(samples));
+        }
+    }
+
+    #[test]
+    fn too_loud_saturates_and_nan_is_silence() {
+        let samples = [2.0, -2.0, f32::NAN, f32::INFINITY, 1.0];
+        assert_eq!(
+            to_i16(&samples),
+            [i16::MAX, i16::MIN, 0, i16::MAX, i16::MAX]
+        );
+    }
+
+    #[test]
+    fn half_a_sample_is_an_error() {
+        assert_eq!(from_pcm16le(&[1, 2, 3]), Err(OddLength(3)));
+    }
+
+    #[test]
+    fn levels() {
+        assert_eq!(level_dbfs(&[]), -120.0);
+        assert_eq!(level_dbfs(&[1.0, -1.0]), 0.0);
+        assert!((level_dbfs(&[0.1, -0.1]) + 20.0).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,137 @@
+//! ONNX Runtime: the library is loaded once, from a given file, and sessions are made alike.
+//!
+//! Sessions run on the thread that calls them: undertone gives each model a thread of its own
+//! ([`crate::worker`]), and a pool inside the runtime would only fight the others for the cores.
+
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use ort::session::{Session, builder::SessionBuilder};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Why ONNX Runtime or a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum OnnxError {
+    /// The library is not there or is not a fitting ONNX Runtime.
+    #[error("cannot load ONNX Runtime from {}: {reason} (`make models` fetches it)", path.display())]
+    Library {
+        /// The library's file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// [`session`] was called before [`init`].
+    #[error("ONNX Runtime is not loaded yet: cannot load {}", model.display())]
+    NotLoaded {
+        /// The model that was asked for.
+        model: PathBuf,
+    },
+    /// The model is not there or cannot be read.
+    #[error("cannot load the model {}: {reason} (`make models` fetches it)", path.display())]
+    Model {
+        /// The model's file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The one environment of this process. `ort` allows no second one.
+static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+
+/// Loads ONNX Runtime from the file `library`. Later calls do nothing, whatever their path; a
+/// failed call may be repeated.
+///
+/// # Errors
+/// [`OnnxError::Library`] if the file is missing or is no ONNX Runtime of at least the version
+/// that `ort` was built for.
+pub fn init(library: &Path) -> Result<(), OnnxError> {
+    let mut environment = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if environment.is_none() {
+        *environment = Some(load(library)?);
+    }
+    Ok(())
+}
+
+/// Loads the model in the file `model`. The session computes on the calling thread alone.
+///
+/// # Errors
+/// [`OnnxError::NotLoaded`] before [`init`]; [`OnnxError::Model`] if the file is missing or is no
+/// model that this runtime understands.
+pub fn session(model: &Path) -> Result<Session, OnnxError> {
+    let environment = ENVIRONMENT
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+        .ok_or_else(|| OnnxError::NotLoaded {
+            model: model.into(),
+        })?;
+    builder(&environment)
+        .and_then(|mut builder| builder.commit_from_file(model))
+        .map_err(|error| OnnxError::Model {
+            path: model.into(),
+            reason: error.to_string(),
+        })
+}
+
+fn load(library: &Path) -> Result<Environment, OnnxError> {
+    let failed = |reason: String| OnnxError::Library {
+        path: library.into(),
+        reason,
+    };
+    // `ort` resolves a relative path against the executable's folder: ours is the user's.
+    let absolute = library
+        .canonicalize()
+        .map_err(|error| failed(error.to_string()))?;
+    ort::init_from(absolute)
+        .map_err(|error| failed(error.to_string()))?
+        .with_name("undertone")
+        .with_telemetry(false)
+        .build()
+        .map_err(|error| failed(error.to_string()))
+}
+
+fn builder(environment: &Environment) -> ort::Result<SessionBuilder> {
+    Ok(Session::builder(environment)?
+        .with_intra_threads(1)?
+        .with_inter_threads(1)?
+        // A spinning thread takes a core from somebody else's model.
+        .with_intra_op_spinning(false)?
+        // Patterns are kept per input shape: speech and text never have the same length twice.
+        .with_memory_pattern(false)?
+        // Below this the runtime remarks on unused initialisers of other people's exports.
+        .with_log_level(LogLevel::Error)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_an_error_that_says_what_to_do() {
+        let message = load(Path::new("/nowhere/libonnxruntime.so"))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("/nowhere/libonnxruntime.so"), "{message}");
+        assert!(message.contains("make models"), "{message}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(load(file.path()), Err(OnnxError::Library { .. })));
+    }
+
+    #[test]
+    fn loading_twice_is_loading_once_and_a_missing_model_is_named() {
+        let weights = crate::audio::testing::weights();
+        let library = weights.join("onnxruntime/libonnxruntime.so");
+        init(&library).unwrap();
+        init(&library).unwrap();
+        assert!(session(&weights.join("silero/silero_vad.onnx")).is_ok());
+        let message = session(Path::new("/nowhere/model.onnx"))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("/nowhere/model.onnx"), "{message}");
+    }
+}
