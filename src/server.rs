@@ -1,1 +1,252 @@
-//! Not there yet.
+//! The server: accept loop, admission, drain.
+//!
+//! `run` serves until its token is cancelled, then drains: `/readyz` turns red, no session is
+//! admitted any more, each session is asked to finish its turn, and what is left at the deadline
+//! is closed.
+
+mod access;
+mod routes;
+
+pub use crate::transport::socket::{Counters, SocketLimits};
+pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
+
+use crate::transport::intake::IntakeLimits;
+use crate::transport::socket::Surroundings;
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use secrecy::SecretString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Bytes that the kernel may hold for a client that does not read (Linux doubles it). Left to
+/// itself it takes 4 MB, more than a minute of audio.
+const SEND_BUFFER: u32 = 32 * 1024;
+
+/// Connections that may wait to be accepted.
+const LISTEN_BACKLOG: u32 = 1024;
+
+/// How long closing the last sockets may take after the drain deadline.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Pause after a failure to accept, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How the server serves.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Where to listen. Port 0 takes any.
+    pub bind: SocketAddr,
+    /// Sessions at a time; over that, 503.
+    pub max_sessions: usize,
+    /// HTTP connections at a time that have not become a session; over that they are dropped.
+    pub max_connections: usize,
+    /// Clients must show this token. `None` asks for nothing.
+    pub auth_token: Option<SecretString>,
+    /// Origins of web pages that may connect, such as `https://example.org`. Pages of this very
+    /// host and of loopback hosts may anyway.
+    pub allowed_origins: Vec<String>,
+    /// Clients that are no browsers may connect without a token although the server listens on
+    /// more than loopback.
+    pub insecure: bool,
+    /// Longest message of a Realtime client, bytes: some 16 s of audio in one append by default.
+    pub max_realtime_message: usize,
+    /// Longest message of a PCM client, bytes.
+    pub max_pcm_message: usize,
+    /// How long a request's headers may take.
+    pub header_timeout: Duration,
+    /// Timeouts of WebSockets.
+    pub socket: SocketLimits,
+    /// How fast a Realtime client's audio may come.
+    pub realtime_intake: IntakeLimits,
+    /// How fast a PCM client's audio may come.
+    pub pcm_intake: IntakeLimits,
+    /// How long sessions may take to finish at shutdown.
+    pub drain_deadline: Duration,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            max_sessions: 64,
+            max_connections: 4096,
+            auth_token: None,
+            allowed_origins: Vec::new(),
+            insecure: false,
+            max_realtime_message: 1024 * 1024,
+            max_pcm_message: 64 * 1024,
+            header_timeout: Duration::from_secs(5),
+            socket: SocketLimits::default(),
+            realtime_intake: IntakeLimits::RECORDINGS,
+            pcm_intake: IntakeLimits::LIVE,
+            drain_deadline: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What the server serves.
+pub struct App {
+    /// How.
+    pub settings: ServerSettings,
+    /// Opens the sessions.
+    pub sessions: SessionFactory,
+    /// Routes beside the server's own, which they must not repeat.
+    pub routes: Router,
+    /// Counted into.
+    pub counters: Arc<Counters>,
+}
+
+impl App {
+    /// An app without further routes.
+    pub fn new(settings: ServerSettings, sessions: SessionFactory) -> Self {
+        Self {
+            settings,
+            sessions,
+            routes: Router::new(),
+            counters: Arc::default(),
+        }
+    }
+}
+
+/// Why the server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The listener is broken.
+    #[error("the listener has no address: {0}")]
+    Listener(#[from] io::Error),
+}
+
+/// Listens on `address` with send buffers fit for audio.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.set_send_buffer_size(SEND_BUFFER)?;
+        socket.bind(address)?;
+        socket.listen(LISTEN_BACKLOG)
+    };
+    listen().map_err(|source| ServerError::Bind { address, source })
+}
+
+/// Everything that handlers share.
+struct Shared {
+    settings: ServerSettings,
+    /// The address that is listened on.
+    address: SocketAddr,
+    admission: Arc<Semaphore>,
+    tasks: TaskTracker,
+    around: Surroundings,
+}
+
+/// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
+pub async fn run(
+    listener: TcpListener,
+    app: App,
+    shutdown: CancellationToken,
+) -> Result<(), ServerError> {
+    let stop = CancellationToken::new();
+    let shared = Arc::new(Shared {
+        address: listener.local_addr()?,
+        admission: Arc::new(Semaphore::new(app.settings.max_sessions)),
+        tasks: TaskTracker::new(),
+        around: Surroundings {
+            sessions: app.sessions,
+            limits: app.settings.socket,
+            counters: app.counters,
+            drain: shutdown.clone(),
+            stop: stop.clone(),
+        },
+        settings: app.settings,
+    });
+    let router = routes::router(shared.clone()).merge(app.routes);
+    let tasks = shared.tasks.clone();
+    let deadline = shared.settings.drain_deadline;
+    tokio::select! {
+        never = accept(&listener, router, &shared) => match never {},
+        () = drained(&shutdown, &tasks, deadline) => {}
+    }
+    drop(listener);
+    stop.cancel();
+    if timeout(GRACE, tasks.wait()).await.is_err() {
+        tracing::warn!(left = tasks.len(), "sockets did not close in time");
+    }
+    Ok(())
+}
+
+/// Waits for the shutdown and then until all sessions are over, at most until the deadline.
+async fn drained(shutdown: &CancellationToken, tasks: &TaskTracker, deadline: Duration) {
+    shutdown.cancelled().await;
+    tracing::info!(sessions = tasks.len(), "draining");
+    tasks.close();
+    if timeout(deadline, tasks.wait()).await.is_err() {
+        tracing::warn!(left = tasks.len(), "the drain deadline has passed");
+    }
+}
+
+/// Accepts connections for ever.
+async fn accept(
+    listener: &TcpListener,
+    router: Router,
+    shared: &Arc<Shared>,
+) -> std::convert::Infallible {
+    let connections = Arc::new(Semaphore::new(shared.settings.max_connections));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if let Ok(permit) = connections.clone().try_acquire_owned() {
+            let serve = serve(stream, router.clone(), shared.clone(), permit);
+            tokio::spawn(serve);
+        }
+    }
+}
+
+/// Serves one connection until it ends or becomes a WebSocket.
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    shared: Arc<Shared>,
+    _permit: OwnedSemaphorePermit,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.settings.header_timeout);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::select! {
+        result = connection => if let Err(error) = result {
+            tracing::debug!(%error, "connection ends");
+        },
+        () = shared.around.stop.cancelled() => {}
+    }
+}

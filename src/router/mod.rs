@@ -1,1 +1,13 @@
-//! Not there yet.
+//! Text to intents: what the words ask for, before any language model has seen them.
+//!
+//! Rules read what is said plainly; sentence embeddings and a trained head judge the rest.
+
+mod embed;
+pub mod expression;
+mod logistic;
+pub mod numbers;
+pub mod slots;
+pub mod text;
+
+pub use embed::{EmbedError, Embedder, cosine};
+pub use logistic::{Guess, Head, Training};

@@ -1,7 +1,37 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
+mod driver;
+mod engines;
+mod pacer;
+
+pub use engines::{Builders, Engines, StartError};
+
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};
+use crate::transport::SessionOptions;
+use driver::Driver;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
+use tracing::Instrument;
+
+/// Messages of a client that may wait for its session.
+const INBOUND: usize = 64;
+
+/// Messages that may wait for a client; audio is at most 10 of them.
+const OUTBOUND: usize = 256;
+
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
+
+/// Opens a session on a task of its own.
+pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
+    let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    let (inbound, incoming) = mpsc::channel(INBOUND);
+    let (outgoing, outbound) = mpsc::channel(OUTBOUND);
+    let (driver, results) = Driver::new(id, engines.clone(), options, outgoing);
+    let span = tracing::info_span!("session", id);
+    tokio::spawn(driver.run(incoming, results).instrument(span));
+    SessionHandle { inbound, outbound }
+}
 
 /// What a transport sends into a session.
 #[derive(Debug)]

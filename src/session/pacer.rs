@@ -48,13 +48,25 @@ impl Pacer {
     /// A pacer of audio at `rate` Hz.
     pub(super) fn new(rate: u32) -> Self {
         let frame = (u64::from(rate) * FRAME.0 / 1_000_000) as usize;
-        Self { frame, rate, clauses: VecDeque::new(), played: Time(0) }
+        Self {
+            frame,
+            rate,
+            clauses: VecDeque::new(),
+            played: Time(0),
+        }
     }
 
     /// A clause will come; it is played after those that were expected before.
     pub(super) fn expect(&mut self, id: ClauseId, item: ItemId) {
         let waiting = VecDeque::new();
-        self.clauses.push_back(Clause { id, item, waiting, sent: 0, made: 0, complete: false });
+        self.clauses.push_back(Clause {
+            id,
+            item,
+            waiting,
+            sent: 0,
+            made: 0,
+            complete: false,
+        });
     }
 
     /// More audio of a clause was made; returns how much that is. `None` if the clause is dead.
@@ -70,7 +82,8 @@ impl Pacer {
 
     /// The next frame, if one is due and made.
     pub(super) fn pop(&mut self, now: Time) -> Option<Frame> {
-        self.clauses.retain(|c| !(c.complete && c.waiting.is_empty()));
+        self.clauses
+            .retain(|c| !(c.complete && c.waiting.is_empty()));
         if self.played.since(now) >= LEAD {
             return None;
         }
@@ -85,12 +98,21 @@ impl Pacer {
         clause.sent += count as u64;
         self.played = self.played.max(now) + FRAME;
         let until = Micros::of_samples(clause.sent, self.rate);
-        Some(Frame { item: clause.item, clause: clause.id, samples, first, until })
+        Some(Frame {
+            item: clause.item,
+            clause: clause.id,
+            samples,
+            first,
+            until,
+        })
     }
 
     /// When the next frame is due; `None` while none is made.
     pub(super) fn due(&self) -> Option<Time> {
-        let clause = self.clauses.iter().find(|c| !(c.complete && c.waiting.is_empty()))?;
+        let clause = self
+            .clauses
+            .iter()
+            .find(|c| !(c.complete && c.waiting.is_empty()))?;
         let ready = clause.complete || clause.waiting.len() >= self.frame;
         ready.then(|| Time((self.played.0 + 1).saturating_sub(LEAD.0)))
     }
@@ -125,7 +147,10 @@ mod tests {
         assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 10);
         assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 0);
         let due = pacer.due().unwrap();
-        assert!(due > Time::from_ms(1_000) && due <= Time::from_ms(1_001), "{due:?}");
+        assert!(
+            due > Time::from_ms(1_000) && due <= Time::from_ms(1_001),
+            "{due:?}"
+        );
         assert_eq!(drain(&mut pacer, Time::from_ms(1_100)).len(), 5);
     }
 
@@ -139,10 +164,16 @@ mod tests {
         assert_eq!(pacer.due(), None);
         pacer.push(ClauseId(1), &[1; 400], true);
         let frames = drain(&mut pacer, Time(0));
-        assert_eq!(frames.iter().map(|f| f.clause.0).collect::<Vec<_>>(), [1, 1, 2]);
+        assert_eq!(
+            frames.iter().map(|f| f.clause.0).collect::<Vec<_>>(),
+            [1, 1, 2]
+        );
         assert_eq!(frames[1].samples.len(), 320);
         assert_eq!(frames[1].until, Micros::from_ms(25));
-        assert_eq!(frames.iter().map(|f| f.first).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(
+            frames.iter().map(|f| f.first).collect::<Vec<_>>(),
+            [true, false, true]
+        );
     }
 
     #[test]
@@ -153,7 +184,10 @@ mod tests {
             .iter()
             .map(|n| pacer.push(ClauseId(1), &vec![0; *n], *n == 222).unwrap().0)
             .sum();
-        assert_eq!(drain(&mut pacer, Time(0)).last().unwrap().until, Micros(made));
+        assert_eq!(
+            drain(&mut pacer, Time(0)).last().unwrap().until,
+            Micros(made)
+        );
     }
 
     #[test]

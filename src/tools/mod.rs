@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+pub mod builtin;
+pub mod places;
+mod registry;
+mod session;
+
+pub use registry::{Registry, RegistryError};
+pub use session::{Clock, SessionTools, SystemClock};
+
 /// What running a tool does to the world; decides what may ever run before it is certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,7 +70,3 @@ pub trait Tool: Send + Sync {
         session: &SessionTools,
     ) -> BoxFuture<'static, Result<Value, ToolError>>;
 }
-
-/// What tools may know and keep of the session that calls them.
-#[derive(Debug, Clone, Default)]
-pub struct SessionTools {}

@@ -1,1 +1,169 @@
-//! Not there yet.
+//! Wire dialects: bytes of a client to and from the events of a session.
+//!
+//! A [`Dialect`] translates and does no I/O; [`socket`] carries its [`Effect`]s out over one
+//! WebSocket, with the limits, timeouts and close codes that all dialects share.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`realtime`] | OpenAI's Realtime protocol, GA event names |
+//! | [`pcm`] | bare PCM16 in binary messages, for devices |
+//! | [`socket`] | the pump between one WebSocket, one dialect and one session |
+//! | [`intake`] | how fast a client's audio may enter the session |
+//! | [`outbox`] | how much may wait for a client that reads slowly |
+
+pub mod intake;
+pub mod outbox;
+pub mod pcm;
+pub mod realtime;
+pub mod socket;
+
+use crate::conversation::{Input, Micros};
+use crate::session::{Outbound, SessionHandle};
+use std::sync::Arc;
+
+/// What a transport asks of a new session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// The way by which the client came.
+    pub door: Door,
+    /// Rate of the client's audio, Hz.
+    pub input_rate: u32,
+    /// Rate of the audio that the client wants, Hz.
+    pub output_rate: u32,
+    /// The model that the client named, for what it is worth.
+    pub model: Option<String>,
+    /// What the client calls itself: its `User-Agent`.
+    pub client: Option<String>,
+}
+
+/// The way by which a client came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Door {
+    /// `/v1/realtime`.
+    Realtime,
+    /// `/v1/pcm`.
+    Pcm,
+}
+
+/// Why no session could be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// No capacity is left; the client may try again later. Close code 1013.
+    #[error("the server is overloaded")]
+    Overloaded,
+    /// The session could not be set up. Close code 1011; the text goes to the log only.
+    #[error("the session could not be opened: {0}")]
+    Failed(String),
+}
+
+/// Opens sessions. Must not block.
+pub type SessionFactory =
+    Arc<dyn Fn(SessionOptions) -> Result<SessionHandle, SessionError> + Send + Sync>;
+
+/// A whole message of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientMessage<'a> {
+    /// A text message.
+    Text(&'a str),
+    /// A binary message.
+    Binary(&'a [u8]),
+}
+
+/// A message to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// A text message.
+    Text(String),
+    /// A binary message.
+    Binary(Vec<u8>),
+}
+
+/// What a dialect wants done, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Open the session. Happens once, before any audio or request.
+    Open(SessionOptions),
+    /// Send a message. It is never dropped.
+    Send(String),
+    /// Send audio. It is dropped when the client reads too slowly, and on [`Effect::DropAudio`].
+    SendAudio {
+        /// The message.
+        frame: Frame,
+        /// How long it plays.
+        length: Micros,
+    },
+    /// Drop the audio that still waits to be sent.
+    DropAudio,
+    /// Give audio of the client, at the session's input rate, to the session.
+    Audio(Vec<i16>),
+    /// Give a request of the client to the session.
+    Request(Input),
+    /// Close the socket.
+    Close(Close),
+}
+
+/// How a socket is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Close {
+    /// The WebSocket close code.
+    pub code: u16,
+    /// For the client's developer, at most 123 bytes.
+    pub reason: &'static str,
+}
+
+/// Close codes of RFC 6455 and the IANA registry.
+pub mod close_code {
+    /// Nothing is wrong.
+    pub const NORMAL: u16 = 1000;
+    /// The server shuts down.
+    pub const GOING_AWAY: u16 = 1001;
+    /// Not a WebSocket frame that makes sense here.
+    pub const PROTOCOL: u16 = 1002;
+    /// A kind of message that this dialect has no use for.
+    pub const UNSUPPORTED: u16 = 1003;
+    /// A payload that is not what its type says: bad UTF-8, half a sample.
+    pub const INVALID: u16 = 1007;
+    /// The client does what it may not.
+    pub const POLICY: u16 = 1008;
+    /// A message over the limit.
+    pub const TOO_BIG: u16 = 1009;
+    /// A fault of the server.
+    pub const INTERNAL: u16 = 1011;
+    /// Overloaded: try again later.
+    pub const TRY_AGAIN: u16 = 1013;
+}
+
+/// A translator between one client's messages and one session. Does no I/O and has no clock.
+pub trait Dialect: Send + 'static {
+    /// What is to be done when the socket opens.
+    fn start(&mut self) -> Vec<Effect>;
+
+    /// What follows from a message of the client.
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect>;
+
+    /// What follows from something that the session sent. After a
+    /// [`Outbound::HangUp`] the socket is closed without the dialect asking for it.
+    fn session(&mut self, outbound: Outbound) -> Vec<Effect>;
+
+    /// What follows from `dropped` of the client's audio having been thrown away, because it came
+    /// faster than it may.
+    fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
+}
+
+/// Samples of mono PCM16LE; `None` if the last one is cut in half.
+fn samples_of(bytes: &[u8]) -> Option<Vec<i16>> {
+    let pairs = bytes.chunks_exact(2);
+    pairs.remainder().is_empty().then(|| {
+        pairs
+            .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
+            .collect()
+    })
+}
+
+/// The bytes of mono PCM16LE.
+fn bytes_of(samples: &[i16]) -> Vec<u8> {
+    samples
+        .iter()
+        .flat_map(|sample| sample.to_le_bytes())
+        .collect()
+}

@@ -1,5 +1,16 @@
 //! Speech synthesis: a clause in, audio in chunks out.
 
+mod espeak;
+mod piper;
+mod prepared;
+mod scripted;
+mod spoken;
+mod trim;
+
+pub use piper::Piper;
+pub use prepared::Prepared;
+pub use scripted::Scripted;
+
 use std::ops::ControlFlow;
 
 /// Why text could not be spoken.

@@ -1,0 +1,202 @@
+//! Plays a recorded question into a session at the pace of speech, and listens to the answer.
+
+use crate::conversation::{Event, TurnLatency};
+use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
+use crate::transport::{Door, SessionOptions};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+/// Rate of the question and of the answer, Hz.
+pub const RATE: u32 = 16_000;
+
+const FRAME_MS: u64 = 20;
+const FRAME: usize = (RATE as u64 * FRAME_MS / 1_000) as usize;
+
+/// With nothing going on for so long after the question and the answer, there is no more to come.
+const QUIET: Duration = Duration::from_millis(2_500);
+
+/// The longest wait for an answer to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What came of a question.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Answer {
+    /// What was understood of the user, turn by turn.
+    pub heard: Vec<String>,
+    /// What the agent said, item by item.
+    pub said: Vec<String>,
+    /// The stamps of each turn that was answered.
+    pub turns: Vec<TurnLatency>,
+    /// Every event with its time since the session began, ms.
+    #[serde(skip)]
+    pub events: Vec<(u64, Event)>,
+    /// The agent's audio as it was to be heard, from its first sound on: mono PCM16 at [`RATE`],
+    /// with the silences between.
+    #[serde(skip)]
+    pub audio: Vec<i16>,
+    /// When the first audio came, ms since the session began.
+    pub first_audio_ms: Option<u64>,
+}
+
+impl Answer {
+    /// One line: how long each stage took, from the user's last speech to the first audio.
+    pub fn breakdown(&self) -> Option<String> {
+        let turn = self.turns.iter().rev().find(|turn| turn.first_audio.is_some())?;
+        let from = turn.speech_end?;
+        let ms = |at: Option<crate::conversation::Time>| at.map(|at| at.since(from).as_ms());
+        let stages = [
+            ("transcript", ms(turn.transcript)),
+            ("end-of-turn model", ms(turn.completeness)),
+            ("end of turn", ms(turn.end_of_turn)),
+            ("language model", ms(turn.llm_first)),
+            ("tool committed", ms(turn.commit)),
+            ("tool result", ms(turn.tool_result)),
+            ("voice", ms(turn.first_synthesis)),
+            ("first audio", ms(turn.first_audio)),
+            ("answer", turn.commit.and_then(|_| ms(turn.answer_audio))),
+            ("dead air before it", turn.dead_air.map(|gap| gap.as_ms())),
+        ];
+        let reached: Vec<_> = stages
+            .into_iter()
+            .filter_map(|(stage, ms)| ms.map(|ms| format!("{stage} {ms}")))
+            .collect();
+        Some(format!("ms after the end of speech: {}", reached.join(", ")))
+    }
+}
+
+/// Asks `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
+pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
+    let options = SessionOptions {
+        door: Door::Local,
+        input_rate: RATE,
+        output_rate: RATE,
+        model: None,
+        client: None,
+    };
+    converse(session::open(engines, &options), question).await
+}
+
+async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
+    let SessionHandle { inbound, mut outbound } = session;
+    let began = Instant::now();
+    let mut listener = Listener::new(began);
+    let mut frames = question.chunks(FRAME).map(<[i16]>::to_vec);
+    let mut pace = interval(Duration::from_millis(FRAME_MS));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut asked = false;
+    let listening = async {
+        loop {
+            tokio::select! {
+                biased;
+                _ = pace.tick() => {
+                    let frame = frames.next().unwrap_or_else(|| {
+                        if !std::mem::replace(&mut asked, true) {
+                            listener.stir();
+                        }
+                        vec![0; FRAME]
+                    });
+                    if inbound.send(Inbound::Audio(frame)).await.is_err() {
+                        return;
+                    }
+                    if asked && listener.is_over() {
+                        return;
+                    }
+                }
+                message = outbound.recv() => match message {
+                    Some(message) => listener.take(message),
+                    None => return,
+                },
+            }
+        }
+    };
+    let limit = PATIENCE + Duration::from_millis(question.len() as u64 * 1_000 / u64::from(RATE));
+    // Out of patience: what has been heard so far is the answer.
+    let _ = timeout(limit, listening).await;
+    listener.answer
+}
+
+/// The client's ear.
+struct Listener {
+    began: Instant,
+    answer: Answer,
+    /// When all audio that came so far has been played.
+    played: Instant,
+    responding: bool,
+    speaking: bool,
+    stirred: Instant,
+}
+
+impl Listener {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            answer: Answer::default(),
+            played: began,
+            responding: false,
+            speaking: false,
+            stirred: began,
+        }
+    }
+
+    fn stir(&mut self) {
+        self.stirred = Instant::now();
+    }
+
+    fn is_over(&self) -> bool {
+        let quiet_since = self.stirred.max(self.played);
+        !self.responding && !self.speaking && Instant::now() >= quiet_since + QUIET
+    }
+
+    fn take(&mut self, message: Outbound) {
+        self.stir();
+        match message {
+            Outbound::Audio { samples, .. } => self.play(&samples),
+            Outbound::Clear => self.cut(),
+            Outbound::Event(event) => self.note(event),
+            Outbound::HangUp(_) => {}
+        }
+    }
+
+    /// Appends audio where it is heard: behind what is playing, or now, after a silence.
+    fn play(&mut self, samples: &[i16]) {
+        let now = Instant::now();
+        if self.answer.first_audio_ms.is_none() {
+            self.answer.first_audio_ms = Some((now - self.began).as_millis() as u64);
+            self.played = now;
+        }
+        let silence = now.saturating_duration_since(self.played);
+        let gap = (silence.as_secs_f64() * f64::from(RATE)) as usize;
+        self.answer.audio.resize(self.answer.audio.len() + gap, 0);
+        self.answer.audio.extend(samples);
+        let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE));
+        self.played = self.played.max(now) + length;
+    }
+
+    /// Drops what is not played yet.
+    fn cut(&mut self) {
+        let now = Instant::now();
+        let ahead = self.played.saturating_duration_since(now);
+        let samples = (ahead.as_secs_f64() * f64::from(RATE)) as usize;
+        self.answer.audio.truncate(self.answer.audio.len().saturating_sub(samples));
+        self.played = self.played.min(now);
+    }
+
+    fn note(&mut self, event: Event) {
+        match &event {
+            Event::SpeechStarted { .. } => self.speaking = true,
+            Event::SpeechStopped { .. } => self.speaking = false,
+            Event::UserItem { text, .. } => self.answer.heard.push(text.clone()),
+            Event::ResponseStarted { .. } => self.responding = true,
+            Event::AgentItemDone { text, .. } => self.answer.said.push(text.clone()),
+            Event::ResponseDone { latency, .. } => {
+                self.responding = false;
+                self.answer.turns.push(*latency);
+            }
+            _ => {}
+        }
+        let ms = self.began.elapsed().as_millis() as u64;
+        self.answer.events.push((ms, event));
+    }
+}

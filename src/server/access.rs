@@ -1,0 +1,234 @@
+//! Who may open a session.
+
+use super::ServerSettings;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, SocketAddr};
+use subtle::ConstantTimeEq;
+
+/// How browsers show a token: they cannot set headers on a WebSocket.
+const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
+/// Why a client may not come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Denied {
+    /// There is a token to be shown, and it was not shown.
+    #[error("a valid token is needed: Authorization: Bearer <token>")]
+    Token,
+    /// The page is a stranger.
+    #[error("this origin is not allowed; see allowed_origins in the configuration")]
+    Origin,
+    /// Neither a page nor a client with a token.
+    #[error("clients without an Origin header need a token here")]
+    NoOrigin,
+}
+
+impl Denied {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::Token => StatusCode::UNAUTHORIZED,
+            Self::Origin | Self::NoOrigin => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+/// Checks a request to open a session on a server that listens on `address`.
+///
+/// A valid token is enough. Without one configured, a page's origin must be this host, a loopback
+/// host or listed, so that no web page can use a visitor's microphone server; clients without an
+/// origin are welcome on loopback.
+pub(super) fn check(
+    headers: &HeaderMap,
+    settings: &ServerSettings,
+    address: SocketAddr,
+) -> Result<(), Denied> {
+    if let Some(token) = &settings.auth_token {
+        return if shows(headers, token) {
+            Ok(())
+        } else {
+            Err(Denied::Token)
+        };
+    }
+    match headers
+        .get(ORIGIN)
+        .map(|origin| origin.to_str().unwrap_or_default())
+    {
+        Some(origin) if is_allowed(origin, headers, settings) => Ok(()),
+        Some(_) => Err(Denied::Origin),
+        None if address.ip().is_loopback() || settings.insecure => Ok(()),
+        None => Err(Denied::NoOrigin),
+    }
+}
+
+fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
+    let bearer = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, shown)| shown.trim());
+    let offered = headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().strip_prefix(KEY_PROTOCOL));
+    bearer
+        .into_iter()
+        .chain(offered)
+        .any(|shown| equal(shown, token.expose_secret()))
+}
+
+/// Compares in a time that tells neither the content nor the length.
+fn equal(shown: &str, token: &str) -> bool {
+    Sha256::digest(shown)
+        .as_slice()
+        .ct_eq(Sha256::digest(token).as_slice())
+        .into()
+}
+
+fn is_allowed(origin: &str, headers: &HeaderMap, settings: &ServerSettings) -> bool {
+    if settings
+        .allowed_origins
+        .iter()
+        .any(|allowed| allowed.trim_end_matches('/') == origin)
+    {
+        return true;
+    }
+    let Some(page) = origin
+        .parse::<Uri>()
+        .ok()
+        .filter(|page| page.scheme().is_some())
+    else {
+        return false;
+    };
+    page.host().is_some_and(is_loopback) || is_this_host(&page, headers)
+}
+
+/// The page came from the very host and port that it connects to. Only for addresses: a name may
+/// be pointed anywhere by whoever owns it (DNS rebinding).
+fn is_this_host(page: &Uri, headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let address = page.host().and_then(ip);
+    address.is_some() && page.authority().map(|authority| authority.as_str()) == host
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback())
+}
+
+fn ip(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderName, HeaderValue};
+
+    const LOOPBACK: &str = "127.0.0.1:8080";
+    const LAN: &str = "192.168.1.5:8080";
+
+    fn try_with(
+        settings: &ServerSettings,
+        address: &str,
+        fields: &[(HeaderName, &'static str)],
+    ) -> Result<(), Denied> {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
+        check(&headers, settings, address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn pages_of_strangers_stay_out() {
+        let settings = ServerSettings {
+            allowed_origins: vec!["https://good.example".into()],
+            ..ServerSettings::default()
+        };
+        for (origin, host, result) in [
+            ("https://evil.example", LOOPBACK, Err(Denied::Origin)),
+            ("https://good.example", LOOPBACK, Ok(())),
+            (
+                "https://good.example.evil.example",
+                LOOPBACK,
+                Err(Denied::Origin),
+            ),
+            ("http://localhost:3000", LOOPBACK, Ok(())),
+            ("http://[::1]:3000", LOOPBACK, Ok(())),
+            (
+                "http://127.0.0.1.evil.example",
+                LOOPBACK,
+                Err(Denied::Origin),
+            ),
+            (
+                "http://localhost@evil.example",
+                LOOPBACK,
+                Err(Denied::Origin),
+            ),
+            ("http://192.168.1.5:8080", LAN, Ok(())),
+            ("http://192.168.1.6:8080", LAN, Err(Denied::Origin)),
+            ("null", LOOPBACK, Err(Denied::Origin)),
+            ("", LOOPBACK, Err(Denied::Origin)),
+        ] {
+            let fields = [(ORIGIN, origin), (HOST, host)];
+            assert_eq!(try_with(&settings, LOOPBACK, &fields), result, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_pointed_here_stays_out() {
+        let fields = [
+            (ORIGIN, "http://rebound.example:8080"),
+            (HOST, "rebound.example:8080"),
+        ];
+        let result = try_with(&ServerSettings::default(), LOOPBACK, &fields);
+        assert_eq!(result, Err(Denied::Origin));
+    }
+
+    #[test]
+    fn no_origin_is_for_loopback_and_tokens() {
+        let open = ServerSettings::default();
+        assert_eq!(try_with(&open, LOOPBACK, &[]), Ok(()));
+        assert_eq!(try_with(&open, LAN, &[]), Err(Denied::NoOrigin));
+        let insecure = ServerSettings {
+            insecure: true,
+            ..ServerSettings::default()
+        };
+        assert_eq!(try_with(&insecure, LAN, &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_token_is_shown_in_a_header_or_a_subprotocol() {
+        let settings = ServerSettings {
+            auth_token: Some("secret".into()),
+            ..ServerSettings::default()
+        };
+        for (fields, result) in [
+            (vec![], Err(Denied::Token)),
+            (vec![(AUTHORIZATION, "Bearer secret")], Ok(())),
+            (vec![(AUTHORIZATION, "bearer secret")], Ok(())),
+            (vec![(AUTHORIZATION, "Bearer secre")], Err(Denied::Token)),
+            (vec![(AUTHORIZATION, "Basic secret")], Err(Denied::Token)),
+            (
+                vec![(
+                    SEC_WEBSOCKET_PROTOCOL,
+                    "realtime, openai-insecure-api-key.secret",
+                )],
+                Ok(()),
+            ),
+            (
+                vec![(SEC_WEBSOCKET_PROTOCOL, "openai-insecure-api-key.")],
+                Err(Denied::Token),
+            ),
+        ] {
+            assert_eq!(try_with(&settings, LAN, &fields), result, "{fields:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The routes and the upgrade of a request to a session.
+
+use super::{Shared, access};
+use crate::transport::Dialect;
+use crate::transport::intake::IntakeLimits;
+use crate::transport::pcm::{self, Pcm};
+use crate::transport::realtime::{self, Realtime};
+use crate::transport::socket;
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Query, State};
+use axum::http::header::{RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Seconds after which a client that found no room may try again.
+const RETRY_SECONDS: &str = "5";
+
+/// Longest name that a client may give itself or the model, bytes.
+const MAX_NAME: usize = 200;
+
+/// The page at `/`.
+const PAGE: &str = "<!doctype html><html lang=\"en\"><title>undertone</title>\
+<h1>undertone</h1><p>A real-time voice agent server.</p>\
+<ul><li><code>/v1/realtime</code>: WebSocket, OpenAI's Realtime protocol</li>\
+<li><code>/v1/pcm</code>: WebSocket, 16-bit PCM</li>\
+<li><code>/healthz</code>, <code>/readyz</code></li></ul></html>";
+
+/// The server's own routes.
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(async || Html(PAGE)))
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(ready))
+        .route("/v1/realtime", get(open_realtime))
+        .route("/v1/pcm", get(open_pcm))
+        .with_state(shared)
+}
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.around.drain.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining").into_response()
+    } else {
+        "ready".into_response()
+    }
+}
+
+#[derive(Deserialize)]
+struct RealtimeQuery {
+    model: Option<String>,
+    vendor_events: Option<String>,
+}
+
+async fn open_realtime(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<RealtimeQuery>, QueryRejection>,
+    upgrade: Upgrade,
+) -> Response {
+    let Query(query) = match query {
+        Ok(query) => query,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let vendor_events = query
+        .vendor_events
+        .is_some_and(|value| value == "1" || value == "true");
+    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events);
+    let limit = Limits {
+        message: shared.settings.max_realtime_message,
+        intake: shared.settings.realtime_intake,
+        rate: realtime::RATE,
+    };
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["realtime"]));
+    open(shared, &headers, upgrade, dialect, limit)
+}
+
+async fn open_pcm(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let limit = Limits {
+        message: shared.settings.max_pcm_message,
+        intake: shared.settings.pcm_intake,
+        rate: pcm::DEFAULT_RATE,
+    };
+    let dialect = Pcm::new(client(&headers));
+    open(shared, &headers, upgrade, dialect, limit)
+}
+
+/// What a dialect's sockets are allowed.
+struct Limits {
+    /// Bytes of a message.
+    message: usize,
+    intake: IntakeLimits,
+    /// Of the client's audio, Hz.
+    rate: u32,
+}
+
+/// Admits a client, or says why not, and drives its socket.
+fn open(
+    shared: Arc<Shared>,
+    headers: &HeaderMap,
+    upgrade: Upgrade,
+    dialect: impl Dialect,
+    limits: Limits,
+) -> Response {
+    if let Err(denied) = access::check(headers, &shared.settings, shared.address) {
+        tracing::info!(%denied, "a client stays out");
+        let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+        return (denied.status(), challenge, denied.to_string()).into_response();
+    }
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => return rejection.into_response(),
+    };
+    if shared.around.drain.is_cancelled() {
+        return busy("the server shuts down");
+    }
+    let Ok(permit) = shared.admission.clone().try_acquire_owned() else {
+        return busy("all sessions are taken");
+    };
+    let (around, task) = (shared.around.clone(), shared.tasks.token());
+    socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
+        socket::drive(socket, dialect, limits.intake, limits.rate, around).await;
+        drop((permit, task));
+    })
+}
+
+fn busy(reason: &'static str) -> Response {
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        [(RETRY_AFTER, RETRY_SECONDS)],
+        reason,
+    )
+        .into_response()
+}
+
+fn client(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get(USER_AGENT)?
+        .to_str()
+        .ok()
+        .map(|name| clip(name.to_owned()))
+}
+
+fn clip(mut name: String) -> String {
+    let end = (0..=MAX_NAME.min(name.len()))
+        .rev()
+        .find(|at| name.is_char_boundary(*at));
+    name.truncate(end.unwrap_or(0));
+    name
+}

@@ -1,0 +1,540 @@
+//! The loop that drives one conversation: carries out what it decides, tells it what happens.
+
+use super::engines::{Engines, SpeakJob, VadJob};
+use super::pacer::Pacer;
+use super::{Inbound, Outbound};
+use crate::audio::{Resampler, Ring, to_f32, to_i16};
+use crate::conversation::{
+    CallId, ClauseId, Conversation, Event, Input, ItemId, Job, Micros, Output, RequestId, Samples,
+    Time,
+};
+use crate::llm::{LlmEvent, Prompt};
+use crate::tools::{SessionTools, SystemClock, ToolError};
+use crate::transport::SessionOptions;
+use crate::vad::WINDOW;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Results of jobs that may wait for the session. It takes them within microseconds; a full queue
+/// means that the session hangs, and then what is in it is lost with the session.
+const RESULTS: usize = 1_024;
+
+/// What jobs send back.
+enum Done {
+    /// Something for the conversation.
+    Input(Input),
+    /// Windows were judged.
+    Judged(Vec<(Samples, f32)>),
+    /// Audio of a clause, at the voice's rate.
+    Audio {
+        clause: ClauseId,
+        samples: Vec<f32>,
+        last: bool,
+    },
+}
+
+/// One running session.
+pub(super) struct Driver {
+    id: u64,
+    engines: Arc<Engines>,
+    conversation: Conversation,
+    began: Instant,
+    ears: Ears,
+    pacer: Pacer,
+    output_rate: u32,
+    voices: HashMap<ClauseId, Voice>,
+    generations: HashMap<RequestId, AbortHandle>,
+    tasks: JoinSet<()>,
+    tools: SessionTools,
+    outbound: mpsc::Sender<Outbound>,
+    results: mpsc::Sender<Done>,
+    /// Cancels the session's jobs on the model threads when the session ends.
+    cancel: CancellationToken,
+}
+
+/// The user's audio on its way to the models.
+struct Ears {
+    resampler: Resampler,
+    ring: Ring,
+    /// Samples that do not fill a window yet.
+    rest: Vec<f32>,
+    /// End of the last window that was handed to the detector.
+    end: Samples,
+}
+
+/// A clause that is being made. Dropping it stops the voice.
+struct Voice {
+    resampler: Resampler,
+    _cancel: DropGuard,
+}
+
+/// Why the loop ends.
+enum End {
+    /// The conversation hung up, or the client is gone.
+    Over,
+    /// The client does not take what we send.
+    Stuck,
+}
+
+impl Driver {
+    pub(super) fn new(
+        id: u64,
+        engines: Arc<Engines>,
+        options: &SessionOptions,
+        outbound: mpsc::Sender<Outbound>,
+    ) -> (Self, Results) {
+        let (results, incoming) = mpsc::channel(RESULTS);
+        let driver = Self {
+            id,
+            conversation: Conversation::new(engines.policy.clone()),
+            began: Instant::now(),
+            ears: Ears {
+                resampler: Resampler::new(options.input_rate, Samples::RATE),
+                ring: Ring::new(),
+                rest: Vec::new(),
+                end: Samples(0),
+            },
+            pacer: Pacer::new(options.output_rate),
+            output_rate: options.output_rate,
+            voices: HashMap::new(),
+            generations: HashMap::new(),
+            tasks: JoinSet::new(),
+            tools: SessionTools::new(engines.zone.clone(), Arc::new(SystemClock)),
+            outbound,
+            results,
+            cancel: CancellationToken::new(),
+            engines,
+        };
+        (driver, Results(incoming))
+    }
+
+    /// Runs until the client hangs up or the conversation does.
+    pub(super) async fn run(mut self, mut inbound: mpsc::Receiver<Inbound>, mut results: Results) {
+        tracing::info!("session opened");
+        loop {
+            if let Err(end) = self.carry_out() {
+                if matches!(end, End::Stuck) {
+                    tracing::warn!("closing a client that does not take what is sent");
+                }
+                break;
+            }
+            let wake = self.wake();
+            tokio::select! {
+                biased;
+                request = inbound.recv() => match request {
+                    Some(request) => self.on_inbound(request),
+                    None => break,
+                },
+                Some(done) = results.0.recv() => self.on_done(done),
+                () = sleep_until(wake) => self.on_time(),
+                Some(_) = self.tasks.join_next() => {}
+            }
+        }
+        self.close();
+    }
+
+    fn close(self) {
+        self.cancel.cancel();
+        let forget = VadJob::Close { session: self.id };
+        if self
+            .engines
+            .vad
+            .try_send(forget, CancellationToken::new(), |_| {})
+            .is_err()
+        {
+            tracing::warn!("the voice activity detector was too busy to forget this session");
+        }
+        tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_micros() as u64)
+    }
+
+    /// When there is something to do even if nothing happens.
+    fn wake(&self) -> Option<Instant> {
+        let at = |time: Time| self.began + Micros(time.0).duration();
+        [
+            self.conversation.poll_timeout().map(at),
+            self.pacer.due().map(at),
+            self.tools.timers().next_due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn input(&mut self, input: Input) {
+        self.conversation.handle_input(self.now(), input);
+    }
+
+    fn on_time(&mut self) {
+        for timer in self.tools.timers().take_due(Instant::now()) {
+            self.input(Input::Announce {
+                text: timer.announcement(),
+            });
+        }
+        self.conversation.handle_timeout(self.now());
+    }
+
+    fn on_inbound(&mut self, inbound: Inbound) {
+        match inbound {
+            Inbound::Audio(samples) => self.hear(&to_f32(&samples)),
+            Inbound::Request(input) => self.input(input),
+        }
+    }
+
+    /// Takes in the user's audio and has its windows judged.
+    fn hear(&mut self, samples: &[f32]) {
+        let samples = self.ears.resampler.push(samples);
+        self.ears.ring.push(&samples);
+        self.ears
+            .ring
+            .forget_before(self.conversation.audio_needed_from());
+        self.ears.rest.extend(samples);
+        let whole = self.ears.rest.len() / WINDOW * WINDOW;
+        if whole == 0 {
+            return;
+        }
+        let windows: Vec<[f32; WINDOW]> = self
+            .ears
+            .rest
+            .drain(..whole)
+            .collect::<Vec<_>>()
+            .as_chunks::<WINDOW>()
+            .0
+            .to_vec();
+        let end = Samples(self.ears.end.0 + WINDOW as u64);
+        self.ears.end = Samples(self.ears.end.0 + whole as u64);
+        let results = self.results.clone();
+        let job = VadJob::Judge {
+            session: self.id,
+            end,
+            windows,
+        };
+        let sent = self
+            .engines
+            .vad
+            .try_send(job, self.cancel.clone(), move |judged| {
+                match judged {
+                    Ok(Ok(judged)) => drop(results.try_send(Done::Judged(judged))),
+                    Ok(Err(error)) => tracing::error!(%error),
+                    // The worker has logged its own failure.
+                    Err(_) => {}
+                }
+            });
+        if let Err(error) = sent {
+            tracing::warn!(%error, "audio was not judged");
+        }
+    }
+
+    fn on_done(&mut self, done: Done) {
+        match done {
+            Done::Input(input) => self.input(input),
+            Done::Judged(windows) => {
+                for (end, probability) in windows {
+                    self.input(Input::Vad { end, probability });
+                }
+            }
+            Done::Audio {
+                clause,
+                samples,
+                last,
+            } => self.on_audio(clause, &samples, last),
+        }
+    }
+
+    /// Carries out everything that is decided and due.
+    fn carry_out(&mut self) -> Result<(), End> {
+        loop {
+            while let Some(output) = self.conversation.poll_output() {
+                self.perform(output)?;
+            }
+            if !self.send_frame()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the next frame of audio that is due; `false` if there is none.
+    fn send_frame(&mut self) -> Result<bool, End> {
+        let Some(frame) = self.pacer.pop(self.now()) else {
+            return Ok(false);
+        };
+        if frame.first {
+            self.input(Input::Sent {
+                clause: frame.clause,
+                until: Micros(0),
+            });
+            while let Some(output) = self.conversation.poll_output() {
+                self.perform(output)?;
+            }
+        }
+        self.send(Outbound::Audio {
+            item: frame.item,
+            clause: frame.clause,
+            samples: frame.samples,
+        })?;
+        self.input(Input::Sent {
+            clause: frame.clause,
+            until: frame.until,
+        });
+        Ok(true)
+    }
+
+    fn send(&self, outbound: Outbound) -> Result<(), End> {
+        self.outbound
+            .try_send(outbound)
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => End::Stuck,
+                mpsc::error::TrySendError::Closed(_) => End::Over,
+            })
+    }
+
+    fn perform(&mut self, output: Output) -> Result<(), End> {
+        match output {
+            Output::Transcribe {
+                request, from, to, ..
+            } => self.transcribe(request, from, to),
+            Output::ScoreEndOfTurn { request, from, to } => self.score(request, from, to),
+            Output::Generate {
+                request,
+                turn,
+                prompt,
+            } => {
+                tracing::debug!(%turn, %request, "generating");
+                self.generate(request, prompt);
+            }
+            Output::CancelGeneration { request } => {
+                if let Some(generation) = self.generations.remove(&request) {
+                    generation.abort();
+                }
+            }
+            Output::StartTool {
+                call,
+                name,
+                arguments,
+            } => self.start_tool(call, name, arguments),
+            Output::Speak { clause, item, text } => self.speak(clause, item, text),
+            Output::CancelClause { clause } => {
+                self.pacer.cancel(clause);
+                self.voices.remove(&clause);
+            }
+            Output::Flush => {
+                self.pacer.flush(self.now());
+                self.voices.clear();
+                self.send(Outbound::Clear)?;
+            }
+            Output::Notify(event) => {
+                log(&event);
+                self.send(Outbound::Event(event))?;
+            }
+            Output::HangUp { reason } => {
+                self.send(Outbound::HangUp(reason))?;
+                return Err(End::Over);
+            }
+        }
+        Ok(())
+    }
+
+    fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples) {
+        let audio = self.ears.ring.range(from, to);
+        let results = self.results.clone();
+        let failed = move |reason: String| failure(Job::Transcription(request), reason);
+        let sent = self
+            .engines
+            .asr
+            .try_send(audio, self.cancel.clone(), move |text| {
+                let input = match text {
+                    Ok(Ok(text)) => Input::Transcript { request, text },
+                    Ok(Err(error)) => failed(error.to_string()),
+                    Err(error) => failed(error.to_string()),
+                };
+                drop(results.try_send(Done::Input(input)));
+            });
+        if let Err(error) = sent {
+            self.input(failed(error.to_string()));
+        }
+    }
+
+    fn score(&mut self, request: RequestId, from: Samples, to: Samples) {
+        let Some(model) = &self.engines.turn_model else {
+            return;
+        };
+        let audio = self.ears.ring.range(from, to);
+        let results = self.results.clone();
+        let sent = model.try_send(audio, self.cancel.clone(), move |score| match score {
+            Ok(Ok(probability)) => {
+                drop(results.try_send(Done::Input(Input::Completeness {
+                    request,
+                    probability,
+                })));
+            }
+            Ok(Err(error)) => tracing::warn!(%error),
+            Err(_) => {}
+        });
+        if let Err(error) = sent {
+            tracing::warn!(%error, "the end of turn is decided by silence alone");
+        }
+    }
+
+    fn generate(&mut self, request: RequestId, prompt: Prompt) {
+        let mut events = self.engines.llm.generate(prompt);
+        let results = self.results.clone();
+        let job = Job::Generation(request);
+        let stream = async move {
+            while let Some(event) = events.next().await {
+                let event = event.map_err(|error| error.to_string())?;
+                let end = event == LlmEvent::End;
+                let input = Input::Llm { request, event };
+                if results.send(Done::Input(input)).await.is_err() || end {
+                    return Ok(());
+                }
+            }
+            Err("the stream ended too early".to_owned())
+        };
+        let results = self.results.clone();
+        let task = self.tasks.spawn(async move {
+            let outcome = AssertUnwindSafe(stream).catch_unwind().await;
+            if let Err(reason) = outcome.unwrap_or_else(|_| Err("the engine panicked".into())) {
+                tracing::error!(reason, "generation failed");
+                drop(results.send(Done::Input(failure(job, reason))).await);
+            }
+        });
+        self.generations.retain(|_, task| !task.is_finished());
+        self.generations.insert(request, task);
+    }
+
+    fn start_tool(&mut self, call: CallId, name: String, arguments: Map<String, Value>) {
+        tracing::info!(%call, tool = name, "tool started");
+        let run = self.engines.tools.call(&name, arguments, &self.tools);
+        let results = self.results.clone();
+        self.tasks.spawn(async move {
+            let result = AssertUnwindSafe(run).catch_unwind().await;
+            let result =
+                result.unwrap_or_else(|_| Err(ToolError::Failed("the tool crashed".into())));
+            tracing::info!(%call, tool = name, ok = result.is_ok(), "tool finished");
+            drop(
+                results
+                    .send(Done::Input(Input::ToolFinished { call, result }))
+                    .await,
+            );
+        });
+    }
+
+    /// Has a clause made, or takes it from what was made when the server started.
+    fn speak(&mut self, clause: ClauseId, item: ItemId, text: String) {
+        self.pacer.expect(clause, item);
+        let cancel = self.cancel.child_token();
+        let resampler = Resampler::new(self.engines.tts_rate, self.output_rate);
+        let voice = Voice {
+            resampler,
+            _cancel: cancel.clone().drop_guard(),
+        };
+        self.voices.insert(clause, voice);
+        if let Some(samples) = self.engines.prepared.get(&text) {
+            return self.on_audio(clause, &samples, true);
+        }
+        let failed = move |reason: String| failure(Job::Synthesis(clause), reason);
+        let results = self.results.clone();
+        let chunk = move |samples: &[f32]| {
+            let audio = Done::Audio {
+                clause,
+                samples: samples.to_vec(),
+                last: false,
+            };
+            match results.try_send(audio) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        let results = self.results.clone();
+        let job = SpeakJob {
+            text,
+            chunk: Box::new(chunk),
+        };
+        let sent = self.engines.tts.try_send(job, cancel, move |outcome| {
+            let done = match outcome {
+                Ok(Ok(())) => Done::Audio {
+                    clause,
+                    samples: Vec::new(),
+                    last: true,
+                },
+                Ok(Err(error)) => Done::Input(failed(error.to_string())),
+                Err(error) => Done::Input(failed(error.to_string())),
+            };
+            drop(results.try_send(done));
+        });
+        if let Err(error) = sent {
+            self.input(failed(error.to_string()));
+        }
+    }
+
+    fn on_audio(&mut self, clause: ClauseId, samples: &[f32], last: bool) {
+        let Some(voice) = self.voices.get_mut(&clause) else {
+            return;
+        };
+        let mut samples = voice.resampler.push(samples);
+        if last {
+            samples.extend(voice.resampler.flush());
+            self.voices.remove(&clause);
+        }
+        if let Some(length) = self.pacer.push(clause, &to_i16(&samples), last) {
+            self.input(Input::Synthesised {
+                clause,
+                length,
+                last,
+            });
+        }
+    }
+}
+
+/// Where jobs' results come in.
+pub(super) struct Results(mpsc::Receiver<Done>);
+
+fn failure(job: Job, reason: String) -> Input {
+    Input::Failed { job, reason }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the log says of an event. What people say stays at DEBUG.
+fn log(event: &Event) {
+    match event {
+        Event::ResponseDone {
+            turn,
+            status,
+            latency,
+        } => {
+            let ms = |to: Option<Time>| {
+                latency
+                    .speech_end
+                    .and_then(|from| to.map(|to| to.since(from).as_ms()))
+            };
+            tracing::info!(
+                %turn,
+                ?status,
+                end_of_turn_ms = ms(latency.end_of_turn),
+                first_audio_ms = ms(latency.first_audio),
+                answer_audio_ms = ms(latency.answer_audio),
+                "turn done"
+            );
+        }
+        Event::StageFailed { stage, message } => tracing::warn!(stage, message, "stage failed"),
+        Event::Refused { request, message } => tracing::info!(request, message, "refused"),
+        other => tracing::debug!(event = ?other),
+    }
+}

@@ -1,0 +1,204 @@
+//! The models that all sessions share, each on its own thread.
+
+use crate::asr::{Asr, AsrError};
+use crate::conversation::{Policy, Samples};
+use crate::llm::Llm;
+use crate::tools::Registry;
+use crate::tts::{Prepared, Tts, TtsError};
+use crate::turn_model::{TurnModel, TurnModelError};
+use crate::vad::{Vad, VadError, WINDOW};
+use crate::worker::{SpawnError, Worker};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
+/// this is two seconds of work.
+const INBOX: usize = 32;
+
+/// Windows of all sessions that wait in front of the voice activity detector: two seconds of 32
+/// sessions.
+const VAD_INBOX: usize = 2_048;
+
+/// Windows for one session's voice activity detector, oldest first.
+#[derive(Debug)]
+pub(super) enum VadJob {
+    /// Judge these windows; the first of them ends at `end`.
+    Judge {
+        session: u64,
+        end: Samples,
+        windows: Vec<[f32; WINDOW]>,
+    },
+    /// The session is over: forget its state.
+    Close { session: u64 },
+}
+
+/// The end of each window and its probability of speech.
+pub(super) type Judged = Vec<(Samples, f32)>;
+
+/// A clause for the voice, and who takes its audio.
+pub(super) struct SpeakJob {
+    pub(super) text: String,
+    pub(super) chunk: Box<dyn FnMut(&[f32]) -> ControlFlow<()> + Send>,
+}
+
+type MakeVad = Box<dyn FnMut() -> Result<Box<dyn Vad>, VadError>>;
+
+/// Everything that sessions share.
+pub struct Engines {
+    pub(super) vad: Worker<VadJob, Result<Judged, VadError>>,
+    pub(super) asr: Worker<Vec<f32>, Result<String, AsrError>>,
+    pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
+    pub(super) tts: Worker<SpeakJob, Result<(), TtsError>>,
+    pub(super) tts_rate: u32,
+    pub(super) prepared: Prepared,
+    pub(super) llm: Arc<dyn Llm>,
+    pub(super) tools: Arc<Registry>,
+    pub(super) zone: jiff::tz::TimeZone,
+    pub(super) policy: Policy,
+}
+
+/// How to build each engine. The models' builders run on the threads that will own them, and
+/// again if a model has panicked.
+pub struct Builders {
+    /// Makes a builder of voice activity detectors, one detector for each session.
+    pub vad: Box<dyn FnMut() -> MakeVad + Send>,
+    /// Makes the recogniser.
+    pub asr: Box<dyn FnMut() -> Result<Box<dyn Asr>, AsrError> + Send>,
+    /// Makes the end-of-turn model, if there is to be one.
+    pub turn_model: Option<Box<dyn FnMut() -> Result<Box<dyn TurnModel>, TurnModelError> + Send>>,
+    /// Makes the voice.
+    pub tts: Box<dyn FnMut() -> Result<Box<dyn Tts>, TtsError> + Send>,
+    /// The language model.
+    pub llm: Arc<dyn Llm>,
+    /// The tools that the server runs.
+    pub tools: Arc<Registry>,
+    /// The time zone of users who name none.
+    pub zone: jiff::tz::TimeZone,
+    /// The numbers behind the rules. Its tools are replaced by the registry's.
+    pub policy: Policy,
+}
+
+/// Why the engines could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The voice activity detector.
+    #[error(transparent)]
+    Vad(#[from] SpawnError<VadError>),
+    /// The recogniser.
+    #[error(transparent)]
+    Asr(#[from] SpawnError<AsrError>),
+    /// The end-of-turn model.
+    #[error(transparent)]
+    TurnModel(#[from] SpawnError<TurnModelError>),
+    /// The voice.
+    #[error(transparent)]
+    Tts(#[from] SpawnError<TtsError>),
+}
+
+impl Engines {
+    /// Starts all models, and makes the audio of what must be sayable when one of them is dead.
+    ///
+    /// # Errors
+    /// [`StartError`] if a model cannot be loaded.
+    pub fn start(builders: Builders) -> Result<Arc<Self>, StartError> {
+        let Builders {
+            vad,
+            asr,
+            turn_model,
+            mut tts,
+            llm,
+            tools,
+            zone,
+            mut policy,
+        } = builders;
+        policy.tools = tools.specs();
+        let mut first_voice = tts().map_err(SpawnError::State)?;
+        let tts_rate = first_voice.sample_rate();
+        let phrases = policy.phrases.all().map(str::to_owned);
+        let greeting = Some(policy.greeting.clone()).filter(|text| !text.is_empty());
+        let prepared = Prepared::render(&mut *first_voice, phrases.into_iter().chain(greeting));
+        let mut first_voice = Some(first_voice);
+        Ok(Arc::new(Self {
+            vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), |state, job, _| {
+                state.handle(job)
+            })?,
+            asr: Worker::spawn("asr", INBOX, asr, |asr, audio, _| asr.transcribe(&audio))?,
+            turn_model: turn_model
+                .map(|build| {
+                    Worker::spawn("turn-model", INBOX, build, |model, audio, _| {
+                        model.completeness(&audio)
+                    })
+                })
+                .transpose()?,
+            tts: Worker::spawn(
+                "tts",
+                INBOX,
+                move || first_voice.take().map_or_else(&mut tts, Ok),
+                |tts, mut job: SpeakJob, cancel| {
+                    tts.speak(&job.text, &mut |chunk| {
+                        if cancel.is_cancelled() {
+                            return ControlFlow::Break(());
+                        }
+                        (job.chunk)(chunk)
+                    })
+                },
+            )?,
+            tts_rate,
+            prepared,
+            llm,
+            tools,
+            zone,
+            policy,
+        }))
+    }
+}
+
+/// The detectors of all sessions.
+struct Detectors {
+    make: MakeVad,
+    sessions: HashMap<u64, Box<dyn Vad>>,
+}
+
+fn vad_state(
+    mut builder: Box<dyn FnMut() -> MakeVad + Send>,
+) -> impl FnMut() -> Result<Detectors, VadError> + Send {
+    move || {
+        let mut make = builder();
+        // A model that cannot be loaded is found now, not when the first user speaks.
+        make()?;
+        Ok(Detectors {
+            make,
+            sessions: HashMap::new(),
+        })
+    }
+}
+
+impl Detectors {
+    fn handle(&mut self, job: VadJob) -> Result<Judged, VadError> {
+        match job {
+            VadJob::Close { session } => {
+                self.sessions.remove(&session);
+                Ok(Vec::new())
+            }
+            VadJob::Judge {
+                session,
+                end,
+                windows,
+            } => {
+                let vad = match self.sessions.entry(session) {
+                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert((self.make)()?),
+                };
+                windows
+                    .iter()
+                    .enumerate()
+                    .map(|(i, window)| {
+                        let end = Samples(end.0 + (i * WINDOW) as u64);
+                        Ok((end, vad.push(window)?))
+                    })
+                    .collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Which time zone a named place keeps.
+//!
+//! The names come from the IANA database's cities and from `places.tsv`, our own table of cities,
+//! countries and states, which wins where both know a name.
+
+use jiff::tz::{TimeZone, db};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+const TABLE: &str = include_str!("places.tsv");
+
+/// Areas of the IANA database whose last component is a real place.
+const AREAS: [&str; 9] = [
+    "Africa",
+    "America",
+    "Arctic",
+    "Asia",
+    "Atlantic",
+    "Australia",
+    "Europe",
+    "Indian",
+    "Pacific",
+];
+
+/// Last components in [`AREAS`] that are directions, districts or common words.
+const NOT_PLACES: [&str; 19] = [
+    "ACT",
+    "Center",
+    "East",
+    "Eastern",
+    "Easter",
+    "Jan_Mayen",
+    "Knox",
+    "LHI",
+    "Lord_Howe",
+    "Midway",
+    "NSW",
+    "North",
+    "South",
+    "Truk",
+    "Wake",
+    "West",
+    "Beulah",
+    "Nelson",
+    "Troll",
+];
+
+/// A place and the zone it keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The usual name, such as `New York` for "NYC".
+    pub name: String,
+    /// IANA name of the zone, such as `America/New_York`.
+    pub zone: String,
+    /// The city whose zone was taken, where the place has several zones.
+    pub reference: Option<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    place: Place,
+    country: String,
+    region: bool,
+}
+
+/// No such place is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown place: {0}")]
+pub struct UnknownPlace(pub String);
+
+/// Finds a place by a spoken or written name: a city, a country, a US state, "Paris, Texas",
+/// "eastern time" or an IANA name. Case, punctuation, accents and a leading "the" do not matter.
+///
+/// # Errors
+/// [`UnknownPlace`] with the name as it was given.
+pub fn find(name: &str) -> Result<Place, UnknownPlace> {
+    let key = key_of(name);
+    by_key(&key)
+        .or_else(|| qualified(&key))
+        .or_else(|| by_zone(name))
+        .ok_or_else(|| UnknownPlace(name.trim().to_owned()))
+}
+
+/// Whether [`find`] knows the name.
+pub fn is_known(name: &str) -> bool {
+    find(name).is_ok()
+}
+
+static PLACES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| {
+    let mut places = HashMap::new();
+    TABLE.lines().for_each(|line| add_line(&mut places, line));
+    db().available()
+        .for_each(|zone| add_zone(&mut places, zone.as_str()));
+    places
+});
+
+fn by_key(key: &str) -> Option<Place> {
+    PLACES.get(key).map(|entry| entry.place.clone())
+}
+
+/// "boulder colorado": the city if it lies in the region, otherwise the region's own zone.
+fn qualified(key: &str) -> Option<Place> {
+    let words: Vec<&str> = key.split(' ').collect();
+    (1..words.len()).find_map(|cut| {
+        let region = PLACES
+            .get(&words[cut..].join(" "))
+            .filter(|entry| entry.region)?;
+        let city = words[..cut].join(" ");
+        within(&city, region).or_else(|| unlisted(&city, region))
+    })
+}
+
+fn within(city: &str, region: &Entry) -> Option<Place> {
+    let entry = PLACES.get(city)?;
+    let several = region.place.reference.is_some();
+    let same_zone = entry.place.zone == region.place.zone;
+    let inside = entry.country == region.country && !entry.region && (same_zone || several);
+    inside.then(|| entry.place.clone())
+}
+
+/// A town that no table lists takes the zone of its region.
+fn unlisted(city: &str, region: &Entry) -> Option<Place> {
+    (region.country != "ZZ").then(|| Place {
+        name: format!("{}, {}", title_case(city), region.place.name),
+        ..region.place.clone()
+    })
+}
+
+fn by_zone(name: &str) -> Option<Place> {
+    let wanted = name.trim().replace(' ', "_");
+    if !wanted.contains('/') {
+        return None;
+    }
+    let zone = TimeZone::get(&wanted).ok()?;
+    let zone = zone.iana_name()?.to_owned();
+    Some(Place {
+        name: city_of(&zone),
+        zone,
+        reference: None,
+    })
+}
+
+fn add_line(places: &mut HashMap<String, Entry>, line: &str) {
+    if line.starts_with('#') {
+        return;
+    }
+    let mut columns = line.split('\t');
+    let (Some(country), Some(zone), Some(names)) = (columns.next(), columns.next(), columns.next())
+    else {
+        return;
+    };
+    let (zone, reference) = match zone.split_once('=') {
+        Some((zone, city)) => (zone, Some(city)),
+        None => (zone, None),
+    };
+    for names in names.split(';') {
+        let (name, others) = names.split_once('=').unwrap_or((names, ""));
+        let name = name.trim();
+        let others = others.split(',').filter(|other| !other.is_empty());
+        for spelling in std::iter::once(name).chain(others) {
+            let entry = Entry {
+                place: Place {
+                    name: name.to_owned(),
+                    zone: zone.to_owned(),
+                    reference: reference.map(str::to_owned),
+                },
+                country: country.trim_start_matches('+').to_owned(),
+                region: country.starts_with('+'),
+            };
+            places.entry(key_of(spelling)).or_insert(entry);
+        }
+    }
+}
+
+fn add_zone(places: &mut HashMap<String, Entry>, zone: &str) {
+    let area = zone.split('/').next().unwrap_or_default();
+    let last = zone.rsplit('/').next().unwrap_or_default();
+    if !AREAS.contains(&area) || NOT_PLACES.contains(&last) || area == zone {
+        return;
+    }
+    let entry = Entry {
+        place: Place {
+            name: city_of(zone),
+            zone: zone.to_owned(),
+            reference: None,
+        },
+        country: String::new(),
+        region: false,
+    };
+    places.entry(key_of(&entry.place.name)).or_insert(entry);
+}
+
+fn city_of(zone: &str) -> String {
+    zone.rsplit('/').next().unwrap_or(zone).replace('_', " ")
+}
+
+/// Lower case, plain letters, single spaces, no "the" in front.
+fn key_of(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .flat_map(char::to_lowercase)
+        .map(plain_letter)
+        .collect();
+    let plain = plain.replace(['\'', '’', '.'], "");
+    let words: Vec<&str> = plain
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    match words.as_slice() {
+        ["the", rest @ ..] if !rest.is_empty() => rest.join(" "),
+        all => all.join(" "),
+    }
+}
+
+fn plain_letter(letter: char) -> char {
+    match letter {
+        'á' | 'à' | 'â' | 'ä' | 'ã' | 'å' => 'a',
+        'é' | 'è' | 'ê' | 'ë' => 'e',
+        'í' | 'ì' | 'î' | 'ï' => 'i',
+        'ó' | 'ò' | 'ô' | 'ö' | 'õ' | 'ø' => 'o',
+        'ú' | 'ù' | 'û' | 'ü' => 'u',
+        'ç' => 'c',
+        'ñ' => 'n',
+        'ł' => 'l',
+        other => other,
+    }
+}
+
+fn title_case(words: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map(|first| first.to_uppercase().chain(letters).collect::<String>())
+            .unwrap_or_default()
+    };
+    words.split(' ').map(capital).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_usual_spellings() {
+        for (name, zone) in [
+            ("Tokyo", "Asia/Tokyo"),
+            ("new york city", "America/New_York"),
+            ("NYC", "America/New_York"),
+            ("L.A.", "America/Los_Angeles"),
+            ("D.C.", "America/New_York"),
+            ("Washington, D.C.", "America/New_York"),
+            ("São Paulo", "America/Sao_Paulo"),
+            ("the Netherlands", "Europe/Amsterdam"),
+            ("Boulder, Colorado", "America/Denver"),
+            ("Paris, Texas", "America/Chicago"),
+            ("Paris, France", "Europe/Paris"),
+            ("Denver, USA", "America/Denver"),
+            ("Punta Gorda, Florida", "America/New_York"),
+            ("Ushuaia", "America/Argentina/Ushuaia"),
+            ("europe/paris", "Europe/Paris"),
+            ("St. Louis", "America/Chicago"),
+            ("eastern time", "America/New_York"),
+            ("UTC", "UTC"),
+        ] {
+            assert_eq!(
+                find(name).map(|place| place.zone),
+                Ok(zone.to_owned()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_the_city_where_a_country_has_several_zones() {
+        let place = find("Australia").unwrap();
+        assert_eq!(place.reference.as_deref(), Some("Sydney"));
+    }
+
+    #[test]
+    fn an_unknown_place_is_named() {
+        assert_eq!(
+            find("Atlantis ").unwrap_err().to_string(),
+            "unknown place: Atlantis"
+        );
+        assert!(find("").is_err());
+        assert!(find("east").is_err());
+    }
+
+    #[test]
+    fn every_zone_of_the_table_exists() {
+        for entry in PLACES.values() {
+            assert!(
+                TimeZone::get(&entry.place.zone).is_ok(),
+                "{}",
+                entry.place.zone
+            );
+        }
+    }
+}

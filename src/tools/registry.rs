@@ -1,0 +1,289 @@
+//! The tools of a server, by name: checked when registered, checked again at every call.
+
+use super::{Declaration, SessionTools, Tool, ToolError};
+use crate::llm::ToolSpec;
+use futures_util::future::BoxFuture;
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Why a tool cannot be registered.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Two tools of one name.
+    #[error("a tool named {0} is already registered")]
+    Duplicate(String),
+    /// A name that models and wire protocols would not carry.
+    #[error(
+        "bad tool name {0:?}: allowed are letters, digits, _ and -, 64 at most, a letter or _ first"
+    )]
+    Name(String),
+    /// Parameters that are not a JSON Schema of an object.
+    #[error("the parameters of tool {name} are not a JSON Schema of an object: {reason}")]
+    Schema {
+        /// The tool.
+        name: String,
+        /// What is wrong with the schema.
+        reason: String,
+    },
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    validator: Validator,
+}
+
+/// The tools that the server runs.
+#[derive(Default)]
+pub struct Registry {
+    tools: HashMap<String, Entry>,
+    specs: Arc<Vec<ToolSpec>>,
+}
+
+impl Registry {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool and compiles its schema.
+    ///
+    /// # Errors
+    /// [`RegistryError`] for a duplicate or bad name, or a schema that is none.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let spec = tool.declaration().spec.clone();
+        if !is_name(&spec.name) {
+            return Err(RegistryError::Name(spec.name));
+        }
+        if self.tools.contains_key(&spec.name) {
+            return Err(RegistryError::Duplicate(spec.name));
+        }
+        let validator = compile(&spec)?;
+        self.tools
+            .insert(spec.name.clone(), Entry { tool, validator });
+        Arc::make_mut(&mut self.specs).push(spec);
+        Ok(())
+    }
+
+    /// The tools as a model is told of them, in the order of registration.
+    pub fn specs(&self) -> Arc<Vec<ToolSpec>> {
+        self.specs.clone()
+    }
+
+    /// A tool's declaration.
+    pub fn declaration(&self, name: &str) -> Option<&Declaration> {
+        self.tools.get(name).map(|entry| entry.tool.declaration())
+    }
+
+    /// The arguments as the tool will see them: the schema's defaults filled in, then checked.
+    ///
+    /// # Errors
+    /// [`ToolError::Unknown`], or [`ToolError::Arguments`] naming the argument and what is wrong.
+    pub fn check(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, ToolError> {
+        let entry = self.entry(name)?;
+        let schema = &entry.tool.declaration().spec.parameters;
+        let mut arguments = Value::Object(arguments);
+        fill_defaults(schema, &mut arguments);
+        entry
+            .validator
+            .validate(&arguments)
+            .map_err(|error| ToolError::Arguments(describe(&error)))?;
+        match arguments {
+            Value::Object(arguments) => Ok(arguments),
+            other => Err(ToolError::Arguments(format!("not an object: {other}"))),
+        }
+    }
+
+    /// Checks the arguments and runs the tool within its timeout. Nothing runs before the future
+    /// is polled; dropping it cancels the run.
+    ///
+    /// # Errors
+    /// Those of [`Registry::check`], [`ToolError::Timeout`], and the tool's own.
+    pub fn call(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        session: &SessionTools,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let checked = self.check(name, arguments);
+        let tool = self.entry(name).map(|entry| entry.tool.clone());
+        let session = session.clone();
+        Box::pin(async move {
+            let (tool, arguments) = (tool?, checked?);
+            let limit = tool.declaration().timeout;
+            let late = |_| ToolError::Timeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+            tokio::time::timeout(limit, tool.call(arguments, &session))
+                .await
+                .map_err(late)?
+        })
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
+        self.tools
+            .get(name)
+            .ok_or_else(|| ToolError::Unknown(name.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.specs.iter().map(|spec| &spec.name))
+            .finish()
+    }
+}
+
+/// 64: the longest function name that OpenAI's interfaces take.
+fn is_name(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.len() <= 64
+        && name.chars().all(legal)
+}
+
+fn compile(spec: &ToolSpec) -> Result<Validator, RegistryError> {
+    let wrong = |reason: String| RegistryError::Schema {
+        name: spec.name.clone(),
+        reason,
+    };
+    if spec.parameters.get("type").and_then(Value::as_str) != Some("object") {
+        return Err(wrong(r#"its "type" must be "object""#.into()));
+    }
+    jsonschema::validator_for(&spec.parameters).map_err(|error| wrong(describe(&error)))
+}
+
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+    let at = error.instance_path().to_string();
+    if at.is_empty() {
+        error.to_string()
+    } else {
+        format!("{}: {error}", at.trim_start_matches('/'))
+    }
+}
+
+fn fill_defaults(schema: &Value, value: &mut Value) {
+    let (Some(properties), Some(object)) = (
+        schema.get("properties").and_then(Value::as_object),
+        value.as_object_mut(),
+    ) else {
+        return;
+    };
+    for (name, property) in properties {
+        if !object.contains_key(name)
+            && let Some(default) = property.get("default")
+        {
+            object.insert(name.clone(), default.clone());
+        }
+        if let Some(inner) = object.get_mut(name) {
+            fill_defaults(property, inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Effect;
+    use serde_json::json;
+    use std::time::Duration;
+
+    struct Echo(Declaration);
+
+    impl Tool for Echo {
+        fn declaration(&self) -> &Declaration {
+            &self.0
+        }
+
+        fn call(
+            &self,
+            arguments: Map<String, Value>,
+            _: &SessionTools,
+        ) -> BoxFuture<'static, Result<Value, ToolError>> {
+            Box::pin(async move {
+                if arguments.contains_key("slow") {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Value::Object(arguments))
+            })
+        }
+    }
+
+    fn echo(name: &str, parameters: Value) -> Arc<dyn Tool> {
+        Arc::new(Echo(Declaration {
+            spec: ToolSpec {
+                name: name.into(),
+                description: "Echoes.".into(),
+                parameters,
+            },
+            effect: Effect::Read,
+            timeout: Duration::from_millis(200),
+        }))
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer", "minimum": 1},
+                "unit": {"type": "string", "default": "m"},
+                "slow": {"type": "boolean"}
+            },
+            "required": ["n"],
+            "additionalProperties": false
+        });
+        registry.register(echo("echo", schema)).unwrap();
+        registry
+    }
+
+    fn arguments(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fills_defaults_checks_and_times_out() {
+        let (registry, session) = (registry(), SessionTools::default());
+        let call = |name, value| registry.call(name, arguments(value), &session);
+        assert_eq!(
+            call("echo", json!({"n": 2})).await,
+            Ok(json!({"n": 2, "unit": "m"}))
+        );
+        assert_eq!(
+            call("nope", json!({})).await,
+            Err(ToolError::Unknown("nope".into()))
+        );
+        let wrong = call("echo", json!({"n": 0})).await.unwrap_err().to_string();
+        assert_eq!(wrong, "wrong arguments: n: 0 is less than the minimum of 1");
+        assert!(matches!(
+            call("echo", json!({})).await,
+            Err(ToolError::Arguments(_))
+        ));
+        let slow = call("echo", json!({"n": 1, "slow": true})).await;
+        assert_eq!(slow, Err(ToolError::Timeout(200)));
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_called() {
+        let mut registry = registry();
+        let object = json!({"type": "object"});
+        let mut refuse = |name: &str, schema: &Value| {
+            registry
+                .register(echo(name, schema.clone()))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            refuse("echo", &object),
+            "a tool named echo is already registered"
+        );
+        assert!(refuse("2nd", &object).starts_with("bad tool name \"2nd\""));
+        assert!(refuse("", &object).starts_with("bad tool name"));
+        assert!(refuse("s", &json!({"type": "string"})).contains("must be \"object\""));
+        assert!(refuse("t", &json!({"type": "object", "properties": 3})).contains("of tool t"));
+    }
+}

@@ -1,0 +1,127 @@
+//! How much may wait for a client that reads slowly.
+//!
+//! TCP does not pace: a socket swallows minutes of audio before a write blocks. So little audio
+//! waits here, and what is stale is dropped before it is written.
+
+use super::Frame;
+use crate::conversation::Micros;
+use std::collections::VecDeque;
+
+/// Audio that may wait; more is dropped and counted.
+pub const MAX_AUDIO: Micros = Micros::from_ms(500);
+
+/// Messages other than audio that may wait; a client that lets more pile up is disconnected.
+pub const MAX_MESSAGES: usize = 1024;
+
+/// While this many messages wait, nothing more is read from the client.
+const BUSY_MESSAGES: usize = 64;
+
+#[derive(Debug)]
+struct Waiting {
+    frame: Frame,
+    audio: Option<Micros>,
+}
+
+/// The frames that wait to be written to one client.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    frames: VecDeque<Waiting>,
+    audio: Micros,
+    messages: usize,
+}
+
+impl Outbox {
+    /// Adds a message. False if there is no room: the client must go.
+    #[must_use]
+    pub fn push(&mut self, text: String) -> bool {
+        if self.messages == MAX_MESSAGES {
+            return false;
+        }
+        self.messages += 1;
+        self.frames.push_back(Waiting {
+            frame: Frame::Text(text),
+            audio: None,
+        });
+        true
+    }
+
+    /// Adds audio that plays for `length`. False if it was dropped.
+    #[must_use]
+    pub fn push_audio(&mut self, frame: Frame, length: Micros) -> bool {
+        if self.audio + length > MAX_AUDIO {
+            return false;
+        }
+        self.audio = self.audio + length;
+        self.frames.push_back(Waiting {
+            frame,
+            audio: Some(length),
+        });
+        true
+    }
+
+    /// Drops the audio; the messages stay.
+    pub fn drop_audio(&mut self) {
+        self.frames.retain(|waiting| waiting.audio.is_none());
+        self.audio = Micros(0);
+    }
+
+    /// Takes the next frame to write.
+    pub fn pop(&mut self) -> Option<Frame> {
+        let waiting = self.frames.pop_front()?;
+        match waiting.audio {
+            Some(length) => self.audio = Micros(self.audio.0.saturating_sub(length.0)),
+            None => self.messages -= 1,
+        }
+        Some(waiting.frame)
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// So much waits that the client should not be given cause for more.
+    pub fn is_busy(&self) -> bool {
+        self.messages >= BUSY_MESSAGES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        Frame::Binary(vec![0; 640])
+    }
+
+    #[test]
+    fn half_a_second_of_audio_waits_and_no_more() {
+        let mut outbox = Outbox::default();
+        let kept = (0..100)
+            .filter(|_| outbox.push_audio(frame(), Micros::from_ms(20)))
+            .count();
+        assert_eq!(kept, 25);
+        assert!(outbox.push("words".into()));
+        outbox.pop();
+        assert!(outbox.push_audio(frame(), Micros::from_ms(20)));
+    }
+
+    #[test]
+    fn dropping_audio_keeps_the_messages_in_order() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.push("a".into()));
+        assert!(outbox.push_audio(frame(), Micros::from_ms(20)));
+        assert!(outbox.push("b".into()));
+        outbox.drop_audio();
+        assert_eq!(outbox.pop(), Some(Frame::Text("a".into())));
+        assert_eq!(outbox.pop(), Some(Frame::Text("b".into())));
+        assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn messages_are_bounded() {
+        let mut outbox = Outbox::default();
+        let kept = (0..2000).filter(|_| outbox.push("x".into())).count();
+        assert_eq!(kept, MAX_MESSAGES);
+    }
+}

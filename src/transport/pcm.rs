@@ -1,0 +1,254 @@
+//! Bare PCM over a WebSocket: the lowest door, for devices.
+//!
+//! Client to server: binary messages of mono PCM16LE, any number of whole samples up to the
+//! message limit, 16 kHz. To speak at 24 kHz in both directions, the first message is the text
+//! `{"type":"hello","sample_rate":24000}`; the answer is
+//! `{"type":"ready","sample_rate":24000}`. The session opens with the first message.
+//!
+//! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
+//!
+//! | message | meaning |
+//! |---|---|
+//! | `{"type":"clear"}` | drop what has not been played |
+//! | `{"type":"transcript","role":"user","text":…,"final":false}` | what was heard so far |
+//! | `{"type":"transcript","role":"user","text":…,"final":true}` | what the user said |
+//! | `{"type":"transcript","role":"agent","text":…,"final":false}` | the next clause |
+//! | `{"type":"transcript","role":"agent","text":…,"final":true}` | all that was heard of the agent |
+//! | `{"type":"error","message":…,"field":…}` | a text message was not understood, or a stage failed |
+//!
+//! A binary message that ends in half a sample closes the socket with 1007: everything after it
+//! would be noise.
+
+use super::{
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, bytes_of, close_code,
+    samples_of,
+};
+use crate::conversation::{Event, Micros};
+use crate::session::Outbound;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The rate unless the client says otherwise, Hz.
+pub const DEFAULT_RATE: u32 = 16_000;
+
+/// The rates that a client may ask for, Hz.
+pub const RATES: [u32; 2] = [16_000, 24_000];
+
+/// The first message of a client that has something to settle.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hello {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    sample_rate: Option<u32>,
+}
+
+/// The translator of one client.
+#[derive(Debug)]
+pub struct Pcm {
+    client: Option<String>,
+    /// Hz; known once the session is open.
+    rate: Option<u32>,
+    overrun: bool,
+}
+
+impl Pcm {
+    /// `client` is what the client calls itself.
+    pub fn new(client: Option<String>) -> Self {
+        Self {
+            client,
+            rate: None,
+            overrun: false,
+        }
+    }
+
+    fn open(&mut self, rate: u32) -> Effect {
+        self.rate = Some(rate);
+        Effect::Open(SessionOptions {
+            door: Door::Pcm,
+            input_rate: rate,
+            output_rate: rate,
+            model: None,
+            client: self.client.clone(),
+        })
+    }
+
+    fn text(&mut self, text: &str) -> Vec<Effect> {
+        match self.hello(text) {
+            Ok(rate) => vec![
+                self.open(rate),
+                send(json!({"type": "ready", "sample_rate": rate})),
+            ],
+            Err((field, message)) => vec![error(&message, field)],
+        }
+    }
+
+    fn hello(&self, text: &str) -> Result<u32, (Option<&'static str>, String)> {
+        let hello: Hello = serde_json::from_str(text)
+            .map_err(|error| (None, format!("not a message that is known here: {error}")))?;
+        if hello.kind != "hello" {
+            let message = "the only text message a client may send is \"hello\"";
+            return Err((Some("type"), message.into()));
+        }
+        if self.rate.is_some() {
+            let message = "hello must be the first message";
+            return Err((Some("type"), message.into()));
+        }
+        let rate = hello.sample_rate.unwrap_or(DEFAULT_RATE);
+        if !RATES.contains(&rate) {
+            let message = format!("{rate} Hz is not supported; use 16000 or 24000");
+            return Err((Some("sample_rate"), message));
+        }
+        Ok(rate)
+    }
+
+    fn binary(&mut self, bytes: &[u8]) -> Vec<Effect> {
+        let Some(samples) = samples_of(bytes) else {
+            return vec![Effect::Close(Close {
+                code: close_code::INVALID,
+                reason: "audio must be whole 16-bit samples",
+            })];
+        };
+        let mut effects = Vec::new();
+        if self.rate.is_none() {
+            effects.push(self.open(DEFAULT_RATE));
+        }
+        effects.push(Effect::Audio(samples));
+        effects
+    }
+}
+
+impl Dialect for Pcm {
+    fn start(&mut self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+        match message {
+            ClientMessage::Text(text) => self.text(text),
+            ClientMessage::Binary(bytes) => self.binary(bytes),
+        }
+    }
+
+    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+        match outbound {
+            Outbound::Audio { samples, .. } => {
+                let rate = self.rate.unwrap_or(DEFAULT_RATE);
+                let length = Micros::of_samples(samples.len() as u64, rate);
+                vec![Effect::SendAudio {
+                    frame: Frame::Binary(bytes_of(&samples)),
+                    length,
+                }]
+            }
+            Outbound::Clear => vec![Effect::DropAudio, send(json!({"type": "clear"}))],
+            Outbound::Event(event) => event_effect(event).into_iter().collect(),
+            Outbound::HangUp(_) => Vec::new(),
+        }
+    }
+
+    /// Told once: a flood of errors would answer a flood of audio.
+    fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
+        let first = !std::mem::replace(&mut self.overrun, true);
+        let message = "audio comes faster than real time; what does not fit is dropped";
+        first.then(|| error(message, None)).into_iter().collect()
+    }
+}
+
+fn event_effect(event: Event) -> Option<Effect> {
+    match event {
+        Event::PartialTranscript { text } => Some(transcript("user", &text, false)),
+        Event::UserItem { text, .. } => Some(transcript("user", &text, true)),
+        Event::AgentSpeech { text, .. } => Some(transcript("agent", &text, false)),
+        Event::AgentItemDone { text, .. } => Some(transcript("agent", &text, true)),
+        Event::StageFailed { message, .. } | Event::Refused { message, .. } => {
+            Some(error(&message, None))
+        }
+        _ => None,
+    }
+}
+
+fn transcript(role: &str, text: &str, last: bool) -> Effect {
+    send(json!({"type": "transcript", "role": role, "text": text, "final": last}))
+}
+
+fn error(message: &str, field: Option<&str>) -> Effect {
+    send(json!({"type": "error", "message": message, "field": field}))
+}
+
+fn send(message: serde_json::Value) -> Effect {
+    Effect::Send(message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{ClauseId, ItemId};
+
+    fn opened(effects: &[Effect]) -> Option<u32> {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Open(options) => Some(options.input_rate),
+            _ => None,
+        })
+    }
+
+    fn said(effects: &[Effect]) -> Vec<&str> {
+        let text = |effect| match effect {
+            &Effect::Send(ref text) => Some(text.as_str()),
+            _ => None,
+        };
+        effects.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn the_first_audio_opens_a_session_at_16_khz() {
+        let mut pcm = Pcm::new(None);
+        let effects = pcm.client(ClientMessage::Binary(&[1, 0, 255, 255]));
+        assert_eq!(opened(&effects), Some(16_000));
+        assert_eq!(effects.last(), Some(&Effect::Audio(vec![1, -1])));
+        let effects = pcm.client(ClientMessage::Binary(&[2, 0]));
+        assert_eq!(effects, [Effect::Audio(vec![2])]);
+    }
+
+    #[test]
+    fn hello_sets_the_rate_once_and_only_first() {
+        let mut pcm = Pcm::new(None);
+        let wrong = pcm.client(ClientMessage::Text(
+            r#"{"type":"hello","sample_rate":44100}"#,
+        ));
+        assert!(
+            said(&wrong)[0].contains(r#""field":"sample_rate""#),
+            "{wrong:?}"
+        );
+        let hello = ClientMessage::Text(r#"{"type":"hello","sample_rate":24000}"#);
+        let effects = pcm.client(hello);
+        assert_eq!(opened(&effects), Some(24_000));
+        assert_eq!(said(&effects), [r#"{"type":"ready","sample_rate":24000}"#]);
+        assert!(said(&pcm.client(hello))[0].contains("first"));
+    }
+
+    #[test]
+    fn half_a_sample_closes() {
+        let effects = Pcm::new(None).client(ClientMessage::Binary(&[1, 2, 3]));
+        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1007));
+    }
+
+    #[test]
+    fn audio_is_little_endian_and_has_a_length() {
+        let mut pcm = Pcm::new(None);
+        pcm.client(ClientMessage::Binary(&[]));
+        let effects = pcm.session(Outbound::Audio {
+            item: ItemId(1),
+            clause: ClauseId(1),
+            samples: vec![1, -2],
+        });
+        let frame = Frame::Binary(vec![1, 0, 254, 255]);
+        assert_eq!(
+            effects,
+            [Effect::SendAudio {
+                frame,
+                length: Micros(125)
+            }]
+        );
+    }
+}

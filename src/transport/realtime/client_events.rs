@@ -1,0 +1,601 @@
+//! What a Realtime client may send: JSON text to typed requests, or the fault to tell it of.
+
+use super::session_config::{self, SessionUpdate};
+use crate::transport::samples_of;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// The events that a client may send.
+pub const CLIENT_EVENTS: [&str; 11] = [
+    "session.update",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+    "conversation.item.create",
+    "conversation.item.retrieve",
+    "conversation.item.truncate",
+    "conversation.item.delete",
+    "response.create",
+    "response.cancel",
+    "output_audio_buffer.clear",
+];
+
+/// Longest id of an item that a client may choose, bytes.
+const MAX_ID: usize = 128;
+
+/// Longest text of an item that a client may create, bytes.
+const MAX_ITEM_TEXT: usize = 32 * 1024;
+
+/// One event of a client.
+#[derive(Debug, PartialEq)]
+pub struct ClientEvent {
+    /// The client's own id of the event; quoted in errors about it.
+    pub event_id: Option<String>,
+    /// What it asks for.
+    pub request: ClientRequest,
+}
+
+/// What a client asks for.
+#[derive(Debug, PartialEq)]
+pub enum ClientRequest {
+    /// `session.update`.
+    Update(Box<SessionUpdate>),
+    /// `input_audio_buffer.append`, decoded.
+    Append(Vec<i16>),
+    /// `input_audio_buffer.commit`.
+    Commit,
+    /// `input_audio_buffer.clear`.
+    Clear,
+    /// `conversation.item.create`.
+    Create {
+        /// Where to put it: after this item. `None` is the end.
+        previous: Option<String>,
+        /// What to add.
+        item: ClientItem,
+    },
+    /// `conversation.item.retrieve`.
+    Retrieve(String),
+    /// `conversation.item.truncate`.
+    Truncate {
+        /// The agent's item.
+        item: String,
+        /// What was heard of it, ms.
+        audio_end_ms: u64,
+    },
+    /// `conversation.item.delete`.
+    Delete(String),
+    /// `response.create`.
+    Respond(ResponseRequest),
+    /// `response.cancel`.
+    Cancel {
+        /// Only if this is the open response.
+        response: Option<String>,
+    },
+    /// `output_audio_buffer.clear`.
+    ClearOutput,
+}
+
+/// An item that a client adds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientItem {
+    /// The client's own id for it.
+    pub id: Option<String>,
+    /// What it is.
+    pub content: ItemContent,
+}
+
+/// The kinds of items that a client may add.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ItemContent {
+    /// A message of the system.
+    System(String),
+    /// A message of the user, typed.
+    User(String),
+    /// A message of the agent.
+    Agent(String),
+    /// What a tool of the client returned.
+    ToolOutput {
+        /// The id of the call, as it was told to the client.
+        call: String,
+        /// The result, as the client wrote it.
+        output: String,
+    },
+}
+
+/// What a client may say about one response.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResponseRequest {
+    /// Instructions for this response alone.
+    pub instructions: Option<String>,
+    /// Text instead of audio, or the other way round; `None` as in the session.
+    pub text_only: Option<bool>,
+    /// Echoed in the response.
+    pub metadata: Option<Value>,
+}
+
+/// What is wrong with an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The client's own id of the event.
+    pub event_id: Option<String>,
+    /// A short name of the fault.
+    pub code: &'static str,
+    /// The path of the field that is wrong.
+    pub param: Option<String>,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault in the field `param`.
+    pub fn new(code: &'static str, param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            event_id: None,
+            code,
+            param: Some(param.into()),
+            message: message.into(),
+        }
+    }
+
+    /// A fault of the whole event.
+    pub fn whole(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            event_id: None,
+            code,
+            param: None,
+            message: message.into(),
+        }
+    }
+
+    /// A value that is none of those allowed.
+    pub(super) fn value(param: impl Into<String>, value: &str, allowed: &str) -> Self {
+        Self::new(
+            "invalid_value",
+            param,
+            format!(
+                "Invalid value: '{}'. Supported values are: {allowed}.",
+                clip(value)
+            ),
+        )
+    }
+}
+
+/// Reads one event.
+pub fn parse(text: &str) -> Result<ClientEvent, Fault> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        Fault::whole("invalid_json", format!("The event is not JSON: {error}."))
+    })?;
+    let Value::Object(mut event) = value else {
+        return Err(Fault::whole(
+            "invalid_json",
+            "The event must be a JSON object.",
+        ));
+    };
+    let event_id = event
+        .remove("event_id")
+        .and_then(|id| id.as_str().map(clip));
+    match request(event) {
+        Ok(request) => Ok(ClientEvent { event_id, request }),
+        Err(fault) => Err(Fault { event_id, ..fault }),
+    }
+}
+
+fn request(mut event: Map<String, Value>) -> Result<ClientRequest, Fault> {
+    let Some(kind) = event.remove("type") else {
+        return Err(Fault::new(
+            "missing_required_parameter",
+            "type",
+            "The event has no type.",
+        ));
+    };
+    let rest = Value::Object(event);
+    match kind.as_str().unwrap_or_default() {
+        "session.update" => update(rest),
+        "input_audio_buffer.append" => append(rest),
+        "input_audio_buffer.commit" => Ok(ClientRequest::Commit),
+        "input_audio_buffer.clear" => Ok(ClientRequest::Clear),
+        "conversation.item.create" => create(rest),
+        "conversation.item.retrieve" => Ok(ClientRequest::Retrieve(item_id(rest)?)),
+        "conversation.item.truncate" => truncate(rest),
+        "conversation.item.delete" => Ok(ClientRequest::Delete(item_id(rest)?)),
+        "response.create" => respond(rest),
+        "response.cancel" => cancel(rest),
+        "output_audio_buffer.clear" => Ok(ClientRequest::ClearOutput),
+        other => Err(Fault::value(
+            "type",
+            other,
+            &format!("'{}'", CLIENT_EVENTS.join("', '")),
+        )),
+    }
+}
+
+/// Reads `value` as a `T`; faults name the path of the field, below `root` if that is not empty.
+pub(super) fn read<T: DeserializeOwned>(value: Value, root: &str) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let param = match (root, path.as_str()) {
+            ("", path) => path.to_owned(),
+            (root, ".") => root.to_owned(),
+            (root, path) => format!("{root}.{path}"),
+        };
+        let message = error.inner().to_string();
+        match message
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split('`').next())
+        {
+            Some(field) => missing(&param, field),
+            None => Fault::new("invalid_type", param, format!("{}.", clip(&message))),
+        }
+    })
+}
+
+fn missing(parent: &str, field: &str) -> Fault {
+    let param = match parent {
+        "" | "." => field.to_owned(),
+        parent => format!("{parent}.{field}"),
+    };
+    let message = format!("Missing required parameter: '{param}'.");
+    Fault::new("missing_required_parameter", param, message)
+}
+
+fn update(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        session: Value,
+    }
+    let event: Event = read(event, "")?;
+    Ok(ClientRequest::Update(Box::new(session_config::parse(
+        event.session,
+    )?)))
+}
+
+fn append(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        audio: String,
+    }
+    let event: Event = read(event, "")?;
+    let bytes = STANDARD.decode(&event.audio).map_err(|error| {
+        Fault::new(
+            "invalid_value",
+            "audio",
+            format!("The audio is not base64: {error}."),
+        )
+    })?;
+    let samples = samples_of(&bytes).ok_or_else(|| {
+        let message = "The audio must be whole 16-bit samples, but its bytes are odd in number.";
+        Fault::new("invalid_value", "audio", message)
+    })?;
+    Ok(ClientRequest::Append(samples))
+}
+
+fn item_id(event: Value) -> Result<String, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        item_id: String,
+    }
+    read::<Event>(event, "").map(|event| event.item_id)
+}
+
+fn truncate(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        item_id: String,
+        content_index: u64,
+        audio_end_ms: u64,
+    }
+    let event: Event = read(event, "")?;
+    if event.content_index != 0 {
+        return Err(Fault::value(
+            "content_index",
+            &event.content_index.to_string(),
+            "0",
+        ));
+    }
+    Ok(ClientRequest::Truncate {
+        item: event.item_id,
+        audio_end_ms: event.audio_end_ms,
+    })
+}
+
+fn cancel(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        response_id: Option<String>,
+    }
+    read::<Event>(event, "").map(|event| ClientRequest::Cancel {
+        response: event.response_id,
+    })
+}
+
+fn respond(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        response: Option<Response>,
+    }
+    #[derive(Deserialize)]
+    struct Response {
+        instructions: Option<String>,
+        #[serde(alias = "modalities")]
+        output_modalities: Option<Vec<String>>,
+        metadata: Option<Map<String, Value>>,
+        conversation: Option<String>,
+        input: Option<Vec<Value>>,
+        tools: Option<Vec<Value>>,
+    }
+    let Some(response) = read::<Event>(event, "")?.response else {
+        return Ok(ClientRequest::Respond(ResponseRequest::default()));
+    };
+    if let Some(conversation) = response.conversation.filter(|name| name != "auto") {
+        return Err(Fault::value(
+            "response.conversation",
+            &conversation,
+            "'auto'",
+        ));
+    }
+    if response.input.is_some() {
+        return Err(unsupported("response.input"));
+    }
+    if response.tools.is_some_and(|tools| !tools.is_empty()) {
+        return Err(unsupported("response.tools"));
+    }
+    let text_only = response
+        .output_modalities
+        .map(|names| session_config::text_only(&names, "response.output_modalities"))
+        .transpose()?;
+    Ok(ClientRequest::Respond(ResponseRequest {
+        instructions: response.instructions,
+        text_only,
+        metadata: response.metadata.map(Value::Object),
+    }))
+}
+
+fn unsupported(param: &str) -> Fault {
+    Fault::new(
+        "unsupported_parameter",
+        param,
+        format!("'{param}' is not supported by this server."),
+    )
+}
+
+#[derive(Deserialize)]
+struct RawItem {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: String,
+    role: Option<String>,
+    #[serde(default)]
+    content: Vec<RawPart>,
+    call_id: Option<String>,
+    output: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawPart {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    transcript: Option<String>,
+}
+
+fn create(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        previous_item_id: Option<String>,
+        item: RawItem,
+    }
+    let event: Event = read(event, "")?;
+    let content = match event.item.kind.as_str() {
+        "message" => message(&event.item)?,
+        "function_call_output" => ItemContent::ToolOutput {
+            call: event
+                .item
+                .call_id
+                .ok_or_else(|| missing("item", "call_id"))?,
+            output: event.item.output.ok_or_else(|| missing("item", "output"))?,
+        },
+        other => {
+            return Err(Fault::value(
+                "item.type",
+                other,
+                "'message' and 'function_call_output'",
+            ));
+        }
+    };
+    if content.size() > MAX_ITEM_TEXT {
+        let message = format!("The item is over {MAX_ITEM_TEXT} bytes long.");
+        return Err(Fault::new("string_above_max_length", "item", message));
+    }
+    let id = event.item.id.map(check_id).transpose()?;
+    Ok(ClientRequest::Create {
+        previous: event.previous_item_id,
+        item: ClientItem { id, content },
+    })
+}
+
+fn check_id(id: String) -> Result<String, Fault> {
+    if id.is_empty() || id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = format!("An id is 1 to {MAX_ID} visible ASCII characters.");
+        return Err(Fault::new("invalid_value", "item.id", message));
+    }
+    Ok(id)
+}
+
+fn message(item: &RawItem) -> Result<ItemContent, Fault> {
+    let text = item
+        .content
+        .iter()
+        .enumerate()
+        .map(|(index, part)| part.words(index))
+        .collect::<Result<Vec<_>, _>>()?
+        .join(" ");
+    match item.role.as_deref() {
+        Some("system") => Ok(ItemContent::System(text)),
+        Some("user") => Ok(ItemContent::User(text)),
+        Some("assistant") => Ok(ItemContent::Agent(text)),
+        Some(other) => Err(Fault::value(
+            "item.role",
+            other,
+            "'system', 'user' and 'assistant'",
+        )),
+        None => Err(missing("item", "role")),
+    }
+}
+
+impl RawPart {
+    /// The words of the part. Audio counts by its transcript, which it must bring along.
+    fn words(&self, index: usize) -> Result<&str, Fault> {
+        let param = format!("item.content[{index}]");
+        let (field, words) = match self.kind.as_str() {
+            "input_text" | "output_text" | "text" => ("text", &self.text),
+            "input_audio" | "output_audio" | "audio" => ("transcript", &self.transcript),
+            other => {
+                let allowed = "'input_text', 'output_text', 'input_audio' and 'output_audio'";
+                return Err(Fault::value(format!("{param}.type"), other, allowed));
+            }
+        };
+        words.as_deref().ok_or_else(|| missing(&param, field))
+    }
+}
+
+impl ItemContent {
+    /// Bytes of text.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::System(text) | Self::User(text) | Self::Agent(text) => text.len(),
+            Self::ToolOutput { output, .. } => output.len(),
+        }
+    }
+
+    /// The item as the protocol writes it.
+    pub fn to_json(&self, id: &str) -> Value {
+        let message = |role: &str, part: &str, text: &str| {
+            json!({
+                "id": id, "object": "realtime.item", "type": "message", "status": "completed",
+                "role": role, "content": [{"type": part, "text": text}],
+            })
+        };
+        match self {
+            Self::System(text) => message("system", "input_text", text),
+            Self::User(text) => message("user", "input_text", text),
+            Self::Agent(text) => message("assistant", "output_text", text),
+            Self::ToolOutput { call, output } => json!({
+                "id": id, "object": "realtime.item", "type": "function_call_output",
+                "status": "completed", "call_id": call, "output": output,
+            }),
+        }
+    }
+}
+
+/// The start of a text that came from outside, for an error message or an echo.
+fn clip(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> Fault {
+        parse(text).expect_err(text)
+    }
+
+    #[test]
+    fn faults_name_the_field_and_the_event() {
+        let cases = [
+            ("{}", "type"),
+            (r#"{"type":"x"}"#, "type"),
+            (r#"{"type":5}"#, "type"),
+            (r#"{"type":"input_audio_buffer.append"}"#, "audio"),
+            (r#"{"type":"input_audio_buffer.append","audio":7}"#, "audio"),
+            (
+                r#"{"type":"input_audio_buffer.append","audio":"%%"}"#,
+                "audio",
+            ),
+            (
+                r#"{"type":"input_audio_buffer.append","audio":"AAAA"}"#,
+                "audio",
+            ),
+            (r#"{"type":"conversation.item.retrieve"}"#, "item_id"),
+            (
+                r#"{"type":"conversation.item.truncate","item_id":"a","content_index":0,"audio_end_ms":-1}"#,
+                "audio_end_ms",
+            ),
+            (
+                r#"{"type":"conversation.item.truncate","item_id":"a","content_index":1,"audio_end_ms":1}"#,
+                "content_index",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"message"}}"#,
+                "item.role",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_audio","audio":"AA"}]}}"#,
+                "item.content[0].transcript",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"function_call_output","output":"1"}}"#,
+                "item.call_id",
+            ),
+            (
+                r#"{"type":"response.create","response":{"conversation":"none"}}"#,
+                "response.conversation",
+            ),
+            (
+                r#"{"type":"response.create","response":{"output_modalities":["smell"]}}"#,
+                "response.output_modalities",
+            ),
+            (r#"{"type":"session.update"}"#, "session"),
+        ];
+        for (text, param) in cases {
+            assert_eq!(fault(text).param.as_deref(), Some(param), "{text}");
+        }
+        let named = fault(r#"{"event_id":"mine","type":"conversation.item.delete"}"#);
+        assert_eq!(named.event_id.as_deref(), Some("mine"));
+    }
+
+    #[test]
+    fn what_is_no_json_object_is_a_fault_of_the_whole_event() {
+        for text in [
+            "",
+            "nonsense",
+            "[]",
+            "7",
+            "null",
+            "{\"type\":",
+            &"[".repeat(10_000),
+        ] {
+            assert_eq!(fault(text).code, "invalid_json", "{text:.20}");
+        }
+    }
+
+    #[test]
+    fn audio_is_decoded() {
+        let event = parse(r#"{"type":"input_audio_buffer.append","audio":"AQD//w=="}"#);
+        assert_eq!(
+            event.map(|event| event.request),
+            Ok(ClientRequest::Append(vec![1, -1]))
+        );
+    }
+
+    #[test]
+    fn items_keep_the_clients_id_and_join_their_parts() {
+        let event = parse(
+            r#"{"type":"conversation.item.create","previous_item_id":"root","item":{"id":"mine",
+            "type":"message","role":"user","content":[{"type":"input_text","text":"Hello"},
+            {"type":"input_audio","transcript":"there"}]}}"#,
+        );
+        let item = ClientItem {
+            id: Some("mine".into()),
+            content: ItemContent::User("Hello there".into()),
+        };
+        let request = ClientRequest::Create {
+            previous: Some("root".into()),
+            item,
+        };
+        assert_eq!(event.map(|event| event.request), Ok(request));
+    }
+}

@@ -1,0 +1,40 @@
+//! OpenAI's Realtime protocol over a WebSocket, with GA event names.
+//!
+//! Clients written for OpenAI's service talk to this server unchanged. What differs:
+//!
+//! - Audio is `audio/pcm` at 24 kHz; other formats are refused. There is one voice: a `voice` is
+//!   echoed and has no effect.
+//! - The user's transcript comes unless `audio.input.transcription` is set to `null`.
+//! - Tools that the server runs appear as `mcp_call` items of the server `undertone`; those that
+//!   the client declares are `function_call` items, for the client to run.
+//! - `conversation.item.create` appends: a `previous_item_id` other than the last item is refused,
+//!   and so is audio without its transcript.
+//! - `response.create` with `conversation: "none"`, `input` or `tools` of its own is refused.
+//! - With `output_modalities: ["text"]` words come as `response.output_text.*` and no audio is
+//!   sent, at the pace of speech.
+//! - Usage is zero.
+//!
+//! Events that only this server has are sent when asked for, by `?vendor_events=1` or by
+//! `{"undertone": {"events": true}}` in `session.update`:
+//!
+//! | event | fields | meaning |
+//! |---|---|---|
+//! | `undertone.transcript.partial` | `item_id`, `text` | what was heard so far |
+//! | `undertone.utterance_dropped` | `item_id` | it was no speech; the item will not come |
+//! | `undertone.clear` | | drop the audio that has not been played |
+//! | `undertone.turn` | `response_id`, `turn`, `status`, `latency` | stamps of each stage, µs since the session began |
+//! | `undertone.stage_failed` | `stage`, `message` | a stage failed; the conversation goes on |
+
+mod client_events;
+mod dialect;
+mod items;
+mod response;
+mod server_events;
+mod session_config;
+
+pub use client_events::{
+    CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
+    parse,
+};
+pub use dialect::Realtime;
+pub use session_config::{RATE, SessionUpdate, ToolChoice};

@@ -1,0 +1,77 @@
+//! The response that is open, and how it ends.
+
+use crate::conversation::ResponseStatus;
+use serde_json::{Value, json};
+
+/// One response.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) id: String,
+    pub(super) text_only: bool,
+    pub(super) metadata: Option<Value>,
+    /// The names of its items, in order.
+    pub(super) output: Vec<String>,
+    /// The item of speech that is open.
+    pub(super) speech: Option<Speech>,
+}
+
+/// An item of speech that is open.
+#[derive(Debug)]
+pub(super) struct Speech {
+    pub(super) name: String,
+    pub(super) index: usize,
+    /// The words so far.
+    pub(super) text: String,
+}
+
+impl Response {
+    /// Opens the item that was added last. Returns its place.
+    pub(super) fn open_speech(&mut self, name: String) -> Value {
+        let index = self.output.len().saturating_sub(1);
+        let place = self.place(&name, index);
+        self.speech = Some(Speech {
+            name,
+            index,
+            text: String::new(),
+        });
+        place
+    }
+
+    /// Adds words to the open item. Returns its place and the words, set off from those before.
+    pub(super) fn say(&mut self, text: &str) -> Option<(Value, String)> {
+        let speech = self.speech.as_mut()?;
+        let joined = speech.text.is_empty()
+            || speech.text.ends_with(char::is_whitespace)
+            || text.starts_with(char::is_whitespace);
+        let delta = format!("{}{text}", if joined { "" } else { " " });
+        speech.text.push_str(&delta);
+        let (name, index) = (speech.name.clone(), speech.index);
+        Some((self.place(&name, index), delta))
+    }
+
+    /// The fields by which events name an item's only part.
+    pub(super) fn place(&self, name: &str, index: usize) -> Value {
+        json!({
+            "response_id": self.id, "item_id": name, "output_index": index, "content_index": 0,
+        })
+    }
+}
+
+/// The status and its details as the protocol has them. `failure` is a code and a message.
+pub(super) fn end_of(
+    status: ResponseStatus,
+    failure: Option<(String, String)>,
+) -> (&'static str, Value) {
+    let cancelled = |reason| ("cancelled", json!({"type": "cancelled", "reason": reason}));
+    match status {
+        ResponseStatus::Completed => ("completed", Value::Null),
+        ResponseStatus::Interrupted => cancelled("turn_detected"),
+        ResponseStatus::Cancelled => cancelled("client_cancelled"),
+        ResponseStatus::Failed => {
+            let error = failure.map(
+                |(code, message)| json!({"type": "server_error", "code": code, "message": message}),
+            );
+            ("failed", json!({"type": "failed", "error": error}))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What a Realtime client is told: names, ids and the common shapes of events.
+
+use super::client_events::Fault;
+use serde_json::{Map, Value, json};
+
+/// Makes ids and writes events. Ids of different sessions differ by a random part.
+#[derive(Debug)]
+pub(super) struct Writer {
+    unique: String,
+    events: u64,
+    ids: u64,
+}
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        let mut unique = uuid::Uuid::new_v4().simple().to_string();
+        unique.truncate(16);
+        Self {
+            unique,
+            events: 0,
+            ids: 0,
+        }
+    }
+
+    /// The id that belongs to the whole session, with a prefix such as `sess`.
+    pub(super) fn session_id(&self, prefix: &str) -> String {
+        format!("{prefix}_{}", self.unique)
+    }
+
+    /// A new id, with a prefix such as `item`.
+    pub(super) fn id(&mut self, prefix: &str) -> String {
+        self.ids += 1;
+        format!("{prefix}_{}{:04}", self.unique, self.ids)
+    }
+
+    /// An event with its type, its id and `fields`.
+    pub(super) fn event(&mut self, kind: &str, fields: Value) -> String {
+        self.events += 1;
+        let mut event = Map::new();
+        event.insert("type".into(), kind.into());
+        event.insert(
+            "event_id".into(),
+            format!("event_{}{:04}", self.unique, self.events).into(),
+        );
+        if let Value::Object(fields) = fields {
+            event.extend(fields);
+        }
+        Value::Object(event).to_string()
+    }
+
+    /// An `error` event about what the client sent.
+    pub(super) fn fault(&mut self, fault: &Fault) -> String {
+        let error = json!({
+            "type": "invalid_request_error",
+            "code": fault.code,
+            "message": fault.message,
+            "param": fault.param,
+            "event_id": fault.event_id,
+        });
+        self.event("error", json!({ "error": error }))
+    }
+
+    /// An `error` event about what went wrong here.
+    pub(super) fn server_error(&mut self, code: &str, message: &str) -> String {
+        let error = json!({
+            "type": "server_error", "code": code, "message": message,
+            "param": null, "event_id": null,
+        });
+        self.event("error", json!({ "error": error }))
+    }
+}
+
+/// An item of the user's speech; `transcript` is null until it is known.
+pub(super) fn spoken_item(id: &str, transcript: Option<&str>) -> Value {
+    json!({
+        "id": id, "object": "realtime.item", "type": "message", "status": "completed",
+        "role": "user", "content": [{"type": "input_audio", "transcript": transcript}],
+    })
+}
+
+/// An item of the agent's speech. No content yet if `text` is `None`.
+pub(super) fn agent_item(id: &str, status: &str, text_only: bool, text: Option<&str>) -> Value {
+    let content = match text {
+        None => json!([]),
+        Some(text) if text_only => json!([{"type": "output_text", "text": text}]),
+        Some(text) => json!([{"type": "output_audio", "transcript": text}]),
+    };
+    json!({
+        "id": id, "object": "realtime.item", "type": "message", "status": status,
+        "role": "assistant", "content": content,
+    })
+}
+
+/// The one part of an agent's item.
+pub(super) fn content_part(text_only: bool, text: &str) -> Value {
+    if text_only {
+        json!({"type": "text", "text": text})
+    } else {
+        json!({"type": "audio", "transcript": text})
+    }
+}
+
+/// A call to one of the client's own tools.
+pub(super) fn function_call(
+    id: &str,
+    call: &str,
+    name: &str,
+    status: &str,
+    arguments: &str,
+) -> Value {
+    json!({
+        "id": id, "object": "realtime.item", "type": "function_call", "status": status,
+        "call_id": call, "name": name, "arguments": arguments,
+    })
+}
+
+/// A call to one of the server's tools.
+pub(super) fn server_call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({
+        "id": id, "object": "realtime.item", "type": "mcp_call", "server_label": "undertone",
+        "name": name, "arguments": arguments, "approval_request_id": null,
+        "output": null, "error": null,
+    })
+}
+
+/// Usage, which is not counted here.
+pub(super) fn no_usage() -> Value {
+    json!({
+        "total_tokens": 0, "input_tokens": 0, "output_tokens": 0,
+        "input_token_details": {"text_tokens": 0, "audio_tokens": 0, "cached_tokens": 0},
+        "output_token_details": {"text_tokens": 0, "audio_tokens": 0},
+    })
+}

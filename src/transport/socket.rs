@@ -1,0 +1,554 @@
+//! The pump between one WebSocket, one dialect and one session.
+//!
+//! One task per client. It never waits for the client while the session has something to say, nor
+//! the other way round: what cannot go on waits in a bounded place ([`Intake`], [`Outbox`]).
+
+use super::intake::{Intake, IntakeLimits};
+use super::outbox::Outbox;
+use super::{
+    ClientMessage, Close, Dialect, Effect, Frame, SessionError, SessionFactory, SessionOptions,
+    close_code,
+};
+use crate::conversation::{HangUpReason, Input, Micros};
+use crate::session::{Inbound, Outbound};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::ready;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of a socket's read buffer. The library's 128 KiB are what an idle client costs.
+const READ_BUFFER: usize = 4096;
+
+/// Bytes that may wait inside the WebSocket library.
+const MAX_WRITE_BUFFER: usize = 256 * 1024;
+
+/// How long a closing handshake may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Timeouts of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketLimits {
+    /// A silent client is pinged this often.
+    pub ping_every: Duration,
+    /// A client that has not sent a frame for this long is gone.
+    pub gone_after: Duration,
+    /// A client that has not read a frame for this long, while one waits, is disconnected.
+    pub write_timeout: Duration,
+}
+
+impl Default for SocketLimits {
+    fn default() -> Self {
+        Self {
+            ping_every: Duration::from_secs(20),
+            gone_after: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What happened on all sockets since the server started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Sessions that were opened.
+    pub sessions: AtomicU64,
+    /// Microseconds of clients' audio that came too fast.
+    pub audio_in_dropped: AtomicU64,
+    /// Microseconds of the agent's audio that clients were too slow to read.
+    pub audio_out_dropped: AtomicU64,
+    /// Clients that were disconnected because they did not read.
+    pub slow_clients: AtomicU64,
+    /// Clients that vanished without a word.
+    pub vanished_clients: AtomicU64,
+    /// Sockets closed because of what the client sent.
+    pub bad_clients: AtomicU64,
+}
+
+/// What a socket needs of the server around it.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Opens the session.
+    pub sessions: SessionFactory,
+    /// Timeouts.
+    pub limits: SocketLimits,
+    /// Counted into.
+    pub counters: Arc<Counters>,
+    /// The server shuts down: the session is asked to finish.
+    pub drain: CancellationToken,
+    /// No more time: the socket is closed.
+    pub stop: CancellationToken,
+}
+
+/// Sets the limits of a WebSocket that is about to open. `max_message` is in bytes, for whole
+/// messages and for single frames.
+pub fn limit(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade {
+    upgrade
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0)
+        .max_write_buffer_size(MAX_WRITE_BUFFER.max(2 * max_message))
+        .max_message_size(max_message)
+        .max_frame_size(max_message)
+}
+
+/// Runs a client until it leaves, its session ends, or the server stops.
+///
+/// `rate` is that of the client's audio until the dialect opens its session with another, Hz.
+pub async fn drive(
+    socket: WebSocket,
+    dialect: impl Dialect,
+    intake: IntakeLimits,
+    rate: u32,
+    around: Surroundings,
+) {
+    let (mut sink, mut source) = socket.split();
+    let mut pump = Pump::new(dialect, intake, rate, around);
+    let end = pump.run(&mut sink, &mut source).await;
+    pump.count(&end);
+    tracing::debug!(?end, "socket ends");
+    pump.close_session();
+    farewell(sink, source, &mut pump.outbox, end).await;
+}
+
+/// Why a socket ends.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// The client closed it.
+    Left,
+    /// The client vanished or the network broke.
+    Vanished,
+    /// The client does not read.
+    Slow,
+    /// The client sent what it may not.
+    Bad(Close),
+    /// The server closes it.
+    Closed(Close),
+}
+
+/// One thing that happened to a socket.
+enum Happening {
+    Stop,
+    Drain,
+    Written(Result<(), axum::Error>),
+    Session(Option<Outbound>),
+    Room(bool),
+    Received(Option<Result<Message, axum::Error>>),
+    Tick,
+}
+
+struct Pump<D> {
+    dialect: D,
+    around: Surroundings,
+    intake_limits: IntakeLimits,
+    intake: Intake,
+    outbox: Outbox,
+    into: Option<mpsc::Sender<Inbound>>,
+    out_of: Option<mpsc::Receiver<Outbound>>,
+    opened: Instant,
+    draining: bool,
+    heard: Instant,
+    pinged: Instant,
+    /// Since when the frame at hand has been waiting to be written.
+    writing: Option<Instant>,
+    ping: bool,
+}
+
+impl<D: Dialect> Pump<D> {
+    fn new(dialect: D, intake: IntakeLimits, rate: u32, around: Surroundings) -> Self {
+        let now = Instant::now();
+        Self {
+            dialect,
+            around,
+            intake_limits: intake,
+            intake: Intake::new(intake, rate),
+            outbox: Outbox::default(),
+            into: None,
+            out_of: None,
+            opened: now,
+            draining: false,
+            heard: now,
+            pinged: now,
+            writing: None,
+            ping: false,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+        source: &mut SplitStream<WebSocket>,
+    ) -> End {
+        let effects = self.dialect.start();
+        let mut end = self.apply(effects).err();
+        loop {
+            if let Some(end) = end {
+                return end;
+            }
+            let happening = self.next(sink, source).await;
+            end = self.handle(happening).err();
+        }
+    }
+
+    /// Waits for the next thing to happen; what matters most comes first.
+    async fn next(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+        source: &mut SplitStream<WebSocket>,
+    ) -> Happening {
+        let deadline = self.deadline();
+        let intake_ready = self.intake_ready();
+        let must_write = self.writing.is_some() || self.ping || !self.outbox.is_empty();
+        if must_write && self.writing.is_none() {
+            self.writing = Some(Instant::now());
+        }
+        tokio::select! {
+            biased;
+            () = self.around.stop.cancelled() => Happening::Stop,
+            () = self.around.drain.cancelled(), if !self.draining => Happening::Drain,
+            result = write(sink, &mut self.outbox, &mut self.ping, &mut self.writing), if must_write => {
+                Happening::Written(result)
+            }
+            outbound = receive(&mut self.out_of) => Happening::Session(outbound),
+            room = room(&self.into), if intake_ready => Happening::Room(room),
+            message = source.next(), if !self.outbox.is_busy() => Happening::Received(message),
+            () = sleep_until(deadline) => Happening::Tick,
+        }
+    }
+
+    fn handle(&mut self, happening: Happening) -> Result<(), End> {
+        match happening {
+            Happening::Stop => Err(closed(close_code::GOING_AWAY, "the server shuts down")),
+            Happening::Drain => self.drain(),
+            Happening::Written(Ok(())) => Ok(()),
+            Happening::Written(Err(error)) => Err(end_of_error(&error)),
+            Happening::Session(Some(outbound)) => self.outbound(outbound),
+            Happening::Session(None) | Happening::Room(false) => {
+                Err(closed(close_code::INTERNAL, "the session failed"))
+            }
+            Happening::Room(true) => {
+                self.feed();
+                Ok(())
+            }
+            Happening::Received(None) => Err(End::Left),
+            Happening::Received(Some(Err(error))) => Err(end_of_error(&error)),
+            Happening::Received(Some(Ok(message))) => self.received(message),
+            Happening::Tick => self.tick(),
+        }
+    }
+
+    fn received(&mut self, message: Message) -> Result<(), End> {
+        self.heard = Instant::now();
+        let effects = match &message {
+            Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
+            Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
+            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Close(_) => return Err(End::Left),
+        };
+        self.apply(effects).map_err(|end| match end {
+            End::Closed(close) if close.code != close_code::NORMAL => blame(close),
+            end => end,
+        })
+    }
+
+    fn outbound(&mut self, outbound: Outbound) -> Result<(), End> {
+        let hung_up = match outbound {
+            Outbound::HangUp(reason) => Some(reason),
+            _ => None,
+        };
+        let effects = self.dialect.session(outbound);
+        self.apply(effects)?;
+        hung_up.map_or(Ok(()), |reason| Err(End::Closed(close_of_hang_up(reason))))
+    }
+
+    fn apply(&mut self, effects: Vec<Effect>) -> Result<(), End> {
+        effects
+            .into_iter()
+            .try_for_each(|effect| self.apply_one(effect))
+    }
+
+    fn apply_one(&mut self, effect: Effect) -> Result<(), End> {
+        match effect {
+            Effect::Open(options) => return self.open(options),
+            Effect::Send(text) => {
+                if !self.outbox.push(text) {
+                    return Err(End::Slow);
+                }
+            }
+            Effect::SendAudio { frame, length } => {
+                if !self.outbox.push_audio(frame, length) {
+                    self.around
+                        .counters
+                        .audio_out_dropped
+                        .fetch_add(length.0, Relaxed);
+                }
+            }
+            Effect::DropAudio => self.outbox.drop_audio(),
+            Effect::Audio(samples) => return self.audio(samples),
+            Effect::Request(request) => {
+                if !self.intake.push_request(request) {
+                    return Err(closed(close_code::POLICY, "too many requests are waiting"));
+                }
+            }
+            Effect::Close(close) => return Err(End::Closed(close)),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, options: SessionOptions) -> Result<(), End> {
+        self.intake = Intake::new(self.intake_limits, options.input_rate);
+        let handle = (self.around.sessions)(options).map_err(|error| {
+            tracing::warn!(%error, "no session");
+            match error {
+                SessionError::Overloaded => {
+                    closed(close_code::TRY_AGAIN, "the server is overloaded")
+                }
+                SessionError::Failed(_) => {
+                    closed(close_code::INTERNAL, "no session could be opened")
+                }
+            }
+        })?;
+        self.around.counters.sessions.fetch_add(1, Relaxed);
+        self.into = Some(handle.inbound);
+        self.out_of = Some(handle.outbound);
+        Ok(())
+    }
+
+    fn audio(&mut self, samples: Vec<i16>) -> Result<(), End> {
+        self.intake_time();
+        let dropped = self.intake.push_audio(samples);
+        if dropped == Micros(0) {
+            return Ok(());
+        }
+        self.around
+            .counters
+            .audio_in_dropped
+            .fetch_add(dropped.0, Relaxed);
+        let effects = self.dialect.overrun(dropped);
+        self.apply(effects)
+    }
+
+    /// Hands on to the session what may go now.
+    fn feed(&mut self) {
+        let now = self.intake_time();
+        let Some(into) = &self.into else { return };
+        if let Ok(permit) = into.try_reserve()
+            && let Some(next) = self.intake.pop(now)
+        {
+            permit.send(next);
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), End> {
+        self.draining = true;
+        if self.into.is_none() {
+            return Err(closed(close_code::GOING_AWAY, "the server shuts down"));
+        }
+        self.apply_one(Effect::Request(Input::Drain))
+    }
+
+    fn tick(&mut self) -> Result<(), End> {
+        let (now, limits) = (Instant::now(), self.around.limits);
+        if self
+            .writing
+            .is_some_and(|since| now >= since + limits.write_timeout)
+        {
+            return Err(End::Slow);
+        }
+        if now >= self.heard + limits.gone_after {
+            return Err(End::Vanished);
+        }
+        if now >= self.ping_at() {
+            self.pinged = now;
+            self.ping = true;
+        }
+        Ok(())
+    }
+
+    /// When [`Self::tick`] has something to do, or audio may go on.
+    fn deadline(&self) -> Instant {
+        let limits = self.around.limits;
+        let stuck = self.writing.map(|since| since + limits.write_timeout);
+        let intake = self
+            .intake
+            .ready_at()
+            .filter(|_| self.into.is_some() && !self.intake_ready())
+            .map(|at| self.opened + at.duration());
+        [stuck, intake, Some(self.heard + limits.gone_after)]
+            .into_iter()
+            .flatten()
+            .fold(self.ping_at(), Instant::min)
+    }
+
+    fn ping_at(&self) -> Instant {
+        self.heard.max(self.pinged) + self.around.limits.ping_every
+    }
+
+    fn intake_ready(&self) -> bool {
+        self.into.is_some()
+            && self
+                .intake
+                .ready_at()
+                .is_some_and(|at| at <= self.intake_time())
+    }
+
+    fn intake_time(&self) -> Micros {
+        let elapsed = self.opened.elapsed().as_micros();
+        Micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    fn close_session(&mut self) {
+        self.into = None;
+        self.out_of = None;
+    }
+
+    fn count(&self, end: &End) {
+        let counters = &self.around.counters;
+        match end {
+            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
+            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
+            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
+            End::Left | End::Closed(_) => return,
+        };
+    }
+}
+
+/// Writes what waits. May be dropped at any point: a frame is either still in `outbox` or given
+/// to the socket.
+async fn write(
+    sink: &mut SplitSink<WebSocket, Message>,
+    outbox: &mut Outbox,
+    ping: &mut bool,
+    writing: &mut Option<Instant>,
+) -> Result<(), axum::Error> {
+    poll_fn(|cx| {
+        loop {
+            ready!(sink.poll_ready_unpin(cx))?;
+            let next = if std::mem::take(ping) {
+                Message::Ping(bytes::Bytes::new())
+            } else if let Some(frame) = outbox.pop() {
+                message_of(frame)
+            } else {
+                break;
+            };
+            *writing = Some(Instant::now());
+            sink.start_send_unpin(next)?;
+        }
+        ready!(sink.poll_flush_unpin(cx))?;
+        *writing = None;
+        std::task::Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+fn message_of(frame: Frame) -> Message {
+    match frame {
+        Frame::Text(text) => Message::Text(text.into()),
+        Frame::Binary(bytes) => Message::Binary(bytes.into()),
+    }
+}
+
+/// The session's next word; never, while there is no session.
+async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
+    match out_of {
+        Some(out_of) => out_of.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the session has room. False if it is gone.
+async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
+    match into {
+        Some(into) => into.reserve().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Says goodbye: what still waits, the close frame, and the client's answer, all within
+/// [`CLOSING`].
+async fn farewell(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut source: SplitStream<WebSocket>,
+    outbox: &mut Outbox,
+    end: End,
+) {
+    let close = match end {
+        End::Left => None,
+        End::Vanished => return,
+        End::Slow => Some(Close {
+            code: close_code::POLICY,
+            reason: "the client reads too slowly",
+        }),
+        End::Bad(close) | End::Closed(close) => Some(close),
+    };
+    let goodbye = async {
+        if let Some(close) = close {
+            write(&mut sink, outbox, &mut false, &mut None).await?;
+            sink.send(Message::Close(Some(frame_of(&close)))).await?;
+        }
+        while let Some(message) = source.next().await {
+            message?;
+        }
+        sink.close().await
+    };
+    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
+        tracing::trace!(%error, "goodbye cut short");
+    }
+}
+
+fn frame_of(close: &Close) -> CloseFrame {
+    CloseFrame {
+        code: close.code,
+        reason: Utf8Bytes::from_static(close.reason),
+    }
+}
+
+fn closed(code: u16, reason: &'static str) -> End {
+    End::Closed(Close { code, reason })
+}
+
+fn blame(close: Close) -> End {
+    match close.code {
+        close_code::TRY_AGAIN | close_code::INTERNAL => End::Closed(close),
+        _ => End::Bad(close),
+    }
+}
+
+fn close_of_hang_up(reason: HangUpReason) -> Close {
+    let (code, reason) = match reason {
+        HangUpReason::Idle => (close_code::NORMAL, "nobody spoke for too long"),
+        HangUpReason::TooLong => (
+            close_code::NORMAL,
+            "the session reached its greatest length",
+        ),
+        HangUpReason::Shutdown => (close_code::GOING_AWAY, "the server shuts down"),
+    };
+    Close { code, reason }
+}
+
+/// What an error of the socket means.
+///
+/// The library's error type is not part of axum's interface, so its words tell the kinds apart;
+/// the tests of malformed frames hold them fast.
+fn end_of_error(error: &axum::Error) -> End {
+    let words = error.to_string();
+    let bad = |code, reason| End::Bad(Close { code, reason });
+    if words.starts_with("Space limit exceeded") {
+        bad(close_code::TOO_BIG, "the message is too big")
+    } else if words.starts_with("UTF-8 encoding error") {
+        bad(close_code::INVALID, "the text is not UTF-8")
+    } else if words.contains("without closing handshake") {
+        End::Vanished
+    } else if words.starts_with("WebSocket protocol error") {
+        bad(
+            close_code::PROTOCOL,
+            "the frame breaks the WebSocket protocol",
+        )
+    } else {
+        End::Vanished
+    }
+}

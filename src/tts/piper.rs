@@ -1,0 +1,425 @@
+//! Piper voices: VITS models, cut in two so that audio comes out while it is being made.
+//!
+//! The encoder turns phonemes into latent frames for the whole clause; the decoder turns frames
+//! into audio, and because it looks no further than [`MARGIN`] frames to each side, it can do so
+//! piece by piece with the same result.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use ort::session::Session;
+use ort::value::TensorRef;
+use serde::Deserialize;
+
+use super::espeak::Espeak;
+use super::spoken::{self, Phrase};
+use super::trim::Trimmer;
+use super::{Tts, TtsError};
+
+/// The tensor where the model was cut: f32 [1, 192, frames].
+const LATENT: &str = "/Mul_7_output_0";
+/// Values of one latent frame.
+const CHANNELS: usize = 192;
+/// Samples that the decoder makes of one frame.
+const HOP: usize = 256;
+/// Frames the decoder needs to see on each side of those that count: spliced with 12 the audio
+/// differs from that of one piece by -122 dB.
+const MARGIN: usize = 12;
+/// Frames of the first chunk, 139 ms at 22,050 Hz: the shortest that lasts until the next is made.
+const FIRST_CHUNK: usize = 12;
+/// Frames of every other chunk, 0.51 s: longer ones hardly cost less per frame.
+const CHUNK: usize = 44;
+/// Words spoken at once; the encoder takes 0.5 ms per frame for all of them before any is heard.
+const MOST_WORDS: usize = 12;
+/// Voices come at -23 dBFS while they speak; this brings them to -20, with peaks still below 1.
+const GAIN: f32 = 1.4;
+/// Where the limiter begins.
+const KNEE: f32 = 0.8;
+
+/// A Piper voice on ONNX Runtime and espeak-ng. First audio of a short clause takes 60-100 ms.
+pub struct Piper {
+    name: String,
+    voice: Voice,
+    encoder: Session,
+    decoder: Session,
+    espeak: Espeak,
+}
+
+/// What `voice.json` says.
+#[derive(Debug, Deserialize)]
+struct Voice {
+    audio: Audio,
+    espeak: EspeakVoice,
+    inference: Inference,
+    phoneme_id_map: HashMap<String, Vec<i64>>,
+    #[serde(default)]
+    dataset: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Audio {
+    sample_rate: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct EspeakVoice {
+    voice: String,
+}
+
+/// Noise of the timbre, length of the phonemes, noise of their lengths.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Inference {
+    noise_scale: f32,
+    length_scale: f32,
+    noise_w: f32,
+}
+
+impl Default for Inference {
+    /// Piper's own defaults.
+    fn default() -> Self {
+        Self {
+            noise_scale: 0.667,
+            length_scale: 1.0,
+            noise_w: 0.8,
+        }
+    }
+}
+
+impl Piper {
+    /// Loads `encoder.onnx`, `decoder.onnx` and `voice.json` from `dir`, starts espeak-ng and
+    /// speaks a word to nobody, because the first run of a session is slow. Wants
+    /// [`crate::onnx::init`] to have run.
+    ///
+    /// # Errors
+    /// [`TtsError::Load`] for the files, [`TtsError::Phonemes`] for espeak-ng.
+    pub fn load(dir: &Path) -> Result<Self, TtsError> {
+        let voice = Voice::read(&dir.join("voice.json"))?;
+        let mut piper = Self {
+            name: format!("piper {}", voice.dataset).trim_end().to_owned(),
+            encoder: session(&dir.join("encoder.onnx"))?,
+            decoder: session(&dir.join("decoder.onnx"))?,
+            espeak: Espeak::start(&voice.espeak.voice)?,
+            voice,
+        };
+        piper.speak("Hello.", &mut |_| ControlFlow::Continue(()))?;
+        Ok(piper)
+    }
+
+    /// Phonemes of phrases that are spoken in one go, each closed by its mark.
+    fn phonemes(&mut self, phrases: &[Phrase]) -> Result<String, TtsError> {
+        let mut all = String::new();
+        for phrase in phrases {
+            let phonemes = self.espeak.phonemes(&phrase.words)?;
+            if phonemes.is_empty() {
+                continue;
+            }
+            if !all.is_empty() {
+                all.push(' ');
+            }
+            all.push_str(&phonemes);
+            // Without a mark the model swallows the last sound; a comma leaves the voice up.
+            all.push(phrase.mark.unwrap_or(','));
+        }
+        Ok(all)
+    }
+
+    fn say(
+        &mut self,
+        ids: &[i64],
+        pause_ms: usize,
+        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TtsError> {
+        let latent = Latent::encode(&mut self.encoder, ids, &self.voice.inference)?;
+        let mut trimmer = Trimmer::new(self.voice.audio.sample_rate);
+        for frames in chunks(latent.frames) {
+            let audio = latent.decode(&mut self.decoder, frames)?;
+            let ready = trimmer.push(&audio);
+            if !ready.is_empty() && chunk(&ready).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        let rest = trimmer.finish(pause_ms);
+        Ok(if rest.is_empty() {
+            ControlFlow::Continue(())
+        } else {
+            chunk(&rest)
+        })
+    }
+}
+
+impl Tts for Piper {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample_rate(&self) -> u32 {
+        self.voice.audio.sample_rate
+    }
+
+    /// Speaks nothing, and succeeds, where there is nothing to pronounce.
+    fn speak(
+        &mut self,
+        text: &str,
+        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<(), TtsError> {
+        let phrases = spoken::phrases(text, MOST_WORDS);
+        for breath in breaths(&phrases) {
+            let phonemes = self.phonemes(breath)?;
+            if phonemes.is_empty() {
+                continue;
+            }
+            let ids = self.voice.ids(&phonemes);
+            let mark = breath.last().and_then(|phrase| phrase.mark);
+            if self.say(&ids, pause_ms(mark), chunk)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Voice {
+    fn read(path: &Path) -> Result<Self, TtsError> {
+        let failed = |reason: String| TtsError::Load {
+            path: path.display().to_string(),
+            reason,
+        };
+        let json = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let voice: Self = serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
+        for needed in ["^", "_", "$"] {
+            if voice.id(needed).is_none() {
+                return Err(failed(format!("phoneme_id_map lacks {needed:?}")));
+            }
+        }
+        Ok(voice)
+    }
+
+    fn id(&self, phoneme: &str) -> Option<i64> {
+        self.phoneme_id_map.get(phoneme)?.first().copied()
+    }
+
+    /// `^ _ (phoneme _)* $`; phonemes that the voice does not know are left out.
+    fn ids(&self, phonemes: &str) -> Vec<i64> {
+        let pad = self.id("_");
+        let known = phonemes
+            .chars()
+            .filter_map(|c| self.id(c.encode_utf8(&mut [0; 4])));
+        let padded = known.flat_map(|id| [Some(id), pad]);
+        [self.id("^"), pad]
+            .into_iter()
+            .chain(padded)
+            .chain([self.id("$")])
+            .flatten()
+            .collect()
+    }
+}
+
+/// What lies between encoder and decoder: f32 [`CHANNELS`, frames], row-major.
+struct Latent {
+    values: Vec<f32>,
+    frames: usize,
+}
+
+impl Latent {
+    fn encode(encoder: &mut Session, ids: &[i64], inference: &Inference) -> Result<Self, TtsError> {
+        let lengths = [ids.len() as i64];
+        let scales = [
+            inference.noise_scale,
+            inference.length_scale,
+            inference.noise_w,
+        ];
+        let outputs = encoder
+            .run(ort::inputs! {
+                "input" => TensorRef::from_array_view(([1, ids.len()], ids)).map_err(failed)?,
+                "input_lengths" => TensorRef::from_array_view(([1], &lengths[..])).map_err(failed)?,
+                "scales" => TensorRef::from_array_view(([3], &scales[..])).map_err(failed)?,
+            })
+            .map_err(failed)?;
+        let (_, values) = outputs[LATENT]
+            .try_extract_tensor::<f32>()
+            .map_err(failed)?;
+        Ok(Self {
+            values: values.to_vec(),
+            frames: values.len() / CHANNELS,
+        })
+    }
+
+    /// The audio of these frames, made from them and the margin around them.
+    fn decode(&self, decoder: &mut Session, frames: Range<usize>) -> Result<Vec<f32>, TtsError> {
+        let seen = frames.start.saturating_sub(MARGIN)..(frames.end + MARGIN).min(self.frames);
+        let part: Vec<f32> = self
+            .values
+            .chunks_exact(self.frames)
+            .flat_map(|row| &row[seen.clone()])
+            .copied()
+            .collect();
+        let shape = [1, CHANNELS, seen.len()];
+        let input = TensorRef::from_array_view((shape, &part[..])).map_err(failed)?;
+        let outputs = decoder
+            .run(ort::inputs! { LATENT => input })
+            .map_err(failed)?;
+        let (_, audio) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
+        let start = (frames.start - seen.start) * HOP;
+        let wanted = audio
+            .get(start..start + frames.len() * HOP)
+            .ok_or_else(|| {
+                TtsError::Run(format!("{} samples for {} frames", audio.len(), seen.len()))
+            })?;
+        Ok(wanted.iter().copied().map(levelled).collect())
+    }
+}
+
+/// The frames of each chunk, in order.
+fn chunks(frames: usize) -> impl Iterator<Item = Range<usize>> {
+    let first = 0..FIRST_CHUNK.min(frames);
+    let others = (FIRST_CHUNK..frames).step_by(CHUNK);
+    std::iter::once(first)
+        .chain(others.map(move |start| start..(start + CHUNK).min(frames)))
+        .filter(|range| !range.is_empty())
+}
+
+/// Phrases grouped so that each group has [`MOST_WORDS`] at most, which each phrase has.
+fn breaths(phrases: &[Phrase]) -> Vec<&[Phrase]> {
+    let mut breaths = Vec::new();
+    let (mut start, mut words) = (0, 0);
+    for (index, phrase) in phrases.iter().enumerate() {
+        let more = phrase.words.split_whitespace().count();
+        if index > start && words + more > MOST_WORDS {
+            breaths.push(&phrases[start..index]);
+            (start, words) = (index, 0);
+        }
+        words += more;
+    }
+    breaths.push(&phrases[start..]);
+    breaths
+}
+
+/// Silence after a clause that ends in `mark`: short enough not to drag, long enough to hear
+/// where a sentence ends.
+fn pause_ms(mark: Option<char>) -> usize {
+    match mark {
+        Some('.' | '!' | '?') => 250,
+        Some(':' | ';') => 180,
+        Some(_) => 120,
+        None => 20,
+    }
+}
+
+/// Louder, and softly kept below 1.
+fn levelled(sample: f32) -> f32 {
+    let loud = sample * GAIN;
+    let over = loud.abs() - KNEE;
+    if over <= 0.0 {
+        return loud;
+    }
+    let room = 1.0 - KNEE;
+    (KNEE + room * (over / room).tanh()).copysign(loud)
+}
+
+fn session(path: &Path) -> Result<Session, TtsError> {
+    crate::onnx::session(path).map_err(|error| TtsError::Load {
+        path: path.display().to_string(),
+        reason: error.to_string(),
+    })
+}
+
+fn failed(error: ort::Error) -> TtsError {
+    TtsError::Run(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::testing;
+
+    fn piper() -> Piper {
+        Piper::load(&testing::weights_and_runtime().join("piper-joe")).unwrap()
+    }
+
+    fn spoken(piper: &mut Piper, text: &str) -> Vec<f32> {
+        let mut audio = Vec::new();
+        piper
+            .speak(text, &mut |chunk| {
+                audio.extend_from_slice(chunk);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        audio
+    }
+
+    #[test]
+    fn a_clause_sounds_and_starts_at_once() {
+        let mut piper = piper();
+        let audio = spoken(&mut piper, "It's five past three in Tokyo.");
+        let seconds = audio.len() as f32 / piper.sample_rate() as f32;
+        assert!((1.0..3.5).contains(&seconds), "{seconds} s");
+        assert!(audio.iter().all(|sample| sample.abs() < 1.0));
+        let onset = audio.iter().position(|sample| sample.abs() > 0.02).unwrap();
+        assert!(onset < 22 * 60, "{onset} samples of silence first");
+    }
+
+    #[test]
+    fn what_cannot_be_pronounced_is_silent_and_no_error() {
+        let mut piper = piper();
+        for text in ["", "  ", "...", "🎉", "日本"] {
+            assert!(spoken(&mut piper, text).is_empty(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_break_stops_it() {
+        let mut chunks = 0;
+        piper()
+            .speak("One sentence. And then another one that goes on for quite a while, and on, and on.", &mut |_| {
+                chunks += 1;
+                ControlFlow::Break(())
+            })
+            .unwrap();
+        assert_eq!(chunks, 1);
+    }
+
+    #[test]
+    fn pieces_sound_like_the_whole() {
+        let mut piper = piper();
+        let phonemes = piper.phonemes(&spoken::phrases("Checking the forecast for Boulder.", 12));
+        let ids = piper.voice.ids(&phonemes.unwrap());
+        let latent = Latent::encode(&mut piper.encoder, &ids, &piper.voice.inference).unwrap();
+        let whole = latent.decode(&mut piper.decoder, 0..latent.frames).unwrap();
+        let pieces: Vec<f32> = chunks(latent.frames)
+            .flat_map(|frames| latent.decode(&mut piper.decoder, frames).unwrap())
+            .collect();
+        assert_eq!(whole.len(), pieces.len());
+        let worst = whole
+            .iter()
+            .zip(&pieces)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max);
+        assert!(worst < 1e-4, "{worst}");
+    }
+
+    #[test]
+    fn a_missing_voice_is_named() {
+        let error = Piper::load(Path::new("/nowhere"))
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains("/nowhere/voice.json"), "{error}");
+    }
+
+    #[test]
+    fn chunks_cover_every_frame_once() {
+        for frames in [0, 1, 11, 12, 13, 56, 57, 300] {
+            let covered: Vec<usize> = chunks(frames).flatten().collect();
+            assert_eq!(covered, (0..frames).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_limiter_keeps_order_and_range() {
+        assert_eq!(levelled(0.1), 0.14);
+        assert!(levelled(0.6) < levelled(0.7));
+        assert!(levelled(-3.0) > -1.001);
+    }
+}

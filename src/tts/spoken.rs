@@ -1,0 +1,541 @@
+//! Text as it is written to words as they are said, where espeak-ng would get them wrong.
+//!
+//! espeak reads plain numbers, decimals, ordinals and acronyms well. It says "dollar two hundred",
+//! "three zero five PM", "one slash two", "kay em slash aitch": those are rewritten here, by a
+//! table of rules applied in order.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+/// Some words and the mark that ends them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Phrase {
+    /// Words with a sound, apart by spaces; hyphens and apostrophes are the only marks inside.
+    pub(super) words: String,
+    /// One of `. , ? ! : ;`, or `None` where the text was cut without one.
+    pub(super) mark: Option<char>,
+}
+
+/// Cuts `text` at its marks into phrases of at most `most_words` words, as they are said.
+pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
+    let mut phrases: Vec<Phrase> = Vec::new();
+    for (words, mark) in marked(&speakable(text)) {
+        let words: Vec<&str> = words.split_whitespace().filter(|w| has_sound(w)).collect();
+        match phrases.last_mut() {
+            // "(really)." has nothing to say after its bracket; the full stop counts.
+            Some(last) if words.is_empty() => last.mark = mark.or(last.mark),
+            _ => phrases.extend(words.chunks(most_words).map(|part| Phrase {
+                words: part.join(" "),
+                mark: None,
+            })),
+        }
+        if let Some(last) = phrases.last_mut() {
+            last.mark = mark.or(last.mark);
+        }
+    }
+    phrases
+}
+
+fn has_sound(word: &str) -> bool {
+    word.contains(char::is_alphanumeric)
+}
+
+/// Pieces of text with the mark each ends in.
+fn marked(text: &str) -> Vec<(&str, Option<char>)> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for (at, c) in text.char_indices() {
+        let Some(mark) = mark_of(c) else { continue };
+        let end = at + c.len_utf8();
+        let next = text[end..].chars().next();
+        // "3.14", "example.com" and "3:05" go on.
+        if !"()[]".contains(c) && c.is_ascii() && next.is_some_and(char::is_alphanumeric) {
+            continue;
+        }
+        pieces.push((&text[start..at], Some(mark)));
+        start = end;
+    }
+    pieces.push((&text[start..], None));
+    pieces
+}
+
+/// The mark as the voice knows it.
+fn mark_of(c: char) -> Option<char> {
+    match c {
+        '.' | ',' | '?' | '!' | ':' | ';' => Some(c),
+        '…' | '。' => Some('.'),
+        '？' => Some('?'),
+        '！' => Some('!'),
+        '—' | '(' | ')' | '[' | ']' | '，' | '、' => Some(','),
+        _ => None,
+    }
+}
+
+/// `text` with all rules applied.
+fn speakable(text: &str) -> String {
+    let mut spoken = text.replace(['’', '‘'], "'").replace('−', "-");
+    for (pattern, say) in RULES.iter() {
+        if pattern.is_match(&spoken) {
+            spoken = pattern.replace_all(&spoken, say).into_owned();
+        }
+    }
+    spoken
+}
+
+type Say = fn(&Captures<'_>) -> String;
+
+/// Units after a number: as written, one of them, several of them.
+const UNITS: &[(&str, &str, &str)] = &[
+    ("km/h", "kilometer per hour", "kilometers per hour"),
+    ("kph", "kilometer per hour", "kilometers per hour"),
+    ("mph", "mile per hour", "miles per hour"),
+    ("m/s", "meter per second", "meters per second"),
+    ("km", "kilometer", "kilometers"),
+    ("cm", "centimeter", "centimeters"),
+    ("mm", "millimeter", "millimeters"),
+    ("m", "meter", "meters"),
+    ("mi", "mile", "miles"),
+    ("ft", "foot", "feet"),
+    ("kg", "kilogram", "kilograms"),
+    ("mg", "milligram", "milligrams"),
+    ("g", "gram", "grams"),
+    ("lbs", "pound", "pounds"),
+    ("lb", "pound", "pounds"),
+    ("oz", "ounce", "ounces"),
+    ("ml", "milliliter", "milliliters"),
+    ("mL", "milliliter", "milliliters"),
+    ("L", "liter", "liters"),
+    ("kWh", "kilowatt hour", "kilowatt hours"),
+    ("kW", "kilowatt", "kilowatts"),
+    ("W", "watt", "watts"),
+    ("GHz", "gigahertz", "gigahertz"),
+    ("MHz", "megahertz", "megahertz"),
+    ("kHz", "kilohertz", "kilohertz"),
+    ("Hz", "hertz", "hertz"),
+    ("GB", "gigabyte", "gigabytes"),
+    ("MB", "megabyte", "megabytes"),
+    ("KB", "kilobyte", "kilobytes"),
+    ("TB", "terabyte", "terabytes"),
+    ("ms", "millisecond", "milliseconds"),
+    ("sec", "second", "seconds"),
+    ("min", "minute", "minutes"),
+    ("hrs", "hour", "hours"),
+    ("hr", "hour", "hours"),
+    ("°F", "degree Fahrenheit", "degrees Fahrenheit"),
+    ("°C", "degree Celsius", "degrees Celsius"),
+    ("°", "degree", "degrees"),
+    ("%", "percent", "percent"),
+];
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+const DENOMINATORS: &[(&str, &str)] = &[
+    ("2", "half"),
+    ("3", "third"),
+    ("4", "quarter"),
+    ("5", "fifth"),
+    ("6", "sixth"),
+    ("8", "eighth"),
+    ("10", "tenth"),
+    ("16", "sixteenth"),
+];
+
+const DECADES: [&str; 10] = [
+    "hundreds",
+    "tens",
+    "twenties",
+    "thirties",
+    "forties",
+    "fifties",
+    "sixties",
+    "seventies",
+    "eighties",
+    "nineties",
+];
+
+/// The rules ready for use. One that did not compile would be missing; a test sees to it.
+static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
+    let compiled = rules()
+        .into_iter()
+        .filter_map(|(pattern, say)| Some((Regex::new(&pattern).ok()?, say)));
+    compiled.collect()
+});
+
+/// What to look for, what to say. Order matters: addresses before their dots, dates before ranges,
+/// money before units, all of them before single symbols.
+fn rules() -> Vec<(String, Say)> {
+    let months = format!("({})", MONTHS.join("|"));
+    let units: Vec<String> = UNITS.iter().map(|unit| regex::escape(unit.0)).collect();
+    let units = format!(r"(\d)\s?({})($|[^\w/°])", units.join("|"));
+    vec![
+        (r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*[\w/])?".into(), |c| dotted(&c[1])),
+        (r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b".into(), |c| format!("{} at {}", dotted(&c[1]), dotted(&c[2]))),
+        (r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net|io|dev|gov|edu|ai|co))\b(?:/[\w/-]*)?".into(), |c| dotted(&c[1])),
+        (r"\b(\d{4})-(\d{2})-(\d{2})\b".into(), |c| date(c, &c[2], &c[3], &c[1])),
+        (r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
+        (format!(r"\b{months} (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), |c| format!("{} {}, {}", &c[1], ordinal(&c[2]), year(&c[3]))),
+        (format!(r"\b{months} (\d{{1,2}})\b"), |c| format!("{} {}", &c[1], ordinal(&c[2]))),
+        (format!(r"\b({months}|[Ii]n|[Ss]ince|[Yy]ear|[Uu]ntil) (1[1-9]\d\d|20[1-9]\d)($|[^\d,.:%]|[,.]$|[,.]\s)"), |c| format!("{} {}{}", &c[1], year(&c[3]), &c[4])),
+        (r"\b(\d\d)(\d)0s\b".into(), |c| format!("{} {}", &c[1], DECADES[digit(&c[2])])),
+        (r"(?i)\b(\d{1,2}):(\d\d)(?::\d\d)?(?:\s?([ap])(?:m\b|\.m\.))?".into(), time),
+        (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.)".into(), |c| format!("{} {}", &c[1], half_day(&c[2]))),
+        (r"(?:\+?1[ .-])?\(?\b(\d{3})\)?[ .-](\d{3})[.-](\d{4})\b".into(), |c| format!("{}, {}, {}", digits(&c[1]), digits(&c[2]), digits(&c[3]))),
+        (r"\b(\d{3})-(\d{4})\b".into(), |c| format!("{}, {}", digits(&c[1]), digits(&c[2]))),
+        (r"(-?)([$€£¥])(\d[\d,]*)(\.\d+)?( (?:thousand|million|billion|trillion)\b)?".into(), money),
+        (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
+        (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
+        (r"(\d)[-–](\d)".into(), |c| format!("{} to {}", &c[1], &c[2])),
+        (r"(^|[\s(])-(\d)".into(), |c| format!("{}minus {}", &c[1], &c[2])),
+        (r"(\d) - (\d)".into(), |c| format!("{} minus {}", &c[1], &c[2])),
+        (r"(\b|\.)(1 ?)(°[FC]?|km|mile|hr|min|kg|lb|oz)($|[^\w/°])".into(), one_unit),
+        (units, |c| format!("{} {}{}", &c[1], unit(&c[2]), &c[3])),
+        (r"\b\d{1,3}(?:,\d{3})+\b".into(), |c| c[0].replace(',', "")),
+        (r"(\d)\.(\d+)".into(), |c| format!("{} point {}", &c[1], digits(&c[2]))),
+        (r"\b0\d+\b|\b\d{10,}\b".into(), |c| digits(&c[0])),
+        (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
+        (r"\b(D|M|J|S)r\. ?([A-Z])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
+        (r"\bMrs\.".into(), |_| "Missus".into()),
+        (r"\bMs\.".into(), |_| "Miz".into()),
+        (r"\bProf\.".into(), |_| "Professor".into()),
+        (r"\bSt\. ([A-Z])".into(), |c| format!("Saint {}", &c[1])),
+        (r"\bMt\. ([A-Z])".into(), |c| format!("Mount {}", &c[1])),
+        (r"(?i)\bvs\b\.?".into(), |_| "versus".into()),
+        (r"(?i)\be\.g\.,?".into(), |_| "for example,".into()),
+        (r"(?i)\bi\.e\.,?".into(), |_| "that is,".into()),
+        (r"(?i)\betc\b\.?(\s*$)?".into(), |c| format!("et cetera{}", stop(c.get(1).is_some()))),
+        (r"(?i)\bapprox\.".into(), |_| "approximately".into()),
+        (r"\b[Nn]o\. ?(\d)".into(), |c| format!("number {}", &c[1])),
+        (r"(?i)\b([ap])\.m\.(\s*$)?".into(), |c| format!("{}{}", half_day(&c[1]), stop(c.get(2).is_some()))),
+        (r"\b((?:[A-Z]\.){2,})(\s*$)?".into(), |c| format!("{}{}", c[1].replace('.', ""), stop(c.get(2).is_some()))),
+        (r"(\d)\s?\^\s?2\b|(\d)²".into(), |c| format!("{} squared", either(c))),
+        (r"(\d)\s?\^\s?3\b|(\d)³".into(), |c| format!("{} cubed", either(c))),
+        (r"(\w)\s?\^\s?(-?\d)".into(), |c| format!("{} to the power of {}", &c[1], &c[2])),
+        (r"(\d)\s?[*×x]\s?(\d)".into(), |c| format!("{} times {}", &c[1], &c[2])),
+        (r"(\d)\s?[÷/]\s?(\d)".into(), |c| format!("{} divided by {}", &c[1], &c[2])),
+        (r"(\w)\s?\+\s?(\w)".into(), |c| format!("{} plus {}", &c[1], &c[2])),
+        (r"#\s?(\d)".into(), |c| format!("number {}", &c[1])),
+        (r"\bC#".into(), |_| "C sharp".into()),
+        (r"\bC\+\+".into(), |_| "C plus plus".into()),
+        (r"[~≈]\s?(\d)".into(), |c| format!("about {}", &c[1])),
+        (r"(\w)/(\w)".into(), |c| format!("{} slash {}", &c[1], &c[2])),
+        (r"(\w)@(\w)".into(), |c| format!("{} at {}", &c[1], &c[2])),
+        (r"\s=\s".into(), |_| " equals ".into()),
+        (r"\s<\s".into(), |_| " less than ".into()),
+        (r"\s>\s".into(), |_| " greater than ".into()),
+        (r"&".into(), |_| " and ".into()),
+        (r"[½¼¾⅓⅔]".into(), |c| glyph(&c[0]).into()),
+        (r"\b([A-Za-z]\w*)\.([A-Za-z])".into(), |c| format!("{} dot {}", &c[1], &c[2])),
+        (r"\s[-–—]+\s".into(), |_| ", ".into()),
+    ]
+}
+
+fn dotted(address: &str) -> String {
+    address.replace('.', " dot ").replace(['_', '-'], " ")
+}
+
+/// "1" to "1st".
+fn ordinal(number: &str) -> String {
+    let number = number.trim_start_matches('0');
+    let ending = match number {
+        "11" | "12" | "13" => "th",
+        _ if number.ends_with('1') => "st",
+        _ if number.ends_with('2') => "nd",
+        _ if number.ends_with('3') => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// A date as said, or as written if there is no such month.
+fn date(whole: &Captures<'_>, month: &str, day: &str, in_year: &str) -> String {
+    let name = month
+        .parse::<usize>()
+        .ok()
+        .and_then(|month| MONTHS.get(month.checked_sub(1)?));
+    match name {
+        Some(name) => format!("{name} {}, {}", ordinal(day), year(in_year)),
+        None => whole[0].replace(['-', '/'], " "),
+    }
+}
+
+/// "1999" to "19 99", "1905" to "19 oh 5", "1900" to "19 hundred"; 2000 to 2009 stay numbers.
+fn year(number: &str) -> String {
+    let (century, rest) = number.split_at(2);
+    match (century, rest.as_bytes()) {
+        ("20", [b'0', _]) => number.to_owned(),
+        (_, b"00") => format!("{century} hundred"),
+        (_, [b'0', _]) => format!("{century} oh {}", &rest[1..]),
+        _ => format!("{century} {rest}"),
+    }
+}
+
+/// "3:05 PM" to "3 oh 5 PM", "9:00" to "9 o'clock", "15:30" to "15 30", "0:30" to "zero 30".
+fn time(c: &Captures<'_>) -> String {
+    let hour = match c[1].trim_start_matches('0') {
+        "" => "zero",
+        hour => hour,
+    };
+    let half = c.get(3).map(|half| half_day(half.as_str()));
+    let minutes = match (&c[2], half) {
+        ("00", Some(_)) => String::new(),
+        ("00", None) if c[1].parse::<u8>().is_ok_and(|hour| hour <= 12) => " o'clock".to_owned(),
+        ("00", None) => " hundred".to_owned(),
+        (minutes, _) if minutes.starts_with('0') => format!(" oh {}", &minutes[1..]),
+        (minutes, _) => format!(" {minutes}"),
+    };
+    let half = half.map(|half| format!(" {half}")).unwrap_or_default();
+    format!("{hour}{minutes}{half}")
+}
+
+/// "AM" or "PM"; espeak reads "A M" as an article and a letter.
+fn half_day(letter: &str) -> &'static str {
+    if letter.eq_ignore_ascii_case("a") {
+        "AM"
+    } else {
+        "PM"
+    }
+}
+
+/// "$3.50" to "3 dollars and 50 cents", "$1.5 million" to "1.5 million dollars".
+fn money(c: &Captures<'_>) -> String {
+    let minus = if c[1].is_empty() { "" } else { "minus " };
+    // A comma that ends the amount belongs to the sentence.
+    let amount = c[3].trim_end_matches(',');
+    let comma = &c[3][amount.len()..];
+    let (one, many, cent) = match &c[2] {
+        "€" => ("euro", "euros", "cent"),
+        "£" => ("pound", "pounds", "p"),
+        "¥" => ("yen", "yen", ""),
+        _ => ("dollar", "dollars", "cent"),
+    };
+    let decimals = c.get(4).map_or("", |decimals| decimals.as_str());
+    if let Some(scale) = c.get(5) {
+        return format!("{minus}{amount}{decimals}{} {many}", scale.as_str());
+    }
+    let main = format!("{minus}{amount} {}", if amount == "1" { one } else { many });
+    match decimals.trim_start_matches('.') {
+        "" | "00" => main + comma,
+        small if small.len() == 2 && !cent.is_empty() => {
+            let small = small.trim_start_matches('0');
+            let plural = if small == "1" || cent == "p" { "" } else { "s" };
+            format!("{main} and {small} {cent}{plural}")
+        }
+        _ => format!("{minus}{amount}{decimals} {many}"),
+    }
+}
+
+/// "1/2" to "one half"; unusual ones become "7 over 9".
+fn fraction(numerator: &str, denominator: &str) -> String {
+    let name = DENOMINATORS
+        .iter()
+        .find(|(number, _)| *number == denominator);
+    match (numerator, name) {
+        ("24", None) if denominator == "7" => "24 7".to_owned(),
+        ("1", Some((_, name))) => format!("1 {name}"),
+        (_, Some((_, name))) if *name != "half" => format!("{numerator} {name}s"),
+        _ => format!("{numerator} over {denominator}"),
+    }
+}
+
+fn unit(written: &str) -> &'static str {
+    named(written).map_or("", |(_, _, many)| many)
+}
+
+/// "1 km" to "1 kilometer", but "0.1 km" and "21 km" are several.
+fn one_unit(c: &Captures<'_>) -> String {
+    match named(&c[3]) {
+        Some((_, one, _)) if &c[1] != "." => format!("1 {one}{}", &c[4]),
+        _ => c[0].to_owned(),
+    }
+}
+
+fn named(written: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    UNITS.iter().find(|unit| unit.0 == written).copied()
+}
+
+/// Digits one by one: "05" to "0 5".
+fn digits(number: &str) -> String {
+    let each: Vec<String> = number.chars().map(String::from).collect();
+    each.join(" ")
+}
+
+fn digit(number: &str) -> usize {
+    number.parse().unwrap_or(0)
+}
+
+fn title(letter: &str) -> &'static str {
+    match letter {
+        "D" => "Doctor",
+        "M" => "Mister",
+        "J" => "Junior",
+        _ => "Senior",
+    }
+}
+
+/// An abbreviation's dot at the end of the text also ends the sentence.
+fn stop(at_end: bool) -> &'static str {
+    if at_end { "." } else { "" }
+}
+
+fn either<'a>(c: &'a Captures<'_>) -> &'a str {
+    c.get(1)
+        .or_else(|| c.get(2))
+        .map_or("", |group| group.as_str())
+}
+
+fn glyph(fraction: &str) -> &'static str {
+    match fraction {
+        "½" => " and a half",
+        "¼" => " and a quarter",
+        "¾" => " and three quarters",
+        "⅓" => " and a third",
+        _ => " and two thirds",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cases: &[(&str, &str)]) {
+        for (written, said) in cases {
+            assert_eq!(speakable(written), *said, "{written:?}");
+        }
+    }
+
+    #[test]
+    fn every_rule_compiles() {
+        assert_eq!(RULES.len(), rules().len());
+    }
+
+    #[test]
+    fn times() {
+        check(&[
+            ("It's 3:05 PM in Tokyo.", "It's 3 oh 5 PM in Tokyo."),
+            ("at 9:00 AM", "at 9 AM"),
+            ("at 9:00.", "at 9 o'clock."),
+            ("15:30", "15 30"),
+            ("07:45 a.m. sharp", "7 45 AM sharp"),
+            ("3pm", "3 PM"),
+            ("a ratio of 3:1", "a ratio of 3:1"),
+        ]);
+    }
+
+    #[test]
+    fn dates_and_years() {
+        check(&[
+            ("on May 3, 2024.", "on May 3rd, 20 24."),
+            ("on May 21", "on May 21st"),
+            ("2024-05-03", "May 3rd, 20 24"),
+            ("12/11/2005", "December 11th, 2005"),
+            ("in 1999.", "in 19 99."),
+            ("in 1905", "in 19 oh 5"),
+            ("in 1500 meters", "in 15 hundred meters"),
+            ("the 1990s", "the 19 nineties"),
+            ("May 2024", "May 20 24"),
+        ]);
+    }
+
+    #[test]
+    fn money_and_units() {
+        check(&[
+            ("$200", "200 dollars"),
+            ("$1", "1 dollar"),
+            ("$3.50, please", "3 dollars and 50 cents, please"),
+            ("$1,200, then", "1200 dollars, then"),
+            ("-$5.", "minus 5 dollars."),
+            ("€5 or £20", "5 euros or 20 pounds"),
+            ("$1.5 million", "1 point 5 million dollars"),
+            ("$10/month", "10 dollars per month"),
+            ("62°F", "62 degrees Fahrenheit"),
+            ("80 km/h.", "80 kilometers per hour."),
+            ("1 km, 21 km", "1 kilometer, 21 kilometers"),
+            ("0.1 km", "0 point 1 kilometers"),
+            ("45% of 5 m", "45 percent of 5 meters"),
+            ("5 more", "5 more"),
+        ]);
+    }
+
+    #[test]
+    fn numbers() {
+        check(&[
+            ("-5 degrees", "minus 5 degrees"),
+            ("3.14159", "3 point 1 4 1 5 9"),
+            ("1/2 cup", "1 half cup"),
+            ("2 3/4 cups", "2 and 3 quarters cups"),
+            ("open 24/7", "open 24 7"),
+            ("5-10 minutes", "5 to 10 minutes"),
+            ("call 555-123-4567", "call 5 5 5, 1 2 3, 4 5 6 7"),
+            ("call (555) 123-4567", "call 5 5 5, 1 2 3, 4 5 6 7"),
+            ("5 + 3 = 8", "5 plus 3 equals 8"),
+            ("5 * 3", "5 times 3"),
+            ("10^2", "10 squared"),
+            ("1,234,567", "1234567"),
+            ("#1", "number 1"),
+        ]);
+    }
+
+    #[test]
+    fn abbreviations_and_addresses() {
+        check(&[
+            (
+                "Dr. Smith vs. Mr. Jones",
+                "Doctor Smith versus Mister Jones",
+            ),
+            ("fruit, e.g. apples", "fruit, for example, apples"),
+            ("the U.S. Senate", "the US Senate"),
+            ("in the U.S.", "in the US."),
+            (
+                "see https://www.example.com/foo?x=1.",
+                "see example dot com.",
+            ),
+            ("mail a@b.com", "mail a at b dot com"),
+            ("and/or", "and slash or"),
+            ("salt & pepper", "salt  and  pepper"),
+        ]);
+    }
+
+    #[test]
+    fn phrases_end_at_marks() {
+        let phrases = phrases("Well (really), 1,234 is big. OK?", 12);
+        let pairs: Vec<_> = phrases.iter().map(|p| (p.words.as_str(), p.mark)).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("Well", Some(',')),
+                ("really", Some(',')),
+                ("1234 is big", Some('.')),
+                ("OK", Some('?'))
+            ]
+        );
+    }
+
+    #[test]
+    fn long_phrases_are_cut() {
+        let phrases = phrases("one two three four five.", 2);
+        let words: Vec<_> = phrases.iter().map(|p| p.words.as_str()).collect();
+        assert_eq!(words, ["one two", "three four", "five"]);
+        assert_eq!(phrases[1].mark, None);
+        assert_eq!(phrases[2].mark, Some('.'));
+    }
+
+    #[test]
+    fn nothing_to_say_is_no_phrase() {
+        assert!(phrases("... ?! ()", 12).is_empty());
+        assert!(phrases("", 12).is_empty());
+    }
+}
