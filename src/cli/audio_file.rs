@@ -1,6 +1,7 @@
 //! WAV files in and out.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::audio::Resampler;
+use anyhow::{Context, Result, ensure};
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 use std::fs::File;
 use std::io::BufReader;
@@ -39,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
     );
     let mono = mono(reader).with_context(|| format!("{shown} is damaged"))?;
     ensure!(!mono.is_empty(), "{shown} holds no audio");
-    resample(mono, spec.sample_rate)
+    Ok(resample(mono, spec.sample_rate))
 }
 
 /// Writes mono audio in -1..1 as 16-bit WAV.
@@ -101,9 +102,79 @@ fn mono(mut reader: WavReader<BufReader<File>>) -> hound::Result<Vec<f32>> {
         .collect())
 }
 
-fn resample(samples: Vec<f32>, rate: u32) -> Result<Vec<f32>> {
+fn resample(samples: Vec<f32>, rate: u32) -> Vec<f32> {
     if rate == RATE {
-        return Ok(samples);
+        return samples;
     }
-    bail!("{rate} Hz audio cannot be resampled yet")
+    let mut resampler = Resampler::new(rate, RATE);
+    let mut resampled = resampler.push(&samples);
+    resampled.extend(resampler.flush());
+    resampled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wav(spec: WavSpec, write: impl Fn(&mut WavWriter<File>)) -> tempfile::TempPath {
+        let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+        let mut writer = WavWriter::new(file, spec).unwrap();
+        write(&mut writer);
+        writer.finalize().unwrap();
+        path
+    }
+
+    fn spec(channels: u16, bits_per_sample: u16, sample_format: SampleFormat) -> WavSpec {
+        WavSpec {
+            channels,
+            sample_rate: RATE,
+            bits_per_sample,
+            sample_format,
+        }
+    }
+
+    #[test]
+    fn channels_are_averaged_and_every_width_has_the_same_scale() {
+        for bits in [8_u16, 16, 24, 32] {
+            let half = 1_i32 << (bits - 2);
+            let path = wav(spec(2, bits, SampleFormat::Int), |writer| {
+                writer.write_sample(half).unwrap();
+                writer.write_sample(-half).unwrap();
+                writer.write_sample(half).unwrap();
+                writer.write_sample(half).unwrap();
+            });
+            assert_eq!(read(&path).unwrap(), [0.0, 0.5], "{bits} bits");
+        }
+        let path = wav(spec(1, 32, SampleFormat::Float), |writer| {
+            writer.write_sample(0.25_f32).unwrap();
+        });
+        assert_eq!(read(&path).unwrap(), [0.25]);
+    }
+
+    #[test]
+    fn what_is_no_audio_is_refused_by_name() {
+        let empty = wav(spec(1, 16, SampleFormat::Int), |_| {});
+        let text = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&text, "hello").unwrap();
+        for (path, reason) in [
+            (&*empty, "holds no audio"),
+            (text.path(), "is not a WAV file"),
+            (Path::new("/nowhere.wav"), "cannot open /nowhere.wav"),
+            (Path::new("/tmp"), "is a folder"),
+        ] {
+            let message = format!("{:#}", read(path).unwrap_err());
+            assert!(message.contains(reason), "{message}");
+        }
+    }
+
+    #[test]
+    fn long_audio_is_cut_in_its_pauses_and_nothing_is_lost() {
+        let mut audio = vec![0.5; 60 * RATE as usize];
+        let pause = 24 * RATE as usize;
+        audio[pause..pause + FRAME * 4].fill(0.0);
+        let stretches = stretches(&audio);
+        assert!(stretches.iter().all(|s| s.len() <= LONGEST_STRETCH));
+        assert!((pause..pause + FRAME * 4).contains(&stretches[0].len()));
+        assert_eq!(stretches.concat(), audio);
+    }
 }

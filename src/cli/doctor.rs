@@ -1,9 +1,20 @@
-//! `undertone doctor`.
+//! `undertone doctor`: everything that the server needs, tried once.
 
-use crate::config::{ConfigError, Loaded};
-use anyhow::Result;
+use super::engines;
+use crate::config::{Config, ConfigError, LlmEngine, Loaded};
+use crate::models::Models;
+use crate::telemetry::Secrets;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use std::process::ExitCode;
+use secrecy::ExposeSecret;
+use serde::Serialize;
+use std::net::{SocketAddr, TcpListener};
+use std::ops::ControlFlow;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// A language model that takes longer to answer a trifle cannot hold a conversation.
+const BACKEND_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -12,9 +23,222 @@ pub(super) struct Doctor {
     json: bool,
 }
 
+/// What one trial came to.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// How long the trial took, ms.
+    ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum Outcome {
+    Ok { detail: String },
+    Broken { detail: String, mend: String },
+    Skipped { detail: String },
+}
+
 impl Doctor {
     pub(super) fn run(&self, loaded: Result<Loaded, ConfigError>) -> Result<ExitCode> {
-        let _ = (loaded?, self.json);
-        Ok(ExitCode::SUCCESS)
+        let findings = match loaded {
+            Ok(loaded) => examine(&loaded),
+            Err(error) => vec![misconfigured(&error)],
+        };
+        let broken = |finding: &Finding| matches!(finding.outcome, Outcome::Broken { .. });
+        let ok = !findings.iter().any(broken);
+        if self.json {
+            super::print_json(&serde_json::json!({ "ok": ok, "checks": findings }))?;
+        } else {
+            findings.iter().try_for_each(|f| super::print(&line(f)))?;
+        }
+        Ok(if ok {
+            ExitCode::SUCCESS
+        } else {
+            super::FAILED.into()
+        })
     }
+}
+
+fn examine(loaded: &Loaded) -> Vec<Finding> {
+    let config = &loaded.config;
+    let models = try_out("models", "run `make models`", || verify(config));
+    let usable = matches!(models.outcome, Outcome::Ok { .. });
+    let needs_models = |name, mend, trial: &dyn Fn() -> Result<String>| {
+        if usable {
+            try_out(name, mend, trial)
+        } else {
+            skipped(name, "needs the models")
+        }
+    };
+    vec![
+        try_out("configuration", "", || Ok(source(loaded))),
+        models,
+        try_out("espeak-ng", "install the package espeak-ng", espeak),
+        needs_models(
+            "speech recognition",
+            "see asr.* in the configuration",
+            &|| listen(config),
+        ),
+        needs_models("voice", "see tts.* in the configuration", &|| speak(config)),
+        try_out(
+            "language model",
+            "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
+            || language_model(config),
+        ),
+        try_out(
+            "port",
+            "stop what listens there, or choose another --port",
+            || port(config),
+        ),
+    ]
+}
+
+fn try_out(name: &'static str, mend: &str, trial: impl FnOnce() -> Result<String>) -> Finding {
+    let began = Instant::now();
+    let outcome = match trial() {
+        Ok(detail) => Outcome::Ok { detail },
+        Err(error) => Outcome::Broken {
+            detail: format!("{error:#}"),
+            mend: mend.into(),
+        },
+    };
+    Finding {
+        name,
+        outcome,
+        ms: millis(began),
+    }
+}
+
+fn skipped(name: &'static str, why: &str) -> Finding {
+    Finding {
+        name,
+        outcome: Outcome::Skipped { detail: why.into() },
+        ms: 0,
+    }
+}
+
+/// Without a configuration nothing else can be tried.
+fn misconfigured(error: &ConfigError) -> Finding {
+    Finding {
+        name: "configuration",
+        outcome: Outcome::Broken {
+            detail: format!("{}: {}", error.origin, error.problem),
+            mend: error.fix.clone(),
+        },
+        ms: 0,
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let name = finding.name;
+    match &finding.outcome {
+        Outcome::Ok { detail } => format!("ok       {name:<20} {detail}"),
+        Outcome::Skipped { detail } => format!("skipped  {name:<20} {detail}"),
+        Outcome::Broken { detail, mend } => {
+            format!(
+                "BROKEN   {name:<20} {detail}\n         {:<20} mend: {mend}",
+                ""
+            )
+        }
+    }
+}
+
+fn source(loaded: &Loaded) -> String {
+    loaded.file.as_ref().map_or_else(
+        || "no file: built-in settings".into(),
+        |file| file.display().to_string(),
+    )
+}
+
+fn verify(config: &Config) -> Result<String> {
+    let began = Instant::now();
+    let models = Models::open(&config.models.dir)?;
+    models.verify()?;
+    Ok(format!(
+        "{} files in {} match their sha256, {} ms",
+        models.files().len(),
+        models.dir().display(),
+        millis(began)
+    ))
+}
+
+fn espeak() -> Result<String> {
+    let answer = Command::new("espeak-ng")
+        .arg("--version")
+        .output()
+        .context("cannot run espeak-ng")?;
+    ensure!(answer.status.success(), "espeak-ng: {}", answer.status);
+    let version = String::from_utf8_lossy(&answer.stdout);
+    Ok(version.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+fn listen(config: &Config) -> Result<String> {
+    let mut asr = engines::asr(config)?;
+    let silence = vec![0.0; 2 * super::audio_file::RATE as usize];
+    let began = Instant::now();
+    asr.transcribe(&silence)?;
+    Ok(format!(
+        "{}: 2 s of audio in {} ms",
+        asr.name(),
+        millis(began)
+    ))
+}
+
+fn speak(config: &Config) -> Result<String> {
+    let mut tts = engines::tts(config)?;
+    let began = Instant::now();
+    let mut first = None;
+    tts.speak("Everything works.", &mut |_| {
+        first.get_or_insert_with(|| millis(began));
+        ControlFlow::Continue(())
+    })?;
+    let first = first.ok_or_else(|| anyhow!("{} makes no sound", tts.name()))?;
+    Ok(format!("{}: first audio after {first} ms", tts.name()))
+}
+
+/// Asks the server for its models: costs nothing, and shows address, key and delay.
+fn language_model(config: &Config) -> Result<String> {
+    if config.llm.engine == LlmEngine::Brain {
+        return Ok("the embedded brain".into());
+    }
+    let base = config.llm.base_url.as_ref().context("no llm.base_url")?;
+    let url = format!("{}/models", base.as_str().trim_end_matches('/'));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let began = Instant::now();
+    let answer = runtime.block_on(get(&url, config));
+    let secrets: Secrets = config.llm.api_key.clone().into_iter().collect();
+    let status = answer.map_err(|error| anyhow!("{}", secrets.mask(&format!("{error:#}"))))?;
+    let delay = millis(began);
+    match status.as_u16() {
+        401 | 403 => bail!("{url} refuses the key ({status})"),
+        500.. => bail!("{url} answers {status}"),
+        // Not every server lists its models; that it answers is what matters.
+        _ => Ok(format!("{url} answers {status} after {delay} ms")),
+    }
+}
+
+async fn get(url: &str, config: &Config) -> reqwest::Result<reqwest::StatusCode> {
+    let client = reqwest::Client::builder()
+        .timeout(BACKEND_PATIENCE)
+        .build()?;
+    let mut request = client.get(url);
+    if let Some(key) = &config.llm.api_key {
+        request = request.bearer_auth(key.expose_secret());
+    }
+    Ok(request.send().await?.status())
+}
+
+fn port(config: &Config) -> Result<String> {
+    let address = SocketAddr::new(config.server.host, config.server.port);
+    TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    Ok(format!("{address} is free"))
+}
+
+fn millis(began: Instant) -> u64 {
+    began.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 use crate::asr::Asr;
 use crate::config::Config;
 use crate::models::Models;
+use crate::tts::Piper;
 use crate::tts::Tts;
 use anyhow::{Result, bail};
 
@@ -19,8 +20,10 @@ pub(super) fn asr(config: &Config) -> Result<Box<dyn Asr>> {
     bail!("speech recognition is not built yet")
 }
 
-/// The voice.
+/// The voice: the operator's own, or the built-in one.
 pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
-    verified_models(config)?;
-    bail!("speech synthesis is not built yet")
+    let models = verified_models(config)?;
+    crate::onnx::init(&models.onnx_runtime())?;
+    let folder = config.tts.voice.clone().unwrap_or_else(|| models.voice());
+    Ok(Box::new(Piper::load(&folder)?))
 }

@@ -2,12 +2,12 @@
 
 use super::{audio_file, engines};
 use crate::config::Config;
+use crate::conversation::Clauses;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use unicode_segmentation::UnicodeSegmentation;
 
 #[derive(Debug, Args)]
 pub(super) struct Say {
@@ -21,11 +21,14 @@ pub(super) struct Say {
 impl Say {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let text = self.text()?;
-        ensure!(!text.trim().is_empty(), "there is nothing to say");
+        let mut clauses = Clauses::new();
+        let mut spoken = clauses.push(&text);
+        spoken.extend(clauses.finish());
+        ensure!(!spoken.is_empty(), "there is nothing to say");
         let mut tts = engines::tts(config)?;
         let mut speech = Vec::new();
-        for sentence in text.unicode_sentences() {
-            tts.speak(sentence.trim(), &mut |chunk| {
+        for clause in &spoken {
+            tts.speak(clause, &mut |chunk| {
                 speech.extend_from_slice(chunk);
                 ControlFlow::Continue(())
             })?;

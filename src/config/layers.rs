@@ -39,10 +39,10 @@ impl Layers {
         let spans = DeTable::parse(text).map_err(syntax)?;
         for (section, content) in spans.get_ref() {
             let origin = at(Some(section.span()));
-            let keys = keys_of(section.get_ref(), &origin)?;
             let Some(content) = content.get_ref().as_table() else {
                 return Err(not_a_section(section.get_ref(), origin));
             };
+            let keys = keys_of(section.get_ref(), &origin)?;
             for key in content.keys() {
                 let origin = at(Some(key.span()));
                 known_key(section.get_ref(), key.get_ref(), &keys, &origin)?;
@@ -200,11 +200,19 @@ fn known_key(
     })
 }
 
-fn not_a_section(section: &str, origin: Origin) -> ConfigError {
+fn not_a_section(name: &str, origin: Origin) -> ConfigError {
+    let known = sections();
+    let (problem, fix) = if known.iter().any(|section| section == name) {
+        let fix = format!("write [{name}] on a line of its own and the keys below it");
+        (format!("`{name}` is a section, not a key"), fix)
+    } else {
+        let fix = format!("put it below one of [{}]", known.join("], ["));
+        (format!("`{name}` stands outside of any section"), fix)
+    };
     ConfigError {
         origin,
-        problem: format!("`{section}` is a section, not a key"),
-        fix: format!("write [{section}] on a line of its own and the keys below it"),
+        problem,
+        fix,
     }
 }
 

@@ -1,0 +1,238 @@
+//! The real program: what it prints, where, and with which exit code.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program in `folder`, with nothing of this process's own settings.
+fn undertone(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+    command.current_dir(folder).args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("UNDERTONE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    undertone(folder, arguments).output().unwrap()
+}
+
+/// The same with the models in `models`.
+fn run_with(models: &Path, folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = undertone(folder, arguments);
+    command.env("UNDERTONE_MODELS", models).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
+}
+
+fn weights() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/weights");
+    let weights = std::env::var_os("UNDERTONE_MODELS").map_or(default, PathBuf::from);
+    std::fs::canonicalize(weights).expect("no weights: run `make models`")
+}
+
+/// Makes `folder` a whole folder of models: links to the real ones.
+fn link_weights(folder: &Path) {
+    let text = std::fs::read_to_string(weights().join("files.toml")).unwrap();
+    let list: toml::Table = toml::from_str(&text).unwrap();
+    for file in list["file"].as_array().unwrap() {
+        let path = file["path"].as_str().unwrap();
+        let link = folder.join(path);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(weights().join(path), link).unwrap();
+    }
+    std::fs::write(folder.join("files.toml"), text).unwrap();
+}
+
+/// Turns one bit of a linked file, in a copy that takes the link's place.
+fn tamper(file: &Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[10] ^= 1;
+    std::fs::remove_file(file).unwrap();
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_bad_configuration_is_one_line_on_stderr_and_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("undertone.toml"), "[server]\nprot = 1\n").unwrap();
+    for command in [&["config", "check"][..], &["serve"], &["models", "list"]] {
+        let output = run(folder.path(), command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert_eq!(stdout(&output), "");
+        let error = stderr(&output);
+        assert!(error.starts_with("error: undertone.toml:2: "), "{error}");
+        assert!(error.contains("did you mean `port`"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn a_bad_variable_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = undertone(folder.path(), &["config", "check"]);
+    let output = command.env("UNDERTONE_SERVR__PORT", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = stderr(&output);
+    assert!(
+        error.contains("did you mean UNDERTONE_SERVER__PORT"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bad_usage_is_exit_code_2_and_help_tells_the_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(run(folder.path(), &["serv"]).status.code(), Some(2));
+    let help = run(folder.path(), &["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(stdout(&help).contains("Exit codes:"));
+}
+
+#[test]
+fn serve_on_every_interface_wants_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["serve", "--host", "0.0.0.0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = stderr(&output);
+    assert!(error.starts_with("error: option --host: "), "{error}");
+    assert!(error.contains("--insecure"), "{error}");
+}
+
+#[test]
+fn show_tells_values_and_origins_and_keeps_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = undertone(folder.path(), &["config", "show", "--json"])
+        .env("UNDERTONE_SERVER__PORT", "9000")
+        .env("UNDERTONE_AUTH_TOKEN", "canary-canary-canary")
+        .output()
+        .unwrap();
+    let shown = json(&output);
+    let port = &shown["settings"]["server.port"];
+    assert_eq!(port["value"], 9000);
+    assert_eq!(
+        port["origin"],
+        "environment variable UNDERTONE_SERVER__PORT"
+    );
+    assert_eq!(shown["settings"]["server.auth_token"]["value"], "<secret>");
+    assert!(!stdout(&output).contains("canary"));
+    let text = run(folder.path(), &["config", "show"]);
+    assert!(stdout(&text).contains("server.host"));
+}
+
+#[test]
+fn missing_models_are_exit_code_3_and_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_with(Path::new("nowhere"), folder.path(), &["models", "verify"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("make models"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_file_that_was_tampered_with_is_found_and_nothing_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path();
+    link_weights(models);
+    assert!(
+        run_with(models, models, &["models", "verify"])
+            .status
+            .success()
+    );
+    tamper(&models.join("piper-joe/voice.json"));
+    std::fs::remove_file(models.join("minilm/tokenizer.json")).unwrap();
+
+    let output = run_with(models, models, &["models", "verify", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let report = json(&output);
+    assert_eq!(report["ok"], false);
+    let state = |path: &str| {
+        let mut files = report["files"].as_array().unwrap().iter();
+        files.find(|file| file["path"] == path).unwrap()["found"]["state"].clone()
+    };
+    assert_eq!(state("piper-joe/voice.json"), "content");
+    assert_eq!(state("minilm/tokenizer.json"), "unreadable");
+    assert_eq!(state("minilm/model.onnx"), "right");
+
+    for command in [
+        &["say", "hello", "--out", "out.wav"][..],
+        &["serve", "--port", "0"],
+    ] {
+        let output = run_with(models, models, command);
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(stderr(&output).contains("piper-joe/voice.json: expected sha256"));
+    }
+    assert!(!models.join("out.wav").exists());
+}
+
+#[test]
+fn a_list_that_leads_out_of_its_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let entry = "[[file]]\npath = \"../secret\"\nsha256 = \"\"\nbytes = 1\norigin = \"package\"\n";
+    std::fs::write(folder.path().join("files.toml"), entry).unwrap();
+    let output = run_with(folder.path(), folder.path(), &["models", "list"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("../secret"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_doctor_names_what_is_broken_and_how_to_mend_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = undertone(folder.path(), &["doctor", "--json"])
+        .env("UNDERTONE_MODELS", "nowhere")
+        .env("UNDERTONE_SERVER__PORT", port)
+        .env("UNDERTONE_LLM__ENGINE", "openai-compatible")
+        .env("UNDERTONE_LLM__MODEL", "m")
+        .env("UNDERTONE_LLM__BASE_URL", "http://127.0.0.1:1/v1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    assert_eq!(report["ok"], false);
+    for (name, status) in [
+        ("configuration", "ok"),
+        ("models", "broken"),
+        ("voice", "skipped"),
+        ("language model", "broken"),
+        ("port", "broken"),
+    ] {
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == name).unwrap();
+        assert_eq!(check["status"], status, "{check}");
+        assert!(
+            check["detail"].is_string() && check["ms"].is_u64(),
+            "{check}"
+        );
+        assert_eq!(check["mend"].is_string(), status == "broken", "{check}");
+    }
+}
+
+#[test]
+fn text_is_spoken_into_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "The weather in Boulder is sunny today.";
+    let say = ["say", text, "--out", "out.wav"];
+    let output = run_with(&weights(), folder.path(), &say);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let reader = hound::WavReader::open(folder.path().join("out.wav")).unwrap();
+    let seconds = f64::from(reader.duration()) / f64::from(reader.spec().sample_rate);
+    assert!((1.0..6.0).contains(&seconds), "{seconds} s");
+}

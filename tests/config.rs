@@ -1,0 +1,274 @@
+//! The configuration as a library: layers, limits, and what errors say.
+
+use secrecy::ExposeSecret;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use undertone::config::{ConfigError, Environment, Flags, Loaded, Origin, load};
+
+struct Setup {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+    flags: Flags,
+}
+
+/// A configuration file with this text, alone in a folder.
+fn file(text: &str) -> Setup {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("undertone.toml");
+    std::fs::write(&config, text).unwrap();
+    Setup {
+        folder,
+        variables: Vec::new(),
+        flags: Flags {
+            config: Some(config),
+            ..Flags::default()
+        },
+    }
+}
+
+impl Setup {
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    fn beside(self, name: &str, text: &str) -> Self {
+        std::fs::write(self.path(name), text).unwrap();
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        let environment: Environment = self.variables.iter().cloned().collect();
+        load(&self.flags, &environment)
+    }
+
+    /// The error is one line with all of `parts`.
+    #[track_caller]
+    fn refused(&self, parts: &[&str]) {
+        let error = self.load().expect_err("this must be refused").to_string();
+        for part in parts {
+            assert!(error.contains(part), "no {part:?} in: {error}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn the_example_file_has_every_key_and_every_default() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("undertone.example.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let example = file(&text).load().unwrap();
+    let built_in = file("").load().unwrap();
+    assert_eq!(example.settings.len(), built_in.settings.len());
+    for (shown, default) in example.settings.iter().zip(&built_in.settings) {
+        assert_eq!((&shown.key, &shown.value), (&default.key, &default.value));
+        let (_, name) = shown.key.split_once('.').unwrap();
+        assert!(text.contains(&format!("{name} = ")), "{name} is missing");
+        // A key that has no default cannot be shown with one.
+        if shown.key != "llm.temperature" {
+            assert!(matches!(shown.origin, Origin::File { .. }), "{}", shown.key);
+        }
+    }
+}
+
+#[test]
+fn later_layers_win_and_each_setting_knows_its_origin() {
+    let origins = "https://a.example, https://b.example:8443/";
+    let mut setup = file("[server]\nport = 1\ndrain_seconds = 7\n[turn]\nunsure_ms = 600\n")
+        .variable("UNDERTONE_SERVER__PORT", "2")
+        .variable("UNDERTONE_SERVER__ALLOWED_ORIGINS", origins)
+        .variable("UNDERTONE_TURN__UNSURE_MS", "700")
+        .variable("UNDERTONE_TURN__INTERRUPT", "false")
+        .variable("UNDERTONE_LLM__TEMPERATURE", "1")
+        .variable("UNDERTONE_LLM__MODEL", "7");
+    setup.flags.port = Some(3);
+    let loaded = setup.load().unwrap();
+    let config = &loaded.config;
+    assert_eq!(config.server.port, 3);
+    assert_eq!(config.server.drain, Duration::from_secs(7));
+    assert_eq!(
+        config.server.allowed_origins,
+        ["https://a.example", "https://b.example:8443"]
+    );
+    assert_eq!(config.turn.unsure_ms, 700);
+    assert!(!config.turn.interrupt);
+    assert_eq!(config.llm.temperature, Some(1.0));
+    assert_eq!(config.llm.model, "7");
+
+    let origin = |key: &str| {
+        let mut settings = loaded.settings.iter();
+        settings.find(|s| s.key == key).unwrap().origin.clone()
+    };
+    let unsure = Origin::Env("UNDERTONE_TURN__UNSURE_MS".into());
+    assert_eq!(origin("server.port"), Origin::Flag("--port".into()));
+    assert_eq!(origin("turn.unsure_ms"), unsure);
+    let path = setup.path("undertone.toml");
+    assert_eq!(
+        origin("server.drain_seconds"),
+        Origin::File { path, line: 3 }
+    );
+    assert_eq!(origin("server.host"), Origin::Default);
+}
+
+#[test]
+fn unknown_names_are_refused_with_what_was_meant() {
+    file("# hm\n[server]\nprot = 1\n").refused(&[
+        "undertone.toml:3: ",
+        "[server]",
+        "`prot`",
+        "did you mean `port`",
+    ]);
+    file("[servre]\nport = 1\n").refused(&["undertone.toml:1: ", "did you mean `server`"]);
+    file("port = 1\n").refused(&["undertone.toml:1: ", "`port` stands outside"]);
+    file("server = 1\n").refused(&["undertone.toml:1: ", "`server` is a section"]);
+    file("")
+        .variable("UNDERTONE_SERVER__PROT", "1")
+        .refused(&["did you mean UNDERTONE_SERVER__PORT"]);
+    file("")
+        .variable("UNDERTONE_X", "1")
+        .refused(&["UNDERTONE_X", "UNDERTONE_SECTION__KEY"]);
+}
+
+#[test]
+fn wrong_types_and_values_are_named_with_what_is_allowed() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "[server]\n\nport = \"80\"",
+            &["toml:3: ", "server.port = \"80\"", "a whole number"],
+        ),
+        (
+            "[server]\nport = 70000",
+            &["toml:2: ", "server.port = 70000", "0 to 65535"],
+        ),
+        (
+            "[server]\nallowed_origins = [\"a\", 1]",
+            &["server.allowed_origins", "a list of texts"],
+        ),
+        (
+            "[server]\nallowed_origins = [\"*\"]",
+            &["server.allowed_origins", "https://example.org"],
+        ),
+        (
+            "[turn]\nvad_threshold = 1.5",
+            &["turn.vad_threshold = 1.5", "0.05 to 0.95"],
+        ),
+        ("[turn]\nvad_threshold = nan", &["turn.vad_threshold"]),
+        (
+            "[turn]\nunsure_ms = 1500",
+            &["toml:2: ", "turn.unsure_ms = 1500", "turn.incomplete_ms"],
+        ),
+        (
+            "[turn]\nincomplete_ms = 300",
+            &["toml:2: ", "turn.incomplete_ms = 300"],
+        ),
+        (
+            "[llm]\nengine = \"brian\"",
+            &["llm.engine = \"brian\"", "did you mean \"brain\""],
+        ),
+        (
+            "[session]\ntime_zone = \"Mars/Olympus\"",
+            &["Mars/Olympus", "Europe/Berlin"],
+        ),
+        ("[log]\nlevel = \"undertone=loud\"", &["log.level", "debug"]),
+        ("[server", &["toml:1: ", "not TOML"]),
+    ];
+    for (text, parts) in cases {
+        file(text).refused(parts);
+    }
+    file("")
+        .variable("UNDERTONE_SERVER__PORT", "lots")
+        .refused(&[
+            "variable UNDERTONE_SERVER__PORT",
+            "\"lots\"",
+            "a whole number",
+        ]);
+}
+
+#[test]
+fn other_machines_are_let_in_with_a_token_or_on_purpose() {
+    let open = "[server]\nhost = \"0.0.0.0\"\n";
+    file(open).refused(&["toml:2: ", "UNDERTONE_AUTH_TOKEN", "--insecure"]);
+    assert!(file(&format!("{open}insecure = true")).load().is_ok());
+    let with = |token| file(open).variable("UNDERTONE_AUTH_TOKEN", token);
+    assert!(with("0123456789abcdef").load().is_ok());
+    with("short").refused(&["UNDERTONE_AUTH_TOKEN", "at least 16"]);
+    // An empty variable is one that is not set.
+    with("").refused(&["server.host"]);
+}
+
+#[test]
+fn a_remote_model_needs_an_address_and_a_name() {
+    let remote = "[llm]\nengine = \"openai-compatible\"\n";
+    file(remote).refused(&["toml:2: ", "llm.base_url"]);
+    let addressed = format!("{remote}base_url = \"http://127.0.0.1:1/v1\"\n");
+    file(&addressed).refused(&["llm.model"]);
+    let named = file(&format!("{addressed}model = \"m\"\n"));
+    let llm = named.load().unwrap().config.llm;
+    assert_eq!(llm.base_url.unwrap().as_str(), "http://127.0.0.1:1/v1");
+    file("[llm]\nbase_url = \"ftp://x\"\n").refused(&["llm.base_url", "http"]);
+}
+
+#[test]
+fn secrets_are_read_from_files_and_variables_and_never_printed() {
+    let canary = "canary-canary-canary";
+    let setup = file("[server]\nauth_token_file = \"token\"\n[llm]\napi_key_env = \"MY_KEY\"\n")
+        .beside("token", &format!("{canary}\n"))
+        .variable("MY_KEY", canary);
+    let loaded = setup.load().unwrap();
+    let token = loaded.config.server.auth_token.as_ref().unwrap();
+    let key = loaded.config.llm.api_key.as_ref().unwrap();
+    assert_eq!(
+        (token.expose_secret(), key.expose_secret()),
+        (canary, canary)
+    );
+    assert!(!format!("{loaded:?}").contains(canary));
+    file("[llm]\napi_key_env = \"MY_KEY\"\n").refused(&["toml:2: ", "MY_KEY", "not set"]);
+    file("[llm]\napi_key_file = \"nowhere\"\n").refused(&["llm.api_key_file", "nowhere"]);
+}
+
+#[test]
+fn a_secret_typed_in_the_wrong_place_is_not_repeated() {
+    for text in [
+        "[llm]\napi_key_env = \"canary-canary-canary\"",
+        "[llm]\nbase_url = \"http://u:canary@h/v1\"",
+        "[llm]\nbase_url = \"http://h/v1?key=canary\"",
+        "[server]\nauth_token = \"canary-canary-canary\"",
+        "[server]\nauth_token = canary-canary-canary",
+    ] {
+        let error = file(text).load().unwrap_err().to_string();
+        assert!(!error.contains("canary"), "{error}");
+    }
+    let error = file("")
+        .variable("UNDERTONE_AUTH_TOKN", "canary-canary-canary")
+        .load()
+        .unwrap_err();
+    assert!(!error.to_string().contains("canary"), "{error}");
+}
+
+#[test]
+fn paths_in_the_file_count_from_its_folder() {
+    let setup = file("[llm]\ninstructions_file = \"prompt.md\"\n[models]\ndir = \"weights\"\n")
+        .beside("prompt.md", "Be kind.\n");
+    let config = setup.load().unwrap().config;
+    assert_eq!(config.llm.instructions.as_deref(), Some("Be kind."));
+    assert_eq!(config.models.dir, setup.path("weights"));
+    let elsewhere = file("[models]\ndir = \"weights\"\n").variable("UNDERTONE_MODELS", "there");
+    let dir = elsewhere.load().unwrap().config.models.dir;
+    assert_eq!(dir, Path::new("there"));
+}
+
+#[test]
+fn a_missing_file_is_an_error_only_if_it_was_named() {
+    let nowhere = Flags {
+        config: Some("/nowhere/undertone.toml".into()),
+        ..Flags::default()
+    };
+    let error = load(&nowhere, &Environment::default()).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/undertone.toml"));
+    assert_eq!(error.origin, Origin::Flag("--config".into()));
+    assert!(load(&Flags::default(), &Environment::default()).is_ok());
+}
