@@ -1,1 +1,411 @@
-//! Not there yet.
+//! A model on its own named thread, behind a bounded inbox.
+//!
+//! Nobody waits for a worker's inbox: it takes a job or it is [`Overloaded`], and the caller
+//! decides what that means. A job whose token is cancelled before its turn comes is skipped; a
+//! job that panics fails alone, and the state it may have broken is built anew.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tracing::Span;
+
+/// The worker did not take the job: its inbox is full. The job is dropped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{worker} is overloaded")]
+pub struct Overloaded {
+    /// The worker's name.
+    pub worker: Arc<str>,
+}
+
+/// A job was taken but came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{worker} failed: {reason}")]
+pub struct Failed {
+    /// The worker's name.
+    pub worker: Arc<str>,
+    /// What the job panicked with, or why the state could not be built again after a panic.
+    pub reason: String,
+}
+
+/// Why [`Worker::call`] has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The job was not taken.
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
+    /// The job was taken but came to nothing.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+}
+
+/// Why a worker could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError<E: std::error::Error + 'static> {
+    /// There is no thread for it.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// Its state, usually a model, could not be built.
+    #[error(transparent)]
+    State(E),
+    /// Building its state panicked.
+    #[error(transparent)]
+    Panicked(Failed),
+}
+
+/// A handle to a worker thread that turns jobs `J` into results `R`. The thread ends when the
+/// last handle is dropped and the jobs it has taken are done.
+#[derive(Debug)]
+pub struct Worker<J, R> {
+    name: Arc<str>,
+    inbox: SyncSender<Entry<J, R>>,
+}
+
+struct Entry<J, R> {
+    job: J,
+    cancel: CancellationToken,
+    span: Span,
+    done: Box<dyn FnOnce(Result<R, Failed>) + Send>,
+}
+
+impl<J, R> Clone for Worker<J, R> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            inbox: self.inbox.clone(),
+        }
+    }
+}
+
+impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
+    /// Starts a thread called `name` (Linux shows 15 bytes of it) that keeps up to `capacity` jobs
+    /// waiting. Returns when `build` has made the state, on the new thread, which need not be
+    /// `Send` therefore. `handle` gets each job with its token, to be checked between steps.
+    ///
+    /// # Errors
+    /// [`SpawnError`] if there is no thread, or no state.
+    pub fn spawn<S, E>(
+        name: &str,
+        capacity: usize,
+        build: impl FnMut() -> Result<S, E> + Send + 'static,
+        handle: impl FnMut(&mut S, J, &CancellationToken) -> R + Send + 'static,
+    ) -> Result<Self, SpawnError<E>>
+    where
+        S: 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        let name: Arc<str> = name.into();
+        let (inbox, jobs) = sync_channel(capacity);
+        let (ready, is_ready) = sync_channel(1);
+        let worker = name.clone();
+        thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || {
+                let mut thread = Thread {
+                    name: worker,
+                    build,
+                    handle,
+                    state: None,
+                };
+                let start = thread.start();
+                let started = start.is_ok();
+                if ready.send(start).is_ok() && started {
+                    thread.run(&jobs);
+                }
+            })?;
+        match is_ready.recv() {
+            Ok(start) => start.map(|()| Self { name, inbox }),
+            Err(_) => Err(SpawnError::Panicked(Failed {
+                worker: name,
+                reason: "the thread ended".into(),
+            })),
+        }
+    }
+
+    /// Hands over a job. `done` is called on the worker's thread with its result, so it must not
+    /// block; it is dropped uncalled if `cancel` is cancelled before the job's turn. The current
+    /// tracing span is entered for both.
+    ///
+    /// # Errors
+    /// [`Overloaded`] if the inbox is full.
+    pub fn try_send(
+        &self,
+        job: J,
+        cancel: CancellationToken,
+        done: impl FnOnce(Result<R, Failed>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        let entry = Entry {
+            job,
+            cancel,
+            span: Span::current(),
+            done: Box::new(done),
+        };
+        self.inbox.try_send(entry).map_err(|_| Overloaded {
+            worker: self.name.clone(),
+        })
+    }
+
+    /// Hands over a job and waits for its result. Dropping the future cancels the job.
+    ///
+    /// # Errors
+    /// [`CallError`] if the job is not taken, or comes to nothing.
+    pub async fn call(&self, job: J) -> Result<R, CallError> {
+        let (sender, receiver) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        let _cancel_if_dropped = cancel.clone().drop_guard();
+        self.try_send(job, cancel, |result| {
+            // Nobody waits any more: the result is as good as cancelled.
+            let _ = sender.send(result);
+        })?;
+        Ok(receiver.await.unwrap_or_else(|_| {
+            Err(Failed {
+                worker: self.name.clone(),
+                reason: "the thread ended".into(),
+            })
+        })?)
+    }
+}
+
+/// What the thread owns.
+struct Thread<B, H, S> {
+    name: Arc<str>,
+    build: B,
+    handle: H,
+    /// None after a panic, until the next job needs it.
+    state: Option<S>,
+}
+
+impl<B, H, S> Thread<B, H, S> {
+    fn start<E: std::error::Error + 'static>(&mut self) -> Result<(), SpawnError<E>>
+    where
+        B: FnMut() -> Result<S, E>,
+    {
+        let built = guarded(&mut self.build)
+            .map_err(|reason| SpawnError::Panicked(self.failed(reason)))?
+            .map_err(SpawnError::State)?;
+        self.state = Some(built);
+        Ok(())
+    }
+
+    fn run<J, R, E: std::error::Error + 'static>(&mut self, jobs: &Receiver<Entry<J, R>>)
+    where
+        B: FnMut() -> Result<S, E>,
+        H: FnMut(&mut S, J, &CancellationToken) -> R,
+    {
+        while let Ok(entry) = jobs.recv() {
+            if entry.cancel.is_cancelled() {
+                continue;
+            }
+            let _span = entry.span.enter();
+            let result = self.perform(entry.job, &entry.cancel);
+            if let Err(failure) = &result {
+                tracing::error!(%failure);
+            }
+            if let Err(reason) = guarded(|| (entry.done)(result)) {
+                tracing::error!(
+                    worker = &*self.name,
+                    reason,
+                    "handing over a result panicked"
+                );
+            }
+        }
+    }
+
+    fn perform<J, R, E: std::error::Error + 'static>(
+        &mut self,
+        job: J,
+        cancel: &CancellationToken,
+    ) -> Result<R, Failed>
+    where
+        B: FnMut() -> Result<S, E>,
+        H: FnMut(&mut S, J, &CancellationToken) -> R,
+    {
+        if self.state.is_none() {
+            self.start()
+                .map_err(|error: SpawnError<E>| self.failed(error.to_string()))?;
+        }
+        let Some(state) = &mut self.state else {
+            return Err(self.failed("no state".into()));
+        };
+        let handle = &mut self.handle;
+        guarded(|| handle(state, job, cancel)).map_err(|reason| {
+            let broken = self.state.take();
+            // Dropping what a panic left behind may panic as well.
+            let _ = guarded(|| drop(broken));
+            self.failed(reason)
+        })
+    }
+
+    fn failed(&self, reason: String) -> Failed {
+        Failed {
+            worker: self.name.clone(),
+            reason,
+        }
+    }
+}
+
+/// Runs `work`; a panic becomes its message.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        payload
+            .downcast_ref::<&str>()
+            .map(ToString::to_string)
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "panic".into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    /// Waits for a permit on `gate` where the job is 0, panics where it is 13, and else counts.
+    fn counter(capacity: usize, gate: mpsc::Receiver<()>) -> Worker<u32, u32> {
+        Worker::spawn(
+            "counter",
+            capacity,
+            || Ok::<u32, Infallible>(0),
+            move |sum: &mut u32, job, _| {
+                match job {
+                    0 => gate.recv().unwrap(),
+                    13 => panic!("unlucky"),
+                    _ => *sum += job,
+                }
+                *sum
+            },
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn jobs_are_done_in_order_by_one_state() {
+        let worker = counter(4, mpsc::channel().1);
+        assert_eq!(worker.call(2).await, Ok(2));
+        assert_eq!(worker.clone().call(3).await, Ok(5));
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_job_alone_and_the_state_is_built_anew() {
+        let worker = counter(4, mpsc::channel().1);
+        assert_eq!(worker.call(2).await, Ok(2));
+        let Err(CallError::Failed(failed)) = worker.call(13).await else {
+            panic!("job 13 succeeded");
+        };
+        assert_eq!(failed.to_string(), "counter failed: unlucky");
+        assert_eq!(worker.call(3).await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn a_full_inbox_refuses_and_cancelled_jobs_are_skipped() {
+        let (open, gate) = mpsc::channel();
+        let worker = counter(2, gate);
+        let cancel = CancellationToken::new();
+        let (taken, is_taken) = mpsc::channel();
+        worker
+            .try_send(0, CancellationToken::new(), move |_| {
+                taken.send(()).unwrap()
+            })
+            .unwrap();
+        let skipped = Arc::new(AtomicUsize::new(0));
+        let mut refused = 0;
+        // One job is running or about to, two wait; the rest find no room.
+        for _ in 0..8 {
+            let skipped = skipped.clone();
+            let done = move |_| {
+                skipped.fetch_add(1, Ordering::Relaxed);
+            };
+            refused += usize::from(worker.try_send(1, cancel.clone(), done).is_err());
+        }
+        assert!((6..=7).contains(&refused), "{refused} refused");
+        cancel.cancel();
+        open.send(()).unwrap();
+        is_taken.recv().unwrap();
+        while let Err(CallError::Overloaded(_)) = worker.call(5).await {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(worker.call(1).await, Ok(6));
+        assert_eq!(skipped.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn dropping_the_call_cancels_the_job() {
+        let (seen, is_cancelled) = mpsc::channel();
+        let worker = Worker::spawn(
+            "canceller",
+            1,
+            || Ok::<(), Infallible>(()),
+            move |(), (), cancel: &CancellationToken| {
+                while !cancel.is_cancelled() {
+                    thread::yield_now();
+                }
+                seen.send(()).unwrap();
+            },
+        )
+        .unwrap();
+        let mut call = Box::pin(worker.call(()));
+        assert!(futures_util::poll!(call.as_mut()).is_pending());
+        drop(call);
+        is_cancelled.recv().unwrap();
+    }
+
+    #[test]
+    fn the_thread_ends_with_its_last_handle() {
+        struct Tell(mpsc::Sender<()>);
+        impl Drop for Tell {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let (sender, dropped) = mpsc::channel();
+        let build = move || Ok::<Tell, Infallible>(Tell(sender.clone()));
+        let worker = Worker::<(), ()>::spawn("tell", 1, build, |_, (), _| ()).unwrap();
+        let second = worker.clone();
+        drop(worker);
+        assert!(dropped.try_recv().is_err());
+        drop(second);
+        dropped.recv().unwrap();
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_built_is_an_error() {
+        let build = || Err::<(), _>(std::fmt::Error);
+        let result = Worker::<(), ()>::spawn("broken", 1, build, |_, (), _| ());
+        assert!(matches!(result, Err(SpawnError::State(std::fmt::Error))));
+        let build = || -> Result<(), Infallible> { panic!("no") };
+        let result = Worker::<(), ()>::spawn("broken", 1, build, |_, (), _| ());
+        assert!(matches!(result, Err(SpawnError::Panicked(_))));
+    }
+
+    /// Notes the threads on which spans are entered.
+    struct Entered(mpsc::Sender<Option<String>>);
+
+    impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Entered {
+        fn on_enter(&self, _: &tracing::span::Id, _: tracing_subscriber::layer::Context<'_, S>) {
+            let name = thread::current().name().map(ToString::to_string);
+            self.0.send(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_callers_span_travels_with_the_job() {
+        use tracing_subscriber::layer::SubscriberExt;
+        let (sender, entered) = mpsc::channel();
+        let subscriber = tracing_subscriber::registry().with(Entered(sender));
+        let _default = tracing::subscriber::set_default(subscriber);
+        let worker = counter(1, mpsc::channel().1);
+        let (done, is_done) = mpsc::channel();
+        tracing::info_span!("turn").in_scope(|| {
+            worker
+                .try_send(1, CancellationToken::new(), move |_| done.send(()).unwrap())
+                .unwrap();
+        });
+        is_done.recv().unwrap();
+        let threads: Vec<_> = entered.try_iter().flatten().collect();
+        assert!(threads.contains(&"counter".to_string()), "{threads:?}");
+    }
+}
