@@ -1,5 +1,10 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
+pub mod phrases;
+pub mod prompt;
+pub mod scripted;
+pub mod untrusted;
+
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
