@@ -1,8 +1,0 @@
-//! The command line.
-
-use std::process::ExitCode;
-
-/// Runs the command line.
-pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
-}

@@ -1,0 +1,109 @@
+//! WAV files in and out.
+
+use anyhow::{Context, Result, bail, ensure};
+use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+/// Samples per second inside the server, Hz.
+pub(super) const RATE: u32 = 16_000;
+
+/// The recogniser takes 30 s at once; a little less leaves it room.
+const LONGEST_STRETCH: usize = 28 * RATE as usize;
+const SHORTEST_STRETCH: usize = 20 * RATE as usize;
+/// 20 ms: the pause that is looked for to cut at.
+const FRAME: usize = RATE as usize / 50;
+
+/// The longest recording that is read, seconds: what is read is kept in memory.
+const LONGEST_FILE_SECONDS: u32 = 4 * 3_600;
+
+/// Reads a WAV file as 16 kHz mono in -1..1.
+pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    ensure!(
+        !file.metadata()?.is_dir(),
+        "{shown} is a folder, not a WAV file"
+    );
+    let reader = WavReader::new(BufReader::new(file))
+        .with_context(|| format!("{shown} is not a WAV file of integers or floats"))?;
+    let spec = reader.spec();
+    ensure!(
+        spec.channels > 0 && spec.sample_rate > 0,
+        "{shown} names no channels or no sample rate"
+    );
+    ensure!(
+        reader.duration() / spec.sample_rate < LONGEST_FILE_SECONDS,
+        "{shown} is longer than {LONGEST_FILE_SECONDS} s"
+    );
+    let mono = mono(reader).with_context(|| format!("{shown} is damaged"))?;
+    ensure!(!mono.is_empty(), "{shown} holds no audio");
+    resample(mono, spec.sample_rate)
+}
+
+/// Writes mono audio in -1..1 as 16-bit WAV.
+pub(super) fn write(path: &Path, rate: u32, samples: &[f32]) -> Result<()> {
+    let spec = WavSpec {
+        channels: 1,
+        sample_rate: rate,
+        bits_per_sample: 16,
+        sample_format: SampleFormat::Int,
+    };
+    let context = || format!("cannot write {}", path.display());
+    let mut writer = WavWriter::create(path, spec).with_context(context)?;
+    for sample in crate::audio::to_i16(samples) {
+        writer.write_sample(sample).with_context(context)?;
+    }
+    writer.finalize().with_context(context)
+}
+
+/// Cuts 16 kHz audio into stretches that the recogniser takes, each at its quietest place.
+pub(super) fn stretches(audio: &[f32]) -> Vec<&[f32]> {
+    let mut rest = audio;
+    let mut stretches = Vec::new();
+    while rest.len() > LONGEST_STRETCH {
+        let (stretch, after) = rest.split_at(quietest(&rest[..LONGEST_STRETCH]));
+        stretches.push(stretch);
+        rest = after;
+    }
+    stretches.push(rest);
+    stretches
+}
+
+fn quietest(stretch: &[f32]) -> usize {
+    let power = |frame: &[f32]| frame.iter().map(|s| s * s).sum::<f32>();
+    stretch[SHORTEST_STRETCH..]
+        .chunks_exact(FRAME)
+        .enumerate()
+        .min_by(|(_, a), (_, b)| power(a).total_cmp(&power(b)))
+        .map_or(stretch.len(), |(index, _)| {
+            SHORTEST_STRETCH + index * FRAME + FRAME / 2
+        })
+}
+
+fn mono(mut reader: WavReader<BufReader<File>>) -> hound::Result<Vec<f32>> {
+    let spec = reader.spec();
+    let samples: Vec<f32> = match spec.sample_format {
+        SampleFormat::Float => reader.samples::<f32>().collect::<hound::Result<_>>()?,
+        SampleFormat::Int => {
+            let full_scale = (1_u64 << (spec.bits_per_sample - 1)) as f32;
+            reader
+                .samples::<i32>()
+                .map(|sample| Ok(sample? as f32 / full_scale))
+                .collect::<hound::Result<_>>()?
+        }
+    };
+    let channels = usize::from(spec.channels);
+    Ok(samples
+        .chunks_exact(channels)
+        .map(|frame| frame.iter().sum::<f32>() / channels as f32)
+        .collect())
+}
+
+fn resample(samples: Vec<f32>, rate: u32) -> Result<Vec<f32>> {
+    if rate == RATE {
+        return Ok(samples);
+    }
+    bail!("{rate} Hz audio cannot be resampled yet")
+}

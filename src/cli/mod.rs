@@ -1,0 +1,161 @@
+//! The command line. Errors are printed here, once, with their whole chain.
+
+mod ask;
+mod audio_file;
+mod config;
+mod doctor;
+mod engines;
+mod models;
+mod say;
+mod serve;
+mod transcribe;
+
+use crate::config::{Config, ConfigError, Environment, Flags, Loaded};
+use crate::models::ModelsError;
+use crate::telemetry::{self, Secrets};
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+const BAD_CONFIGURATION: u8 = 2;
+const BAD_MODELS: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Settings come from undertone.toml, UNDERTONE_SECTION__KEY variables and options, the last one wins;
+`undertone config show` tells each value in effect and where it was found.
+
+Exit codes:
+  0  done
+  1  failed; with doctor: something that is needed is broken
+  2  wrong usage or configuration
+  3  the models are missing or not the files that belong there: `make models`";
+
+/// A voice agent server: speech in, a language model's answer out as speech, in real time.
+#[derive(Debug, Parser)]
+#[command(name = "undertone", version, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The configuration file; else UNDERTONE_CONFIG, else undertone.toml if it is there
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    Serve(serve::Serve),
+    /// Ask one question from a WAV file and keep the spoken answer
+    Ask(ask::Ask),
+    /// Print what is said in a WAV file
+    Transcribe(transcribe::Transcribe),
+    /// Speak a text into a WAV file
+    Say(say::Say),
+    /// List, fetch or check the models
+    #[command(subcommand)]
+    Models(models::Models),
+    /// Check the configuration, or show what is in effect
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Test everything that the server needs and say how to mend what is broken
+    Doctor(doctor::Doctor),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            // Nobody may be reading stderr; the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            exit_code(&error)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    let common = cli.common;
+    match cli.command {
+        Command::Serve(serve) => done(serve.run(&start(&serve.flags(common))?)),
+        Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
+        Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
+        Command::Say(say) => done(say.run(&start(&common.into())?)),
+        Command::Models(models) => models.run(&load(&common.into())?.config),
+        Command::Config(command) => done(command.run(&load(&common.into())?)),
+        Command::Doctor(doctor) => doctor.run(load(&common.into())),
+    }
+}
+
+fn done(result: Result<()>) -> Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
+    crate::config::load(flags, &Environment::of_process())
+}
+
+/// Reads the configuration and starts the log.
+fn start(flags: &Flags) -> Result<Config> {
+    let config = load(flags)?.config;
+    telemetry::init(&config.log, secrets(&config))?;
+    Ok(config)
+}
+
+fn secrets(config: &Config) -> Secrets {
+    let secrets = [&config.server.auth_token, &config.llm.api_key];
+    secrets.into_iter().flatten().cloned().collect()
+}
+
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let code = if error.is::<ConfigError>() {
+        BAD_CONFIGURATION
+    } else if error.chain().any(|cause| cause.is::<ModelsError>()) {
+        BAD_MODELS
+    } else {
+        FAILED
+    };
+    code.into()
+}
+
+/// Prints a line on stdout. A reader that has gone away, as with `| head`, is no failure.
+fn print(line: &str) -> Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to stdout")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}
+
+impl From<Common> for Flags {
+    fn from(common: Common) -> Self {
+        Self {
+            config: common.config,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

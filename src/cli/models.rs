@@ -1,0 +1,116 @@
+//! `undertone models`.
+
+use crate::config::Config;
+use crate::models::{Checked, Found, Models as Folder, ModelsError};
+use anyhow::{Context, Result, ensure};
+use clap::Subcommand;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Models {
+    /// Show every file with its size and sha256
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch what is missing and make what is derived (runs models/pull.py)
+    Pull,
+    /// Hold every file to its size and sha256
+    Verify {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Models {
+    pub(super) fn run(&self, config: &Config) -> Result<ExitCode> {
+        let dir = &config.models.dir;
+        match self {
+            Self::List { json } => list(&Folder::open(dir)?, *json)?,
+            Self::Pull => pull(dir)?,
+            Self::Verify { json: false } => verify(&Folder::open(dir)?)?,
+            Self::Verify { json: true } => return verify_json(&Folder::open(dir)?),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(models: &Folder, json: bool) -> Result<()> {
+    if json {
+        return super::print_json(&json!({ "dir": models.dir(), "files": models.files() }));
+    }
+    for file in models.files() {
+        super::print(&format!(
+            "{:<36} {:>9}  {}",
+            file.path,
+            megabytes(file.bytes),
+            file.sha256
+        ))?;
+    }
+    Ok(())
+}
+
+fn verify(models: &Folder) -> Result<()> {
+    models.verify()?;
+    let bytes = models.files().iter().map(|file| file.bytes).sum();
+    super::print(&format!(
+        "{} files in {}, {}, are the files that belong there",
+        models.files().len(),
+        models.dir().display(),
+        megabytes(bytes)
+    ))
+}
+
+/// The report goes to stdout whatever it says; the exit code tells.
+fn verify_json(models: &Folder) -> Result<ExitCode> {
+    let files = models.check();
+    let right = |checked: &Checked| checked.found == Found::Right;
+    let ok = files.iter().all(right);
+    super::print_json(&json!({ "ok": ok, "dir": models.dir(), "files": files }))?;
+    let damaged: Vec<Checked> = files.into_iter().filter(|file| !right(file)).collect();
+    if damaged.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(ModelsError::Damaged(damaged).into())
+}
+
+fn pull(dir: &Path) -> Result<()> {
+    let script = script(dir)?;
+    let status = std::process::Command::new("python3")
+        .arg(&script)
+        .env("UNDERTONE_MODELS", std::path::absolute(dir)?)
+        .status()
+        .context("cannot run python3: install Python 3.10 or newer")?;
+    ensure!(status.success(), "{} failed: {status}", script.display());
+    Ok(())
+}
+
+/// `pull.py` lies in the folder that holds the weights' folder, or in the checkout's.
+fn script(dir: &Path) -> Result<PathBuf> {
+    let beside = |dir: &Path| {
+        std::path::absolute(dir)
+            .ok()?
+            .parent()
+            .map(|p| p.join("pull.py"))
+    };
+    let places = [beside(dir), beside(&crate::models::default_dir())];
+    places
+        .into_iter()
+        .flatten()
+        .find(|script| script.is_file())
+        .with_context(|| {
+            format!(
+                "there is no pull.py beside {}: run `make models` in undertone's source tree, \
+                 with UNDERTONE_MODELS naming this folder",
+                dir.display()
+            )
+        })
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

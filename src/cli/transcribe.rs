@@ -1,0 +1,35 @@
+//! `undertone transcribe`.
+
+use super::{audio_file, engines};
+use crate::config::Config;
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Transcribe {
+    /// Any number of channels, any rate, integers or floats
+    #[arg(value_name = "FILE.wav")]
+    file: PathBuf,
+    /// Print a JSON object with text and seconds
+    #[arg(long)]
+    json: bool,
+}
+
+impl Transcribe {
+    pub(super) fn run(&self, config: &Config) -> Result<()> {
+        let audio = audio_file::read(&self.file)?;
+        let mut asr = engines::asr(config)?;
+        let mut texts = Vec::new();
+        for stretch in audio_file::stretches(&audio) {
+            texts.push(asr.transcribe(stretch)?);
+        }
+        texts.retain(|text| !text.trim().is_empty());
+        let text = texts.join(" ");
+        if !self.json {
+            return super::print(text.trim());
+        }
+        let seconds = audio.len() as f64 / f64::from(audio_file::RATE);
+        super::print_json(&serde_json::json!({ "text": text.trim(), "seconds": seconds }))
+    }
+}

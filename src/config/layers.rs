@@ -1,0 +1,263 @@
+//! Defaults, file, environment and command line, laid over each other; each key knows its origin.
+
+use super::error::{ConfigError, Origin, nearest, suggest};
+use super::raw::RawConfig;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+/// Variables that mean something of their own. `UNDERTONE_DATA` is read by the tests alone.
+pub(super) const SPECIAL: [&str; 5] = [
+    "UNDERTONE_AUTH_TOKEN",
+    "UNDERTONE_CONFIG",
+    "UNDERTONE_DATA",
+    "UNDERTONE_LOG",
+    "UNDERTONE_MODELS",
+];
+
+/// The settings as they are laid over the defaults.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    table: toml::Table,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Layers {
+    /// Lays the configuration file `text`, found at `path`, over what is there.
+    pub(super) fn file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+        let at = |span: Option<std::ops::Range<usize>>| Origin::File {
+            path: path.into(),
+            line: span.map_or(1, |span| line(span.start)),
+        };
+        let syntax = |error: toml::de::Error| ConfigError {
+            origin: at(error.span()),
+            problem: format!("this is not TOML: {}", error.message()),
+            fix: "undertone.example.toml shows how it is written".into(),
+        };
+        let spans = DeTable::parse(text).map_err(syntax)?;
+        for (section, content) in spans.get_ref() {
+            let origin = at(Some(section.span()));
+            let keys = keys_of(section.get_ref(), &origin)?;
+            let Some(content) = content.get_ref().as_table() else {
+                return Err(not_a_section(section.get_ref(), origin));
+            };
+            for key in content.keys() {
+                let origin = at(Some(key.span()));
+                known_key(section.get_ref(), key.get_ref(), &keys, &origin)?;
+                self.origins
+                    .insert(format!("{}.{}", section.get_ref(), key.get_ref()), origin);
+            }
+        }
+        self.table = toml::from_str(text).map_err(syntax)?;
+        Ok(())
+    }
+
+    /// Lays every `UNDERTONE_SECTION__KEY` over what is there.
+    pub(super) fn environment(
+        &mut self,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<(), ConfigError> {
+        for (name, value) in variables {
+            match name.as_str() {
+                "UNDERTONE_LOG" => self.variable("log.level", name, value),
+                "UNDERTONE_MODELS" => self.variable("models.dir", name, value),
+                special if SPECIAL.contains(&special) => {}
+                _ => self.variable(&key_of_variable(name)?, name, value),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays one option of the command line over what is there.
+    pub(super) fn flag(&mut self, key: &str, flag: &str, value: toml::Value) {
+        self.set(key, value, Origin::Flag(flag.into()));
+    }
+
+    /// What was typed, in its types.
+    pub(super) fn raw(&self) -> Result<RawConfig, ConfigError> {
+        serde_path_to_error::deserialize(toml::Value::Table(self.table.clone()))
+            .or_else(|error| Err(self.wrong_type(&error.path().to_string())))
+    }
+
+    /// Where the value of `key` (`section.key`) was found.
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// The folder that a relative path in `key` counts from; `None` is the working directory.
+    pub(super) fn base_of(&self, key: &str) -> Option<PathBuf> {
+        match self.origin(key) {
+            Origin::File { path, .. } => path.parent().map(Path::to_path_buf),
+            _ => None,
+        }
+    }
+
+    fn variable(&mut self, key: &str, name: &str, value: &str) {
+        let typed = typed(value, &default_of(key));
+        self.set(key, typed, Origin::Env(name.into()));
+    }
+
+    fn set(&mut self, key: &str, value: toml::Value, origin: Origin) {
+        let Some((section, name)) = key.split_once('.') else {
+            return;
+        };
+        let section = self
+            .table
+            .entry(section)
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        if let Some(section) = section.as_table_mut() {
+            section.insert(name.into(), value);
+            self.origins.insert(key.into(), origin);
+        }
+    }
+
+    fn wrong_type(&self, path: &str) -> ConfigError {
+        let key = path.split('[').next().unwrap_or(path);
+        let value = key
+            .split_once('.')
+            .and_then(|(section, name)| self.table.get(section)?.get(name));
+        ConfigError {
+            origin: self.origin(key),
+            problem: format!(
+                "{key} = {} has the wrong type",
+                value.map_or_else(String::new, ToString::to_string)
+            ),
+            fix: format!("it must be {}", kind_of(&default_of(key))),
+        }
+    }
+}
+
+/// Every key there is with its default value, by `section.key`, in the order of the example file.
+pub(super) fn defaults() -> Vec<(String, Json)> {
+    flatten(&RawConfig::default())
+}
+
+/// The keys of `config` with their values, by `section.key`.
+pub(super) fn flatten(config: &RawConfig) -> Vec<(String, Json)> {
+    let Ok(Json::Object(sections)) = serde_json::to_value(config) else {
+        return Vec::new();
+    };
+    let mut keys = Vec::new();
+    for (section, content) in sections {
+        if let Json::Object(content) = content {
+            keys.extend(
+                content
+                    .into_iter()
+                    .map(|(key, value)| (format!("{section}.{key}"), value)),
+            );
+        }
+    }
+    keys
+}
+
+fn default_of(key: &str) -> Json {
+    defaults()
+        .into_iter()
+        .find_map(|(known, value)| (known == key).then_some(value))
+        .unwrap_or_default()
+}
+
+fn sections() -> Vec<String> {
+    let mut sections: Vec<String> = defaults()
+        .iter()
+        .filter_map(|(key, _)| Some(key.split_once('.')?.0.to_owned()))
+        .collect();
+    sections.dedup();
+    sections
+}
+
+fn keys_of(section: &str, origin: &Origin) -> Result<Vec<String>, ConfigError> {
+    let keys: Vec<String> = defaults()
+        .into_iter()
+        .filter_map(|(key, _)| Some(key.strip_prefix(section)?.strip_prefix('.')?.to_owned()))
+        .collect();
+    if keys.is_empty() {
+        let known = sections();
+        return Err(ConfigError {
+            origin: origin.clone(),
+            problem: format!("there is no section [{section}]"),
+            fix: suggest(section, known.iter().map(String::as_str)),
+        });
+    }
+    Ok(keys)
+}
+
+fn known_key(
+    section: &str,
+    key: &str,
+    known: &[String],
+    origin: &Origin,
+) -> Result<(), ConfigError> {
+    if known.iter().any(|candidate| candidate == key) {
+        return Ok(());
+    }
+    Err(ConfigError {
+        origin: origin.clone(),
+        problem: format!("[{section}] has no key `{key}`"),
+        fix: suggest(key, known.iter().map(String::as_str)),
+    })
+}
+
+fn not_a_section(section: &str, origin: Origin) -> ConfigError {
+    ConfigError {
+        origin,
+        problem: format!("`{section}` is a section, not a key"),
+        fix: format!("write [{section}] on a line of its own and the keys below it"),
+    }
+}
+
+fn variable_of(key: &str) -> String {
+    format!("UNDERTONE_{}", key.replace('.', "__").to_uppercase())
+}
+
+fn key_of_variable(name: &str) -> Result<String, ConfigError> {
+    let keys: Vec<String> = defaults().into_iter().map(|(key, _)| key).collect();
+    if let Some(key) = keys.iter().find(|key| variable_of(key) == name) {
+        return Ok(key.clone());
+    }
+    let names: Vec<String> = keys.iter().map(|key| variable_of(key)).collect();
+    let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
+    known.extend(SPECIAL);
+    let fix = nearest(name, &known).map_or_else(
+        || "names are UNDERTONE_SECTION__KEY, as in UNDERTONE_SERVER__PORT".to_owned(),
+        |near| format!("did you mean {near}? Names are UNDERTONE_SECTION__KEY"),
+    );
+    Err(ConfigError {
+        origin: Origin::Env(name.into()),
+        problem: "there is no such setting".into(),
+        fix,
+    })
+}
+
+/// Reads a variable's text as the type of the key's default. What does not fit stays text, which
+/// is then refused with the key's name.
+fn typed(text: &str, default: &Json) -> toml::Value {
+    let parsed = || match default {
+        Json::Number(number) if number.is_i64() => text.parse().ok().map(toml::Value::Integer),
+        Json::Bool(_) => text.parse().ok().map(toml::Value::Boolean),
+        Json::Array(_) => Some(toml::Value::Array(list(text))),
+        Json::String(_) => None,
+        _ => text.parse().ok().map(toml::Value::Float),
+    };
+    parsed().unwrap_or_else(|| toml::Value::String(text.into()))
+}
+
+fn list(text: &str) -> Vec<toml::Value> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .map(|item| toml::Value::String(item.into()))
+        .collect()
+}
+
+fn kind_of(default: &Json) -> &'static str {
+    match default {
+        Json::Bool(_) => "true or false",
+        Json::Number(number) if number.is_i64() => "a whole number",
+        Json::String(_) => "text in quotes",
+        Json::Array(_) => "a list of texts, as in [\"a\", \"b\"]",
+        _ => "a number",
+    }
+}

@@ -1,0 +1,173 @@
+//! The settings as they are typed, with their defaults: one table of every key there is.
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers are as wide as TOML has them, so that what is out of range can be named as such.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawConfig {
+    pub(super) server: RawServer,
+    pub(super) models: RawModels,
+    pub(super) asr: RawAsr,
+    pub(super) tts: RawTts,
+    pub(super) turn: RawTurn,
+    pub(super) llm: RawLlm,
+    pub(super) session: RawSession,
+    pub(super) log: RawLog,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawServer {
+    pub(super) host: String,
+    pub(super) port: i64,
+    pub(super) max_sessions: i64,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) auth_token_file: String,
+    pub(super) insecure: bool,
+    pub(super) drain_seconds: i64,
+}
+
+impl Default for RawServer {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".into(),
+            port: 8787,
+            max_sessions: 16,
+            allowed_origins: Vec::new(),
+            auth_token_file: String::new(),
+            insecure: false,
+            drain_seconds: 30,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawModels {
+    pub(super) dir: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAsr {
+    pub(super) engine: String,
+    pub(super) model: String,
+    pub(super) threads: i64,
+}
+
+impl Default for RawAsr {
+    fn default() -> Self {
+        Self {
+            engine: "whisper-onnx".into(),
+            model: String::new(),
+            threads: 1,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTts {
+    pub(super) voice: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTurn {
+    pub(super) vad_threshold: f64,
+    pub(super) start_ms: i64,
+    pub(super) partial_ms: i64,
+    pub(super) complete_ms: i64,
+    pub(super) unsure_ms: i64,
+    pub(super) incomplete_ms: i64,
+    pub(super) max_turn_seconds: i64,
+    pub(super) interrupt: bool,
+}
+
+impl Default for RawTurn {
+    fn default() -> Self {
+        Self {
+            vad_threshold: 0.5,
+            start_ms: 96,
+            partial_ms: 500,
+            complete_ms: 200,
+            unsure_ms: 500,
+            incomplete_ms: 1_000,
+            max_turn_seconds: 120,
+            interrupt: true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLlm {
+    pub(super) engine: String,
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) api_key_file: String,
+    pub(super) api_key_env: String,
+    pub(super) temperature: Option<f64>,
+    pub(super) max_tokens: i64,
+    pub(super) instructions: String,
+    pub(super) instructions_file: String,
+    pub(super) stall_filler_ms: i64,
+    pub(super) give_up_ms: i64,
+}
+
+impl Default for RawLlm {
+    fn default() -> Self {
+        Self {
+            engine: "brain".into(),
+            base_url: String::new(),
+            model: String::new(),
+            api_key_file: String::new(),
+            api_key_env: String::new(),
+            temperature: None,
+            max_tokens: 512,
+            instructions: String::new(),
+            instructions_file: String::new(),
+            stall_filler_ms: 1_500,
+            give_up_ms: 4_000,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSession {
+    pub(super) greeting: String,
+    pub(super) idle_seconds: i64,
+    pub(super) max_seconds: i64,
+    pub(super) max_tool_steps: i64,
+    pub(super) time_zone: String,
+}
+
+impl Default for RawSession {
+    fn default() -> Self {
+        Self {
+            greeting: String::new(),
+            idle_seconds: 300,
+            max_seconds: 3_600,
+            max_tool_steps: 5,
+            time_zone: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLog {
+    pub(super) level: String,
+    pub(super) format: String,
+}
+
+impl Default for RawLog {
+    fn default() -> Self {
+        Self {
+            level: "info".into(),
+            format: "text".into(),
+        }
+    }
+}

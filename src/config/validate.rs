@@ -1,0 +1,430 @@
+//! From what was typed to what is meant. The first thing that is wrong ends it.
+
+use super::error::{ConfigError, nearest};
+use super::layers::Layers;
+use super::raw::{RawAsr, RawConfig, RawLlm, RawLog, RawServer, RawSession, RawTts, RawTurn};
+use super::*;
+use std::ops::RangeInclusive;
+
+type Checked<T> = Result<T, ConfigError>;
+
+/// A shorter token can be guessed.
+const SHORTEST_TOKEN: usize = 16;
+const DAY_SECONDS: i64 = 86_400;
+
+pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Checked<Config> {
+    let check = Check { layers, env };
+    Ok(Config {
+        server: check.server(&raw.server)?,
+        models: check.models(&raw.models.dir)?,
+        asr: check.asr(&raw.asr)?,
+        tts: check.tts(&raw.tts)?,
+        turn: check.turn(&raw.turn)?,
+        llm: check.llm(&raw.llm)?,
+        session: check.session(&raw.session)?,
+        log: check.log(&raw.log)?,
+    })
+}
+
+struct Check<'a> {
+    layers: &'a Layers,
+    env: &'a Environment,
+}
+
+impl Check<'_> {
+    fn server(&self, raw: &RawServer) -> Checked<ServerConfig> {
+        let server = ServerConfig {
+            host: self.host(&raw.host)?,
+            port: self.whole("server.port", raw.port, 0..=65_535)?,
+            max_sessions: self.whole("server.max_sessions", raw.max_sessions, 1..=10_000)?,
+            allowed_origins: self.origins(&raw.allowed_origins)?,
+            auth_token: self.auth_token(raw)?,
+            insecure: raw.insecure,
+            drain: self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?,
+        };
+        if server.host.is_loopback() || server.auth_token.is_some() || server.insecure {
+            return Ok(server);
+        }
+        Err(self.wrong(
+            "server.host",
+            format!(
+                "server.host = \"{}\" lets other machines in, and no token is asked of them",
+                server.host
+            ),
+            "set UNDERTONE_AUTH_TOKEN or server.auth_token_file, or say --insecure if that is meant",
+        ))
+    }
+
+    fn models(&self, typed: &str) -> Checked<ModelsConfig> {
+        let dir = self
+            .path("models.dir", typed)
+            .unwrap_or_else(crate::models::default_dir);
+        Ok(ModelsConfig { dir })
+    }
+
+    fn asr(&self, raw: &RawAsr) -> Checked<AsrConfig> {
+        let engines = [
+            ("whisper-onnx", AsrEngine::WhisperOnnx),
+            ("whisper-cpp", AsrEngine::WhisperCpp),
+        ];
+        Ok(AsrConfig {
+            engine: self.choice("asr.engine", &raw.engine, &engines)?,
+            model: self.existing("asr.model", &raw.model)?,
+            threads: self.whole("asr.threads", raw.threads, 1..=64)?,
+        })
+    }
+
+    fn tts(&self, raw: &RawTts) -> Checked<TtsConfig> {
+        Ok(TtsConfig {
+            voice: self.existing("tts.voice", &raw.voice)?,
+        })
+    }
+
+    fn turn(&self, raw: &RawTurn) -> Checked<TurnConfig> {
+        let turn = TurnConfig {
+            vad_threshold: self.real("turn.vad_threshold", raw.vad_threshold, 0.05..=0.95)?,
+            start_ms: self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?,
+            partial_ms: self.whole("turn.partial_ms", raw.partial_ms, 100..=10_000)?,
+            complete_ms: self.whole("turn.complete_ms", raw.complete_ms, 100..=5_000)?,
+            unsure_ms: self.whole("turn.unsure_ms", raw.unsure_ms, 100..=10_000)?,
+            incomplete_ms: self.whole("turn.incomplete_ms", raw.incomplete_ms, 100..=20_000)?,
+            max_turn: self.seconds("turn.max_turn_seconds", raw.max_turn_seconds, 5..=600)?,
+            interrupt: raw.interrupt,
+        };
+        self.ordered(
+            ("turn.complete_ms", turn.complete_ms),
+            ("turn.unsure_ms", turn.unsure_ms),
+        )?;
+        self.ordered(
+            ("turn.unsure_ms", turn.unsure_ms),
+            ("turn.incomplete_ms", turn.incomplete_ms),
+        )?;
+        Ok(turn)
+    }
+
+    fn llm(&self, raw: &RawLlm) -> Checked<LlmConfig> {
+        let engines = [
+            ("brain", LlmEngine::Brain),
+            ("openai-compatible", LlmEngine::OpenAiCompatible),
+        ];
+        let engine = self.choice("llm.engine", &raw.engine, &engines)?;
+        let remote = engine == LlmEngine::OpenAiCompatible;
+        self.ordered(
+            ("llm.stall_filler_ms", raw.stall_filler_ms.unsigned_abs()),
+            ("llm.give_up_ms", raw.give_up_ms.unsigned_abs()),
+        )?;
+        Ok(LlmConfig {
+            engine,
+            base_url: self.base_url(&raw.base_url, remote)?,
+            model: self.needed("llm.model", &raw.model, remote, "name the model to ask for")?,
+            api_key: self.api_key(raw)?,
+            temperature: raw
+                .temperature
+                .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
+                .transpose()?,
+            max_tokens: self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?,
+            instructions: self.instructions(raw)?,
+            stall_filler: self.millis("llm.stall_filler_ms", raw.stall_filler_ms, 100..=60_000)?,
+            give_up: self.millis("llm.give_up_ms", raw.give_up_ms, 500..=120_000)?,
+        })
+    }
+
+    fn session(&self, raw: &RawSession) -> Checked<SessionConfig> {
+        Ok(SessionConfig {
+            greeting: raw.greeting.trim().to_owned(),
+            idle: self.seconds("session.idle_seconds", raw.idle_seconds, 5..=DAY_SECONDS)?,
+            max: self.seconds("session.max_seconds", raw.max_seconds, 10..=DAY_SECONDS)?,
+            max_tool_steps: self.whole("session.max_tool_steps", raw.max_tool_steps, 0..=20)?,
+            time_zone: self.time_zone(&raw.time_zone)?,
+        })
+    }
+
+    fn log(&self, raw: &RawLog) -> Checked<LogConfig> {
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&raw.level) {
+            return Err(self.wrong(
+                "log.level",
+                format!("log.level = \"{}\": {error}", raw.level),
+                "use error, warn, info, debug or trace, or directives such as undertone=debug",
+            ));
+        }
+        Ok(LogConfig {
+            filter: raw.level.clone(),
+            format: self.choice("log.format", &raw.format, &formats)?,
+        })
+    }
+
+    fn host(&self, typed: &str) -> Checked<IpAddr> {
+        if typed == "localhost" {
+            return Ok(IpAddr::from([127, 0, 0, 1]));
+        }
+        typed.parse().map_err(|_| {
+            self.wrong(
+                "server.host",
+                format!("server.host = \"{typed}\" is not an IP address"),
+                "use 127.0.0.1 for this machine alone, 0.0.0.0 for every IPv4 interface",
+            )
+        })
+    }
+
+    fn origins(&self, typed: &[String]) -> Checked<Vec<String>> {
+        typed.iter().map(|origin| self.web_origin(origin)).collect()
+    }
+
+    fn web_origin(&self, typed: &str) -> Checked<String> {
+        let origin = Url::parse(typed).ok().filter(|url| {
+            matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none()
+        });
+        origin
+            .map(|url| url.origin().ascii_serialization())
+            .ok_or_else(|| {
+                self.wrong(
+                    "server.allowed_origins",
+                    format!("server.allowed_origins has \"{typed}\", which is not a web origin"),
+                    "write scheme, host and port alone, as in https://example.org",
+                )
+            })
+    }
+
+    fn auth_token(&self, raw: &RawServer) -> Checked<Option<SecretString>> {
+        let file = self.secret_file("server.auth_token_file", &raw.auth_token_file)?;
+        let variable = self.env.get("UNDERTONE_AUTH_TOKEN");
+        let (key, token) = match (file, variable) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                return Err(self.wrong(
+                    "server.auth_token_file",
+                    "server.auth_token_file and UNDERTONE_AUTH_TOKEN are both set".into(),
+                    "keep one of them",
+                ));
+            }
+            (Some(token), None) => ("server.auth_token_file", token),
+            (None, Some(token)) => ("UNDERTONE_AUTH_TOKEN", token.trim().to_owned()),
+        };
+        if token.len() < SHORTEST_TOKEN {
+            return Err(self.wrong(
+                key,
+                format!("the token of {key} is too short to be safe"),
+                &format!("use at least {SHORTEST_TOKEN} characters: `openssl rand -hex 32`"),
+            ));
+        }
+        Ok(Some(token.into()))
+    }
+
+    fn api_key(&self, raw: &RawLlm) -> Checked<Option<SecretString>> {
+        let file = self.secret_file("llm.api_key_file", &raw.api_key_file)?;
+        if raw.api_key_env.is_empty() {
+            return Ok(file.map(Into::into));
+        }
+        if file.is_some() {
+            return Err(self.wrong(
+                "llm.api_key_env",
+                "llm.api_key_file and llm.api_key_env are both set".into(),
+                "keep one of them",
+            ));
+        }
+        match self.env.get(&raw.api_key_env) {
+            Some(key) => Ok(Some(key.trim().into())),
+            None => Err(self.wrong(
+                "llm.api_key_env",
+                format!(
+                    "llm.api_key_env names a variable that is not set: {}",
+                    self.name_or_hint(&raw.api_key_env)
+                ),
+                "set that variable, or name the one that holds the key (the name, not the key)",
+            )),
+        }
+    }
+
+    /// A key typed where its variable's name belongs must not be printed.
+    fn name_or_hint<'a>(&self, typed: &'a str) -> &'a str {
+        let is_name = typed
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+        if is_name { typed } else { "<not shown>" }
+    }
+
+    fn secret_file(&self, key: &str, typed: &str) -> Checked<Option<String>> {
+        self.text_file(key, typed)?
+            .map(|text| match text.trim() {
+                "" => Err(self.wrong(
+                    key,
+                    format!("{key}: {typed} is empty"),
+                    "put the secret in it",
+                )),
+                secret => Ok(secret.to_owned()),
+            })
+            .transpose()
+    }
+
+    fn instructions(&self, raw: &RawLlm) -> Checked<Option<String>> {
+        let file = self.text_file("llm.instructions_file", &raw.instructions_file)?;
+        if file.is_some() && !raw.instructions.is_empty() {
+            return Err(self.wrong(
+                "llm.instructions_file",
+                "llm.instructions and llm.instructions_file are both set".into(),
+                "keep one of them",
+            ));
+        }
+        let text = file.unwrap_or_else(|| raw.instructions.clone());
+        Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+
+    fn text_file(&self, key: &str, typed: &str) -> Checked<Option<String>> {
+        let Some(path) = self.path(key, typed) else {
+            return Ok(None);
+        };
+        std::fs::read_to_string(&path).map(Some).map_err(|error| {
+            self.wrong(
+                key,
+                format!("{key}: cannot read {}: {error}", path.display()),
+                "name a file that this user may read",
+            )
+        })
+    }
+
+    fn base_url(&self, typed: &str, needed: bool) -> Checked<Option<Url>> {
+        let hint = "give the address up to /v1, as in http://127.0.0.1:11434/v1";
+        if self.needed("llm.base_url", typed, needed, hint)?.is_empty() {
+            return Ok(None);
+        }
+        let url = Url::parse(typed)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                self.wrong(
+                    "llm.base_url",
+                    "llm.base_url is not an http or https address".into(),
+                    hint,
+                )
+            })?;
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            return Err(self.wrong(
+                "llm.base_url",
+                "llm.base_url carries a password or a query".into(),
+                "put the key into llm.api_key_file or name its variable in llm.api_key_env",
+            ));
+        }
+        Ok(Some(url))
+    }
+
+    fn needed(&self, key: &str, typed: &str, needed: bool, fix: &str) -> Checked<String> {
+        if needed && typed.trim().is_empty() {
+            let problem = format!("llm.engine = \"openai-compatible\" needs {key}");
+            return Err(self.wrong("llm.engine", problem, fix));
+        }
+        Ok(typed.trim().to_owned())
+    }
+
+    fn time_zone(&self, typed: &str) -> Checked<TimeZone> {
+        if typed.is_empty() {
+            return Ok(TimeZone::try_system().unwrap_or(TimeZone::UTC));
+        }
+        TimeZone::get(typed).map_err(|_| {
+            self.wrong(
+                "session.time_zone",
+                format!("session.time_zone = \"{typed}\" is not a time zone of this system"),
+                "use a name of the IANA database such as Europe/Berlin (package tzdata)",
+            )
+        })
+    }
+
+    /// The path in `key`, made absolute where it counts from the file's folder; `None` if empty.
+    fn path(&self, key: &str, typed: &str) -> Option<PathBuf> {
+        let base = self.layers.base_of(key).unwrap_or_default();
+        (!typed.is_empty()).then(|| base.join(typed))
+    }
+
+    fn existing(&self, key: &str, typed: &str) -> Checked<Option<PathBuf>> {
+        let path = self.path(key, typed);
+        match path.as_ref().filter(|path| !path.exists()) {
+            None => Ok(path),
+            Some(path) => Err(self.wrong(
+                key,
+                format!("{key}: there is nothing at {}", path.display()),
+                "correct the path, or remove the key to use the built-in model",
+            )),
+        }
+    }
+
+    fn whole<T: TryFrom<i64>>(
+        &self,
+        key: &str,
+        typed: i64,
+        range: RangeInclusive<i64>,
+    ) -> Checked<T> {
+        let fitting = range.contains(&typed).then(|| T::try_from(typed).ok());
+        fitting
+            .flatten()
+            .ok_or_else(|| self.out_of(key, typed, &range))
+    }
+
+    fn seconds(&self, key: &str, typed: i64, range: RangeInclusive<i64>) -> Checked<Duration> {
+        self.whole(key, typed, range).map(Duration::from_secs)
+    }
+
+    fn millis(&self, key: &str, typed: i64, range: RangeInclusive<i64>) -> Checked<Duration> {
+        self.whole(key, typed, range).map(Duration::from_millis)
+    }
+
+    fn real(&self, key: &str, typed: f64, range: RangeInclusive<f64>) -> Checked<f32> {
+        if range.contains(&typed) {
+            return Ok(typed as f32);
+        }
+        Err(self.out_of(key, typed, &range))
+    }
+
+    fn out_of<T: std::fmt::Display>(
+        &self,
+        key: &str,
+        typed: T,
+        range: &RangeInclusive<T>,
+    ) -> ConfigError {
+        self.wrong(
+            key,
+            format!("{key} = {typed} is out of range"),
+            &format!("use {} to {}", range.start(), range.end()),
+        )
+    }
+
+    fn ordered(&self, less: (&str, u64), more: (&str, u64)) -> Checked<()> {
+        if less.1 <= more.1 {
+            return Ok(());
+        }
+        let (key, other) = (less.0, more.0);
+        let is_default = self.layers.origin(key) == Origin::Default;
+        Err(self.wrong(
+            if is_default { other } else { key },
+            format!("{key} = {} is longer than {other} = {}", less.1, more.1),
+            "the first must not be longer than the second",
+        ))
+    }
+
+    fn choice<T: Copy>(&self, key: &str, typed: &str, choices: &[(&str, T)]) -> Checked<T> {
+        let found = choices.iter().find(|(name, _)| *name == typed);
+        found.map(|(_, choice)| *choice).ok_or_else(|| {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let meant = nearest(typed, &names)
+                .map(|near| format!("did you mean \"{near}\"? "))
+                .unwrap_or_default();
+            self.wrong(
+                key,
+                format!("{key} = \"{typed}\" is unknown"),
+                &format!("{meant}use one of: {}", names.join(", ")),
+            )
+        })
+    }
+
+    fn wrong(&self, key: &str, problem: String, fix: &str) -> ConfigError {
+        let origin = if key.starts_with("UNDERTONE_") {
+            Origin::Env(key.into())
+        } else {
+            self.layers.origin(key)
+        };
+        ConfigError {
+            origin,
+            problem,
+            fix: fix.into(),
+        }
+    }
+}
