@@ -3,6 +3,7 @@
 
 use super::{Vad, VadError, WINDOW};
 use crate::audio::to_i16;
+use std::collections::VecDeque;
 use webrtc_vad::{SampleRate, Vad as Webrtc, VadMode};
 
 /// Samples of one of WebRTC's frames: 10 ms at 16 kHz.
@@ -21,7 +22,7 @@ pub struct Gated<V> {
     gate: Webrtc,
     model: V,
     open: u32,
-    before: [[f32; WINDOW]; WARM_UP],
+    before: VecDeque<[f32; WINDOW]>,
 }
 
 impl<V: Vad> Gated<V> {
@@ -33,7 +34,7 @@ impl<V: Vad> Gated<V> {
             gate,
             model,
             open: 0,
-            before: [[0.0; WINDOW]; WARM_UP],
+            before: VecDeque::with_capacity(WARM_UP),
         }
     }
 
@@ -66,8 +67,10 @@ impl<V: Vad> Vad for Gated<V> {
             }
             self.model.push(window)?
         };
-        self.before.rotate_left(1);
-        self.before[WARM_UP - 1] = *window;
+        if self.before.len() == WARM_UP {
+            self.before.pop_front();
+        }
+        self.before.push_back(*window);
         Ok(probability)
     }
 }
