@@ -6,11 +6,11 @@ use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::get;
 use std::path::Path;
-use support::{Script, Server, local, scripted};
+use support::{Script, scripted};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 use undertone::conversation::Micros;
-use undertone::server::{App, Counters, SocketLimits};
+use undertone::server::{Counters, SocketLimits, bind};
 use undertone::session::Outbound;
 use undertone::transport::intake::IntakeLimits;
 use undertone::transport::socket::{self, Surroundings};
@@ -69,9 +69,9 @@ async fn all_cases_pass() {
         "{} is missing: run `make test-tools`",
         kosoku.display()
     );
-    let mut app = App::new(local(), scripted::factory(Script::default()));
-    app.routes = echo_routes();
-    let server = Server::serve(app);
+    let listener = bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let server = tokio::spawn(async { axum::serve(listener, echo_routes()).await });
     let reports = tempfile::tempdir().expect("a directory");
     let output = Command::new(kosoku)
         .args([
@@ -88,13 +88,14 @@ async fn all_cases_pass() {
             "-o",
         ])
         .arg(reports.path())
-        .arg(format!("127.0.0.1:{}", server.address.port()))
+        .arg(address.to_string())
         .output()
         .await
         .expect("kosoku runs");
+    server.abort();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("247/247"),
+        said.contains("\n247 cases passed"),
         "{said}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
