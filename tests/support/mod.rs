@@ -92,16 +92,20 @@ impl Server {
         }
     }
 
-    /// Sends a plain request; returns all of the answer.
+    /// Sends a request, with `more` header lines; returns all of the answer.
     pub(crate) async fn get(&self, path: &str, more: &str) -> String {
         let mut stream = TcpStream::connect(self.address)
             .await
             .expect("a connection");
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{more}\r\n",
-            self.address
-        );
+        let connection = if more.contains("Connection") {
+            ""
+        } else {
+            "Connection: close\r\n"
+        };
+        let host = self.address;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}{more}\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
+        stream.shutdown().await.expect("no more to say");
         let mut answer = String::new();
         timeout(PATIENCE, stream.read_to_string(&mut answer))
             .await
