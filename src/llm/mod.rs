@@ -6,6 +6,10 @@ pub mod prompt;
 pub mod scripted;
 pub mod untrusted;
 
+pub use openai_compatible::OpenAiCompatible;
+pub use phrases::Phrases;
+pub use prompt::Prompts;
+
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

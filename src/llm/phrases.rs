@@ -1,4 +1,4 @@
-//! What is said without a language model: apologies, goodbyes, a timer that rings.
+//! What is said without a language model: apologies, goodbyes.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,6 @@ pub struct Phrases {
     pub goodbye_idle: String,
     /// The session reached its greatest length.
     pub goodbye_too_long: String,
-    /// The server shuts down.
-    pub goodbye_shutdown: String,
-    /// A timer without a name rings.
-    pub timer_rang: String,
-    /// A timer with a name rings; `{name}` is replaced.
-    pub named_timer_rang: String,
 }
 
 /// Why the phrases cannot be used.
@@ -67,8 +61,8 @@ impl Phrases {
     /// The embedded phrases, with those that the file at `path` names put in their place.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML of known keys, or holds a phrase that is empty,
-    /// longer than 240 characters, or lacks its `{name}`.
+    /// The file cannot be read, is not TOML of known keys, or holds a phrase that is empty or
+    /// longer than 240 characters.
     pub fn load(path: Option<&Path>) -> Result<Self, PhrasesError> {
         let embedded = parse("phrases.toml", EMBEDDED)?;
         let Some(path) = path else {
@@ -84,12 +78,22 @@ impl Phrases {
         read(&file, table)
     }
 
-    /// What to say when a timer rings.
-    pub fn timer(&self, name: Option<&str>) -> String {
-        match name {
-            Some(name) => self.named_timer_rang.replace("{name}", name),
-            None => self.timer_rang.clone(),
-        }
+    /// All of them, for the audio that is kept ready.
+    pub fn all(&self) -> [&str; 6] {
+        [
+            &self.llm_failed,
+            &self.asr_failed,
+            &self.tts_failed,
+            &self.still_working,
+            &self.goodbye_idle,
+            &self.goodbye_too_long,
+        ]
+    }
+}
+
+impl Default for Phrases {
+    fn default() -> Self {
+        Self::load(None).expect("the embedded phrases are valid")
     }
 }
 
@@ -99,7 +103,7 @@ fn parse(file: &str, text: &str) -> Result<toml::Table, PhrasesError> {
 
 fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
     for (key, value) in &table {
-        if let Some(reason) = value.as_str().and_then(|text| flaw(key, text)) {
+        if let Some(reason) = value.as_str().and_then(flaw) {
             return Err(PhrasesError::Phrase {
                 file: file.to_owned(),
                 key: key.clone(),
@@ -110,13 +114,11 @@ fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
     table.try_into().map_err(|e| syntax(file, &e))
 }
 
-fn flaw(key: &str, text: &str) -> Option<String> {
+fn flaw(text: &str) -> Option<String> {
     if text.trim().is_empty() {
         Some("is empty".into())
     } else if text.chars().count() > MAX_CHARS {
         Some(format!("is longer than {MAX_CHARS} characters"))
-    } else if key == "named_timer_rang" && !text.contains("{name}") {
-        Some("lacks {name}".into())
     } else {
         None
     }
@@ -143,15 +145,13 @@ mod tests {
     fn the_embedded_phrases() {
         let phrases = Phrases::load(None).unwrap();
         assert_eq!(phrases.asr_failed, "Sorry, could you say that again?");
-        assert_eq!(phrases.timer(None), "Your timer is up.");
-        assert_eq!(phrases.timer(Some("pasta")), "Your pasta timer is up.");
     }
 
     #[test]
     fn a_file_replaces_what_it_names() {
         let phrases = with("asr_failed = 'Pardon?'").unwrap();
         assert_eq!(phrases.asr_failed, "Pardon?");
-        assert_eq!(phrases.timer_rang, "Your timer is up.");
+        assert_eq!(phrases.llm_failed, Phrases::default().llm_failed);
     }
 
     #[test]
@@ -160,7 +160,6 @@ mod tests {
         assert!(error("asr_faild = 'x'").contains("asr_faild"));
         assert!(error("asr_failed = ''").contains("asr_failed is empty"));
         assert!(error("asr_failed = 3").contains("string"));
-        assert!(error("named_timer_rang = 'Ring'").contains("lacks {name}"));
         assert!(error("asr_failed =").contains("line 1"));
         assert!(
             Phrases::load(Some(Path::new("/none")))
