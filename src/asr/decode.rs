@@ -33,12 +33,37 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Whether the model said the same over and over: some run of tokens at least four times.
     pub(super) fn loops(&self) -> bool {
-        (1..=self.tokens.len() / 4).any(|length| {
-            self.tokens
-                .windows(4 * length)
-                .any(|run| run.chunks(length).all(|part| part == &run[..length]) && length * 4 > 7)
+        self.repeats(2, 4)
+    }
+
+    /// Whether it may have begun to: a sentence is said twice. People do that, so a second try
+    /// with more context decides.
+    pub(super) fn may_loop(&self) -> bool {
+        self.repeats(5, 2)
+    }
+
+    /// Whether a run of at least `shortest` tokens stands `times` times in a row.
+    fn repeats(&self, shortest: usize, times: usize) -> bool {
+        (shortest..=self.tokens.len() / times).any(|length| {
+            self.tokens.windows(times * length).any(|run| {
+                run.chunks(length).all(|part| part == &run[..length])
+            })
         })
     }
+}
+
+/// Decodes with as much context as the audio needs, and once more with more of it if the model
+/// seems to loop. What loops even then is not believed.
+pub(super) fn with_retry<E>(
+    samples: usize,
+    mut decode: impl FnMut(usize) -> Result<Candidate, E>,
+) -> Result<String, E> {
+    let [first, second] = audio_context(samples);
+    let mut candidate = decode(first)?;
+    if candidate.may_loop() || candidate.loops() {
+        candidate = decode(second)?;
+    }
+    Ok(if candidate.loops() { String::new() } else { accept(candidate) })
 }
 
 /// Bounds of one decoding.
@@ -57,14 +82,14 @@ impl Limits {
 }
 
 /// The context to try first, and the one to try if the model loops.
-pub(super) fn audio_context(samples: usize) -> [usize; 2] {
+fn audio_context(samples: usize) -> [usize; 2] {
     let frames = samples.div_ceil(ENCODER_FRAME) + MARGIN_FRAMES;
     let first = frames.clamp(MIN_FRAMES, MAX_FRAMES);
     [first, (first + 256).clamp(RETRY_FRAMES, MAX_FRAMES)]
 }
 
 /// The text of a candidate, without bracketed sounds; empty if it is not to be believed.
-pub(super) fn accept(candidate: Candidate) -> String {
+fn accept(candidate: Candidate) -> String {
     if candidate.confidence < MIN_CONFIDENCE {
         tracing::debug!(
             text = candidate.text,
@@ -123,7 +148,20 @@ mod tests {
         assert!(candidate("", &[1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], 0.0).loops());
         assert!(candidate("", &[9, 5, 6, 5, 6, 5, 6, 5, 6, 7], 0.0).loops());
         assert!(!candidate("", &[1, 1, 1, 1], 0.0).loops());
-        assert!(!candidate("", &[1, 2, 3, 4, 5, 6, 1, 2, 3, 4], 0.0).loops());
+        assert!(!candidate("", &[1, 2, 3, 4, 5, 6, 1, 2, 3, 4], 0.0).may_loop());
+        assert!(candidate("", &[9, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 8], 0.0).may_loop());
+    }
+
+    #[test]
+    fn what_is_said_twice_is_heard_again_and_then_believed() {
+        let twice = candidate(" Yes please do. Yes please do.", &[1, 2, 3, 4, 5, 1, 2, 3, 4, 5], 0.0);
+        let mut contexts = Vec::new();
+        let text = with_retry(16_000, |frames| {
+            contexts.push(frames);
+            Ok::<_, ()>(twice.clone())
+        });
+        assert_eq!(text, Ok("Yes please do. Yes please do.".into()));
+        assert_eq!(contexts, [512, 768]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whisper on whisper.cpp: any ggml model, and GPUs.
 
-use super::decode::{Candidate, Limits, MAX_SAMPLES, accept, audio_context};
+use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError};
 use std::path::Path;
 use whisper_rs::{
@@ -78,13 +78,7 @@ impl Asr for WhisperCpp {
         // Shorter audio than 1 s is refused.
         let mut padded = audio.to_vec();
         padded.resize(audio.len().max(17_600), 0.0);
-        for frames in audio_context(audio.len()) {
-            let candidate = self.decode(&padded, frames)?;
-            if !candidate.loops() {
-                return Ok(accept(candidate));
-            }
-        }
-        Ok(String::new())
+        with_retry(audio.len(), |frames| self.decode(&padded, frames))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whisper on ONNX Runtime: the embedded default, several times as fast as whisper.cpp on a CPU.
 
-use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, accept, audio_context};
+use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError};
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use ort::session::{Session, SessionInputValue};
@@ -137,13 +137,7 @@ impl Asr for WhisperOnnx {
 
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
         let audio = &audio[..audio.len().min(MAX_SAMPLES)];
-        for frames in audio_context(audio.len()) {
-            let candidate = self.decode(audio, frames)?;
-            if !candidate.loops() {
-                return Ok(accept(candidate));
-            }
-        }
-        Ok(String::new())
+        with_retry(audio.len(), |frames| self.decode(audio, frames))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
 use crate::conversation::{EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
-use crate::llm::{Llm, OpenAiCompatible, Phrases, Prompts, openai_compatible};
+use crate::llm::{Brain, Llm, OpenAiCompatible, Phrases, Prompts, openai_compatible};
 use crate::models::Models;
 use crate::session::{Builders, Engines};
 use crate::tools::{Registry, builtin};

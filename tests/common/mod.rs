@@ -119,7 +119,7 @@ fn spell(word: &str) -> Vec<String> {
         "opentelemetry" => vec!["open".into(), "telemetry".into()],
         _ => match word.parse::<usize>() {
             Ok(n) if n < SMALL.len() => vec![SMALL[n].into()],
-            Ok(_) => word.chars().map(String::from).collect(),
+            Ok(_) => word.chars().flat_map(|digit| spell(&digit.to_string())).collect(),
             Err(_) => vec![word.into()],
         },
     }
