@@ -1,5 +1,7 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
+pub mod brain;
+
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
