@@ -21,6 +21,9 @@ const KEY: &str = "sk-canary-4711";
 
 type Pieces = mpsc::UnboundedReceiver<Result<Bytes, std::io::Error>>;
 
+/// The `Authorization` header and the body of a request.
+type Seen = (Option<String>, Value);
+
 /// How the server answers the next chat request.
 enum Reply {
     /// Whatever comes through the channel; the sender sees when the client is gone.
@@ -33,7 +36,7 @@ enum Reply {
 #[derive(Clone, Default)]
 struct Server {
     reply: Arc<Mutex<Option<Reply>>>,
-    seen: Arc<Mutex<Vec<(Option<String>, Value)>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
     models: Arc<Mutex<Option<(u16, Value)>>>,
 }
 
