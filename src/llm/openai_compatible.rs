@@ -243,7 +243,8 @@ enum Broken {
     TooLong,
 }
 
-/// The bytes as text, given up when an event has grown too long.
+/// The bytes as text, given up when an event has grown too long. The blank line at the end
+/// completes an event that lacks its own.
 fn bounded_text<S, B>(
     bytes: S,
     unread: Arc<AtomicUsize>,
@@ -253,14 +254,16 @@ where
     B: AsRef<[u8]> + Send + 'static,
 {
     let mut utf8 = Utf8Decoder::default();
-    bytes.map(move |chunk| {
-        let chunk = chunk.map_err(Broken::Transport)?;
-        let held = unread.fetch_add(chunk.as_ref().len(), Ordering::Relaxed);
-        if held + chunk.as_ref().len() > MAX_EVENT_BYTES {
-            return Err(Broken::TooLong);
-        }
-        Ok(utf8.push(chunk.as_ref()))
-    })
+    bytes
+        .map(move |chunk| {
+            let chunk = chunk.map_err(Broken::Transport)?;
+            let held = unread.fetch_add(chunk.as_ref().len(), Ordering::Relaxed);
+            if held + chunk.as_ref().len() > MAX_EVENT_BYTES {
+                return Err(Broken::TooLong);
+            }
+            Ok(utf8.push(chunk.as_ref()))
+        })
+        .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }
 
 type SseResult = Result<eventsource_stream::Event, eventsource_stream::EventStreamError<Broken>>;
@@ -291,7 +294,7 @@ impl<S: Stream<Item = SseResult> + Unpin> Reading<S> {
 }
 
 impl Endpoint {
-    fn new(settings: Settings) -> Result<Self, LlmError> {
+    fn new(mut settings: Settings) -> Result<Self, LlmError> {
         let engine = |reason: String| LlmError::Engine(format!("language model: {reason}"));
         if !matches!(settings.base_url.scheme(), "http" | "https") {
             let url = shown(&settings.base_url);
@@ -302,6 +305,9 @@ impl Endpoint {
             return Err(engine(
                 "the API key has white space or other odd characters".into(),
             ));
+        }
+        if settings.api_key.is_some() {
+            without_login(&mut settings.base_url);
         }
         let client = client(&settings).map_err(|e| engine(causes(&e)))?;
         Ok(Self {
@@ -424,6 +430,13 @@ fn is_loopback(url: &Url) -> bool {
         Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
         None => false,
     }
+}
+
+/// A user and password in the address would take the place of the key in the same header.
+fn without_login(url: &mut Url) {
+    // Both fail only for addresses that can have neither.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
 }
 
 fn below(base: &Url, path: &str) -> Url {

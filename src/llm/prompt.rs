@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn the_user_comes_first() {
         let begun = (Role::User, BEGUN.to_owned());
-        assert_eq!(chat(vec![]), [begun.clone()]);
+        assert_eq!(chat(vec![]), std::slice::from_ref(&begun));
         assert_eq!(chat(vec![agent("Hello.", false)])[0], begun);
     }
 
