@@ -43,7 +43,11 @@ pub struct Answer {
 impl Answer {
     /// One line: how long each stage took, from the user's last speech to the first audio.
     pub fn breakdown(&self) -> Option<String> {
-        let turn = self.turns.iter().rev().find(|turn| turn.first_audio.is_some())?;
+        let turn = self
+            .turns
+            .iter()
+            .rev()
+            .find(|turn| turn.first_audio.is_some())?;
         let from = turn.speech_end?;
         let ms = |at: Option<crate::conversation::Time>| at.map(|at| at.since(from).as_ms());
         let stages = [
@@ -62,7 +66,10 @@ impl Answer {
             .into_iter()
             .filter_map(|(stage, ms)| ms.map(|ms| format!("{stage} {ms}")))
             .collect();
-        Some(format!("ms after the end of speech: {}", reached.join(", ")))
+        Some(format!(
+            "ms after the end of speech: {}",
+            reached.join(", ")
+        ))
     }
 }
 
@@ -79,7 +86,10 @@ pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
 }
 
 async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
-    let SessionHandle { inbound, mut outbound } = session;
+    let SessionHandle {
+        inbound,
+        mut outbound,
+    } = session;
     let began = Instant::now();
     let mut listener = Listener::new(began);
     let mut frames = question.chunks(FRAME).map(<[i16]>::to_vec);
@@ -179,7 +189,9 @@ impl Listener {
         let now = Instant::now();
         let ahead = self.played.saturating_duration_since(now);
         let samples = (ahead.as_secs_f64() * f64::from(RATE)) as usize;
-        self.answer.audio.truncate(self.answer.audio.len().saturating_sub(samples));
+        self.answer
+            .audio
+            .truncate(self.answer.audio.len().saturating_sub(samples));
         self.played = self.played.min(now);
     }
 

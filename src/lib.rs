@@ -18,6 +18,7 @@
 //! | [`server`] | routes, admission, drain |
 //! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
 
+pub mod ask;
 pub mod asr;
 pub mod audio;
 pub mod cli;

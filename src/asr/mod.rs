@@ -1,5 +1,12 @@
 //! Speech recognition: 16 kHz mono samples in, text out.
 
+mod decode;
+mod whisper_cpp;
+mod whisper_onnx;
+
+pub use whisper_cpp::WhisperCpp;
+pub use whisper_onnx::WhisperOnnx;
+
 /// Why audio could not be transcribed.
 #[derive(Debug, thiserror::Error)]
 pub enum AsrError {

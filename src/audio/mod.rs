@@ -2,8 +2,14 @@
 //!
 //! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
 
+pub mod mel;
+mod resample;
+mod ring;
 #[cfg(test)]
 pub(crate) mod testing;
+
+pub use resample::Resampler;
+pub use ring::Ring;
 
 /// Bytes that are not whole PCM16 samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

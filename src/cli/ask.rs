@@ -1,9 +1,15 @@
 //! `undertone ask`.
 
+use super::{audio_file, engines};
+use crate::ask::{Answer, RATE};
+use crate::audio::{to_f32, to_i16};
 use crate::config::Config;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use std::path::PathBuf;
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct Ask {
@@ -16,16 +22,49 @@ pub(super) struct Ask {
     /// Where to write what happened in the conversation, one JSON object a line
     #[arg(long, value_name = "FILE.jsonl")]
     events: Option<PathBuf>,
+    /// Print a JSON object with what was heard, what was said and the latencies
+    #[arg(long)]
+    json: bool,
 }
 
 impl Ask {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
-        super::audio_file::read(&self.question)?;
-        super::engines::verified_models(config)?;
-        bail!(
-            "ask is not built yet: {} is not written{}",
-            self.out.display(),
-            self.events.as_ref().map_or("", |_| ", nor are the events")
-        )
+        let question = to_i16(&audio_file::read(&self.question)?);
+        let answer = super::runtime()?.block_on(async {
+            let engines = engines::all(config)?;
+            anyhow::Ok(crate::ask::ask(&engines, &question).await)
+        })?;
+        if let Some(path) = &self.events {
+            write_events(path, &answer)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        self.print(&answer)?;
+        ensure!(
+            !answer.audio.is_empty(),
+            "no answer came: {}",
+            if answer.heard.is_empty() { "no speech was heard in the question" } else { "see the log" }
+        );
+        audio_file::write(&self.out, RATE, &to_f32(&answer.audio))
     }
+
+    fn print(&self, answer: &Answer) -> Result<()> {
+        if self.json {
+            return super::print_json(answer);
+        }
+        for text in &answer.heard {
+            super::print(&format!("you:   {text}"))?;
+        }
+        for text in &answer.said {
+            super::print(&format!("agent: {text}"))?;
+        }
+        answer.breakdown().map_or(Ok(()), |line| super::print(&line))
+    }
+}
+
+fn write_events(path: &Path, answer: &Answer) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for (ms, event) in &answer.events {
+        writeln!(file, "{}", json!({ "ms": ms, "event": event }))?;
+    }
+    file.flush()
 }

@@ -110,6 +110,11 @@ fn start(flags: &Flags) -> Result<Config> {
     Ok(config)
 }
 
+/// The runtime of the commands that hold conversations. The models have threads of their own.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("cannot start the async runtime")
+}
+
 fn secrets(config: &Config) -> Secrets {
     let secrets = [&config.server.auth_token, &config.llm.api_key];
     secrets.into_iter().flatten().cloned().collect()

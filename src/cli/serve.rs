@@ -2,8 +2,14 @@
 
 use super::Common;
 use crate::config::{Config, Flags};
-use anyhow::{Result, bail};
+use crate::server::{self, App, ServerSettings};
+use crate::session;
+use anyhow::{Context, Result};
 use clap::Args;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
@@ -29,7 +35,54 @@ impl Serve {
     }
 
     pub(super) fn run(&self, config: &Config) -> Result<()> {
-        super::engines::verified_models(config)?;
-        bail!("serve is not built yet")
+        super::runtime()?.block_on(serve(config))
     }
+}
+
+async fn serve(config: &Config) -> Result<()> {
+    // Before the models are loaded: a taken port is known at once.
+    let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
+    let address = listener.local_addr()?;
+    let engines = super::engines::all(config)?;
+    let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(shutdown.clone())?);
+    super::print(&welcome(address))?;
+    server::run(listener, App::new(settings(config, address), sessions), shutdown).await?;
+    Ok(())
+}
+
+fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
+    ServerSettings {
+        bind,
+        max_sessions: config.server.max_sessions,
+        auth_token: config.server.auth_token.clone(),
+        allowed_origins: config.server.allowed_origins.clone(),
+        insecure: config.server.insecure,
+        drain_deadline: config.server.drain,
+        ..ServerSettings::default()
+    }
+}
+
+fn welcome(address: SocketAddr) -> String {
+    format!(
+        "undertone listens on http://{address}\n\
+         \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
+         \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
+         try, in another shell:\n\
+         \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\
+         \x20 undertone ask question.wav --out answer.wav"
+    )
+}
+
+/// Cancels `shutdown` at the first SIGTERM or Ctrl-C.
+fn cancel_on_signal(shutdown: CancellationToken) -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        shutdown.cancel();
+    })
 }

@@ -119,8 +119,6 @@ pub struct TurnConfig {
     pub unsure_ms: u64,
     /// Silence that ends a turn which sounds unfinished, ms.
     pub incomplete_ms: u64,
-    /// The longest turn; what is said then is answered.
-    pub max_turn: Duration,
     /// The user may interrupt the agent by speaking.
     pub interrupt: bool,
 }

@@ -81,7 +81,6 @@ pub(super) struct RawTurn {
     pub(super) complete_ms: i64,
     pub(super) unsure_ms: i64,
     pub(super) incomplete_ms: i64,
-    pub(super) max_turn_seconds: i64,
     pub(super) interrupt: bool,
 }
 
@@ -94,7 +93,6 @@ impl Default for RawTurn {
             complete_ms: 200,
             unsure_ms: 500,
             incomplete_ms: 1_000,
-            max_turn_seconds: 120,
             interrupt: true,
         }
     }

@@ -88,7 +88,6 @@ impl Check<'_> {
             complete_ms: self.whole("turn.complete_ms", raw.complete_ms, 100..=5_000)?,
             unsure_ms: self.whole("turn.unsure_ms", raw.unsure_ms, 100..=10_000)?,
             incomplete_ms: self.whole("turn.incomplete_ms", raw.incomplete_ms, 100..=20_000)?,
-            max_turn: self.seconds("turn.max_turn_seconds", raw.max_turn_seconds, 5..=600)?,
             interrupt: raw.interrupt,
         };
         self.ordered(

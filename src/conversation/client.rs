@@ -38,7 +38,7 @@ impl Conversation {
             NewItem::ToolOutput { call, output } => {
                 if !self.history.add_result(id, call, output) {
                     return self.refuse(
-                        "conversation.item.create",
+                        "AddItem",
                         format!("there is no call {call} that waits for an output"),
                     );
                 }
@@ -52,7 +52,7 @@ impl Conversation {
             self.notify(Event::ItemDeleted { item });
         } else {
             self.refuse(
-                "conversation.item.delete",
+                "DeleteItem",
                 format!("there is no item with id {item}"),
             );
         }
@@ -62,7 +62,7 @@ impl Conversation {
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
         match self.history.cut(item, heard) {
             Ok(text) => self.notify(Event::ItemTruncated { item, heard, text }),
-            Err(message) => self.refuse("conversation.item.truncate", message),
+            Err(message) => self.refuse("Truncate", message),
         }
     }
 
@@ -73,7 +73,7 @@ impl Conversation {
 
     pub(super) fn cancel_response(&mut self) {
         if self.stop_response(ResponseStatus::Cancelled).is_none() {
-            self.refuse("response.cancel", "no response is being given".into());
+            self.refuse("CancelResponse", "no response is being given".into());
         }
     }
 

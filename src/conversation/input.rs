@@ -188,3 +188,10 @@ pub enum EndOfTurnRule {
     /// The client says so with [`Input::CommitAudio`].
     Client,
 }
+
+impl Default for TurnDetection {
+    /// All rules together; the agent answers and may be interrupted.
+    fn default() -> Self {
+        Self { rule: EndOfTurnRule::Semantic, respond: true, interrupt: true }
+    }
+}

@@ -37,7 +37,7 @@ pub use ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 pub use input::{EndOfTurnRule, Input, Job, NewItem, Settings, TurnDetection};
 pub use latency::TurnLatency;
 pub use output::{Event, HangUpReason, Output, ResponseStatus};
-pub use policy::{EndpointPolicy, Phrases, Policy, VadPolicy};
+pub use policy::{EndpointPolicy, Policy, VadPolicy};
 pub use time::{Micros, Samples, Time};
 
 use barge_in::Interrupted;
@@ -107,11 +107,7 @@ impl Conversation {
             client: ClientSettings {
                 instructions: None,
                 tools: Vec::new(),
-                turn_detection: TurnDetection {
-                    rule: EndOfTurnRule::Semantic,
-                    respond: true,
-                    interrupt: true,
-                },
+                turn_detection: policy.turn_detection,
             },
             now: Time(0),
             outputs: VecDeque::new(),
@@ -190,8 +186,8 @@ impl Conversation {
                 Timer::DeadAir => self.fill_dead_air(),
                 Timer::GenerationOverdue => self.on_generation_overdue(),
                 Timer::PlayoutEnd => {}
-                Timer::Idle => self.ending = Some(HangUpReason::Idle),
-                Timer::SessionEnd => self.on_session_end(),
+                Timer::Idle => self.say_goodbye(HangUpReason::Idle),
+                Timer::SessionEnd => self.say_goodbye(HangUpReason::TooLong),
             }
         }
         self.settle();
@@ -229,11 +225,17 @@ impl Conversation {
         }
     }
 
-    fn on_session_end(&mut self) {
+    /// Hangs up as soon as nobody is speaking and the goodbye has been heard.
+    fn say_goodbye(&mut self, reason: HangUpReason) {
+        let phrase = match reason {
+            HangUpReason::Idle => &self.policy.phrases.goodbye_idle,
+            HangUpReason::TooLong | HangUpReason::Shutdown => {
+                &self.policy.phrases.goodbye_too_long
+            }
+        };
         self.announcements.clear();
-        self.announcements
-            .push_back(self.policy.phrases.goodbye.clone());
-        self.ending = Some(HangUpReason::TooLong);
+        self.announcements.push_back(phrase.clone());
+        self.ending = Some(reason);
     }
 
     fn mark_activity(&mut self) {

@@ -1,7 +1,8 @@
 //! The numbers behind the rules, as the operator set them.
 
+use super::input::TurnDetection;
 use super::time::Micros;
-use crate::llm::ToolSpec;
+use crate::llm::{Phrases, ToolSpec};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ pub struct Policy {
     pub vad: VadPolicy,
     /// How long a silence ends the turn.
     pub endpoint: EndpointPolicy,
+    /// How turns are taken, until the client says otherwise.
+    pub turn_detection: TurnDetection,
     /// Silence while an answer is owed, before the agent says that it takes a moment.
     pub dead_air: Micros,
     /// Silence of the language model after which it counts as dead.
@@ -72,21 +75,6 @@ pub struct EndpointPolicy {
     pub segment_ms: u64,
 }
 
-/// What the agent says when something fails. The server keeps their audio ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Phrases {
-    /// The language model is dead.
-    pub llm_failed: String,
-    /// What the user said could not be transcribed.
-    pub not_understood: String,
-    /// The voice failed in the middle.
-    pub voice_failed: String,
-    /// An answer takes long.
-    pub one_moment: String,
-    /// The session has reached its greatest length.
-    pub goodbye: String,
-}
-
 impl Default for VadPolicy {
     fn default() -> Self {
         Self {
@@ -115,23 +103,12 @@ impl Default for EndpointPolicy {
     }
 }
 
-impl Default for Phrases {
-    fn default() -> Self {
-        Self {
-            llm_failed: "I'm sorry, I can't think straight right now. Please try again.".into(),
-            not_understood: "Sorry, could you say that again?".into(),
-            voice_failed: "I'm sorry, I lost my voice for a moment.".into(),
-            one_moment: "One moment.".into(),
-            goodbye: "We have talked for a long time, so I have to hang up now. Goodbye.".into(),
-        }
-    }
-}
-
 impl Default for Policy {
     fn default() -> Self {
         Self {
             vad: VadPolicy::default(),
             endpoint: EndpointPolicy::default(),
+            turn_detection: TurnDetection::default(),
             dead_air: Micros::from_ms(1_500),
             generation_timeout: Micros::from_ms(4_000),
             transcript_timeout: Micros::from_ms(1_000),
@@ -143,18 +120,5 @@ impl Default for Policy {
             phrases: Phrases::default(),
             tools: Arc::default(),
         }
-    }
-}
-
-impl Phrases {
-    /// All of them, for the audio that is kept ready.
-    pub fn all(&self) -> [&str; 5] {
-        [
-            &self.llm_failed,
-            &self.not_understood,
-            &self.voice_failed,
-            &self.one_moment,
-            &self.goodbye,
-        ]
     }
 }

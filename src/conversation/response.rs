@@ -6,7 +6,7 @@ use super::latency::TurnLatency;
 use super::time::{Micros, Time};
 use super::timer::Timer;
 use super::{Conversation, Event, Job, Output, ResponseStatus};
-use crate::llm::{LlmEvent, Prompt};
+use crate::llm::{LlmEvent, Phrases, Prompt};
 use crate::tools::ToolError;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -463,7 +463,7 @@ impl Conversation {
         };
         response.fillers += 1;
         let said = response.said;
-        let phrase = self.policy.phrases.one_moment.clone();
+        let phrase = self.policy.phrases.still_working.clone();
         self.speak(&phrase);
         if let Some(response) = &mut self.response {
             response.said = said;
@@ -500,7 +500,7 @@ impl Conversation {
         let Some(clause) = self.playout.get(id) else {
             return;
         };
-        let apology = clause.text == self.policy.phrases.voice_failed;
+        let apology = clause.text == self.policy.phrases.tts_failed;
         for clause in self.playout.drop_from(id) {
             self.history.drop_clause(clause.item, clause.index);
             self.outputs
@@ -512,7 +512,7 @@ impl Conversation {
                 response.failed = true;
             }
         } else {
-            self.fail_response("tts", reason, |p| &p.voice_failed);
+            self.fail_response("tts", reason, |p| &p.tts_failed);
         }
     }
 
@@ -521,7 +521,7 @@ impl Conversation {
         &mut self,
         stage: &str,
         reason: &str,
-        phrase: impl Fn(&super::Phrases) -> &String,
+        phrase: impl Fn(&Phrases) -> &String,
     ) {
         self.clear_response_timers();
         self.notify(Event::StageFailed {

@@ -353,12 +353,13 @@ impl Conversation {
             return;
         };
         self.close_utterance(utterance.last_speech.0);
+        self.notify(Event::UtteranceDropped);
         self.interrupted = None;
         self.notify(Event::StageFailed {
             stage: "asr".into(),
             message: "what was said could not be transcribed".into(),
         });
-        let phrase = self.policy.phrases.not_understood.clone();
+        let phrase = self.policy.phrases.asr_failed.clone();
         self.announcements.push_front(phrase);
     }
 
@@ -376,7 +377,7 @@ impl Conversation {
             let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
             if length < MIN_COMMIT_MS {
                 return self.refuse(
-                    "input_audio_buffer.commit",
+                    "CommitAudio",
                     format!("the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"),
                 );
             }

@@ -1,5 +1,17 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
+pub mod brain;
+pub mod openai_compatible;
+pub mod phrases;
+pub mod prompt;
+pub mod scripted;
+pub mod untrusted;
+
+pub use brain::Brain;
+pub use openai_compatible::OpenAiCompatible;
+pub use phrases::Phrases;
+pub use prompt::Prompts;
+
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -29,7 +29,8 @@
 //!   once, so that its last clause need not wait for what follows.
 //! - Other tags, comments and `<|tokens|>` are dropped; the text between them is spoken.
 //! - A `<` that opens no tag is spoken as "less than" before white space, a digit, `-` or `$`, a
-//!   `>` between spaces as "greater than"; elsewhere both are dropped, full-width forms too.
+//!   `>` between spaces as "greater than"; elsewhere both are dropped, and so are their
+//!   full-width forms and the `‹` and `›` that stand for them in untrusted text.
 //! - Entities are decoded in speech and never open a tag. They are left alone in arguments.
 //! - Within a quoted argument `)` and `</tool>` are text. Outside of one, `</tool>` ends the
 //!   call whatever is missing, and `<speech>` or `<tool>` ends it as unclosed, which is an error.
@@ -191,7 +192,7 @@ impl Parser {
         match c {
             '<' => self.mode = Mode::Less { tag: false },
             '>' if self.spoken && self.gap == Some(' ') => self.mode = Mode::Greater,
-            '>' | '＜' | '＞' => {}
+            '>' | '＜' | '＞' | '‹' | '›' => {}
             c if c.is_whitespace() => self.space(c),
             c if c.is_control() => {}
             c => self.say(c),

@@ -5,12 +5,6 @@ use crate::tools::places;
 use regex::Regex;
 use std::sync::LazyLock;
 
-const LENGTHS: &[(&str, f64)] = &[
-    ("hours?|hrs?", 3600.0),
-    ("minutes?|mins?", 60.0),
-    ("seconds?|secs?", 1.0),
-];
-
 /// "half an hour" and its like, as numbers with units.
 const HALVES: &[(&str, &str)] = &[
     (r"\b(?:3|three) quarters of an hour\b", "45 minutes"),
@@ -44,15 +38,7 @@ static HALF_RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 static LENGTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(&format!(
-        r"\b(\d+(?:\.\d+)?)(?: more)? ?({})\b",
-        LENGTHS
-            .iter()
-            .map(|(names, _)| *names)
-            .collect::<Vec<_>>()
-            .join("|")
-    ))
-    .ok()
+    Regex::new(r"\b(\d+(?:\.\d+)?)(?: more)? ?(hours?|hrs?|minutes?|mins?|seconds?|secs?)\b").ok()
 });
 
 /// The text with every way to say a length of time as numbers and units: "30 minutes".
@@ -64,15 +50,33 @@ pub fn plain_lengths(text: &str) -> String {
         })
 }
 
-/// All the time that a text names, added up, in whole seconds: "10 minutes and 30 seconds" is 630.
-pub fn seconds(text: &str) -> Option<u64> {
+/// The lengths of time that a text names, each in whole seconds. "10 minutes and 30 seconds" is one
+/// of 630, "5 minutes and 10 minutes" are two.
+pub fn lengths(text: &str) -> Vec<u64> {
     let text = plain_lengths(text);
-    let parts = LENGTH.as_ref()?.captures_iter(&text);
-    let lengths: Vec<f64> = parts
-        .filter_map(|part| one_length(&part[1], &part[2]))
-        .collect();
-    let total: f64 = lengths.iter().sum();
-    (!lengths.is_empty()).then_some(total.round() as u64)
+    let (mut lengths, mut smallest, mut end) = (Vec::<f64>::new(), f64::INFINITY, 0);
+    for part in LENGTH.iter().flat_map(|length| length.captures_iter(&text)) {
+        let Some((length, unit)) = one_length(&part[1], &part[2]) else {
+            continue;
+        };
+        let place = part.get(0).map_or(0..0, |whole| whole.range());
+        let between = text[end..place.start].trim();
+        let joined = unit < smallest && matches!(between, "" | "and");
+        match lengths.last_mut().filter(|_| joined) {
+            Some(last) => *last += length,
+            None => lengths.push(length),
+        }
+        (smallest, end) = (unit, place.end);
+    }
+    lengths.iter().map(|length| length.round() as u64).collect()
+}
+
+/// The length of time in a text that names exactly one.
+pub fn seconds(text: &str) -> Option<u64> {
+    match lengths(text).as_slice() {
+        [one] => Some(*one),
+        _ => None,
+    }
 }
 
 /// The same text with the lengths of time cut out.
@@ -84,15 +88,15 @@ pub fn without_lengths(text: &str) -> String {
     }
 }
 
-fn one_length(number: &str, unit: &str) -> Option<f64> {
+/// Seconds, and the unit's own.
+fn one_length(number: &str, unit: &str) -> Option<(f64, f64)> {
     let number: f64 = number.parse().ok()?;
-    let factor = LENGTHS.iter().find(|(names, _)| {
-        names.split('|').any(|name| {
-            let stem = name.trim_end_matches('?').trim_end_matches('s');
-            unit.trim_end_matches('s') == stem
-        })
-    })?;
-    Some(number * factor.1)
+    let size = match unit.chars().next()? {
+        'h' => 3600.0,
+        'm' => 60.0,
+        _ => 1.0,
+    };
+    Some((number * size, size))
 }
 
 /// A regular expression that matches the name of any unit, the longest first.
@@ -157,6 +161,7 @@ mod tests {
             ("a couple of minutes", Some(120)),
             ("1 hr 5 mins", Some(3900)),
             ("quarter of an hour", Some(900)),
+            ("5 minutes and 10 minutes", None),
             ("5 pm", None),
             ("a timer", None),
         ] {

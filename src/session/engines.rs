@@ -123,10 +123,12 @@ impl Engines {
             vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), |state, job, _| {
                 state.handle(job)
             })?,
-            asr: Worker::spawn("asr", INBOX, asr, |asr, audio, _| asr.transcribe(&audio))?,
+            asr: Worker::spawn("asr", INBOX, asr, |asr, audio: Vec<f32>, _| {
+                asr.transcribe(&audio)
+            })?,
             turn_model: turn_model
                 .map(|build| {
-                    Worker::spawn("turn-model", INBOX, build, |model, audio, _| {
+                    Worker::spawn("turn-model", INBOX, build, |model, audio: Vec<f32>, _| {
                         model.completeness(&audio)
                     })
                 })

@@ -39,6 +39,8 @@ pub struct SessionOptions {
 /// The way by which a client came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Door {
+    /// No socket: the command line.
+    Local,
     /// `/v1/realtime`.
     Realtime,
     /// `/v1/pcm`.

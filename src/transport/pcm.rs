@@ -193,10 +193,12 @@ mod tests {
     }
 
     fn said(effects: &[Effect]) -> Vec<&str> {
-        let text = |effect| match effect {
-            &Effect::Send(ref text) => Some(text.as_str()),
-            _ => None,
-        };
+        fn text(effect: &Effect) -> Option<&str> {
+            match effect {
+                Effect::Send(text) => Some(text),
+                _ => None,
+            }
+        }
         effects.iter().filter_map(text).collect()
     }
 

@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of a socket's read buffer. The library's 128 KiB are what an idle client costs.
 const READ_BUFFER: usize = 4096;
 
-/// Bytes that may wait inside the WebSocket library.
+/// Bytes that may wait inside the WebSocket library, unless a message may be larger: the echo of a
+/// client's own configuration must fit.
 const MAX_WRITE_BUFFER: usize = 256 * 1024;
 
 /// How long a closing handshake may take.

@@ -4,6 +4,7 @@
 //! it. Warm because a fresh one costs 20-40 ms and a line to a warm one well under 1 ms.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -14,9 +15,11 @@ use super::TtsError;
 /// into as many lines of phonemes as it likes, and an empty answer is an empty line.
 /// No text contains it ([`sanitised`]).
 const SENTINEL: &str = "zxqzxq";
-/// How long one answer may take before the process counts as hung. A clause takes well under 1 ms,
-/// a start 50 ms; 2 s is a machine in trouble, and still shorter than a caller's patience.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one answer may take before the process counts as hung. A clause takes well under 1 ms;
+/// half a second is already heard as a gap.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The same for a fresh process, which takes 50 ms on an idle machine.
+const START_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of one text; espeak reads lines of at most 1000.
 const LONGEST: usize = 600;
 /// Lines of phonemes that may wait to be read.
@@ -41,7 +44,7 @@ impl Espeak {
     }
 
     fn with_command(command: Vec<String>, patience: Duration) -> Result<Self, TtsError> {
-        let process = Some(Process::start(&command, patience)?);
+        let process = Some(Process::start(&command)?);
         Ok(Self {
             command,
             patience,
@@ -71,7 +74,7 @@ impl Espeak {
     fn ask(&mut self, text: &str) -> Result<String, TtsError> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.command, self.patience)?,
+            None => Process::start(&self.command)?,
         };
         let answer = process.ask(text, self.patience)?;
         // Only a process that answered is kept; any other was dropped by the `?`, and killed.
@@ -124,7 +127,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(command: &[String], patience: Duration) -> Result<Self, TtsError> {
+    fn start(command: &[String]) -> Result<Self, TtsError> {
         let failed = |reason: &str| TtsError::Phonemes(reason.to_owned());
         let (program, arguments) = command.split_first().ok_or_else(|| failed("no command"))?;
         let mut child = Command::new(program)
@@ -132,6 +135,8 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // Ctrl-C in a terminal is for the server, which still has a turn to finish.
+            .process_group(0)
             .spawn()
             .map_err(|error| TtsError::Phonemes(format!("{program}: {error}")))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -156,7 +161,7 @@ impl Process {
             sentinel: String::new(),
         };
         process.write(SENTINEL)?;
-        process.sentinel = process.line(patience)?;
+        process.sentinel = process.line(START_PATIENCE)?;
         Ok(process)
     }
 

@@ -26,8 +26,9 @@ const HOP: usize = 256;
 /// Frames the decoder needs to see on each side of those that count: spliced with 12 the audio
 /// differs from that of one piece by -122 dB.
 const MARGIN: usize = 12;
-/// Frames of the first chunk, 139 ms at 22,050 Hz: the shortest that lasts until the next is made.
-const FIRST_CHUNK: usize = 12;
+/// Frames of the first chunks, 139 and 279 ms at 22,050 Hz: the sooner there is sound the better,
+/// as long as each lasts until the next one is made (38 ms, then 57).
+const FIRST_CHUNKS: [usize; 2] = [12, 24];
 /// Frames of every other chunk, 0.51 s: longer ones hardly cost less per frame.
 const CHUNK: usize = 44;
 /// Words spoken at once; the encoder takes 0.5 ms per frame for all of them before any is heard.
@@ -273,11 +274,15 @@ impl Latent {
 
 /// The frames of each chunk, in order.
 fn chunks(frames: usize) -> impl Iterator<Item = Range<usize>> {
-    let first = 0..FIRST_CHUNK.min(frames);
-    let others = (FIRST_CHUNK..frames).step_by(CHUNK);
-    std::iter::once(first)
-        .chain(others.map(move |start| start..(start + CHUNK).min(frames)))
-        .filter(|range| !range.is_empty())
+    let lengths = FIRST_CHUNKS.into_iter().chain(std::iter::repeat(CHUNK));
+    let starts = lengths.scan(0, |next, length| {
+        let start = *next;
+        *next += length;
+        Some(start..*next)
+    });
+    starts
+        .take_while(move |range| range.start < frames)
+        .map(move |range| range.start..range.end.min(frames))
 }
 
 /// Phrases grouped so that each group has [`MOST_WORDS`] at most, which each phrase has.
@@ -410,7 +415,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_every_frame_once() {
-        for frames in [0, 1, 11, 12, 13, 56, 57, 300] {
+        for frames in [0, 1, 11, 12, 13, 36, 37, 80, 81, 300] {
             let covered: Vec<usize> = chunks(frames).flatten().collect();
             assert_eq!(covered, (0..frames).collect::<Vec<_>>());
         }

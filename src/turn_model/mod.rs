@@ -1,5 +1,9 @@
 //! End-of-turn model: does this audio sound as if the speaker were done?
 
+mod smart_turn;
+
+pub use smart_turn::SmartTurn;
+
 /// Why the end of turn could not be scored.
 #[derive(Debug, thiserror::Error)]
 #[error("end-of-turn model failed: {0}")]

@@ -1,10 +1,16 @@
 //! Voice activity detection: is there speech in these 32 ms?
 
+mod gate;
+mod silero;
+
+pub use gate::Gated;
+pub use silero::{Silero, SileroModel};
+
 /// Samples of one window: 32 ms at 16 kHz, Silero's window.
 pub const WINDOW: usize = 512;
 
 /// Why voice activity could not be judged.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("voice activity detection failed: {0}")]
 pub struct VadError(pub String);
 
@@ -16,4 +22,10 @@ pub trait Vad {
     /// # Errors
     /// [`VadError`] if the model fails.
     fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError>;
+}
+
+impl<V: Vad + ?Sized> Vad for Box<V> {
+    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+        (**self).push(window)
+    }
 }

@@ -4,7 +4,7 @@ mod properties;
 mod sim;
 
 use super::*;
-use crate::llm::{LlmEvent, Message, ToolSpec};
+use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};
 use sim::{Sim, Step, call, end, say};
 
 fn sim() -> Sim {
@@ -339,7 +339,7 @@ fn a_stalled_model_is_filled_over_and_given_up() {
     sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
     ask(&mut sim, "what time is it", 10_000);
     let spoken = sim.spoken().join(" ");
-    assert!(spoken.starts_with("One moment."), "{spoken}");
+    assert!(spoken.starts_with(&Phrases::default().still_working), "{spoken}");
     assert!(spoken.ends_with(&Phrases::default().llm_failed), "{spoken}");
     let filler = sim
         .events
@@ -366,7 +366,7 @@ fn a_dead_recogniser_asks_the_user_again() {
     let mut sim = sim();
     sim.asr_fails = true;
     ask(&mut sim, "what time is it", 3_000);
-    assert_eq!(sim.spoken(), [Phrases::default().not_understood]);
+    assert_eq!(sim.spoken(), [Phrases::default().asr_failed]);
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_slow_recogniser_asks_the_user_again_within_its_time() {
     let mut sim = sim();
     sim.asr_ms = 60_000;
     ask(&mut sim, "what time is it", 3_000);
-    assert_eq!(sim.spoken(), [Phrases::default().not_understood]);
+    assert_eq!(sim.spoken(), [Phrases::default().asr_failed]);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn a_dead_voice_says_so_and_what_was_not_spoken_was_not_said() {
     let spoken = sim.spoken().join(" ");
     assert_eq!(
         spoken,
-        format!("Here we go then. {}", Phrases::default().voice_failed)
+        format!("Here we go then. {}", Phrases::default().tts_failed)
     );
     assert_eq!(sim.ended(), [ResponseStatus::Failed]);
     assert!(!format!("{:?}", sim.core.history.messages()).contains("fails"));
@@ -422,7 +422,8 @@ fn an_idle_session_ends() {
         idle: Micros::from_ms(5_000),
         ..Policy::default()
     });
-    sim.silence(5_100);
+    sim.silence(15_000);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye_idle);
     assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
 }
 
@@ -434,7 +435,7 @@ fn a_session_that_has_lasted_long_enough_says_goodbye() {
     });
     sim.silence(15_000);
     assert_eq!(sim.hung_up, Some(HangUpReason::TooLong));
-    assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye_too_long);
 }
 
 #[test]

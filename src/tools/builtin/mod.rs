@@ -7,6 +7,7 @@ mod units;
 
 pub use calculator::Calculate;
 pub use clock::GetTime;
+pub(crate) use timers::length_words;
 pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, Which};
 pub use units::{ConvertUnits, Unit};
 

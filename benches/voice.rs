@@ -1,0 +1,62 @@
+//! The voice: how long until the first sound, how much faster than real time, what cutting costs.
+//!
+//! `cargo bench --bench voice`; wants the weights in `UNDERTONE_MODELS` or `models/weights`.
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use undertone::conversation::Clauses;
+use undertone::tts::{Piper, Tts};
+
+const CLAUSES: [&str; 3] = [
+    "Sure.",
+    "I can tell you the time,",
+    "Checking the forecast for Boulder, Colorado, and also for Denver.",
+];
+
+fn weights() -> PathBuf {
+    std::env::var_os("UNDERTONE_MODELS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("models/weights"),
+        PathBuf::from,
+    )
+}
+
+fn piper() -> Option<Piper> {
+    let weights = weights();
+    let library = weights.join("onnxruntime/libonnxruntime.so");
+    let piper = undertone::onnx::init(&library)
+        .map_err(|error| error.to_string())
+        .and_then(|()| Piper::load(&weights.join("piper-joe")).map_err(|error| error.to_string()));
+    piper.map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+}
+
+fn voice(c: &mut Criterion) {
+    let Some(mut piper) = piper() else { return };
+    let endings = [
+        ("first audio", ControlFlow::Break(())),
+        ("all audio", ControlFlow::Continue(())),
+    ];
+    for (what, then) in endings {
+        let mut group = c.benchmark_group(what);
+        group.sample_size(20);
+        for text in CLAUSES {
+            group.bench_function(text, |b| b.iter(|| piper.speak(text, &mut |_| then)));
+        }
+    }
+}
+
+fn clauses(c: &mut Criterion) {
+    let response = "It is five past three in Tokyo, and Dr. Smith is there already. ".repeat(20);
+    c.bench_function("cut 1,280 characters into clauses", |b| {
+        b.iter(|| {
+            let mut clauses = Clauses::new();
+            let cut = clauses.push(black_box(&response)).len();
+            cut + usize::from(clauses.finish().is_some())
+        });
+    });
+}
+
+criterion_group!(benches, voice, clauses);
+criterion_main!(benches);

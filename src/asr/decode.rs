@@ -1,0 +1,187 @@
+//! What both Whisper engines share: how much context, when to stop, and what to believe.
+
+/// Samples of one encoder frame: 20 ms at 16 kHz.
+pub(super) const ENCODER_FRAME: usize = 320;
+
+/// The longest audio that Whisper takes at once: 30 s.
+pub(super) const MAX_SAMPLES: usize = MAX_FRAMES * ENCODER_FRAME;
+
+const MAX_FRAMES: usize = 1_500;
+
+/// Below about 450 frames tiny.en repeats itself.
+const MIN_FRAMES: usize = 512;
+
+/// Frames of silence behind the audio.
+const MARGIN_FRAMES: usize = 64;
+
+/// The context with which audio that made the model loop is tried again.
+const RETRY_FRAMES: usize = 768;
+
+/// Text whose tokens are on average less likely than this is not believed: Whisper's own limit is
+/// -1.0, at which it tries again; we have no time to.
+const MIN_CONFIDENCE: f32 = -1.0;
+
+/// A decoded text that is not yet believed.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub(super) text: String,
+    pub(super) tokens: Vec<u32>,
+    /// Mean log probability of the tokens, the end of text included.
+    pub(super) confidence: f32,
+}
+
+impl Candidate {
+    /// Whether the model said the same over and over: some run of tokens at least four times.
+    pub(super) fn loops(&self) -> bool {
+        self.repeats(2, 4)
+    }
+
+    /// Whether it may have begun to: a sentence is said twice. People do that, so a second try
+    /// with more context decides.
+    pub(super) fn may_loop(&self) -> bool {
+        self.repeats(5, 2)
+    }
+
+    /// Whether a run of at least `shortest` tokens stands `times` times in a row.
+    fn repeats(&self, shortest: usize, times: usize) -> bool {
+        (shortest..=self.tokens.len() / times).any(|length| {
+            self.tokens.windows(times * length).any(|run| {
+                run.chunks(length).all(|part| part == &run[..length])
+            })
+        })
+    }
+}
+
+/// Decodes with as much context as the audio needs, and once more with more of it if the model
+/// seems to loop. What loops even then is not believed.
+pub(super) fn with_retry<E>(
+    samples: usize,
+    mut decode: impl FnMut(usize) -> Result<Candidate, E>,
+) -> Result<String, E> {
+    let [first, second] = audio_context(samples);
+    let mut candidate = decode(first)?;
+    if candidate.may_loop() || candidate.loops() {
+        candidate = decode(second)?;
+    }
+    Ok(if candidate.loops() { String::new() } else { accept(candidate) })
+}
+
+/// Bounds of one decoding.
+pub(super) struct Limits {
+    /// The most tokens that so much speech can be.
+    pub(super) tokens: usize,
+}
+
+impl Limits {
+    /// Six tokens a second, and some for short audio.
+    pub(super) fn for_samples(samples: usize) -> Self {
+        Self {
+            tokens: samples * 6 / 16_000 + 14,
+        }
+    }
+}
+
+/// The context to try first, and the one to try if the model loops.
+fn audio_context(samples: usize) -> [usize; 2] {
+    let frames = samples.div_ceil(ENCODER_FRAME) + MARGIN_FRAMES;
+    let first = frames.clamp(MIN_FRAMES, MAX_FRAMES);
+    [first, (first + 256).clamp(RETRY_FRAMES, MAX_FRAMES)]
+}
+
+/// The text of a candidate, without bracketed sounds; empty if it is not to be believed.
+fn accept(candidate: Candidate) -> String {
+    if candidate.confidence < MIN_CONFIDENCE {
+        tracing::debug!(
+            text = candidate.text,
+            confidence = candidate.confidence,
+            "not believed"
+        );
+        return String::new();
+    }
+    let text = without_sounds(&candidate.text);
+    if text.chars().any(char::is_alphanumeric) && !is_hallucination(&text, candidate.confidence) {
+        text
+    } else {
+        String::new()
+    }
+}
+
+/// What Whisper makes of silence and noise, unless it is sure of it.
+fn is_hallucination(text: &str, confidence: f32) -> bool {
+    let words = text
+        .trim_matches(|c: char| !c.is_alphanumeric())
+        .to_lowercase();
+    confidence < -0.5 && matches!(words.as_str(), "you" | "thank you" | "thanks for watching")
+}
+
+/// Drops `[music]`, `(static)` and `*sighs*`.
+fn without_sounds(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut until = None;
+    for c in text.chars() {
+        match (until, c) {
+            (Some(end), _) if c == end => until = None,
+            (Some(_), _) => {}
+            (None, '[') => until = Some(']'),
+            (None, '(') => until = Some(')'),
+            (None, '*') => until = Some('*'),
+            (None, _) => kept.push(c),
+        }
+    }
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(text: &str, tokens: &[u32], confidence: f32) -> Candidate {
+        Candidate {
+            text: text.into(),
+            tokens: tokens.to_vec(),
+            confidence,
+        }
+    }
+
+    #[test]
+    fn loops_are_found_and_plain_speech_is_not_one() {
+        assert!(candidate("", &[1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], 0.0).loops());
+        assert!(candidate("", &[9, 5, 6, 5, 6, 5, 6, 5, 6, 7], 0.0).loops());
+        assert!(!candidate("", &[1, 1, 1, 1], 0.0).loops());
+        assert!(!candidate("", &[1, 2, 3, 4, 5, 6, 1, 2, 3, 4], 0.0).may_loop());
+        assert!(candidate("", &[9, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 8], 0.0).may_loop());
+    }
+
+    #[test]
+    fn what_is_said_twice_is_heard_again_and_then_believed() {
+        let twice = candidate(" Yes please do. Yes please do.", &[1, 2, 3, 4, 5, 1, 2, 3, 4, 5], 0.0);
+        let mut contexts = Vec::new();
+        let text = with_retry(16_000, |frames| {
+            contexts.push(frames);
+            Ok::<_, ()>(twice.clone())
+        });
+        assert_eq!(text, Ok("Yes please do. Yes please do.".into()));
+        assert_eq!(contexts, [512, 768]);
+    }
+
+    #[test]
+    fn sounds_are_not_words() {
+        let text = |text| accept(candidate(text, &[], 0.0));
+        assert_eq!(text(" (static)"), "");
+        assert_eq!(text(" [BLANK_AUDIO] Hello there."), "Hello there.");
+        assert_eq!(text(" ..."), "");
+    }
+
+    #[test]
+    fn unsure_text_is_not_believed() {
+        assert_eq!(accept(candidate("Banana", &[], -1.5)), "");
+        assert_eq!(accept(candidate("You", &[], -0.7)), "");
+        assert_eq!(accept(candidate("You", &[], -0.1)), "You");
+    }
+
+    #[test]
+    fn the_context_is_never_too_short_or_too_long() {
+        assert_eq!(audio_context(16_000), [512, 768]);
+        assert_eq!(audio_context(MAX_SAMPLES), [1_500, 1_500]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Whisper on whisper.cpp: any ggml model, and GPUs.
+
+use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
+use super::{Asr, AsrError};
+use std::path::Path;
+use whisper_rs::{
+    FullParams, SamplingStrategy, WhisperContext, WhisperContextParameters, WhisperState,
+};
+
+/// A ggml model.
+pub struct WhisperCpp {
+    state: WhisperState,
+    threads: i32,
+    name: String,
+}
+
+impl WhisperCpp {
+    /// Loads a ggml model from a file. More threads than cores that are free make it slower by
+    /// orders of magnitude: they wait for each other by spinning.
+    ///
+    /// # Errors
+    /// [`AsrError::Load`] naming the file and the reason.
+    pub fn load(path: &Path, threads: usize) -> Result<Self, AsrError> {
+        let failed = |reason: String| AsrError::Load { path: path.display().to_string(), reason };
+        whisper_rs::install_logging_hooks();
+        let file = path.to_str().ok_or_else(|| failed("the path is not UTF-8".into()))?;
+        let state = WhisperContext::new_with_params(file, WhisperContextParameters::default())
+            .and_then(|context| context.create_state())
+            .map_err(|error| failed(error.to_string()))?;
+        let model = path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Self {
+            state,
+            threads: i32::try_from(threads).unwrap_or(i32::MAX),
+            name: format!("{model} (whisper.cpp)"),
+        })
+    }
+
+    fn decode(&mut self, audio: &[f32], frames: usize) -> Result<Candidate, AsrError> {
+        let mut params = FullParams::new(SamplingStrategy::Greedy { best_of: 1 });
+        params.set_n_threads(self.threads);
+        params.set_audio_ctx(frames as i32);
+        params.set_max_tokens(Limits::for_samples(audio.len()).tokens as i32);
+        params.set_single_segment(true);
+        params.set_no_timestamps(true);
+        params.set_no_context(true);
+        params.set_suppress_blank(true);
+        params.set_suppress_nst(true);
+        // No second try at a higher temperature: a caller is waiting.
+        params.set_temperature_inc(0.0);
+        params.set_print_progress(false);
+        params.set_print_special(false);
+        params.set_print_realtime(false);
+        self.state.full(params, audio).map_err(failed)?;
+        let mut candidate = Candidate { text: String::new(), tokens: Vec::new(), confidence: 0.0 };
+        let mut count = 0;
+        for segment in self.state.as_iter() {
+            candidate.text.push_str(&segment.to_str_lossy().map_err(failed)?);
+            for index in 0..segment.n_tokens() {
+                let Some(token) = segment.get_token(index) else { continue };
+                let data = token.token_data();
+                candidate.tokens.push(data.id as u32);
+                candidate.confidence += data.plog;
+                count += 1;
+            }
+        }
+        candidate.confidence /= count.max(1) as f32;
+        Ok(candidate)
+    }
+}
+
+impl Asr for WhisperCpp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+        let audio = &audio[..audio.len().min(MAX_SAMPLES)];
+        // Shorter audio than 1 s is refused.
+        let mut padded = audio.to_vec();
+        padded.resize(audio.len().max(17_600), 0.0);
+        with_retry(audio.len(), |frames| self.decode(&padded, frames))
+    }
+}
+
+fn failed(error: whisper_rs::WhisperError) -> AsrError {
+    AsrError::Run(error.to_string())
+}

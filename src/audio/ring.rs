@@ -1,0 +1,101 @@
+//! The user's recent audio, by its position since the session began.
+
+use crate::conversation::Samples;
+use std::collections::VecDeque;
+
+/// The longest audio that is kept, in samples: 60 s. What the client commits by hand may be longer
+/// than what the recogniser takes at once.
+const LONGEST: usize = 60 * Samples::RATE as usize;
+
+/// Audio at 16 kHz, from some position on. Takes memory for what it holds.
+#[derive(Debug, Default)]
+pub struct Ring {
+    samples: VecDeque<f32>,
+    /// Position of the first sample that is kept.
+    from: u64,
+}
+
+impl Ring {
+    /// An empty ring at position zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends samples.
+    pub fn push(&mut self, samples: &[f32]) {
+        self.samples.extend(samples);
+        let over = self.samples.len().saturating_sub(LONGEST);
+        self.drop_front(over);
+    }
+
+    /// One past the last sample.
+    pub fn end(&self) -> Samples {
+        Samples(self.from + self.samples.len() as u64)
+    }
+
+    /// The samples between two positions, as far as they are kept.
+    pub fn range(&self, from: Samples, to: Samples) -> Vec<f32> {
+        let at = |position: Samples| {
+            (position.0.saturating_sub(self.from) as usize).min(self.samples.len())
+        };
+        let (from, to) = (at(from), at(to));
+        self.samples.range(from..to.max(from)).copied().collect()
+    }
+
+    /// Releases what lies before `position`.
+    pub fn forget_before(&mut self, position: Samples) {
+        let count = position.0.saturating_sub(self.from) as usize;
+        self.drop_front(count.min(self.samples.len()));
+        if self.samples.capacity() > 4 * self.samples.len().max(Samples::RATE as usize / 4) {
+            self.samples.shrink_to(2 * self.samples.len());
+        }
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        self.samples.drain(..count);
+        self.from += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(from: u64, to: u64) -> Vec<f32> {
+        (from..to).map(|n| n as f32).collect()
+    }
+
+    #[test]
+    fn positions_stay_true_when_the_past_is_forgotten() {
+        let mut ring = Ring::new();
+        ring.push(&numbers(0, 1_000));
+        ring.forget_before(Samples(400));
+        ring.push(&numbers(1_000, 1_200));
+        assert_eq!(ring.end(), Samples(1_200));
+        assert_eq!(
+            ring.range(Samples(990), Samples(1_010)),
+            numbers(990, 1_010)
+        );
+        assert_eq!(ring.range(Samples(0), Samples(402)), numbers(400, 402));
+        assert_eq!(
+            ring.range(Samples(1_199), Samples(9_999)),
+            numbers(1_199, 1_200)
+        );
+        assert!(ring.range(Samples(500), Samples(450)).is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_given_back() {
+        let mut ring = Ring::new();
+        for _ in 0..100 {
+            ring.push(&vec![0.0; Samples::RATE as usize]);
+        }
+        assert_eq!(ring.samples.len(), LONGEST);
+        ring.forget_before(Samples(ring.end().0 - 8_000));
+        assert!(
+            ring.samples.capacity() * 4 <= 128 * 1024,
+            "{}",
+            ring.samples.capacity()
+        );
+    }
+}

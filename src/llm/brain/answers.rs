@@ -1,0 +1,311 @@
+//! What is said: fixed answers, and sentences about what a tool returned. Nothing is stated that
+//! the result does not say.
+
+use super::request::Talk;
+use crate::router::{expression, numbers::plain};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Asked when a timer has no length; its start in the history tells that an answer may follow.
+pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
+/// Asked when several timers could be meant.
+pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
+/// When the user does not want it.
+pub(super) const LEFT_ALONE: &str = "Okay, I won't.";
+
+/// The answer to what needs no tool. `can` is what [`abilities`] says.
+pub(super) fn talk(talk: Talk, can: &str, before: Option<&str>) -> String {
+    let fixed = match talk {
+        Talk::Greeting => "Hello! What can I do for you?",
+        Talk::HowAreYou => "All is well here, thank you. What can I do for you?",
+        Talk::Thanks => "You're welcome.",
+        Talk::Goodbye => "Goodbye!",
+        Talk::WhoAreYou => "I'm undertone's built-in assistant, a small program.",
+        Talk::Yes => "Okay. What can I do for you?",
+        Talk::No | Talk::Stop => "Okay.",
+        Talk::WhichSum => "Sorry, I could not make out that sum.",
+        Talk::TimeOfDay => {
+            "I can only set a timer for a length of time, such as ten minutes, not for a time of day."
+        }
+        Talk::BadLength => "A timer can run from one second to twenty-four hours.",
+        Talk::WhichLength => {
+            "That was more than one length of time. For how long should I set the timer?"
+        }
+        Talk::Capabilities => return format!("{can} For anything else, connect a language model."),
+        Talk::Repeat => return repeat(before),
+    };
+    fixed.to_owned()
+}
+
+fn repeat(before: Option<&str>) -> String {
+    match before {
+        Some(said) => format!("I said: {said}"),
+        None => "I have not said anything yet.".into(),
+    }
+}
+
+/// What to say to everything else.
+pub(super) fn limit(can: &str) -> String {
+    format!("I can't do that on my own. {can} For anything else, connect a language model.")
+}
+
+/// "I can tell the time and keep timers.", by the tools at hand.
+pub(super) fn abilities(has: impl Fn(&str) -> bool) -> String {
+    let all = [
+        ("get_time", "tell the time"),
+        ("calculate", "do sums"),
+        ("convert_units", "convert units"),
+        ("set_timer", "keep timers"),
+    ];
+    let can: Vec<&str> = all
+        .iter()
+        .filter(|(tool, _)| has(tool))
+        .map(|(_, can)| *can)
+        .collect();
+    match can.as_slice() {
+        [] => "I can only chat a little.".into(),
+        [one] => format!("I can {one}."),
+        [first @ .., last] => format!("I can {} and {last}.", first.join(", ")),
+    }
+}
+
+/// What about a result of `get_time` was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Time,
+    Date,
+    Zone,
+}
+
+/// A result in words: by the shape that our own tools give, otherwise whatever it says.
+pub(super) fn result(tool: &str, output: &Value, asked: Asked) -> String {
+    if let Some(error) = output.get("error") {
+        return failure(tool, &words(error));
+    }
+    let ours = match tool {
+        "get_time" => time(output, asked),
+        "calculate" => sum(output),
+        "convert_units" => conversion(output),
+        "set_timer" => timer_set(output),
+        "list_timers" => timers(output),
+        "cancel_timer" => cancelled(output),
+        _ => None,
+    };
+    ours.unwrap_or_else(|| anything(output))
+}
+
+fn failure(tool: &str, error: &str) -> String {
+    if let Some(place) = error.strip_prefix("unknown place: ") {
+        return format!("Sorry, I don't know a place called {place}.");
+    }
+    if tool == "cancel_timer" && error.contains("say which one") {
+        return WHICH_TIMER.into();
+    }
+    if tool == "cancel_timer" && error == "no timer is running" {
+        return "There is no timer running.".into();
+    }
+    format!("Sorry, that did not work: {}.", error.trim_end_matches('.'))
+}
+
+fn time(output: &Value, asked: Asked) -> Option<String> {
+    let field = |name: &str| output.get(name)?.as_str();
+    let what = match asked {
+        Asked::Time => field("time")?.to_owned(),
+        Asked::Date => field("date")?.to_owned(),
+        Asked::Zone => format!(
+            "{} by the {} time zone",
+            field("time")?,
+            field("zone")?.replace('_', " ")
+        ),
+    };
+    Some(match (field("place"), field("reference")) {
+        (None, _) => format!("It's {what}."),
+        (Some(place), None) if place.ends_with(" Time") => format!("It's {what} {place}."),
+        (Some(place), None) => format!("It's {what} in {place}."),
+        (Some(place), Some(city)) => format!("In {place}, going by {city}, it's {what}."),
+    })
+}
+
+fn sum(output: &Value) -> Option<String> {
+    let expression = expression::spoken(output.get("expression")?.as_str()?);
+    let result = output.get("result")?.as_str()?;
+    let result = match result.split_once('e') {
+        Some((digits, power)) => format!("{digits} times 10 to the power of {power}"),
+        None => result.to_owned(),
+    };
+    let about = if output.get("approximate")?.as_bool()? {
+        "about "
+    } else {
+        ""
+    };
+    let mut letters = expression.chars();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    Some(format!("{first}{} is {about}{result}.", letters.as_str()))
+}
+
+fn conversion(output: &Value) -> Option<String> {
+    let number = |name: &str| output.get(name)?.as_f64().map(plain);
+    let about = if output.get("approximate")?.as_bool()? {
+        "about "
+    } else {
+        ""
+    };
+    let (from, to) = (output.get("from")?.as_str()?, output.get("to")?.as_str()?);
+    Some(format!(
+        "{} {from} is {about}{} {to}.",
+        number("value")?,
+        number("result")?
+    ))
+}
+
+fn timer_set(output: &Value) -> Option<String> {
+    let name = timer_name(output)?;
+    let article = article(&name);
+    Some(format!("Okay, {article} {name} is set."))
+}
+
+/// "an 8 minute timer", "a 10 minute timer".
+fn article(name: &str) -> &'static str {
+    let number: String = name.chars().take_while(char::is_ascii_digit).collect();
+    let vowel = number.starts_with('8') || number == "11" || number == "18";
+    if vowel { "an" } else { "a" }
+}
+
+/// "10 minute timer for pasta"
+fn timer_name(timer: &Value) -> Option<String> {
+    let length = length(timer, "seconds", false)?;
+    Some(match timer.get("label").and_then(Value::as_str) {
+        Some(label) => format!("{length} timer for {label}"),
+        None => format!("{length} timer"),
+    })
+}
+
+fn length(timer: &Value, field: &str, plural: bool) -> Option<String> {
+    let seconds = timer.get(field)?.as_u64()?;
+    Some(crate::tools::builtin::length_words(
+        Duration::from_secs(seconds),
+        plural,
+    ))
+}
+
+fn timers(output: &Value) -> Option<String> {
+    let timers = output.get("timers")?.as_array()?;
+    let one = |timer: &Value| {
+        let name = timer_name(timer)?;
+        let left = length(timer, "remaining_seconds", true)?;
+        Some(format!("{} {name} with {left} left", article(&name)))
+    };
+    let each: Vec<String> = timers.iter().map(one).collect::<Option<_>>()?;
+    Some(match each.as_slice() {
+        [] => "You have no timers running.".into(),
+        [one] => format!("You have {one}."),
+        several => format!("You have {} timers: {}.", several.len(), several.join("; ")),
+    })
+}
+
+fn cancelled(output: &Value) -> Option<String> {
+    let timers = output.get("cancelled")?.as_array()?;
+    Some(match timers.as_slice() {
+        [one] => format!("Okay, the {} is cancelled.", timer_name(one)?),
+        several => format!("Okay, {} timers are cancelled.", several.len()),
+    })
+}
+
+/// The most of a foreign result that is read out, in characters and in entries.
+const MOST_CHARS: usize = 300;
+const MOST_ENTRIES: usize = 8;
+
+/// A result of a tool that we know nothing about: text as it is, an object as "key: value".
+fn anything(output: &Value) -> String {
+    let said = match output {
+        Value::Null => "Done.".to_owned(),
+        Value::Object(entries) if entries.is_empty() => "Done.".to_owned(),
+        Value::Object(entries) => phrases(entries),
+        Value::Array(items) if items.is_empty() => "There is nothing.".to_owned(),
+        other => words(other),
+    };
+    let short: String = said.chars().take(MOST_CHARS).collect();
+    let ended = short.ends_with(['.', '!', '?']);
+    if ended { short } else { format!("{short}.") }
+}
+
+fn phrases(entries: &Map<String, Value>) -> String {
+    let phrase = |(key, value): (&String, &Value)| {
+        format!("{}: {}", key.replace(['_', '-'], " "), words(value))
+    };
+    entries
+        .iter()
+        .take(MOST_ENTRIES)
+        .map(phrase)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::Null => "nothing".into(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(items) => items
+            .iter()
+            .take(MOST_ENTRIES)
+            .map(words)
+            .collect::<Vec<_>>()
+            .join(", "),
+        Value::Object(entries) => phrases(entries),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn says_what_the_result_says() {
+        let say = |tool, output| result(tool, &output, Asked::Time);
+        let tokyo =
+            json!({"place": "Tokyo", "time": "3:05 PM", "date": "Friday", "zone": "Asia/Tokyo"});
+        assert_eq!(say("get_time", tokyo.clone()), "It's 3:05 PM in Tokyo.");
+        assert_eq!(
+            result("get_time", &tokyo, Asked::Date),
+            "It's Friday in Tokyo."
+        );
+        let error = json!({"error": "unknown place: Atlantis"});
+        assert_eq!(
+            say("get_time", error),
+            "Sorry, I don't know a place called Atlantis."
+        );
+        let sum = json!({"expression": "12 * 7", "result": "84", "approximate": false});
+        assert_eq!(say("calculate", sum), "12 times 7 is 84.");
+        let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
+        assert_eq!(
+            say("convert_units", miles),
+            "5 miles is about 8.05 kilometers."
+        );
+        let set = json!({"id": 1, "seconds": 600, "remaining_seconds": 600});
+        assert_eq!(
+            say("set_timer", set.clone()),
+            "Okay, a 10 minute timer is set."
+        );
+        let list = json!({"timers": [set, {"id": 2, "seconds": 480, "remaining_seconds": 61, "label": "tea"}]});
+        assert_eq!(
+            say("list_timers", list),
+            "You have 2 timers: a 10 minute timer with 10 minutes left; an 8 minute timer for tea with 1 minute and 1 second left."
+        );
+        assert_eq!(
+            say("get_weather", json!("Sunny, 20 degrees")),
+            "Sunny, 20 degrees."
+        );
+        assert_eq!(
+            say("get_weather", json!({"sky_state": "clear", "temp": 20})),
+            "sky state: clear, temp: 20."
+        );
+    }
+}

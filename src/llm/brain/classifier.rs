@@ -1,0 +1,150 @@
+//! The trained part: sentence embeddings and a head for our intents.
+
+use crate::llm::ToolSpec;
+use crate::router::{EmbedError, Embedder, Guess, Head, cosine};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The head, trained beforehand: embedding the examples takes seconds.
+const HEAD: &str = include_str!("head.json");
+/// Declared tools whose embeddings are kept; more than any session declares.
+const MOST_TOOLS: usize = 1024;
+
+/// A head, and the examples that it was trained on.
+#[derive(Debug, Serialize, Deserialize)]
+struct Trained {
+    /// SHA-256 of `intents.toml`, in hexadecimal.
+    examples: String,
+    head: Head,
+}
+
+/// Why the classifier could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassifierError {
+    /// The sentence embeddings could not be loaded.
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
+    /// The built-in head could not be read: a defect of the build.
+    #[error("the built-in intents are broken: {0}")]
+    Head(String),
+}
+
+/// Text to intent, and text to tool.
+#[derive(Debug)]
+pub(super) struct Classifier {
+    embedder: Embedder,
+    head: Head,
+    tools: HashMap<String, Vec<f32>>,
+}
+
+impl Classifier {
+    /// Loads the embeddings from `folder`.
+    pub(super) fn load(folder: &Path) -> Result<Self, ClassifierError> {
+        let trained: Trained =
+            serde_json::from_str(HEAD).map_err(|error| ClassifierError::Head(error.to_string()))?;
+        Ok(Self {
+            embedder: Embedder::load(folder)?,
+            head: trained.head,
+            tools: HashMap::new(),
+        })
+    }
+
+    /// The likeliest intent of a normalised sentence.
+    pub(super) fn intent(&mut self, sentence: &str) -> Result<Guess, EmbedError> {
+        let features = self.embedder.embed(sentence)?;
+        let none = Guess {
+            class: "none".into(),
+            probability: 1.0,
+        };
+        Ok(self
+            .head
+            .guesses(&features)
+            .into_iter()
+            .next()
+            .unwrap_or(none))
+    }
+
+    /// How near each tool is to a sentence, -1..1.
+    pub(super) fn nearness(
+        &mut self,
+        sentence: &str,
+        tools: &[&ToolSpec],
+    ) -> Result<Vec<f32>, EmbedError> {
+        let features = self.embedder.embed(sentence)?;
+        let near = |tool: &&ToolSpec| Ok(cosine(&features, self.tool(tool)?));
+        tools.iter().map(near).collect()
+    }
+
+    fn tool(&mut self, tool: &ToolSpec) -> Result<&Vec<f32>, EmbedError> {
+        let words = format!(
+            "{}. {}",
+            tool.name.replace(['_', '-'], " "),
+            tool.description
+        );
+        if self.tools.len() >= MOST_TOOLS {
+            self.tools.clear();
+        }
+        let features = match self.tools.remove(&words) {
+            Some(features) => features,
+            None => self.embedder.embed(&words)?,
+        };
+        Ok(self.tools.entry(words).or_insert(features))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::testing::weights_and_runtime;
+    use crate::router::{Training, text};
+    use sha2::{Digest, Sha256};
+    use std::collections::BTreeMap;
+
+    const EXAMPLES: &str = include_str!("intents.toml");
+
+    fn fingerprint() -> String {
+        let digest = Sha256::digest(EXAMPLES.as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Trains the head anew from `intents.toml`.
+    fn train(embedder: &mut Embedder) -> Result<Trained, ClassifierError> {
+        let intents: BTreeMap<String, Vec<String>> =
+            toml::from_str(EXAMPLES).map_err(|error| ClassifierError::Head(error.to_string()))?;
+        let mut examples = Vec::new();
+        for (intent, sentences) in &intents {
+            for sentence in sentences {
+                examples.push((embedder.embed(&text::normalise(sentence))?, intent.as_str()));
+            }
+        }
+        Ok(Trained {
+            examples: fingerprint(),
+            head: Head::train(&examples, Training::default()).rounded(),
+        })
+    }
+
+    /// With `UNDERTONE_BLESS=1` it trains and writes the head instead.
+    #[test]
+    fn the_head_belongs_to_the_examples() {
+        if std::env::var_os("UNDERTONE_BLESS").is_some() {
+            let folder = weights_and_runtime().join("minilm");
+            let trained = train(&mut Embedder::load(&folder).unwrap()).unwrap();
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/llm/brain/head.json");
+            std::fs::write(file, serde_json::to_string(&trained).unwrap() + "\n").unwrap();
+            return;
+        }
+        let trained: Trained = serde_json::from_str(HEAD).unwrap();
+        let stale = "stale: UNDERTONE_BLESS=1 cargo test --lib brain::classifier";
+        assert_eq!(trained.examples, fingerprint(), "{stale}");
+    }
+
+    #[test]
+    fn every_intent_has_examples_enough() {
+        let intents: BTreeMap<String, Vec<String>> = toml::from_str(EXAMPLES).unwrap();
+        assert_eq!(intents.len(), 18);
+        for (intent, sentences) in intents {
+            assert!(sentences.len() >= 25, "{intent} has {}", sentences.len());
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Tools that others declared: called when exactly one fits the words and its arguments are there.
+
+use super::classifier::Classifier;
+use super::rules;
+use crate::llm::ToolSpec;
+use crate::router::{EmbedError, slots};
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::sync::LazyLock;
+
+/// Nearness from which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
+/// description, other talk under 0.3.
+const NEAR: f32 = 0.42;
+/// How much nearer it must be than the next.
+const CLEAR: f32 = 0.08;
+
+/// What came of looking for a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Match {
+    /// No tool fits.
+    None,
+    /// Call this one.
+    Call(String, Map<String, Value>),
+    /// This one fits, but the named argument was not said.
+    Missing(String),
+}
+
+/// Finds the tool for an utterance: `said` as it was transcribed, `sentence` normalised.
+pub(super) fn find(
+    said: &str,
+    sentence: &str,
+    tools: &[&ToolSpec],
+    classifier: &mut Classifier,
+) -> Result<Match, EmbedError> {
+    if tools.is_empty() || rules::is_negated(sentence) || rules::is_told(sentence) {
+        return Ok(Match::None);
+    }
+    let nearness = classifier.nearness(sentence, tools)?;
+    let mut ranked: Vec<(f32, &ToolSpec)> =
+        nearness.into_iter().zip(tools.iter().copied()).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let second = ranked.get(1).map_or(0.0, |(near, _)| *near);
+    match ranked.first() {
+        Some((near, tool))
+            if *near >= NEAR && near - second >= CLEAR && shares_word(sentence, tool) =>
+        {
+            Ok(call(said, sentence, tool))
+        }
+        _ => Ok(Match::None),
+    }
+}
+
+/// A word of the tool's name is said: nearness alone takes "sunscreen" for the weather.
+fn shares_word(sentence: &str, tool: &ToolSpec) -> bool {
+    const COMMON: [&str; 12] = [
+        "get", "set", "the", "and", "for", "tool", "fetch", "current", "check", "make", "create",
+        "find",
+    ];
+    let stem = |word: &str| word.chars().take(5).collect::<String>();
+    let name = tool.name.to_lowercase();
+    let said: Vec<String> = sentence.split(' ').map(stem).collect();
+    let mut words = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2 && !COMMON.contains(word))
+        .peekable();
+    words.peek().is_none() || words.any(|word| said.contains(&stem(word)))
+}
+
+fn call(said: &str, sentence: &str, tool: &ToolSpec) -> Match {
+    let empty = Map::new();
+    let properties = tool
+        .parameters
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let mut numbers = slots::numbers(sentence).into_iter();
+    let mut arguments = Map::new();
+    for (name, schema) in properties {
+        match argument(name, schema, said, sentence, &mut numbers) {
+            Some(value) => {
+                arguments.insert(name.clone(), value);
+            }
+            None if required(name) && schema.get("default").is_none() => {
+                return Match::Missing(name.replace(['_', '-'], " "));
+            }
+            None => {}
+        }
+    }
+    Match::Call(tool.name.clone(), arguments)
+}
+
+fn argument(
+    name: &str,
+    schema: &Value,
+    said: &str,
+    sentence: &str,
+    numbers: &mut impl Iterator<Item = f64>,
+) -> Option<Value> {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        return chosen(choices, sentence);
+    }
+    match schema.get("type").and_then(Value::as_str)? {
+        "integer" => numbers
+            .next()
+            .filter(|n| n.fract() == 0.0)
+            .map(|n| (n as i64).into()),
+        "number" => numbers.next().map(Value::from),
+        "string" => string(name, schema, said, sentence).map(Value::from),
+        _ => None,
+    }
+}
+
+/// The one choice that is said.
+fn chosen(choices: &[Value], sentence: &str) -> Option<Value> {
+    let padded = format!(" {sentence} ");
+    let is_said = |choice: &&Value| {
+        let word = choice
+            .as_str()
+            .unwrap_or_default()
+            .to_lowercase()
+            .replace(['_', '-'], " ");
+        !word.is_empty() && padded.contains(&format!(" {word} "))
+    };
+    let mut said = choices.iter().filter(is_said);
+    let first = said.next()?;
+    said.next().is_none().then(|| first.clone())
+}
+
+fn string(name: &str, schema: &Value, said: &str, sentence: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    let about = schema
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_lowercase();
+    let says = |words: &[&str]| {
+        words
+            .iter()
+            .any(|word| name.contains(word) || about.contains(word))
+    };
+    if says(&["city", "location", "place", "town", "country", "where"]) {
+        return slots::place(sentence).or_else(|| proper_name(said));
+    }
+    if name.contains("date") || name == "day" || name == "when" {
+        return ["today", "tomorrow", "tonight"]
+            .into_iter()
+            .find(|day| sentence.split(' ').any(|word| word == *day))
+            .map(str::to_owned);
+    }
+    if name.ends_with("id") || name.contains("number") || name.contains("code") {
+        return code(said);
+    }
+    if ["query", "q", "search", "question", "topic", "term"].contains(&name.as_str()) {
+        return searched(sentence);
+    }
+    None
+}
+
+/// "Weather in Smallville": capitalised words after a preposition, as the recogniser wrote them.
+fn proper_name(said: &str) -> Option<String> {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"\b(?:in|for|at|near|from|to) (\p{Lu}[\w'’.-]*(?:,? \p{Lu}[\w'’.-]*)*)").ok()
+    });
+    let found = NAME.as_ref()?.captures(said)?;
+    Some(found[1].trim_end_matches(['.', ',']).to_owned())
+}
+
+/// The only word with a digit in it.
+fn code(said: &str) -> Option<String> {
+    let words = said
+        .split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let mut codes = words.filter(|word| word.contains(|c: char| c.is_ascii_digit()));
+    let first = codes.next()?.to_owned();
+    codes.next().is_none().then_some(first)
+}
+
+fn searched(sentence: &str) -> Option<String> {
+    static SEARCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"\b(?:search(?: the web)?(?: for)?|look up|find|google) (?:for )?(.+)$").ok()
+    });
+    Some(SEARCH.as_ref()?.captures(sentence)?[1].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::text;
+    use serde_json::json;
+
+    fn weather() -> ToolSpec {
+        ToolSpec {
+            name: "get_weather".into(),
+            description: "Get the current weather for a city".into(),
+            parameters: json!({
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+                "required": ["city"]
+            }),
+        }
+    }
+
+    fn arguments(said: &str, tool: &ToolSpec) -> Match {
+        call(said, &text::normalise(said), tool)
+    }
+
+    #[test]
+    fn fills_arguments_or_says_which_is_missing() {
+        let filled =
+            |value: Value| Match::Call("get_weather".into(), value.as_object().cloned().unwrap());
+        assert_eq!(
+            arguments(
+                "What's the weather in boulder, Colorado in Celsius?",
+                &weather()
+            ),
+            filled(json!({"city": "Boulder", "unit": "celsius"}))
+        );
+        assert_eq!(
+            arguments("Weather in Smallville.", &weather()),
+            filled(json!({"city": "Smallville"}))
+        );
+        assert_eq!(
+            arguments("what's the weather", &weather()),
+            Match::Missing("city".into())
+        );
+        assert!(shares_word("what is the weather like", &weather()));
+        assert!(!shares_word("what is the capital of france", &weather()));
+    }
+}

@@ -1,0 +1,519 @@
+//! From a prompt to what is said and called: pure but for the embeddings.
+
+use super::answers::{self, Asked};
+use super::classifier::Classifier;
+use super::foreign::{self, Match};
+use super::request::{Request, Talk, Target};
+use super::rules;
+use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
+use crate::router::{EmbedError, expression, slots, text};
+use crate::tools::builtin::Unit;
+use serde_json::{Map, Value, json};
+
+/// Probability from which the classifier is believed.
+const SURE: f32 = 0.5;
+/// Tool calls in one answer.
+const MOST_CALLS: usize = 3;
+/// The tools that we know how to use; anything else goes by its declaration.
+const OURS: [&str; 6] = [
+    "get_time",
+    "calculate",
+    "convert_units",
+    "set_timer",
+    "list_timers",
+    "cancel_timer",
+];
+
+/// What the brain says to a prompt.
+pub(super) fn respond(
+    prompt: &Prompt,
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
+    let mut events = match prompt.messages.last() {
+        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages)),
+        Some(Message::User { .. }) => answer(prompt, classifier)?,
+        _ => Vec::new(),
+    };
+    events.push(LlmEvent::End);
+    Ok(events)
+}
+
+/// The results since the agent last spoke, or the user.
+fn spoken_results(messages: &[Message]) -> String {
+    let asked = asked(last_user(messages));
+    let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
+    let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
+    let result = |message: &Message| match message {
+        Message::ToolResult { name, output, .. } => Some(answers::result(name, output, asked)),
+        _ => None,
+    };
+    messages[start..]
+        .iter()
+        .filter_map(result)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn asked(said: &str) -> Asked {
+    let said = text::normalise(said);
+    let says = |words: &[&str]| said.split(' ').any(|word| words.contains(&word));
+    if said.contains("time zone") || said.contains("timezone") {
+        Asked::Zone
+    } else if says(&[
+        "day", "date", "today", "today's", "month", "year", "weekday",
+    ]) && !says(&["time"])
+    {
+        Asked::Date
+    } else {
+        Asked::Time
+    }
+}
+
+fn last_user(messages: &[Message]) -> &str {
+    let user = |message: &'_ Message| matches!(message, Message::User { .. });
+    match messages.iter().rfind(|message| user(message)) {
+        Some(Message::User { text }) => text,
+        _ => "",
+    }
+}
+
+/// The user's messages at the end, joined, and everything before them.
+fn utterance(messages: &[Message]) -> (String, &[Message]) {
+    let user = |message: &Message| matches!(message, Message::User { .. });
+    let start = messages
+        .iter()
+        .rposition(|message| !user(message))
+        .map_or(0, |at| at + 1);
+    let said = messages[start..]
+        .iter()
+        .filter_map(|message| match message {
+            Message::User { text } => Some(text.trim()),
+            _ => None,
+        });
+    (said.collect::<Vec<_>>().join(" "), &messages[..start])
+}
+
+fn answer(prompt: &Prompt, classifier: &mut Classifier) -> Result<Vec<LlmEvent>, EmbedError> {
+    let (said, before) = utterance(&prompt.messages);
+    let requests = understand(&said, before, classifier)?;
+    let tools: Vec<&ToolSpec> = prompt.tools.iter().collect();
+    if requests.iter().any(Request::needs_tool) {
+        return Ok(calls(requests, &tools));
+    }
+    if matches!(requests.last(), None | Some(Request::Unknown)) {
+        return by_declaration(&said, before, &tools, classifier);
+    }
+    let can = abilities(&tools);
+    Ok(speech(match requests.last() {
+        Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
+        Some(Request::Refused) => answers::LEFT_ALONE.into(),
+        _ => answers::limit(&can),
+    }))
+}
+
+/// What an utterance asks for. Several requests only if all of them are wanted: a sentence that
+/// takes one back takes back all.
+fn understand(
+    said: &str,
+    before: &[Message],
+    classifier: &mut Classifier,
+) -> Result<Vec<Request>, EmbedError> {
+    let sentences = text::sentences(said);
+    let mut requests = Vec::new();
+    for (at, sentence) in sentences.iter().enumerate() {
+        let read = sentence_requests(sentence, before, classifier)?;
+        let taken_back = at > 0
+            && matches!(
+                read.as_slice(),
+                [Request::Refused] | [Request::Talk(Talk::Stop)]
+            );
+        if taken_back {
+            requests.retain(|request: &Request| !request.needs_tool());
+        }
+        requests.extend(read);
+    }
+    if requests.iter().any(Request::needs_tool) {
+        requests.retain(Request::needs_tool);
+    } else if requests.contains(&Request::Unknown) {
+        requests = vec![Request::Unknown];
+    }
+    Ok(requests)
+}
+
+fn sentence_requests(
+    sentence: &str,
+    before: &[Message],
+    classifier: &mut Classifier,
+) -> Result<Vec<Request>, EmbedError> {
+    if let Some(request) = follow_up(sentence, before) {
+        return Ok(vec![request]);
+    }
+    let corrected = sentence.contains("no wait") || sentence.contains("i mean");
+    let fixed = rules::talk(sentence);
+    if let Some(talk) = fixed {
+        return Ok(vec![Request::Talk(talk)]);
+    }
+    if rules::is_negated(sentence) && !corrected {
+        return negated(sentence, classifier);
+    }
+    let read = rules::read(sentence);
+    if !read.is_empty() {
+        return Ok(read);
+    }
+    if let Some(parts) = in_parts(sentence) {
+        return Ok(parts);
+    }
+    by_classifier(sentence, classifier)
+}
+
+/// "set a timer for 5 minutes and tell me the time": parts that each fit a rule.
+fn in_parts(sentence: &str) -> Option<Vec<Request>> {
+    let parts: Vec<&str> = sentence.split(" and ").collect();
+    let read: Vec<Vec<Request>> = parts.iter().map(|part| rules::read(part)).collect();
+    let all = parts.len() > 1 && read.iter().all(|read| read.iter().any(Request::needs_tool));
+    all.then(|| read.into_iter().flatten().collect())
+}
+
+/// A negated sentence never calls a tool.
+fn negated(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, EmbedError> {
+    const WISHES: [&str; 8] = [
+        "do not",
+        "never mind",
+        "nevermind",
+        "no need",
+        "no timer",
+        "forget",
+        "rather not",
+        "skip",
+    ];
+    if WISHES.iter().any(|wish| sentence.contains(wish)) {
+        return Ok(vec![Request::Refused]);
+    }
+    let guess = classifier.intent(sentence)?;
+    let talk = talk_of(&guess.class).filter(|_| guess.probability >= SURE);
+    Ok(vec![talk.map_or(Request::Unknown, Request::Talk)])
+}
+
+fn by_classifier(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, EmbedError> {
+    let core = rules::core(sentence);
+    let guess = classifier.intent(&core)?;
+    if guess.probability < SURE || guess.class == "none" {
+        return Ok(vec![Request::Unknown]);
+    }
+    if let Some(talk) = talk_of(&guess.class) {
+        return Ok(vec![Request::Talk(talk)]);
+    }
+    let request = if rules::is_told(&core) {
+        None
+    } else {
+        evident(&guess.class, &core)
+    };
+    Ok(vec![request.unwrap_or(Request::Unknown)])
+}
+
+/// The classifier's word is not enough for a call: the words must name what it is about.
+fn evident(intent: &str, core: &str) -> Option<Request> {
+    let says = |words: &[&str]| core.split(' ').any(|word| words.contains(&word));
+    let timer = says(&["timer", "timers", "countdown"]);
+    match intent {
+        "time" | "date" => when(intent, core),
+        "calculate" => {
+            let digits = core.contains(|c: char| c.is_ascii_digit());
+            Some(expression::read(core).map_or(
+                Request::Talk(if digits {
+                    Talk::WhichSum
+                } else {
+                    Talk::Capabilities
+                }),
+                Request::Calculate,
+            ))
+        }
+        "list_timers" if timer => Some(Request::ListTimers),
+        "cancel_timer"
+            if timer
+                && says(&[
+                    "cancel", "stop", "delete", "remove", "end", "off", "clear", "kill",
+                ]) =>
+        {
+            Some(Request::CancelTimer(Target::Only))
+        }
+        "set_timer"
+            if timer
+                && says(&[
+                    "set", "start", "need", "want", "make", "create", "run", "timer",
+                ]) =>
+        {
+            timer_of(core)
+        }
+        _ => None,
+    }
+}
+
+fn timer_of(core: &str) -> Option<Request> {
+    let seconds = slots::seconds(core)?;
+    (1..=24 * 3600)
+        .contains(&seconds)
+        .then_some(Request::SetTimer {
+            seconds: Some(seconds),
+            label: None,
+        })
+}
+
+/// Only "now" can be told, and only of a place that is known.
+fn when(intent: &str, core: &str) -> Option<Request> {
+    const ELSEWHEN: [&str; 44] = [
+        "open",
+        "opens",
+        "close",
+        "closes",
+        "start",
+        "starts",
+        "does",
+        "leave",
+        "leaves",
+        "arrive",
+        "land",
+        "landing",
+        "flight",
+        "meeting",
+        "game",
+        "show",
+        "next",
+        "last",
+        "first",
+        "when",
+        "best",
+        "good",
+        "travel",
+        "take",
+        "takes",
+        "lunch",
+        "dinner",
+        "sunrise",
+        "sunset",
+        "alarm",
+        "schedule",
+        "tomorrow",
+        "yesterday",
+        "should",
+        "bed",
+        "until",
+        "till",
+        "birthday",
+        "christmas",
+        "holiday",
+        "difference",
+        "long",
+        "much",
+        "many",
+    ];
+    const ABOUT_TIME: [&str; 5] = ["time", "clock", "hour", "late", "timezone"];
+    const ABOUT_DATE: [&str; 5] = ["date", "day", "today", "month", "year"];
+    let words: Vec<&str> = core.split(' ').collect();
+    let about: &[&str] = if intent == "time" {
+        &ABOUT_TIME
+    } else {
+        &ABOUT_DATE
+    };
+    let fits = words.iter().any(|word| about.contains(word));
+    if !fits || words.iter().any(|word| ELSEWHEN.contains(word)) {
+        return None;
+    }
+    let place = slots::place(core);
+    let elsewhere = words
+        .iter()
+        .any(|word| ["in", "at", "for", "of", "on"].contains(word));
+    (place.is_some() || !elsewhere).then_some(Request::Time(place))
+}
+
+fn talk_of(intent: &str) -> Option<Talk> {
+    Some(match intent {
+        "greeting" => Talk::Greeting,
+        "how_are_you" => Talk::HowAreYou,
+        "thanks" => Talk::Thanks,
+        "goodbye" => Talk::Goodbye,
+        "who_are_you" => Talk::WhoAreYou,
+        "capabilities" => Talk::Capabilities,
+        "repeat" => Talk::Repeat,
+        "yes" => Talk::Yes,
+        "no" => Talk::No,
+        "stop" => Talk::Stop,
+        _ => return None,
+    })
+}
+
+/// Answers to our own questions, and "and in London?" after a result.
+fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
+    if rules::is_negated(sentence) || rules::is_told(sentence) {
+        return None;
+    }
+    let bare = text::without_fillers(sentence);
+    let question = last_agent(before).unwrap_or_default();
+    let short = bare.split(' ').count() <= 8;
+    if short && asks(question, answers::HOW_LONG) {
+        return timer_of(bare);
+    }
+    if short && asks(question, answers::WHICH_TIMER) {
+        let target = rules::target(bare, false);
+        return (target != Target::Only).then_some(Request::CancelTimer(target));
+    }
+    let words: Vec<&str> = bare.split(' ').collect();
+    let rest = match words.as_slice() {
+        ["what" | "how", "about", "in" | "to" | "for", rest @ ..]
+        | ["what" | "how", "about", rest @ ..]
+        | ["in" | "to" | "for", rest @ ..] => rest.join(" "),
+        _ => return None,
+    };
+    again(&rest, last_call(before)?)
+}
+
+/// Heard in full or cut short, but long enough to be told from others.
+fn asks(heard: &str, question: &str) -> bool {
+    let heard = heard.trim_end_matches(['.', ' ', '…', '-']);
+    heard.ends_with(question) || (heard.len() >= 10 && question.starts_with(heard))
+}
+
+fn again(rest: &str, (tool, arguments): (&str, &Map<String, Value>)) -> Option<Request> {
+    match tool {
+        "get_time" => {
+            let place = crate::tools::places::find(rest).ok()?;
+            Some(Request::Time(Some(place.name)))
+        }
+        "convert_units" => Some(Request::Convert {
+            value: arguments.get("value")?.as_f64()?,
+            from: Unit::named(arguments.get("from")?.as_str()?)?.plural,
+            to: Unit::named(rest)?.plural,
+        }),
+        _ => None,
+    }
+}
+
+fn last_agent(before: &[Message]) -> Option<&str> {
+    before.iter().rev().find_map(|message| match message {
+        Message::Agent { text, .. } if !text.trim().is_empty() => Some(text.trim()),
+        _ => None,
+    })
+}
+
+fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
+    before.iter().rev().find_map(|message| match message {
+        Message::ToolCall {
+            name, arguments, ..
+        } => Some((name.as_str(), arguments)),
+        _ => None,
+    })
+}
+
+/// A tool that somebody else declared, or the honest limit.
+fn by_declaration(
+    said: &str,
+    before: &[Message],
+    tools: &[&ToolSpec],
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
+    let foreign: Vec<&ToolSpec> = tools
+        .iter()
+        .copied()
+        .filter(|tool| !OURS.contains(&tool.name.as_str()))
+        .collect();
+    let question = last_agent(before).unwrap_or_default();
+    let said = if question.starts_with("For that I need the ") {
+        format!(
+            "{} in {said}",
+            last_user(before).trim_end_matches(['.', '?', '!'])
+        )
+    } else {
+        said.to_owned()
+    };
+    let sentence = text::normalise(&said);
+    Ok(
+        match foreign::find(&said, &sentence, &foreign, classifier)? {
+            Match::Call(name, arguments) => {
+                let mut events = speech("One moment.".into());
+                events.extend(call(&name, arguments));
+                events
+            }
+            Match::Missing(argument) => {
+                speech(format!("For that I need the {argument}. Which one?"))
+            }
+            Match::None => speech(answers::limit(&abilities(tools))),
+        },
+    )
+}
+
+fn abilities(tools: &[&ToolSpec]) -> String {
+    answers::abilities(|name| tools.iter().any(|tool| tool.name == name))
+}
+
+/// Calls for all requests whose tool is there; a question where an argument is missing.
+fn calls(requests: Vec<Request>, tools: &[&ToolSpec]) -> Vec<LlmEvent> {
+    let mut events = Vec::new();
+    for request in requests.into_iter().take(MOST_CALLS) {
+        match tool_of(request) {
+            Some((name, _)) if !tools.iter().any(|tool| tool.name == name) => {
+                return speech(answers::limit(&abilities(tools)));
+            }
+            Some((name, arguments)) => events.extend(call(name, arguments)),
+            None => return speech(answers::HOW_LONG.into()),
+        }
+    }
+    events
+}
+
+/// The call that a request needs; none if a timer has no length.
+fn tool_of(request: Request) -> Option<(&'static str, Map<String, Value>)> {
+    let (name, arguments) = match request {
+        Request::Time(None) | Request::Talk(_) | Request::Refused | Request::Unknown => {
+            ("get_time", json!({}))
+        }
+        Request::Time(Some(place)) => ("get_time", json!({ "place": place })),
+        Request::Calculate(expression) => ("calculate", json!({ "expression": expression })),
+        Request::Convert { value, from, to } => (
+            "convert_units",
+            json!({"value": value, "from": from, "to": to}),
+        ),
+        Request::ListTimers => ("list_timers", json!({})),
+        Request::CancelTimer(target) => ("cancel_timer", target_arguments(target)),
+        Request::SetTimer {
+            seconds,
+            label: None,
+        } => ("set_timer", json!({"seconds": seconds?})),
+        Request::SetTimer { seconds, label } => {
+            ("set_timer", json!({"seconds": seconds?, "label": label}))
+        }
+    };
+    Some((name, arguments.as_object().cloned().unwrap_or_default()))
+}
+
+fn target_arguments(target: Target) -> Value {
+    match target {
+        Target::Only => json!({}),
+        Target::All => json!({"all": true}),
+        Target::Seconds(seconds) => json!({ "seconds": seconds }),
+        Target::Label(label) => json!({ "label": label }),
+    }
+}
+
+fn speech(text: String) -> Vec<LlmEvent> {
+    if text.is_empty() {
+        Vec::new()
+    } else {
+        vec![LlmEvent::Speech { text }]
+    }
+}
+
+/// The events of one call, its arguments as markup has them: `place="Tokyo"`.
+fn call(name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
+    let piece = arguments
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    vec![
+        LlmEvent::ToolOpened { name: name.into() },
+        LlmEvent::ToolArguments { piece },
+        LlmEvent::ToolClosed {
+            arguments: Ok(arguments),
+        },
+    ]
+}

@@ -1,0 +1,536 @@
+//! What is said plainly, read by rules: a sentence that one of them fits whole needs no model.
+
+use super::request::{Request, Talk, Target};
+use crate::router::{expression, slots, text};
+use crate::tools::builtin::Unit;
+use crate::tools::places;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// A longest timer, as the tool has it.
+const DAY: u64 = 24 * 60 * 60;
+
+fn rule(pattern: &str) -> Option<Regex> {
+    let built = Regex::new(pattern);
+    debug_assert!(built.is_ok(), "{built:?}");
+    built.ok()
+}
+
+macro_rules! rule {
+    ($name:ident, $pattern:expr) => {
+        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| rule(&$pattern));
+    };
+}
+
+rule!(
+    OPENERS,
+    r"^(?:(?:can|could|would|will) you (?:please |just |maybe |quickly )*|would you mind |do you (?:happen to )?know |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i am wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
+);
+rule!(
+    TAILS,
+    r"(?: (?:please|right now|now|currently|at the moment|at present|exactly|for me|thanks|thank you|again|then|over there|there|here|around here|if you can|if you do not mind|today|you know|man|buddy|will you|would you|can you|could you|!|=))+$|!+$"
+);
+
+// What makes a sentence a wish not to have something done.
+rule!(
+    NEGATED,
+    r"\b(?:do not|does not|did not|never ?mind|not|never|no need|without|rather not|no timers?|forget (?:about )?(?:it|that|the)|skip|instead of|will not|cannot)\b|^no\b"
+);
+// What makes it a report, a question about how, or a supposition.
+rule!(
+    TOLD,
+    r"\b(?:yesterday|ago|used to|once|last (?:night|week|year|month|time|monday|summer)|earlier|if|my (?:sister|brother|mom|mum|mother|dad|father|wife|husband|friend|boss|kids?|son|daughter|roommate|neighbou?r|coworker|colleague|teacher|grandmother|grandma)|he|she|they|we|told|said|asked|was|were|had|would have|should|how (?:do|can|to|would|did)|why|when (?:i|you)|because|always|hate|love|like to|imagine|suppose|pretend|wish|story|song|movie)\b"
+);
+
+rule!(
+    TIME,
+    r"^(?:what time is it|what time it is|what is the (?:current |exact |local |right )?time|what the (?:current |exact |local )?time is|what is the hour|what hour is it|what time do (?:you|they) have|what time have you got|the (?:current |exact |local )?time|current (?:local )?time|local time|time|time check|(?:do you )?(?:have |got |have got )?the time|(?:have you )?got the time|how late is it|what is time|what time|is it late)(?: is it)?(?: (?:(?:(?:over|out|back|up|down) )?(?:in|for|at)|on) (?P<place>.+))?$"
+);
+rule!(
+    TIME_FIRST,
+    r"^(?:in|for) (?P<place>.+?) what (?:time is it|is the time|is the current time)$"
+);
+rule!(
+    TIME_OF,
+    r"^what is (?:the )?(?P<place>.+?)(?:'s)? (?:current |local )?time$"
+);
+rule!(
+    DATE,
+    r"^(?:what (?:is )?(?:the )?(?:(?:current|today's|todays) )?(?:day|date|month|year|weekday)(?: and (?:month|year|date|day))?(?: of the (?:week|month))?(?: is it| is today| it is| do we have| are we on)?|which (?:day|date|month|year)(?: of the week)? (?:is it|is today|it is)|what is today(?:'s)?(?: date)?|what day (?:is|of the week is|of the week) (?:it|today)|today(?:'s|s)? (?:date|day)|the (?:current |today's )?date|the day of the week|the day|today is what (?:day|date)|what today's date is|what today is|what the date is)(?: (?:over )?in (?P<place>.+))?$"
+);
+rule!(
+    ZONE,
+    r"^(?:what|which) (?:time ?zone) (?:is|does|are) (?P<a>.+?)(?: in| use| have| on)?$|^(?:what is )?(?:the )?time ?zone (?:of|in|for) (?P<b>.+)$|^(?:what is )?(?P<c>.+?)'s time ?zone(?: is what)?$"
+);
+
+rule!(
+    CONVERT,
+    format!(
+        r"^(?:convert |change |turn |express |what is |what are |how much is |how many is |how (?:far|long|hot|cold|heavy|tall|much|high|fast|big|warm) (?:is|are) |calculate )*(?P<n>-?\d+(?:\.\d+)?|an?|half an?) (?P<from>{0})(?: equals?| is| are| make)?(?: in| into| to| as| is how many| how many| equal to how many| is what in| in terms of)+ (?P<to>{0})$",
+        slots::unit_pattern()
+    )
+);
+rule!(
+    HOW_MANY,
+    format!(
+        r"^(?:what is |how many )(?P<to>{0})(?: are| is)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half an?|the) (?P<from>{0})$",
+        slots::unit_pattern()
+    )
+);
+rule!(
+    FEET,
+    r"^(?:convert |what is |how (?:tall|much|long|high) is )?(?P<feet>\d+) (?:feet|foot|ft)(?: and)? (?P<inches>\d+(?:\.\d+)?)(?: inch(?:es)?)? (?:in|into|to) (?P<to>.+)$"
+);
+
+rule!(
+    SET,
+    r"^(?:set|start|create|make|begin|add|run|put|new|another|i need|i want|i would like|have|get|do|use|fire up|kick off|open)(?: (?:up|me|on|off|going|running|a|an|another|the|my|one more|new|quick|brand|timer|please|2|3|two|three))* ?(?P<label>.*?) ?\b(?:timers?|countdowns?)(?P<rest>(?: .*)?)$"
+);
+rule!(
+    BARE_SET,
+    r"^(?:an? )?(?P<label>[a-z]+ )??timers?(?P<rest> .*)?$"
+);
+rule!(
+    REMIND,
+    r"^(?:remind|alert|ping|notify|buzz|wake) me(?: up)? (?:in|after|when) (?P<rest>.+)$|^(?:tell me |let me know )(?:when|after|once|in) (?P<when>.+?)(?: (?:are|is|have|has) (?:up|over|passed|gone by|elapsed|done))?$|^count ?down (?:from )?(?P<down>.+)$|^(?:put|set) (?P<clock>.+) on the (?:clock|timer)$|^(?:time|start timing) (?P<time>\d.+)$"
+);
+rule!(
+    LABEL,
+    r"\b(?:called|named|labell?ed|label it|call it|name it) (?:the |my |a )?(?P<name>[a-z0-9 ]+?)(?: (?:for|of|in))?$|\bfor (?:the |my |a |some )?(?P<for>[a-z ]+?)(?: (?:for|of|in|at))?$|\bto (?P<to>[a-z ]+?)$"
+);
+rule!(
+    TIME_OF_DAY,
+    r"\b(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight|until|till|tomorrow|tonight|at \d+|morning|evening|afternoon|every day|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b"
+);
+rule!(
+    CORRECTION,
+    r"\b(?:no wait|wait no|no sorry|sorry no|i mean|i meant|actually|make that|make it|scratch that|or rather|no)\b"
+);
+
+rule!(
+    LIST,
+    r"^(?:(?:what|which|how many)(?: of my)? (?:timers?|countdowns?)(?: (?:do i have|have i (?:got|set)|are (?:there|running|on|set|active|going|left)|is (?:running|on|set|active)|did i set|i have|i set))*(?: (?:running|set|on|going|active|left|at the moment))*|(?:list|show|read|see|what are|how are|how is|status of|what about)?(?: me| out)? ?(?:all )?(?:of )?(?:my|the|any|active|running|current) (?:(?:active|running|current|[a-z]+) )?timers?(?: status| doing| at| left)?|(?:list|show)(?: all)? timers|timer status|(?:how much|what|how many minutes|how many seconds)(?: is the)?(?: time| longer)? ?(?:is left|is remaining|is the remaining time|remains|do i have(?: left)?|have i got left|are left|left|remaining|time is left|is there)(?: (?:on|in|for|of|until|before) (?:(?:the|my|that|this) )?(?:.*)?timers?(?: .*)?)?|how much longer(?: (?:on|for|until|is|does|will) .*timers?.*)?|how long (?:is left|left|until|till|before|does|is|do i have).*timers?.*|how long (?:is left|left|do i have left)|(?:did|have) i (?:already )?(?:set|start|started|got|have) (?:a|any|the|my|that) ?.*timers?(?: .*)?|do i (?:still |already )?have (?:a|any|the|my) ?.*timers?(?: .*)?|(?:is|are) (?:there )?(?:a|an|any|my|the|that) ?.*timers? ?(?:still |almost |nearly )?(?:running|on|set|going|active|done|left|over|up|finished|ready)?|when (?:does|will|is|do) (?:my|the|that) ?.*timers? (?:go off|end|ring|be done|be up|finish|done|over|be over|up|ring|going off|going to (?:ring|go off))|any timers(?: (?:set|running|on|going))?|is my .*timer .*|what is (?:left|remaining) on .*timers?|what is the remaining time(?: .*)?)$"
+);
+rule!(
+    CANCEL,
+    r"^(?:cancel|stop|delete|remove|clear|kill|end|dismiss|get rid of|abort|scrap|erase|turn off|shut off|switch off|shut down)(?: (?:off|out))?(?P<what>.*?) ?\b(?P<noun>timers?|countdowns?)(?P<rest>(?: .*)?)$|^(?:turn|shut|switch) (?P<what2>.*?)(?P<noun2>timers?) off$"
+);
+rule!(
+    WHICH_DROP,
+    r"\b(?:the|my|that|this|a|an|all|of|every|both|running|set|current|one|for|please|called|named|now|minutes?|i|just|off|and|them|down|it|last|is)\b"
+);
+
+const TALK: &[(Talk, &str)] = &[
+    (
+        Talk::Stop,
+        r"^(?:stop|stop (?:it|that|talking|speaking|now)|(?:just )?be quiet|quiet|shut up|hush|silence|enough|that is enough|never ?mind|forget (?:about )?(?:it|that)|cancel(?: that| it)?|leave it|drop it|skip it|no stop)$",
+    ),
+    (
+        Talk::Repeat,
+        r"^(?:what did you (?:just )?say|(?:say|repeat) (?:that|it)(?: again| once more)?|repeat|pardon(?: me)?|come again|what was that|say again|one more time|once more|i did not (?:hear|catch|get) (?:you|that|it)|repeat what you (?:just )?said)$",
+    ),
+    (
+        Talk::Thanks,
+        r"^(?:(?:many |great |okay |ok |perfect |cool )?thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?(?: for your help)?|i appreciate it|cheers)$",
+    ),
+    (
+        Talk::Goodbye,
+        r"^(?:(?:good ?)?bye(?: bye)?(?: for now)?|good ?night|see you(?: later| soon| tomorrow)?|talk to you later|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
+    ),
+    (
+        Talk::Greeting,
+        r"^(?:hi|hello|hey|howdy|hiya|greetings|good (?:morning|afternoon|evening|day))(?: (?:there|again|assistant|undertone))?$",
+    ),
+    (
+        Talk::HowAreYou,
+        r"^how (?:are you|are you doing|is it going|do you do|have you been|are things)$",
+    ),
+    (
+        Talk::WhoAreYou,
+        r"^(?:who are you|what are you|what is your name|are you (?:a |an )?(?:robot|bot|human|ai|real|computer|machine|person)|who (?:made|built|created) you)$",
+    ),
+    (
+        Talk::Capabilities,
+        r"^(?:what (?:else )?can (?:you do|i (?:ask|say))(?: you| for me)?|what are you able to do|how can you help(?: me)?|help|help me|what do you do)$",
+    ),
+    (
+        Talk::Yes,
+        r"^(?:yes|yeah|yep|yup|sure|of course|okay|ok|correct|right|absolutely|please do|go ahead)$",
+    ),
+    (
+        Talk::No,
+        r"^(?:no|nope|nah|not really|no thanks|no thank you|not now)$",
+    ),
+];
+
+static TALKS: LazyLock<Vec<(Talk, Regex)>> = LazyLock::new(|| {
+    let build = |(talk, pattern): &(Talk, &str)| Some((*talk, rule(pattern)?));
+    TALK.iter().filter_map(build).collect()
+});
+
+fn matches(rule: &Option<Regex>, text: &str) -> bool {
+    rule.as_ref().is_some_and(|rule| rule.is_match(text))
+}
+
+fn captured<'t>(rule: &Option<Regex>, text: &'t str, names: &[&str]) -> Option<Option<&'t str>> {
+    let found = rule.as_ref()?.captures(text)?;
+    Some(
+        names
+            .iter()
+            .find_map(|name| found.name(name))
+            .map(|part| part.as_str().trim()),
+    )
+}
+
+fn without(rule: &Option<Regex>, text: &str) -> String {
+    match rule {
+        Some(rule) => rule.replace_all(text, "").trim().to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// The sentence without what is said around a request.
+pub(super) fn core(sentence: &str) -> String {
+    let start = text::without_fillers(sentence);
+    let opened = without(&OPENERS, start);
+    let core = without(&TAILS, &opened);
+    if core.is_empty() {
+        sentence.to_owned()
+    } else {
+        core
+    }
+}
+
+/// The user says not to do it.
+pub(super) fn is_negated(sentence: &str) -> bool {
+    matches(&NEGATED, sentence)
+}
+
+/// The user tells or supposes something, or asks how to do it.
+pub(super) fn is_told(sentence: &str) -> bool {
+    matches(&TOLD, sentence)
+}
+
+/// What a normalised sentence asks for, if a rule fits all of it.
+pub(super) fn read(sentence: &str) -> Vec<Request> {
+    let core = core(sentence);
+    if let Some(talk) = talk(sentence).or_else(|| talk(&core)) {
+        return vec![Request::Talk(talk)];
+    }
+    if is_list(&core) || is_list(sentence) {
+        return vec![Request::ListTimers];
+    }
+    if is_told(&core) {
+        return Vec::new();
+    }
+    if let Some(expression) = expression::read(&core) {
+        return vec![Request::Calculate(expression)];
+    }
+    if let Some(convert) = convert(&core) {
+        return vec![convert];
+    }
+    if let Some(times) = time(&core) {
+        return times;
+    }
+    cancel(&core)
+        .map(|request| vec![request])
+        .or_else(|| set(&core))
+        .or_else(|| remind(&core, sentence))
+        .unwrap_or_default()
+}
+
+pub(super) fn talk(sentence: &str) -> Option<Talk> {
+    let fits = |(_, pattern): &&(Talk, Regex)| pattern.is_match(sentence);
+    TALKS.iter().find(fits).map(|(talk, _)| *talk)
+}
+
+fn is_list(core: &str) -> bool {
+    matches(&LIST, core)
+}
+
+fn time(core: &str) -> Option<Vec<Request>> {
+    let place = captured(&TIME, core, &["place"])
+        .or_else(|| captured(&DATE, core, &["place"]))
+        .or_else(|| captured(&TIME_FIRST, core, &["place"]))
+        .or_else(|| known_only(captured(&ZONE, core, &["a", "b", "c"])))
+        .or_else(|| known_only(captured(&TIME_OF, core, &["place"])))?;
+    match place {
+        None => Some(vec![Request::Time(None)]),
+        Some(place) => Some(here_or_there(place)),
+    }
+}
+
+/// These patterns fit too much to be believed about words that name no place.
+fn known_only<'t>(found: Option<Option<&'t str>>) -> Option<Option<&'t str>> {
+    found.filter(|place| place.is_some_and(|place| !known(place).is_empty()))
+}
+
+fn here_or_there(place: &str) -> Vec<Request> {
+    let places = known(place);
+    if places.is_empty() {
+        let name = place.trim_start_matches("the ").to_owned();
+        return vec![Request::Time(Some(name))];
+    }
+    places
+        .into_iter()
+        .map(|place| Request::Time(Some(place)))
+        .collect()
+}
+
+/// "paris and in tokyo": the usual names, or nothing if one of them is unknown.
+fn known(place: &str) -> Vec<String> {
+    let name = |name: &str| {
+        let name = without(&TAILS, name.trim());
+        places::find(name.trim_start_matches("in "))
+            .ok()
+            .map(|place| place.name)
+    };
+    if let Some(whole) = name(place) {
+        return vec![whole];
+    }
+    let parts: Option<Vec<String>> = place.split(" and ").map(name).collect();
+    parts.unwrap_or_default()
+}
+
+fn convert(core: &str) -> Option<Request> {
+    if let Some(found) = FEET.as_ref()?.captures(core) {
+        let inches: f64 = found["inches"].parse().ok()?;
+        let feet: f64 = found["feet"].parse().ok()?;
+        return Some(Request::Convert {
+            value: feet + inches / 12.0,
+            from: "feet",
+            to: Unit::named(&found["to"])?.plural,
+        });
+    }
+    let found = CONVERT.as_ref()?.captures(core);
+    let found = found.or_else(|| HOW_MANY.as_ref()?.captures(core))?;
+    let value = match &found["n"] {
+        "a" | "an" | "the" => 1.0,
+        "half a" | "half an" => 0.5,
+        number => number.parse().ok()?,
+    };
+    Some(Request::Convert {
+        value,
+        from: Unit::named(&found["from"])?.plural,
+        to: Unit::named(&found["to"])?.plural,
+    })
+}
+
+fn cancel(core: &str) -> Option<Request> {
+    let found = CANCEL.as_ref()?.captures(core)?;
+    let part = |a: &str, b: &str| {
+        let part = found.name(a).or_else(|| found.name(b));
+        part.map_or("", |part| part.as_str()).to_owned()
+    };
+    let words = format!("{} {}", part("what", "what2"), part("rest", "rest"));
+    let plural = part("noun", "noun2").ends_with('s');
+    Some(Request::CancelTimer(target(&words, plural)))
+}
+
+/// Which timer the words around "timer" mean.
+pub(super) fn target(words: &str, plural: bool) -> Target {
+    static ALL: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"\b(?:all|every|both|everything)\b"));
+    let label = without(&WHICH_DROP, &slots::without_lengths(words));
+    let label = label.split_whitespace().collect::<Vec<_>>().join(" ");
+    if plural && label.is_empty() || matches(&ALL, words) {
+        Target::All
+    } else if let Some(seconds) = slots::seconds(words) {
+        Target::Seconds(seconds)
+    } else if label.is_empty() {
+        Target::Only
+    } else {
+        Target::Label(label)
+    }
+}
+
+fn set(core: &str) -> Option<Vec<Request>> {
+    let core = slots::plain_lengths(core);
+    if let Some(found) = SET
+        .as_ref()?
+        .captures(&core)
+        .or_else(|| BARE_SET.as_ref()?.captures(&core))
+    {
+        let label = found.name("label").map_or("", |part| part.as_str());
+        let rest = found.name("rest").map_or("", |part| part.as_str());
+        return Some(timers(&core, &format!("{label} , {rest}")));
+    }
+    None
+}
+
+/// "remind me in 10 minutes to ...", "let me know when 5 minutes are up".
+fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
+    let names = ["rest", "when", "down", "clock", "time"];
+    let (core, whole) = (slots::plain_lengths(core), slots::plain_lengths(sentence));
+    let found = captured(&REMIND, &core, &names).or_else(|| captured(&REMIND, &whole, &names));
+    let rest = found??;
+    let rest = rest.trim_start_matches("about ");
+    let after = slots::without_lengths(rest);
+    let after = after.trim();
+    let only = after.is_empty() || after.starts_with("to ");
+    (only && rest.starts_with(|c: char| c.is_ascii_digit())).then(|| timers(&core, rest))
+}
+
+/// The timers that a request to set some names; `around` is what the rule left over.
+fn timers(core: &str, around: &str) -> Vec<Request> {
+    let talk = |talk| vec![Request::Talk(talk)];
+    if matches(&TIME_OF_DAY, core) {
+        return talk(Talk::TimeOfDay);
+    }
+    let corrected = CORRECTION
+        .as_ref()
+        .and_then(|correction| correction.find_iter(core).last());
+    let said = corrected.map_or(core, |found| &core[found.end()..]);
+    let said = if slots::lengths(said).is_empty() {
+        core
+    } else {
+        said
+    };
+    let lengths = slots::lengths(said);
+    if lengths.iter().any(|&seconds| seconds == 0 || seconds > DAY) {
+        return talk(Talk::BadLength);
+    }
+    match lengths.as_slice() {
+        [] => vec![Request::SetTimer {
+            seconds: None,
+            label: label(around),
+        }],
+        [_] if said.contains(" or ") => talk(Talk::WhichLength),
+        [one] => {
+            let label = if corrected.is_some() {
+                None
+            } else {
+                label(around)
+            };
+            vec![Request::SetTimer {
+                seconds: Some(*one),
+                label,
+            }]
+        }
+        several if core.contains("timers") => several
+            .iter()
+            .map(|&one| Request::SetTimer {
+                seconds: Some(one),
+                label: None,
+            })
+            .collect(),
+        _ => talk(Talk::WhichLength),
+    }
+}
+
+/// What a timer is for: "pasta" of "pasta timer", "called pasta", "for the pasta".
+fn label(around: &str) -> Option<String> {
+    static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|one|second|minute|hour|!| )*$",
+        )
+    });
+    let around = slots::without_lengths(around);
+    let (before, after) = around.split_once(',').unwrap_or(("", &around));
+    let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let meant = |words: &String| !words.is_empty() && words.len() <= 40 && !matches(&NOISE, words);
+    let named = captured(&LABEL, &tidy(after), &["name", "for", "to"])
+        .flatten()
+        .map(tidy);
+    named
+        .filter(meant)
+        .or_else(|| Some(tidy(before)).filter(meant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timer(seconds: u64, label: Option<&str>) -> Vec<Request> {
+        vec![Request::SetTimer {
+            seconds: Some(seconds),
+            label: label.map(str::to_owned),
+        }]
+    }
+
+    fn of(said: &str) -> Vec<Request> {
+        read(&text::normalise(said))
+    }
+
+    #[test]
+    fn reads_timers() {
+        assert_eq!(
+            of("Set a timer for 10 minutes and 30 seconds."),
+            timer(630, None)
+        );
+        assert_eq!(
+            of("set a pasta timer for nine minutes"),
+            timer(540, Some("pasta"))
+        );
+        assert_eq!(
+            of("Set a 10-minute timer for the eggs"),
+            timer(600, Some("eggs"))
+        );
+        assert_eq!(of("half an hour timer please"), timer(1800, None));
+        assert_eq!(
+            of("set a timer for 5 minutes no wait 10 minutes"),
+            timer(600, None)
+        );
+        assert_eq!(
+            of("remind me in 15 minutes to check the oven"),
+            timer(900, Some("check the oven"))
+        );
+        assert_eq!(of("set two timers for 5 minutes and 10 minutes").len(), 2);
+        assert_eq!(
+            of("set a timer"),
+            [Request::SetTimer {
+                seconds: None,
+                label: None
+            }]
+        );
+        assert_eq!(of("set a timer for 7 am"), [Request::Talk(Talk::TimeOfDay)]);
+        assert_eq!(
+            of("cancel the 5 minute timer"),
+            [Request::CancelTimer(Target::Seconds(300))]
+        );
+        assert_eq!(of("cancel my timers"), [Request::CancelTimer(Target::All)]);
+        assert_eq!(
+            of("stop the pasta timer"),
+            [Request::CancelTimer(Target::Label("pasta".into()))]
+        );
+        assert_eq!(
+            of("Turn the timer off."),
+            [Request::CancelTimer(Target::Only)]
+        );
+        assert_eq!(of("did I set a timer?"), [Request::ListTimers]);
+        assert_eq!(of("my sister set a timer yesterday"), []);
+    }
+
+    #[test]
+    fn reads_times_and_units() {
+        let at = |place: &str| Request::Time(Some(place.into()));
+        assert_eq!(of("What's the time?"), [Request::Time(None)]);
+        assert_eq!(
+            of("What time is it in Paris and in Tokyo?"),
+            [at("Paris"), at("Tokyo")]
+        );
+        assert_eq!(
+            of("could you tell me the time in NYC right now"),
+            [at("New York")]
+        );
+        assert_eq!(of("what timezone is Dallas in"), [at("Dallas")]);
+        assert_eq!(of("what time is it in Atlantis"), [at("atlantis")]);
+        assert_eq!(
+            of("What's five miles in kilometres?"),
+            [Request::Convert {
+                value: 5.0,
+                from: "miles",
+                to: "kilometers"
+            }]
+        );
+        assert_eq!(
+            of("how many inches are in a foot"),
+            [Request::Convert {
+                value: 1.0,
+                from: "feet",
+                to: "inches"
+            }]
+        );
+        assert_eq!(of("what time does the store open"), []);
+    }
+}

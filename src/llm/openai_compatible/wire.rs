@@ -1,0 +1,479 @@
+//! The data of a chat completion stream, turned into events. Pure.
+
+use crate::llm::LlmEvent;
+use crate::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// The most native calls in one answer.
+const MAX_CALLS: usize = 16;
+
+/// Events, and why no more will come.
+pub(super) type Decoded = (Vec<LlmEvent>, Option<String>);
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default, deserialize_with = "or_default")]
+    choices: Vec<Choice>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default, deserialize_with = "or_default")]
+    delta: Delta,
+    finish_reason: Option<String>,
+}
+
+/// `reasoning_content` and the like are not read: thoughts are not spoken.
+#[derive(Deserialize, Default)]
+struct Delta {
+    content: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    tool_calls: Vec<CallDelta>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    #[serde(default, deserialize_with = "or_default")]
+    index: u64,
+    id: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    function: FunctionDelta,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionDelta {
+    name: Option<String>,
+    /// Text, but some servers send an object.
+    arguments: Option<Value>,
+}
+
+/// `null` where servers should have left the field out.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads the messages of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    parser: Parser,
+    calls: Vec<NativeCall>,
+    /// How many calls are closed: the first of them.
+    closed: usize,
+    finish: Option<String>,
+}
+
+/// A call of the protocol's own.
+#[derive(Debug)]
+struct NativeCall {
+    index: u64,
+    id: Option<String>,
+    name: String,
+    raw: String,
+    /// How much of `raw` was told; `None` before the call was opened.
+    told: Option<usize>,
+    error: Option<&'static str>,
+}
+
+impl Decoder {
+    /// Reads the data of one server-sent event.
+    pub(super) fn message(&mut self, data: &str) -> Decoded {
+        if data.trim() == "[DONE]" {
+            return self.done();
+        }
+        let chunk: Chunk = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => return (Vec::new(), Some(format!("unexpected data: {error}"))),
+        };
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return (Vec::new(), Some(message_of(&error)));
+        }
+        let mut events = Vec::new();
+        if let Some(choice) = chunk.choices.into_iter().next() {
+            self.choice(choice, &mut events);
+        }
+        (events, None)
+    }
+
+    /// The stream ended without `[DONE]`: well if a reason was given before, else not.
+    pub(super) fn end_of_stream(&mut self) -> Decoded {
+        if self.finish.is_some() {
+            self.done()
+        } else {
+            (
+                Vec::new(),
+                Some("it ended before the model was done".into()),
+            )
+        }
+    }
+
+    fn choice(&mut self, choice: Choice, events: &mut Vec<LlmEvent>) {
+        if let Some(text) = choice.delta.content
+            && self.calls.is_empty()
+        {
+            events.extend(self.parser.push(&text));
+        }
+        for delta in choice.delta.tool_calls {
+            self.call(delta, events);
+        }
+        if let Some(reason) = choice.finish_reason {
+            self.finish(reason, events);
+        }
+    }
+
+    /// All is said, so calls are committed now and not only at `[DONE]`.
+    fn finish(&mut self, reason: String, events: &mut Vec<LlmEvent>) {
+        events.extend(self.parser.finish());
+        let whole = !matches!(reason.as_str(), "length" | "content_filter");
+        self.close_calls(self.calls.len(), whole, events);
+        self.finish = Some(reason);
+    }
+
+    fn done(&mut self) -> Decoded {
+        let mut events = Vec::new();
+        if self.finish.is_none() {
+            self.finish("stop".into(), &mut events);
+        }
+        if self.finish.as_deref() == Some("content_filter") {
+            return (
+                events,
+                Some("the server's content filter stopped the answer".into()),
+            );
+        }
+        events.push(LlmEvent::End);
+        (events, None)
+    }
+
+    fn call(&mut self, delta: CallDelta, events: &mut Vec<LlmEvent>) {
+        if self.calls.is_empty() {
+            events.extend(self.parser.finish());
+        }
+        let Some(at) = self.find(&delta) else {
+            return;
+        };
+        self.calls[at].add(delta.function);
+        // An earlier call whose object is whole gets no more: it need not wait for the others.
+        while self.closed < at && self.calls[self.closed].is_whole() {
+            self.close_calls(self.closed + 1, true, events);
+        }
+        if self.closed == at {
+            self.calls[at].tell(events);
+        }
+    }
+
+    /// The call that a piece belongs to. Ollama gives every call the index 0 but its own id.
+    fn find(&mut self, delta: &CallDelta) -> Option<usize> {
+        let id = delta.id.clone().filter(|id| !id.is_empty());
+        let known = self.calls.iter().rposition(|call| {
+            call.index == delta.index && (id.is_none() || call.id.is_none() || call.id == id)
+        });
+        match known {
+            Some(at) if at < self.closed => None,
+            Some(at) => Some(at),
+            None if self.calls.len() < MAX_CALLS => {
+                self.calls.push(NativeCall::new(delta.index, id));
+                Some(self.calls.len() - 1)
+            }
+            None => None,
+        }
+    }
+
+    fn close_calls(&mut self, until: usize, whole: bool, events: &mut Vec<LlmEvent>) {
+        for call in &mut self.calls[self.closed..until] {
+            call.close(whole, events);
+        }
+        self.closed = until;
+    }
+}
+
+impl NativeCall {
+    fn new(index: u64, id: Option<String>) -> Self {
+        Self {
+            index,
+            id,
+            name: String::new(),
+            raw: String::new(),
+            told: None,
+            error: None,
+        }
+    }
+
+    fn add(&mut self, function: FunctionDelta) {
+        if self.name.is_empty() {
+            self.name = function.name.unwrap_or_default();
+        }
+        match function.arguments {
+            Some(Value::String(piece)) => self.raw.push_str(&piece),
+            Some(object @ Value::Object(_)) => self.raw.push_str(&object.to_string()),
+            _ => {}
+        }
+        if self.raw.len() > MAX_ARGUMENT_BYTES {
+            self.error = Some("the arguments are too long");
+            self.raw.clear();
+        } else if self.name.chars().count() > MAX_NAME_CHARS {
+            self.error = Some("the tool's name is too long");
+            self.name = self.name.chars().take(MAX_NAME_CHARS).collect();
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.error.is_none() && parse_object(&self.raw).is_ok()
+    }
+
+    /// Tells what is new, once there is a name.
+    fn tell(&mut self, events: &mut Vec<LlmEvent>) {
+        if self.told.is_none() && !self.name.is_empty() {
+            self.told = Some(0);
+            events.push(LlmEvent::ToolOpened {
+                name: self.name.clone(),
+            });
+        }
+        if let Some(piece) = self.told.and_then(|told| self.raw.get(told..))
+            && !piece.is_empty()
+        {
+            events.push(LlmEvent::ToolArguments {
+                piece: piece.to_owned(),
+            });
+            self.told = Some(self.raw.len());
+        }
+    }
+
+    fn close(&mut self, whole: bool, events: &mut Vec<LlmEvent>) {
+        if self.name.is_empty() {
+            self.error = Some("the call has no name");
+            self.name.push_str("invalid");
+        }
+        self.tell(events);
+        let arguments = match self.error {
+            Some(error) => Err(error.to_owned()),
+            None if !whole => Err("the answer was cut off within the call".to_owned()),
+            None if self.raw.trim().is_empty() => Ok(Map::new()),
+            None => parse_object(&self.raw),
+        };
+        events.push(LlmEvent::ToolClosed { arguments });
+    }
+}
+
+fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
+    if raw.trim_start().starts_with('{') {
+        parse_arguments(raw)
+    } else {
+        Err("the arguments are no object".into())
+    }
+}
+
+/// The message within an error body such as `{"error": {"message": "..."}}`.
+pub(super) fn error_message(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    Some(message_of(body.get("error")?))
+}
+
+fn message_of(error: &Value) -> String {
+    match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The ids in a list of models: `{"data": [{"id": "..."}]}`.
+pub(super) fn model_names(body: &str) -> Option<Vec<String>> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let list = body.get("data")?.as_array()?;
+    let ids = list.iter().filter_map(|model| model.get("id")?.as_str());
+    Some(ids.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Feeds chunks and ends the stream; a line for each event.
+    fn decode(chunks: &[Value]) -> Vec<String> {
+        let mut decoder = Decoder::default();
+        let mut lines = Vec::new();
+        for chunk in chunks
+            .iter()
+            .map(Value::to_string)
+            .chain(["[DONE]".to_owned()])
+        {
+            let (events, error) = decoder.message(&chunk);
+            lines.extend(events.iter().map(line));
+            if let Some(error) = error {
+                lines.push(format!("error: {error}"));
+                break;
+            }
+        }
+        lines
+    }
+
+    fn line(event: &LlmEvent) -> String {
+        match event {
+            LlmEvent::Speech { text } => format!("say {text}"),
+            LlmEvent::ToolOpened { name } => format!("open {name}"),
+            LlmEvent::ToolArguments { piece } => format!("piece {piece}"),
+            LlmEvent::ToolClosed { arguments: Ok(map) } => {
+                format!("close {}", Value::Object(map.clone()))
+            }
+            LlmEvent::ToolClosed {
+                arguments: Err(why),
+            } => format!("bad {why}"),
+            LlmEvent::End => "end".into(),
+        }
+    }
+
+    fn text(text: &str) -> Value {
+        json!({"choices": [{"index": 0, "delta": {"content": text}}]})
+    }
+
+    fn finish(reason: &str) -> Value {
+        json!({"choices": [{"delta": {}, "finish_reason": reason}]})
+    }
+
+    fn call(index: u64, id: &str, name: &str, arguments: &str) -> Value {
+        json!({"choices": [{"delta": {"content": null, "tool_calls": [
+            {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        ]}}]})
+    }
+
+    #[test]
+    fn markup_in_content() {
+        let lines = decode(&[
+            text("<speech>Hi"),
+            text("</sp"),
+            text("eech>"),
+            finish("stop"),
+        ]);
+        assert_eq!(lines, ["say Hi", "say \n", "end"]);
+    }
+
+    #[test]
+    fn thoughts_and_odd_chunks_are_passed_over() {
+        let lines = decode(&[
+            json!({"choices": [{"delta": {"role": "assistant", "content": "", "reasoning_content": "hmm"}}]}),
+            json!({"choices": null}),
+            json!({"choices": [{"delta": null, "finish_reason": null}], "error": null}),
+            text("Hi"),
+            finish("stop"),
+            json!({"choices": [], "usage": {"total_tokens": 3}}),
+        ]);
+        assert_eq!(lines, ["say Hi", "end"]);
+    }
+
+    #[test]
+    fn native_calls_in_pieces() {
+        let lines = decode(&[
+            text("<speech>Wait"),
+            call(0, "a", "w", ""),
+            call(0, "", "", "{\"city\":"),
+            call(0, "", "", "\"Boulder\"}"),
+            call(1, "b", "v", "{}"),
+            finish("tool_calls"),
+        ]);
+        let expected = [
+            "say Wait",
+            "open w",
+            "piece {\"city\":",
+            "piece \"Boulder\"}",
+            "close {\"city\":\"Boulder\"}",
+            "open v",
+            "piece {}",
+            "close {}",
+            "end",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn native_calls_that_share_an_index_or_interleave() {
+        let ollama = [
+            call(0, "a", "w", "{\"n\":1}"),
+            call(0, "b", "w", "{\"n\":2}"),
+            finish("tool_calls"),
+        ];
+        let both = [
+            "open w",
+            "piece {\"n\":1}",
+            "close {\"n\":1}",
+            "open w",
+            "piece {\"n\":2}",
+            "close {\"n\":2}",
+            "end",
+        ];
+        assert_eq!(decode(&ollama), both);
+        let mixed = [
+            call(0, "a", "w", "{\"n\":"),
+            call(1, "b", "w", "{\"n\":"),
+            call(0, "", "", "1}"),
+            call(1, "", "", "2}"),
+            finish("tool_calls"),
+        ];
+        let closes: Vec<String> = decode(&mixed)
+            .into_iter()
+            .filter(|l| l.starts_with("close"))
+            .collect();
+        assert_eq!(closes, ["close {\"n\":1}", "close {\"n\":2}"]);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_committed() {
+        assert_eq!(
+            decode(&[call(0, "a", "w", "{\"n\":1}"), finish("length")])[2],
+            "bad the answer was cut off within the call"
+        );
+        assert!(
+            decode(&[text("<tool>w(n=1)"), finish("length")])[2]
+                .starts_with("bad the call was not closed")
+        );
+        assert!(decode(&[call(0, "a", "w", "{\"n\":"), finish("stop")])[2].starts_with("bad "));
+        assert_eq!(
+            decode(&[call(0, "a", "", "{}"), finish("stop")])[0],
+            "open invalid"
+        );
+        assert!(decode(&[text("Hi"), finish("content_filter")])[1].contains("content filter"));
+        let mut decoder = Decoder::default();
+        decoder.message(&call(0, "a", "w", "{}").to_string());
+        assert!(decoder.end_of_stream().1.is_some());
+    }
+
+    #[test]
+    fn a_call_without_arguments_and_arguments_as_an_object() {
+        assert_eq!(
+            decode(&[call(0, "a", "now", ""), finish("tool_calls")]),
+            ["open now", "close {}", "end"]
+        );
+        let object = json!({"choices": [{"delta": {"tool_calls": [{"function": {"name": "w", "arguments": {"n": 1}}}]}}]});
+        assert_eq!(decode(&[object, finish("stop")])[2], "close {\"n\":1}");
+    }
+
+    #[test]
+    fn errors_in_the_stream() {
+        assert_eq!(
+            decode(&[text("Hi"), json!({"error": {"message": "overloaded"}})]),
+            ["say Hi", "error: overloaded"]
+        );
+        assert_eq!(decode(&[json!({"error": "boom"})]), ["error: boom"]);
+        assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let long = call(0, "a", "w", &"x".repeat(MAX_ARGUMENT_BYTES + 1));
+        assert!(
+            decode(&[long, finish("stop")]).contains(&"bad the arguments are too long".to_owned())
+        );
+        let many: Vec<Value> = (0..100)
+            .map(|i| call(i, &i.to_string(), "w", "{}"))
+            .collect();
+        assert_eq!(
+            decode(&many)
+                .iter()
+                .filter(|l| l.starts_with("open"))
+                .count(),
+            MAX_CALLS
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! What is said without a language model: apologies, goodbyes.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const EMBEDDED: &str = include_str!("../../prompts/phrases.toml");
+
+/// The longest phrase in characters: about fifteen seconds of speech.
+const MAX_CHARS: usize = 240;
+
+/// The fixed phrases, as spoken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phrases {
+    /// The language model failed.
+    pub llm_failed: String,
+    /// The user's words could not be transcribed.
+    pub asr_failed: String,
+    /// The voice failed.
+    pub tts_failed: String,
+    /// A tool takes long.
+    pub still_working: String,
+    /// Nobody spoke for too long.
+    pub goodbye_idle: String,
+    /// The session reached its greatest length.
+    pub goodbye_too_long: String,
+}
+
+/// Why the phrases cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PhrasesError {
+    /// The file cannot be read.
+    #[error("cannot read the phrases {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML, or a key is unknown or not text.
+    #[error("phrases {file}: {reason}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Where and what.
+        reason: String,
+    },
+    /// A phrase is not one that can be spoken.
+    #[error("phrases {file}: {key} {reason}")]
+    Phrase {
+        /// The file.
+        file: String,
+        /// The phrase's key.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Phrases {
+    /// The embedded phrases, with those that the file at `path` names put in their place.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML of known keys, or holds a phrase that is empty or
+    /// longer than 240 characters.
+    pub fn load(path: Option<&Path>) -> Result<Self, PhrasesError> {
+        let embedded = parse("phrases.toml", EMBEDDED)?;
+        let Some(path) = path else {
+            return read("phrases.toml", embedded);
+        };
+        let text = std::fs::read_to_string(path).map_err(|source| PhrasesError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let file = path.display().to_string();
+        let mut table = embedded;
+        table.extend(parse(&file, &text)?);
+        read(&file, table)
+    }
+
+    /// All of them, for the audio that is kept ready.
+    pub fn all(&self) -> [&str; 6] {
+        [
+            &self.llm_failed,
+            &self.asr_failed,
+            &self.tts_failed,
+            &self.still_working,
+            &self.goodbye_idle,
+            &self.goodbye_too_long,
+        ]
+    }
+}
+
+impl Default for Phrases {
+    fn default() -> Self {
+        Self::load(None).expect("the embedded phrases are valid")
+    }
+}
+
+fn parse(file: &str, text: &str) -> Result<toml::Table, PhrasesError> {
+    text.parse().map_err(|e: toml::de::Error| syntax(file, &e))
+}
+
+fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
+    for (key, value) in &table {
+        if let Some(reason) = value.as_str().and_then(flaw) {
+            return Err(PhrasesError::Phrase {
+                file: file.to_owned(),
+                key: key.clone(),
+                reason,
+            });
+        }
+    }
+    table.try_into().map_err(|e| syntax(file, &e))
+}
+
+fn flaw(text: &str) -> Option<String> {
+    if text.trim().is_empty() {
+        Some("is empty".into())
+    } else if text.chars().count() > MAX_CHARS {
+        Some(format!("is longer than {MAX_CHARS} characters"))
+    } else {
+        None
+    }
+}
+
+fn syntax(file: &str, error: &toml::de::Error) -> PhrasesError {
+    PhrasesError::Syntax {
+        file: file.to_owned(),
+        reason: error.to_string().trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str) -> Result<Phrases, PhrasesError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Phrases::load(Some(file.path()))
+    }
+
+    #[test]
+    fn the_embedded_phrases() {
+        let phrases = Phrases::load(None).unwrap();
+        assert_eq!(phrases.asr_failed, "Sorry, could you say that again?");
+    }
+
+    #[test]
+    fn a_file_replaces_what_it_names() {
+        let phrases = with("asr_failed = 'Pardon?'").unwrap();
+        assert_eq!(phrases.asr_failed, "Pardon?");
+        assert_eq!(phrases.llm_failed, Phrases::default().llm_failed);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text| with(text).unwrap_err().to_string();
+        assert!(error("asr_faild = 'x'").contains("asr_faild"));
+        assert!(error("asr_failed = ''").contains("asr_failed is empty"));
+        assert!(error("asr_failed = 3").contains("string"));
+        assert!(error("asr_failed =").contains("line 1"));
+        assert!(
+            Phrases::load(Some(Path::new("/none")))
+                .unwrap_err()
+                .to_string()
+                .contains("/none")
+        );
+    }
+}

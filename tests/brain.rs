@@ -1,0 +1,449 @@
+//! The local brain on sentences that it was not trained on: what it calls, what it says, and that
+//! it calls nothing on what it was not asked.
+
+use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use undertone::llm::brain::Brain;
+use undertone::llm::{Llm, LlmEvent, Message, Prompt, ToolSpec};
+use undertone::tools::{Registry, SessionTools, builtin};
+
+static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
+    let weights = folder("UNDERTONE_MODELS", "models/weights");
+    undertone::onnx::init(&weights.join("onnxruntime/libonnxruntime.so")).unwrap();
+    Brain::start(&weights.join("minilm")).unwrap()
+});
+
+static TOOLS: LazyLock<Registry> = LazyLock::new(|| {
+    let mut registry = Registry::new();
+    builtin::register(&mut registry).unwrap();
+    registry
+});
+
+fn folder(variable: &str, default: &str) -> PathBuf {
+    std::env::var_os(variable)
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+}
+
+/// Calls as `name {arguments}`, and the words.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    calls: Vec<(String, Map<String, Value>)>,
+    words: String,
+}
+
+impl Said {
+    fn calls(&self) -> String {
+        let one = |(name, arguments): &(String, Map<String, Value>)| {
+            format!("{name} {}", Value::Object(arguments.clone()))
+        };
+        self.calls.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+}
+
+async fn generate(messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
+    let prompt = Prompt {
+        instructions: None,
+        messages: messages.to_vec(),
+        tools,
+    };
+    let events: Vec<LlmEvent> = BRAIN
+        .generate(prompt)
+        .map(|event| event.unwrap())
+        .collect()
+        .await;
+    assert_eq!(events.last(), Some(&LlmEvent::End));
+    let (mut said, mut name) = (Said::default(), String::new());
+    for event in events {
+        match event {
+            LlmEvent::Speech { text } => said.words.push_str(&text),
+            LlmEvent::ToolOpened { name: opened } => name = opened,
+            LlmEvent::ToolClosed { arguments } => said.calls.push((name.clone(), arguments.unwrap())),
+            LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
+        }
+    }
+    said
+}
+
+fn user(text: &str) -> Message {
+    Message::User { text: text.into() }
+}
+
+fn agent(text: &str) -> Message {
+    Message::Agent {
+        text: text.into(),
+        interrupted: false,
+    }
+}
+
+async fn say(text: &str) -> Said {
+    generate(&[user(text)], TOOLS.specs()).await
+}
+
+/// A whole conversation with the real tools: what the agent says to each of the user's sentences.
+async fn converse(sentences: &[&str]) -> Vec<String> {
+    let session = SessionTools::default();
+    let (mut messages, mut spoken) = (Vec::new(), Vec::new());
+    for sentence in sentences {
+        messages.push(user(sentence));
+        let mut said = generate(&messages, TOOLS.specs()).await;
+        while !said.calls.is_empty() {
+            for (id, (name, arguments)) in said.calls.iter().enumerate() {
+                let output = TOOLS.call(name, arguments.clone(), &session).await;
+                let output = output.unwrap_or_else(|error| json!({"error": error.to_string()}));
+                let (id, name, arguments) = (id.to_string(), name.clone(), arguments.clone());
+                messages.push(Message::ToolCall { id: id.clone(), name: name.clone(), arguments });
+                messages.push(Message::ToolResult { id, name, output });
+            }
+            said = generate(&messages, TOOLS.specs()).await;
+        }
+        messages.push(agent(&said.words));
+        spoken.push(said.words);
+    }
+    spoken
+}
+
+const LIMIT: &str = "I can't do that on my own.";
+
+/// Sentence, and the call (`name {json}`) or how the answer begins.
+const WANTED: &[(&str, &str)] = &[
+    ("What time is it?", "get_time {}"),
+    ("Hey, what's the time please?", "get_time {}"),
+    ("Could you please tell me the time?", "get_time {}"),
+    ("Do you happen to know what time it is?", "get_time {}"),
+    ("Okay so what time is it now", "get_time {}"),
+    ("what's the current time", "get_time {}"),
+    ("I'd like to know the time.", "get_time {}"),
+    ("Um, what time is it exactly?", "get_time {}"),
+    ("How late is it?", "get_time {}"),
+    ("have you got the time", "get_time {}"),
+    ("What time is it in Tokyo?", r#"get_time {"place":"Tokyo"}"#),
+    ("Whats the time in Sydney", r#"get_time {"place":"Sydney"}"#),
+    ("what time is it over in new york city right now", r#"get_time {"place":"New York"}"#),
+    ("Tell me the time in L.A.", r#"get_time {"place":"Los Angeles"}"#),
+    ("What time is it in Washington, D.C.?", r#"get_time {"place":"Washington, D.C."}"#),
+    ("In Nairobi, what time is it?", r#"get_time {"place":"Nairobi"}"#),
+    ("Can you check the time in São Paulo?", r#"get_time {"place":"Sao Paulo"}"#),
+    ("what's the local time in the Netherlands", r#"get_time {"place":"the Netherlands"}"#),
+    ("what time is it on the east coast", r#"get_time {"place":"the East Coast"}"#),
+    ("What's the time in Boulder, Colorado?", r#"get_time {"place":"Boulder"}"#),
+    ("what time zone is Denver in", r#"get_time {"place":"Denver"}"#),
+    ("What time is it in Paris and in Tokyo?", r#"get_time {"place":"Paris"}; get_time {"place":"Tokyo"}"#),
+    ("What time is it in Atlantis?", r#"get_time {"place":"atlantis"}"#),
+    ("what is tokyo's time", r#"get_time {"place":"Tokyo"}"#),
+    ("What's the date?", "get_time {}"),
+    ("What day is it today?", "get_time {}"),
+    ("Could you tell me what today's date is?", "get_time {}"),
+    ("Which day of the week is it?", "get_time {}"),
+    ("what's today's date please", "get_time {}"),
+    ("What year is it?", "get_time {}"),
+    ("what day is it in Auckland", r#"get_time {"place":"Auckland"}"#),
+    ("What's 12 times 7?", r#"calculate {"expression":"12 * 7"}"#),
+    ("What is 12 x 7?", r#"calculate {"expression":"12 * 7"}"#),
+    ("how much is fifteen percent of eighty", r#"calculate {"expression":"15% of 80"}"#),
+    ("What's 20% of $200?", r#"calculate {"expression":"20% of 200"}"#),
+    ("What's the square root of 144?", r#"calculate {"expression":"sqrt(144)"}"#),
+    ("two to the power of ten", r#"calculate {"expression":"2 ^ 10"}"#),
+    ("Can you calculate 1,250 divided by 5?", r#"calculate {"expression":"1250 / 5"}"#),
+    ("please add 17 and 25", r#"calculate {"expression":"17 + 25"}"#),
+    ("What's 100 minus 37 plus 2?", r#"calculate {"expression":"100 - 37 + 2"}"#),
+    ("what is three point five times four", r#"calculate {"expression":"3.5 * 4"}"#),
+    ("what's 30 percent off 120", r#"calculate {"expression":"120 - 30% of 120"}"#),
+    ("Subtract 9 from 20.", r#"calculate {"expression":"20 - 9"}"#),
+    ("what is nine squared", r#"calculate {"expression":"9 ^ 2"}"#),
+    ("5+5", r#"calculate {"expression":"5 + 5"}"#),
+    ("What's an 18% tip on 64 dollars?", r#"calculate {"expression":"18% of 64"}"#),
+    ("what is twenty one plus nineteen", r#"calculate {"expression":"21 + 19"}"#),
+    ("Do you know what 8 times 9 is?", r#"calculate {"expression":"8 * 9"}"#),
+    ("What's 2.5 miles in kilometers?", r#"convert_units {"value":2.5,"from":"miles","to":"kilometers"}"#),
+    ("five miles in kilometres", r#"convert_units {"value":5.0,"from":"miles","to":"kilometers"}"#),
+    ("Convert 10 pounds to kilograms.", r#"convert_units {"value":10.0,"from":"pounds","to":"kilograms"}"#),
+    ("how many inches are in 3 feet", r#"convert_units {"value":3.0,"from":"feet","to":"inches"}"#),
+    ("How many ounces are there in a pound?", r#"convert_units {"value":1.0,"from":"pounds","to":"ounces"}"#),
+    ("what is 72 degrees Fahrenheit in Celsius", r#"convert_units {"value":72.0,"from":"degrees Fahrenheit","to":"degrees Celsius"}"#),
+    ("What's 30 celsius in fahrenheit?", r#"convert_units {"value":30.0,"from":"degrees Celsius","to":"degrees Fahrenheit"}"#),
+    ("can you convert two cups into milliliters", r#"convert_units {"value":2.0,"from":"cups","to":"milliliters"}"#),
+    ("how far is 10 kilometers in miles", r#"convert_units {"value":10.0,"from":"kilometers","to":"miles"}"#),
+    ("how many minutes are in 3 hours", r#"convert_units {"value":3.0,"from":"hours","to":"minutes"}"#),
+    ("Please turn 70 kilos into pounds", r#"convert_units {"value":70.0,"from":"kilograms","to":"pounds"}"#),
+    ("60 miles per hour in kilometers per hour", r#"convert_units {"value":60.0,"from":"miles per hour","to":"kilometers per hour"}"#),
+    ("how many grams is 8 ounces", r#"convert_units {"value":8.0,"from":"ounces","to":"grams"}"#),
+    ("Set a timer for 10 minutes.", r#"set_timer {"seconds":600}"#),
+    ("Set a 10-minute timer.", r#"set_timer {"seconds":600}"#),
+    ("set a timer for 10 minutes and 30 seconds", r#"set_timer {"seconds":630}"#),
+    ("Can you start a timer for half an hour?", r#"set_timer {"seconds":1800}"#),
+    ("please set me a timer for an hour and a half", r#"set_timer {"seconds":5400}"#),
+    ("I need a five minute timer", r#"set_timer {"seconds":300}"#),
+    ("timer for 45 seconds", r#"set_timer {"seconds":45}"#),
+    ("Start a two and a half minute timer", r#"set_timer {"seconds":150}"#),
+    ("Set a pasta timer for nine minutes.", r#"set_timer {"seconds":540,"label":"pasta"}"#),
+    ("Set a timer for 12 minutes called laundry", r#"set_timer {"seconds":720,"label":"laundry"}"#),
+    ("Remind me in 15 minutes to check the oven", r#"set_timer {"seconds":900,"label":"check the oven"}"#),
+    ("let me know when 20 minutes have passed", r#"set_timer {"seconds":1200}"#),
+    ("Set another timer for twenty five minutes", r#"set_timer {"seconds":1500}"#),
+    ("put 12 minutes on the clock", r#"set_timer {"seconds":720}"#),
+    ("could you set up a timer for one hour please", r#"set_timer {"seconds":3600}"#),
+    ("I'm making eggs. Set a timer for 6 minutes.", r#"set_timer {"seconds":360}"#),
+    ("Set a timer for 5 minutes, no wait, 10 minutes.", r#"set_timer {"seconds":600}"#),
+    ("Set a timer for 5 minutes and tell me the time.", r#"set_timer {"seconds":300}; get_time {}"#),
+    ("set two timers for 5 minutes and 10 minutes", r#"set_timer {"seconds":300}; set_timer {"seconds":600}"#),
+    ("Set a timer.", "For how long"),
+    ("can you set a timer for me", "For how long"),
+    ("What timers do I have?", "list_timers {}"),
+    ("How much time is left on my timer?", "list_timers {}"),
+    ("did I set a timer?", "list_timers {}"),
+    ("Are there any timers running?", "list_timers {}"),
+    ("how long is left on the pasta timer", "list_timers {}"),
+    ("list all my timers please", "list_timers {}"),
+    ("When does my timer go off?", "list_timers {}"),
+    ("is my timer still running", "list_timers {}"),
+    ("Cancel the timer.", "cancel_timer {}"),
+    ("please stop my timer", "cancel_timer {}"),
+    ("Cancel all timers.", r#"cancel_timer {"all":true}"#),
+    ("delete both timers", r#"cancel_timer {"all":true}"#),
+    ("cancel the 5 minute timer", r#"cancel_timer {"seconds":300}"#),
+    ("Can you remove the pasta timer?", r#"cancel_timer {"label":"pasta"}"#),
+    ("turn the timer off please", "cancel_timer {}"),
+    ("Hello there!", "Hello!"),
+    ("Good morning.", "Hello!"),
+    ("How are you doing today?", "All is well"),
+    ("Thanks so much for that!", "You're welcome."),
+    ("thank you very much", "You're welcome."),
+    ("Okay, bye now.", "Goodbye!"),
+    ("I have to run, talk later", "Goodbye!"),
+    ("Who are you?", "I'm undertone's"),
+    ("are you a real human being", "I'm undertone's"),
+    ("What are you able to do for me?", "I can tell the time"),
+    ("What can you do?", "I can tell the time"),
+    ("Sorry, what did you just say?", "I have not said anything"),
+    ("Stop.", "Okay."),
+    ("please be quiet", "Okay."),
+    ("Never mind.", "Okay."),
+    ("Set a timer for seven a.m.", "I can only set a timer for a length"),
+    ("Set a timer for 30 hours.", "A timer can run"),
+];
+
+/// No call may come of these.
+const UNWANTED: &[&str] = &[
+    "Don't set a timer.",
+    "Please do not set a timer for 10 minutes",
+    "I don't want to know the time.",
+    "never mind the timer",
+    "Don't cancel the timer!",
+    "I do not need a timer for five minutes",
+    "no timer please",
+    "There's no need to convert 5 miles to kilometers.",
+    "You don't have to tell me what time it is in Tokyo",
+    "I never asked what 12 times 7 is",
+    "Set a timer for 10 minutes. Actually, never mind.",
+    "Set a timer for 10 minutes. No, don't.",
+    "Forget the timer.",
+    "I'd rather not set a timer",
+    "My sister set a timer yesterday.",
+    "My boss told me to set a timer for ten minutes",
+    "If I set a timer for 5 minutes would it ring?",
+    "How do I set a timer on my phone?",
+    "why did my timer stop",
+    "I wish I could cancel the timer in my head",
+    "what time does the store open",
+    "What time is my flight?",
+    "when does the movie start in London",
+    "how long does it take to get to Paris",
+    "I had a great time in Tokyo last summer.",
+    "What's the best time to visit Japan?",
+    "what day is Christmas on",
+    "what will the date be tomorrow",
+    "In 20 minutes I have to leave.",
+    "Book me a flight to Boston.",
+    "What's the capital of France?",
+    "Tell me the weather.",
+    "What's the weather in Chicago?",
+    "Play some jazz.",
+    "Who is the president of France?",
+    "I ran 5 miles this morning",
+    "she's 5 feet 10 inches tall",
+    "It's 30 degrees in Madrid.",
+    "the recipe says bake for 45 minutes",
+    "set an alarm for 7 am",
+    "wake me up at noon",
+    "remind me to call mom",
+    "set the thermostat to 70 degrees",
+    "cancel my reservation",
+    "stop the music",
+    "Transfer 200 dollars to savings",
+    "how many dollars is 50 euros",
+    "how many people live in India",
+    "How old is the universe?",
+    "tell me a joke",
+    "translate good morning to Spanish",
+    "I've told you a hundred times",
+    "What time did I wake up?",
+    "Is it time for lunch?",
+    "The timer on my oven is broken.",
+    "that was two days ago",
+];
+
+#[tokio::test]
+async fn does_what_is_asked() {
+    let mut wrong = Vec::new();
+    for (sentence, expected) in WANTED {
+        let said = say(sentence).await;
+        let called = said.calls();
+        let right = called == *expected || (called.is_empty() && said.words.starts_with(expected));
+        if !right {
+            wrong.push(format!("{sentence}\n    {expected}\n    {called} {:?}", said.words));
+        }
+    }
+    println!("{} of {} wanted", WANTED.len() - wrong.len(), WANTED.len());
+    println!("{}", wrong.join("\n"));
+    assert!(wrong.len() * 20 <= WANTED.len(), "{} wrong", wrong.len());
+}
+
+#[tokio::test]
+async fn does_nothing_that_is_not_asked() {
+    for sentence in UNWANTED {
+        let said = say(sentence).await;
+        assert_eq!(said.calls(), "", "{sentence}");
+        let harmless = [LIMIT, "Okay", "I can only set a timer for a length"];
+        let honest = harmless.iter().any(|start| said.words.starts_with(start));
+        assert!(honest, "{sentence}: {}", said.words);
+    }
+}
+
+#[tokio::test]
+async fn carries_on_a_conversation() {
+    let spoken = converse(&[
+        "Set a timer",
+        "Ten minutes.",
+        "And a 5 minute timer for the tea",
+        "What timers do I have?",
+        "Cancel the timer",
+        "the 5 minute one",
+        "what's 5 miles in kilometers",
+        "how about in feet",
+        "what's 5 divided by zero",
+        "What time is it in Atlantis?",
+        "What is 7 times 6?",
+        "what did you say",
+    ])
+    .await;
+    let expected = [
+        "For how long should I set the timer?",
+        "Okay, a 10 minute timer is set.",
+        "Okay, a 5 minute timer for tea is set.",
+        "You have 2 timers:",
+        "Which timer should I cancel?",
+        "Okay, the 5 minute timer for tea is cancelled.",
+        "5 miles is about 8.05 kilometers.",
+        "5 miles is 26400 feet.",
+        "Sorry, that did not work: nothing can be divided by zero.",
+        "Sorry, I don't know a place called atlantis.",
+        "7 times 6 is 42.",
+        "I said: 7 times 6 is 42.",
+    ];
+    for (said, expected) in spoken.iter().zip(expected) {
+        assert!(said.starts_with(expected), "{said:?}, not {expected:?}");
+    }
+    let spoken = converse(&["what time is it in Paris", "and in London?"]).await;
+    assert!(spoken[0].ends_with("in Paris."), "{spoken:?}");
+    assert!(spoken[1].ends_with("in London."), "{spoken:?}");
+}
+
+#[tokio::test]
+async fn messages_in_a_row_are_one_utterance() {
+    let messages = [user("Set a timer for"), user("ten minutes.")];
+    let said = generate(&messages, TOOLS.specs()).await;
+    assert_eq!(said.calls(), r#"set_timer {"seconds":600}"#);
+}
+
+fn declared(name: &str, description: &str, parameters: Value) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters,
+    }
+}
+
+#[tokio::test]
+async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
+    let weather = declared(
+        "get_weather",
+        "Get the current weather for a city.",
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+    );
+    let order = declared(
+        "get_order_status",
+        "Look up the status of an order by its id.",
+        json!({"type": "object", "properties": {"order_id": {"type": "string"}}, "required": ["order_id"]}),
+    );
+    let tools = Arc::new(vec![weather, order]);
+    let ask = |messages: Vec<Message>| {
+        let tools = tools.clone();
+        async move { generate(&messages, tools).await }
+    };
+    for (sentence, call) in [
+        ("What's the weather in Boulder?", r#"get_weather {"city":"Boulder"}"#),
+        ("How is the weather in Smallville today?", r#"get_weather {"city":"Smallville"}"#),
+        ("Can you tell me the weather for New York City", r#"get_weather {"city":"New York"}"#),
+        ("What's the status of order 12345?", r#"get_order_status {"order_id":"12345"}"#),
+    ] {
+        let said = ask(vec![user(sentence)]).await;
+        assert_eq!((said.calls().as_str(), said.words.as_str()), (call, "One moment."), "{sentence}");
+    }
+    for sentence in [
+        "I don't want to check the weather in Boulder",
+        "What's the capital of France?",
+        "What time is it?",
+        "My sister checked the weather in Boston yesterday",
+        "Order me a pizza",
+        "Hello",
+    ] {
+        assert_eq!(ask(vec![user(sentence)]).await.calls(), "", "{sentence}");
+    }
+    let asked = ask(vec![user("What's the weather?")]).await;
+    assert_eq!(asked.words, "For that I need the city. Which one?");
+    let answered = vec![user("What's the weather?"), agent(&asked.words), user("Paris.")];
+    assert_eq!(ask(answered).await.calls(), r#"get_weather {"city":"Paris"}"#);
+    let result = ask(vec![
+        user("What's the weather in Boulder?"),
+        agent("One moment."),
+        Message::ToolCall { id: "1".into(), name: "get_weather".into(), arguments: Map::new() },
+        Message::ToolResult { id: "1".into(), name: "get_weather".into(), output: json!({"sky": "clear"}) },
+    ]);
+    assert_eq!(result.await.words, "sky: clear.");
+}
+
+/// CLINC150: sentences for things we cannot do must call nothing. Its own timer, time, date,
+/// calculator and conversion intents may.
+#[tokio::test]
+async fn calls_nothing_on_other_people_s_requests() {
+    let file = folder("UNDERTONE_DATA", "../shared/data").join("router/clinc150.json");
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        println!("SKIPPED: there is no {}", file.display());
+        return;
+    };
+    let data: Value = serde_json::from_str(&text).unwrap();
+    let ours = ["timer", "time", "date", "calculator", "measurement_conversion", "timezone"];
+    let (mut sentences, mut false_calls, mut right, mut our_sentences) = (0, Vec::new(), 0, 0);
+    for part in ["oos_train", "oos_val", "val"] {
+        for pair in data[part].as_array().unwrap() {
+            let (sentence, intent) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            let said = say(sentence).await;
+            if ours.contains(&intent) {
+                our_sentences += 1;
+                right += usize::from(!said.calls.is_empty());
+            } else {
+                sentences += 1;
+                if !said.calls.is_empty() {
+                    false_calls.push(format!("{intent}: {sentence}: {}", said.calls()));
+                }
+            }
+        }
+    }
+    println!("{} false calls in {sentences}:\n{}", false_calls.len(), false_calls.join("\n"));
+    println!("{right} calls in {our_sentences} sentences of our intents");
+    let state_changing = false_calls.iter().filter(|call| call.contains("_timer {")).count();
+    assert!(false_calls.len() * 200 <= sentences, "more than 0.5 % false calls");
+    assert!(state_changing <= 3, "{state_changing} false calls that change something");
+}

@@ -1,0 +1,140 @@
+//! What the tests with real models share: where things are, and how words are counted.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::{Path, PathBuf};
+use undertone::audio::to_f32;
+
+/// The weights, with ONNX Runtime loaded.
+pub fn weights() -> PathBuf {
+    let weights = folder("UNDERTONE_MODELS", "models/weights");
+    let library = weights.join("onnxruntime/libonnxruntime.so");
+    undertone::onnx::init(&library).expect("run `make models`");
+    weights
+}
+
+/// A recording and what is said in it.
+pub struct Clip {
+    pub name: String,
+    pub text: String,
+    pub samples: Vec<f32>,
+}
+
+/// The recorded speech; `None`, and a note, where there is none.
+pub fn speech() -> Option<Vec<Clip>> {
+    let folder = data("speech")?;
+    let manifest = std::fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
+    let clip = |line: &str| {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        let name = entry["file"].as_str().unwrap().to_owned();
+        let samples = read(&folder.join(&name));
+        Clip { name, text: entry["text"].as_str().unwrap().to_owned(), samples }
+    };
+    Some(manifest.lines().map(clip).collect())
+}
+
+/// The recorded noises.
+pub fn noise() -> Option<Vec<Clip>> {
+    let folder = data("noise")?;
+    let mut paths: Vec<_> = folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let clip = |path: &PathBuf| Clip {
+        name: path.file_name().unwrap().to_string_lossy().into_owned(),
+        text: String::new(),
+        samples: read(path),
+    };
+    Some(paths.iter().map(clip).collect())
+}
+
+fn data(kind: &str) -> Option<PathBuf> {
+    let folder = folder("UNDERTONE_DATA", "../shared/data").join(kind);
+    if !folder.is_dir() {
+        eprintln!("SKIPPED: no recordings at {}", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+fn folder(variable: &str, default: &str) -> PathBuf {
+    std::env::var_os(variable)
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+}
+
+/// A WAV file as mono at 16 kHz.
+pub fn read(path: &Path) -> Vec<f32> {
+    let mut reader = hound::WavReader::open(path).unwrap();
+    let spec = reader.spec();
+    let samples: Vec<i16> = reader.samples().map(Result::unwrap).collect();
+    let mono: Vec<f32> = to_f32(&samples)
+        .chunks(spec.channels.into())
+        .map(|frame| frame.iter().sum::<f32>() / f32::from(spec.channels))
+        .collect();
+    let mut resampler = undertone::audio::Resampler::new(spec.sample_rate, 16_000);
+    let mut out = resampler.push(&mono);
+    out.extend(resampler.flush());
+    out
+}
+
+/// Word errors, and the words that there should have been.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Errors {
+    pub wrong: usize,
+    pub words: usize,
+}
+
+impl Errors {
+    pub fn add(&mut self, wanted: &str, got: &str) {
+        let (wanted, got) = (words(wanted), words(got));
+        self.wrong += distance(&wanted, &got);
+        self.words += wanted.len();
+    }
+
+    pub fn percent(self) -> f64 {
+        100.0 * self.wrong as f64 / self.words.max(1) as f64
+    }
+}
+
+/// Words for comparison: lower case, no punctuation, small numbers and common forms spelt out.
+pub fn words(text: &str) -> Vec<String> {
+    let text = text.to_lowercase().replace("okay", "ok").replace('%', " percent ");
+    text.split(|c: char| !(c.is_alphanumeric() || c == '\''))
+        .map(|word| word.trim_matches('\''))
+        .filter(|word| !word.is_empty())
+        .flat_map(spell)
+        .collect()
+}
+
+fn spell(word: &str) -> Vec<String> {
+    const SMALL: [&str; 21] = [
+        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+        "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+        "nineteen", "twenty",
+    ];
+    let ordinals = [("1st", "first"), ("2nd", "second"), ("3rd", "third"), ("4th", "fourth"), ("5th", "fifth")];
+    if let Some((_, spelt)) = ordinals.iter().find(|(short, _)| *short == word) {
+        return vec![(*spelt).into()];
+    }
+    match word {
+        "mr" => vec!["mister".into()],
+        "counselled" => vec!["counseled".into()],
+        "opentelemetry" => vec!["open".into(), "telemetry".into()],
+        _ => match word.parse::<usize>() {
+            Ok(n) if n < SMALL.len() => vec![SMALL[n].into()],
+            Ok(_) => word.chars().flat_map(|digit| spell(&digit.to_string())).collect(),
+            Err(_) => vec![word.into()],
+        },
+    }
+}
+
+fn distance(a: &[String], b: &[String]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

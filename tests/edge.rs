@@ -1,0 +1,428 @@
+//! The server's edge: malformed frames, half-open handshakes, access, slow and vanished clients,
+//! drain.
+
+mod support;
+
+use futures_util::{SinkExt, StreamExt, stream};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Script, Server, local};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use undertone::server::{ServerSettings, SocketLimits};
+
+/// Malformed frames to send; the seed of each is its number.
+const MALFORMED: u64 = 2000;
+
+/// xorshift64*: enough to vary test data, and the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn seeded(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// A frame with its mask. `first` holds FIN, RSV and the opcode.
+fn frame(first: u8, payload: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![first];
+    match payload.len() {
+        length @ 0..126 => bytes.push(0x80 | length as u8),
+        length @ 126..65_536 => {
+            bytes.push(0x80 | 126);
+            bytes.extend((length as u16).to_be_bytes());
+        }
+        length => {
+            bytes.push(0x80 | 127);
+            bytes.extend((length as u64).to_be_bytes());
+        }
+    }
+    let mask = random.bytes(4);
+    bytes.extend(&mask);
+    bytes.extend(
+        payload
+            .iter()
+            .zip(mask.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask),
+    );
+    bytes
+}
+
+/// A malformed client: the path, what it sends, and the close code that it deserves.
+fn malformed(seed: u64) -> (&'static str, Vec<u8>, u16) {
+    let random = &mut Random::seeded(seed);
+    let payload = |random: &mut Random, longest| {
+        let length = random.below(longest) as usize;
+        random.bytes(length)
+    };
+    const PCM: &str = "/v1/pcm";
+    const REALTIME: &str = "/v1/realtime";
+    match seed % 11 {
+        0 => {
+            let opcode = [3, 4, 5, 6, 7, 11, 12, 13, 14, 15][random.below(10) as usize];
+            let data = payload(random, 100);
+            (PCM, frame(0x80 | opcode, &data, random), 1002)
+        }
+        1 => {
+            let reserved = (1 + random.below(7) as u8) << 4;
+            let data = payload(random, 100);
+            (PCM, frame(0x82 | reserved, &data, random), 1002)
+        }
+        2 => {
+            let data = payload(random, 125);
+            let mut bytes = vec![0x82, data.len() as u8];
+            bytes.extend(data);
+            (PCM, bytes, 1002)
+        }
+        3 => (
+            PCM,
+            frame([0x08, 0x09, 0x0A][random.below(3) as usize], b"", random),
+            1002,
+        ),
+        4 => {
+            let data = [b'x'; 126].repeat(1 + random.below(3) as usize);
+            (
+                PCM,
+                frame(0x89 + random.below(2) as u8, &data, random),
+                1002,
+            )
+        }
+        5 => {
+            let data = payload(random, 200);
+            (PCM, frame(0x80, &data, random), 1002)
+        }
+        6 => {
+            let mut data = b"{\"type\": \"".to_vec();
+            data.push([0xC0, 0xFF, 0x80, 0xF8][random.below(4) as usize]);
+            (REALTIME, frame(0x81, &data, random), 1007)
+        }
+        7 => {
+            let mut bytes = vec![0x82, 0x80 | 127];
+            bytes.extend((65_537 + random.below(1 << 40)).to_be_bytes());
+            bytes.extend(random.bytes(4));
+            (PCM, bytes, 1009)
+        }
+        8 => {
+            let half = vec![0; 40_000];
+            let mut bytes = frame(0x02, &half, random);
+            bytes.extend(frame(0x80, &half, random));
+            (PCM, bytes, 1009)
+        }
+        9 => {
+            let data = payload(random, 500);
+            (REALTIME, frame(0x82, &data, random), 1003)
+        }
+        _ => {
+            let odd = 1 + 2 * random.below(300) as usize;
+            let data = random.bytes(odd);
+            (PCM, frame(0x82, &data, random), 1007)
+        }
+    }
+}
+
+async fn raw_socket(server: &Server, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address)
+        .await
+        .expect("a connection");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.address
+    );
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = vec![];
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.expect("the answer"));
+    }
+    assert!(
+        answer.starts_with(b"HTTP/1.1 101"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+    stream
+}
+
+/// Reads server frames until one closes; returns its code.
+async fn close_code(stream: &mut TcpStream) -> u16 {
+    loop {
+        let first = stream.read_u8().await.expect("a frame");
+        let length = match stream.read_u8().await.expect("a length") {
+            126 => usize::from(stream.read_u16().await.expect("a length")),
+            length => usize::from(length),
+        };
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await.expect("a payload");
+        if first & 0x0F == 8 {
+            return u16::from_be_bytes([payload[0], payload[1]]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_frames_get_the_right_close_code() {
+    let settings = ServerSettings {
+        max_sessions: 1000,
+        ..local()
+    };
+    let server = &Server::with(settings, Script::default()).await;
+    stream::iter(0..MALFORMED)
+        .for_each_concurrent(16, async |seed| {
+            let (path, bytes, expected) = malformed(seed);
+            let mut stream = raw_socket(server, path).await;
+            stream.write_all(&bytes).await.expect("sent");
+            let code = timeout(PATIENCE, close_code(&mut stream))
+                .await
+                .expect("a close in time");
+            assert_eq!(code, expected, "seed {seed}");
+        })
+        .await;
+    assert_eq!(server.counters.bad_clients.load(Relaxed), MALFORMED);
+}
+
+#[tokio::test]
+async fn noise_after_the_handshake_harms_nobody_else() {
+    let server = Server::start(Script::default()).await;
+    let mut bystander = server.realtime().await;
+    for seed in 0..200 {
+        let mut stream = raw_socket(&server, "/v1/realtime").await;
+        let noise = Random::seeded(seed).bytes(300);
+        stream.write_all(&noise).await.expect("sent");
+    }
+    bystander.speak(500, 400).await;
+    bystander.until("response.done").await;
+}
+
+#[tokio::test]
+async fn half_open_handshakes_are_closed() {
+    let settings = ServerSettings {
+        header_timeout: Duration::from_millis(200),
+        ..local()
+    };
+    let server = &Server::with(settings, Script::default()).await;
+    let started = Instant::now();
+    stream::iter(0..500)
+        .for_each_concurrent(500, async |_| {
+            let mut stream = TcpStream::connect(server.address)
+                .await
+                .expect("a connection");
+            stream
+                .write_all(b"GET /v1/realtime HTTP/1.1\r\nHost:")
+                .await
+                .expect("sent");
+            let mut rest = vec![];
+            // Closed or reset: either frees the connection.
+            let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
+                .await
+                .expect("closed in time");
+        })
+        .await;
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn pages_of_strangers_get_no_session() {
+    let server = Server::start(Script::default()).await;
+    let origin = async |origin| {
+        server
+            .try_open("/v1/realtime", &[("origin", origin)])
+            .await
+            .err()
+    };
+    assert_eq!(origin("https://evil.example").await, Some(403));
+    assert_eq!(origin("null").await, Some(403));
+    assert_eq!(origin("http://localhost:5173").await, None);
+}
+
+#[tokio::test]
+async fn a_token_opens_the_door() {
+    let settings = ServerSettings {
+        auth_token: Some("secret".into()),
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let with = async |headers: &[_]| server.try_open("/v1/pcm", headers).await.err();
+    assert_eq!(with(&[]).await, Some(401));
+    assert_eq!(with(&[("authorization", "Bearer wrong")]).await, Some(401));
+    assert_eq!(with(&[("authorization", "Bearer secret")]).await, None);
+    let browser = [
+        ("origin", "https://page.example"),
+        (
+            "sec-websocket-protocol",
+            "realtime, openai-insecure-api-key.secret",
+        ),
+    ];
+    assert_eq!(server.try_open("/v1/realtime", &browser).await.err(), None);
+    assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn over_max_sessions_is_told_to_come_again() {
+    let settings = ServerSettings {
+        max_sessions: 1,
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let mut first = server.realtime().await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let answer = server.get("/v1/realtime", upgrade).await.to_lowercase();
+    assert!(
+        answer.starts_with("http/1.1 503") && answer.contains("retry-after:"),
+        "{answer}"
+    );
+    first.socket.close(None).await.expect("closed");
+    while first.message().await.is_some() {}
+    admitted(&server).await;
+}
+
+/// Waits until the server admits a client again.
+async fn admitted(server: &Server) {
+    let admission = async {
+        while server.try_open("/v1/pcm", &[]).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, admission)
+        .await
+        .expect("admitted in time");
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_disconnected() {
+    let socket = SocketLimits {
+        write_timeout: Duration::from_millis(500),
+        ..SocketLimits::default()
+    };
+    let settings = ServerSettings {
+        max_sessions: 1,
+        socket,
+        ..local()
+    };
+    let server = Server::with(
+        settings,
+        Script {
+            flood: true,
+            ..Script::default()
+        },
+    )
+    .await;
+    let mut client = server.open("/v1/realtime").await;
+    client.speak(100, 0).await;
+    let gone = async {
+        while server.counters.slow_clients.load(Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("disconnected in time");
+    assert!(server.counters.audio_out_dropped.load(Relaxed) > 0);
+    admitted(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_vanished_is_freed() {
+    let socket = SocketLimits {
+        ping_every: Duration::from_millis(100),
+        gone_after: Duration::from_millis(300),
+        ..SocketLimits::default()
+    };
+    let settings = ServerSettings {
+        max_sessions: 1,
+        socket,
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let _silent = raw_socket(&server, "/v1/realtime").await;
+    admitted(&server).await;
+    assert_eq!(server.counters.vanished_clients.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_idle_client_that_answers_pings_stays() {
+    let socket = SocketLimits {
+        ping_every: Duration::from_millis(20),
+        gone_after: Duration::from_millis(200),
+        ..SocketLimits::default()
+    };
+    let server = Server::with(ServerSettings { socket, ..local() }, Script::default()).await;
+    let mut client = server.realtime().await;
+    for _ in 0..20 {
+        let next = timeout(PATIENCE, client.socket.next())
+            .await
+            .expect("a ping in time");
+        assert!(next.expect("open").expect("a message").is_ping());
+        client.socket.flush().await.expect("answered");
+    }
+    assert_eq!(server.counters.vanished_clients.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_flood_of_live_audio_is_dropped_and_counted() {
+    let server = Server::start(Script::default()).await;
+    let mut client = server.open("/v1/pcm").await;
+    for _ in 0..100 {
+        client.send_bytes(vec![0; 6400]).await;
+    }
+    assert_eq!(client.event().await["type"], "error");
+    assert!(server.counters.audio_in_dropped.load(Relaxed) >= 1_000_000);
+}
+
+#[tokio::test]
+async fn a_drain_lets_sessions_end_and_admits_none() {
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_secs(60),
+        ..local()
+    };
+    let mut server = Server::with(settings, Script::default()).await;
+    let mut client = server.realtime().await;
+    server.shutdown.cancel();
+    assert_eq!(u16::from(client.close_frame().await.code), 1001);
+    while client.message().await.is_some() {}
+    let result = timeout(PATIENCE, &mut server.task)
+        .await
+        .expect("ends in time");
+    result.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn a_stuck_session_is_closed_at_the_deadline() {
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_millis(500),
+        ..local()
+    };
+    let mut server = Server::with(
+        settings,
+        Script {
+            stuck: true,
+            ..Script::default()
+        },
+    )
+    .await;
+    let mut client = server.realtime().await;
+    assert!(server.get("/readyz", "").await.starts_with("HTTP/1.1 200"));
+    server.shutdown.cancel();
+    assert!(server.get("/readyz", "").await.starts_with("HTTP/1.1 503"));
+    assert_eq!(server.try_open("/v1/pcm", &[]).await.err(), Some(503));
+    assert_eq!(u16::from(client.close_frame().await.code), 1001);
+    while client.message().await.is_some() {}
+    let result = timeout(PATIENCE, &mut server.task)
+        .await
+        .expect("ends in time");
+    result.expect("no panic").expect("no error");
+}

@@ -1,0 +1,477 @@
+//! The OpenAI-compatible client against a real HTTP server that misbehaves as asked.
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Json, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::{StreamExt, stream};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use undertone::llm::openai_compatible::{OpenAiCompatible, Settings};
+use undertone::llm::prompt::Prompts;
+use undertone::llm::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
+
+const KEY: &str = "sk-canary-4711";
+
+type Pieces = mpsc::UnboundedReceiver<Result<Bytes, std::io::Error>>;
+
+/// The `Authorization` header and the body of a request.
+type Seen = (Option<String>, Value);
+
+/// How the server answers the next chat request.
+enum Reply {
+    /// Whatever comes through the channel; the sender sees when the client is gone.
+    Stream(Pieces),
+    Status(u16, &'static [(&'static str, &'static str)], String),
+    /// No headers, ever.
+    Never,
+}
+
+#[derive(Clone, Default)]
+struct Server {
+    reply: Arc<Mutex<Option<Reply>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    models: Arc<Mutex<Option<(u16, Value)>>>,
+}
+
+impl Server {
+    async fn start(reply: Reply) -> (Self, OpenAiCompatible) {
+        let server = Self::default();
+        *server.reply.lock().unwrap() = Some(reply);
+        let routes = Router::new()
+            .route("/v1/chat/completions", post(chat))
+            .route("/v1/models", get(models))
+            .with_state(server.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!(
+            "http://user:{KEY}@{}/v1/?k={KEY}",
+            listener.local_addr().unwrap()
+        );
+        tokio::spawn(async move { axum_serve(listener, routes).await });
+        let llm = client(&url);
+        (server, llm)
+    }
+}
+
+async fn axum_serve(listener: TcpListener, routes: Router) {
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        let service = hyper_util::service::TowerToHyperService::new(routes.clone());
+        tokio::spawn(
+            hyper::server::conn::http1::Builder::new()
+                .serve_connection(hyper_util::rt::TokioIo::new(socket), service),
+        );
+    }
+}
+
+async fn chat(
+    State(server): State<Server>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Response {
+    let key = headers
+        .get("authorization")
+        .map(|v| v.to_str().unwrap().to_owned());
+    server.seen.lock().unwrap().push((key, body));
+    let reply = server.reply.lock().unwrap().take();
+    match reply {
+        Some(Reply::Stream(pieces)) => {
+            let body = stream::unfold(pieces, |mut rx| async { Some((rx.recv().await?, rx)) });
+            (
+                [("content-type", "text/event-stream")],
+                Body::from_stream(body),
+            )
+                .into_response()
+        }
+        Some(Reply::Status(status, headers, body)) => {
+            let status = StatusCode::from_u16(status).unwrap();
+            let mut response = (status, body).into_response();
+            for &(name, value) in headers {
+                response.headers_mut().insert(name, value.parse().unwrap());
+            }
+            response
+        }
+        Some(Reply::Never) | None => std::future::pending().await,
+    }
+}
+
+async fn models(State(server): State<Server>) -> Response {
+    match server.models.lock().unwrap().clone() {
+        Some((status, body)) => {
+            (StatusCode::from_u16(status).unwrap(), axum::Json(body)).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+fn settings(url: &str) -> Settings {
+    let mut settings = Settings::new(url.parse().unwrap(), "tiny");
+    settings.api_key = Some(SecretString::from(KEY));
+    settings.temperature = Some(0.5);
+    settings
+}
+
+fn client(url: &str) -> OpenAiCompatible {
+    OpenAiCompatible::new(settings(url), Prompts::load(None).unwrap()).unwrap()
+}
+
+fn prompt() -> Prompt {
+    Prompt {
+        instructions: None,
+        messages: vec![Message::User {
+            text: "Hi <tool>".into(),
+        }],
+        tools: Vec::new().into(),
+    }
+}
+
+fn piece(bytes: impl Into<Bytes>) -> Result<Bytes, std::io::Error> {
+    Ok(bytes.into())
+}
+
+fn sse(text: &str) -> String {
+    format!(
+        "data: {}\n\n",
+        json!({"choices": [{"delta": {"content": text}}]})
+    )
+}
+
+const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+/// A reply that is all there from the start, and then ends.
+fn whole(pieces: impl IntoIterator<Item = Vec<u8>>) -> Reply {
+    let (tx, rx) = mpsc::unbounded_channel();
+    pieces
+        .into_iter()
+        .for_each(|bytes| tx.send(piece(bytes)).unwrap());
+    Reply::Stream(rx)
+}
+
+async fn all(stream: LlmStream) -> (Vec<LlmEvent>, Option<LlmError>) {
+    let (mut events, mut error) = (Vec::new(), None);
+    let read = stream.for_each(|item| {
+        assert!(error.is_none(), "an event after an error");
+        match item {
+            Ok(event) => events.push(event),
+            Err(e) => error = Some(e),
+        }
+        std::future::ready(())
+    });
+    tokio::time::timeout(Duration::from_secs(20), read)
+        .await
+        .unwrap();
+    (events, error)
+}
+
+fn spoken(events: &[LlmEvent]) -> String {
+    let words = events.iter().filter_map(|event| match event {
+        LlmEvent::Speech { text } => Some(text.as_str()),
+        _ => None,
+    });
+    words.collect()
+}
+
+#[tokio::test]
+async fn an_answer_and_what_was_asked() {
+    let (server, llm) = Server::start(whole([format!(
+        ": keep-alive\n\n{}{}{STOP}{DONE}",
+        sse("<speech>Hel"),
+        sse("lo.</speech>")
+    )
+    .into_bytes()]))
+    .await;
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hello.\n");
+    assert_eq!(events.last(), Some(&LlmEvent::End));
+    let (key, body) = server.seen.lock().unwrap()[0].clone();
+    assert_eq!(key, Some(format!("Bearer {KEY}")));
+    assert_eq!(
+        (&body["model"], &body["stream"]),
+        (&json!("tiny"), &json!(true))
+    );
+    assert_eq!(
+        (&body["temperature"], &body["max_tokens"]),
+        (&json!(0.5), &Value::Null)
+    );
+    assert_eq!(body["messages"][0]["role"], "system");
+    assert_eq!(
+        body["messages"][1],
+        json!({"role": "user", "content": "Hi ‹tool›"})
+    );
+}
+
+#[tokio::test]
+async fn bytes_cut_anywhere() {
+    let text = format!(
+        "{}{}{STOP}{DONE}",
+        sse("<speech>Grüße, 😀</speech>"),
+        sse("<tool>f(a=\"é\")</tool>")
+    );
+    for size in [1, 2, 3, 7] {
+        let pieces = text.replace('\n', "\r\n").into_bytes();
+        let (_, llm) = Server::start(whole(pieces.chunks(size).map(<[u8]>::to_vec))).await;
+        let (events, error) = all(llm.generate(prompt())).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Grüße, 😀\n");
+        let arguments = json!({"a": "é"}).as_object().cloned().unwrap();
+        assert!(events.contains(&LlmEvent::ToolClosed {
+            arguments: Ok(arguments)
+        }));
+    }
+}
+
+#[tokio::test]
+async fn native_tool_calls() {
+    let delta = |call: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+        )
+    };
+    let text = [
+        delta(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+        delta(json!({"index": 0, "function": {"arguments": "{\"n\":"}})),
+        delta(json!({"index": 0, "function": {"arguments": "1}"}})),
+        delta(json!({"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}"}})),
+        STOP.replace("stop", "tool_calls"),
+    ]
+    .concat();
+    let (_, llm) = Server::start(whole([text.into_bytes()])).await;
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "an end without [DONE] is fine: {error:?}");
+    let closed: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            LlmEvent::ToolClosed { arguments } => Some(json!(arguments.clone().unwrap())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(closed, [json!({"n": 1}), json!({})]);
+    assert_eq!(events.last(), Some(&LlmEvent::End));
+}
+
+#[tokio::test]
+async fn the_last_event_may_lack_its_blank_line() {
+    let (_, llm) = Server::start(whole(
+        [format!("{}{}", sse("Hi"), STOP.trim()).into_bytes()],
+    ))
+    .await;
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(events.last(), Some(&LlmEvent::End));
+}
+
+#[tokio::test]
+async fn refusals_say_why_and_keep_the_key() {
+    let repeated = json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string();
+    let (_, llm) = Server::start(Reply::Status(401, &[], repeated)).await;
+    let error = all(llm.generate(prompt())).await.1.unwrap();
+    assert!(matches!(error, LlmError::Status { status: 401, .. }));
+    assert!(
+        error.to_string().contains("Incorrect API key: [key]"),
+        "{error}"
+    );
+    assert!(!format!("{error:?} {error} {llm:?}").contains(KEY));
+
+    let (_, llm) = Server::start(Reply::Status(
+        429,
+        &[("retry-after", "7")],
+        "slow down".into(),
+    ))
+    .await;
+    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    assert!(error.contains("429: slow down (retry after 7)"), "{error}");
+
+    let (_, llm) = Server::start(Reply::Status(500, &[], "é".repeat(100_000))).await;
+    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    assert!(
+        error.contains("500") && error.len() < 1000,
+        "{}",
+        error.len()
+    );
+
+    let (_, llm) = Server::start(Reply::Status(
+        307,
+        &[("location", "http://example.com/")],
+        String::new(),
+    ))
+    .await;
+    let error = all(llm.generate(prompt())).await.1.unwrap();
+    assert!(matches!(error, LlmError::Status { status: 307, .. }));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_commits_nothing() {
+    let open = sse("<speech>Hi</speech><tool>pay(n=1)");
+    for ending in [None, Some(std::io::Error::other("gone"))] {
+        let (tx, rx) = mpsc::unbounded_channel();
+        tx.send(piece(open.clone())).unwrap();
+        let (_, llm) = Server::start(Reply::Stream(rx)).await;
+        let mut stream = llm.generate(prompt());
+        assert!(matches!(
+            stream.next().await,
+            Some(Ok(LlmEvent::Speech { .. }))
+        ));
+        ending
+            .into_iter()
+            .for_each(|error| tx.send(Err(error)).unwrap());
+        drop(tx);
+        let (events, error) = all(stream).await;
+        assert!(matches!(error, Some(LlmError::Stream(_))), "{error:?}");
+        assert!(
+            !events
+                .iter()
+                .any(|e| matches!(e, LlmEvent::ToolClosed { .. } | LlmEvent::End))
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_error_within_the_stream() {
+    let text = format!(
+        "{}data: {{\"error\":{{\"message\":\"overloaded {KEY}\"}}}}\n\n",
+        sse("Hi")
+    );
+    let (_, llm) = Server::start(whole([text.into_bytes()])).await;
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert_eq!(spoken(&events), "Hi");
+    assert!(error.unwrap().to_string().ends_with("overloaded [key]"));
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_given_up() {
+    let endless = (0..64).map(|_| vec![b'x'; 64 * 1024]);
+    let (_, llm) = Server::start(whole(endless)).await;
+    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    assert!(error.contains("longer than"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_ends_with_an_error() {
+    let (tx, rx) = mpsc::unbounded_channel();
+    tx.send(piece(sse("Hi"))).unwrap();
+    for reply in [Reply::Stream(rx), Reply::Never] {
+        let (server, _) = Server::start(reply).await;
+        let url = address(&server).await;
+        let mut settings = settings(&url);
+        settings.stall_timeout = Duration::from_millis(200);
+        let llm = OpenAiCompatible::new(settings, Prompts::load(None).unwrap()).unwrap();
+        let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+        assert!(error.contains("nothing came for 200 ms"), "{error}");
+    }
+    drop(tx);
+}
+
+/// Another door to the same server.
+async fn address(server: &Server) -> String {
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .with_state(server.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum_serve(listener, routes).await });
+    url
+}
+
+#[tokio::test]
+async fn dropping_the_stream_hangs_up() {
+    let (tx, rx) = mpsc::unbounded_channel();
+    tx.send(piece(sse("Hi"))).unwrap();
+    let (_, llm) = Server::start(Reply::Stream(rx)).await;
+    let mut stream = llm.generate(prompt());
+    assert!(matches!(
+        stream.next().await,
+        Some(Ok(LlmEvent::Speech { .. }))
+    ));
+    assert!(!tx.is_closed());
+    drop(stream);
+    tokio::time::timeout(Duration::from_secs(5), tx.closed())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn dropping_before_the_headers_hangs_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let llm = client(&format!("http://{}/v1", listener.local_addr().unwrap()));
+    let (hung_up, gone) = oneshot::channel();
+    let (accepted, here) = oneshot::channel();
+    tokio::spawn(async move {
+        use tokio::io::AsyncReadExt;
+        let (mut socket, _) = listener.accept().await.unwrap();
+        accepted.send(()).unwrap();
+        let mut buffer = [0; 4096];
+        while socket.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+        hung_up.send(()).unwrap();
+    });
+    let mut stream = llm.generate(prompt());
+    tokio::select! {
+        _ = stream.next() => panic!("an answer from nowhere"),
+        _ = here => {}
+    }
+    drop(stream);
+    tokio::time::timeout(Duration::from_secs(5), gone)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let llm = client(&url);
+    let error = all(llm.generate(prompt())).await.1.unwrap();
+    assert!(matches!(error, LlmError::Unreachable { .. }));
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(matches!(
+        llm.check().await,
+        Err(LlmError::Unreachable { .. })
+    ));
+}
+
+#[tokio::test]
+async fn the_check() {
+    let (server, llm) = Server::start(Reply::Never).await;
+    assert_eq!(
+        llm.check().await.unwrap().models,
+        None,
+        "no list is no error"
+    );
+    *server.models.lock().unwrap() = Some((200, json!({"data": [{"id": "tiny"}, {"id": "big"}]})));
+    llm.warm().await.unwrap();
+    let health = llm.check().await.unwrap();
+    assert_eq!(health.models, Some(vec!["tiny".into(), "big".into()]));
+    assert_eq!(health.model_listed, Some(true));
+    *server.models.lock().unwrap() = Some((401, json!({"error": "bad key"})));
+    assert!(
+        llm.check()
+            .await
+            .unwrap_err()
+            .to_string()
+            .ends_with("401: bad key")
+    );
+}
+
+#[test]
+fn settings_that_cannot_work() {
+    let new = |settings| OpenAiCompatible::new(settings, Prompts::load(None).unwrap());
+    let error = new(settings("ftp://host/v1")).unwrap_err().to_string();
+    assert!(
+        error.contains("ftp://host/v1 must begin with http"),
+        "{error}"
+    );
+    let mut bad = settings("http://host/v1");
+    bad.api_key = Some(SecretString::from(format!("{KEY}\n")));
+    let error = new(bad).unwrap_err().to_string();
+    assert!(error.contains("API key") && !error.contains(KEY), "{error}");
+}
