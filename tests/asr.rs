@@ -15,7 +15,12 @@ fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> Errors {
             println!("{}: {} wrong: {text}", clip.name, errors.wrong - before);
         }
     }
-    println!("{}: {:.1} % of {} words", asr.name(), errors.percent(), errors.words);
+    println!(
+        "{}: {:.1} % of {} words",
+        asr.name(),
+        errors.percent(),
+        errors.words
+    );
     errors
 }
 
@@ -23,13 +28,18 @@ fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> Errors {
 #[test]
 fn both_engines_understand_recorded_speech_equally_well() {
     let weights = common::weights();
-    let Some(clips) = common::speech() else { return };
+    let Some(clips) = common::speech() else {
+        return;
+    };
     let folder = weights.join("whisper-tiny.en");
     let onnx = word_errors(&mut WhisperOnnx::load(&folder).unwrap(), &clips).percent();
     let mut cpp = WhisperCpp::load(&folder.join("ggml-tiny.en.bin"), 1).unwrap();
     let cpp = word_errors(&mut cpp, &clips).percent();
     assert!(onnx <= 6.0, "{onnx:.1} %");
-    assert!((onnx - cpp).abs() <= 1.0, "ONNX Runtime {onnx:.1} %, whisper.cpp {cpp:.1} %");
+    assert!(
+        (onnx - cpp).abs() <= 1.0,
+        "ONNX Runtime {onnx:.1} %, whisper.cpp {cpp:.1} %"
+    );
 }
 
 #[test]
@@ -41,7 +51,9 @@ fn silence_is_no_words() {
 
 #[test]
 fn quiet_speech_is_understood_too() {
-    let Some(clips) = common::speech() else { return };
+    let Some(clips) = common::speech() else {
+        return;
+    };
     let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap();
     let quiet: Vec<Clip> = clips
         .into_iter()

@@ -21,9 +21,14 @@ impl WhisperCpp {
     /// # Errors
     /// [`AsrError::Load`] naming the file and the reason.
     pub fn load(path: &Path, threads: usize) -> Result<Self, AsrError> {
-        let failed = |reason: String| AsrError::Load { path: path.display().to_string(), reason };
+        let failed = |reason: String| AsrError::Load {
+            path: path.display().to_string(),
+            reason,
+        };
         whisper_rs::install_logging_hooks();
-        let file = path.to_str().ok_or_else(|| failed("the path is not UTF-8".into()))?;
+        let file = path
+            .to_str()
+            .ok_or_else(|| failed("the path is not UTF-8".into()))?;
         let state = WhisperContext::new_with_params(file, WhisperContextParameters::default())
             .and_then(|context| context.create_state())
             .map_err(|error| failed(error.to_string()))?;
@@ -51,12 +56,22 @@ impl WhisperCpp {
         params.set_print_special(false);
         params.set_print_realtime(false);
         self.state.full(params, audio).map_err(failed)?;
-        let mut candidate = Candidate { text: String::new(), tokens: Vec::new(), confidence: 0.0 };
+        let mut candidate = Candidate {
+            text: String::new(),
+            tokens: Vec::new(),
+            confidence: 0.0,
+            no_speech: 0.0,
+        };
         let mut count = 0;
         for segment in self.state.as_iter() {
-            candidate.text.push_str(&segment.to_str_lossy().map_err(failed)?);
+            candidate
+                .text
+                .push_str(&segment.to_str_lossy().map_err(failed)?);
+            candidate.no_speech = candidate.no_speech.max(segment.no_speech_probability());
             for index in 0..segment.n_tokens() {
-                let Some(token) = segment.get_token(index) else { continue };
+                let Some(token) = segment.get_token(index) else {
+                    continue;
+                };
                 let data = token.token_data();
                 candidate.tokens.push(data.id as u32);
                 candidate.confidence += data.plog;

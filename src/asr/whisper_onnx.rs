@@ -10,10 +10,11 @@ use std::borrow::Cow;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// Tokens of the English models: start of transcript, no timestamps, end of text.
+/// Tokens of the English models: start of transcript, no timestamps, end of text, no speech.
 const START: i64 = 50_257;
 const NO_TIMESTAMPS: i64 = 50_362;
 const END: i64 = 50_256;
+const NO_SPEECH: usize = 50_361;
 
 /// Decoder layers, heads and size of a head of tiny.en.
 const LAYERS: usize = 4;
@@ -76,11 +77,13 @@ impl WhisperOnnx {
         let mut past = empty_past()?;
         let mut tokens: Vec<u32> = Vec::new();
         let mut log_probability = 0.0;
+        let mut no_speech = 0.0;
         let mut next = START;
         for position in 0.. {
             let (logits, present) = step(&mut self.decoder, next, position, &past, &cross)?;
             past = present;
             if position == 0 {
+                no_speech = probability(&logits, NO_SPEECH);
                 next = NO_TIMESTAMPS;
                 continue;
             }
@@ -101,6 +104,7 @@ impl WhisperOnnx {
             text,
             tokens,
             confidence,
+            no_speech,
         })
     }
 
@@ -118,13 +122,12 @@ impl WhisperOnnx {
         }
         // Special tokens, timestamps among them, are not text.
         logits.truncate(START as usize);
-        let (token, best) = logits
-            .iter()
-            .copied()
-            .enumerate()
-            .fold((END as usize, f32::NEG_INFINITY), |best, x| {
+        let (token, best) = logits.iter().copied().enumerate().fold(
+            (END as usize, f32::NEG_INFINITY),
+            |best, x| {
                 if x.1 > best.1 { x } else { best }
-            });
+            },
+        );
         let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
         (token as i64, -total.ln())
     }
@@ -139,6 +142,15 @@ impl Asr for WhisperOnnx {
         let audio = &audio[..audio.len().min(MAX_SAMPLES)];
         with_retry(audio.len(), |frames| self.decode(audio, frames))
     }
+}
+
+/// The probability of `token` among all of them.
+fn probability(logits: &[f32], token: usize) -> f32 {
+    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
+    logits
+        .get(token)
+        .map_or(0.0, |logit| (logit - best).exp() / total)
 }
 
 type Past = Vec<(String, DynValue)>;

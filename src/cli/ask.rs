@@ -42,7 +42,11 @@ impl Ask {
         ensure!(
             !answer.audio.is_empty(),
             "no answer came: {}",
-            if answer.heard.is_empty() { "no speech was heard in the question" } else { "see the log" }
+            if answer.heard.is_empty() {
+                "no speech was heard in the question"
+            } else {
+                "see the log"
+            }
         );
         audio_file::write(&self.out, RATE, &to_f32(&answer.audio))
     }
@@ -57,7 +61,9 @@ impl Ask {
         for text in &answer.said {
             super::print(&format!("agent: {text}"))?;
         }
-        answer.breakdown().map_or(Ok(()), |line| super::print(&line))
+        answer
+            .breakdown()
+            .map_or(Ok(()), |line| super::print(&line))
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
     );
     let mono = mono(reader).with_context(|| format!("{shown} is damaged"))?;
     ensure!(!mono.is_empty(), "{shown} holds no audio");
-    Ok(resample(mono, spec.sample_rate))
+    Ok(resample(&mono, spec.sample_rate))
 }
 
 /// Writes mono audio in -1..1 as 16-bit WAV.
@@ -102,12 +102,9 @@ fn mono(mut reader: WavReader<BufReader<File>>) -> hound::Result<Vec<f32>> {
         .collect())
 }
 
-fn resample(samples: Vec<f32>, rate: u32) -> Vec<f32> {
-    if rate == RATE {
-        return samples;
-    }
+fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
     let mut resampler = Resampler::new(rate, RATE);
-    let mut resampled = resampler.push(&samples);
+    let mut resampled = resampler.push(samples);
     resampled.extend(resampler.flush());
     resampled
 }

@@ -107,7 +107,10 @@ fn llm(config: &LlmConfig, models: &Models) -> Result<Arc<dyn Llm>> {
                 max_tokens: Some(config.max_tokens),
                 ..openai_compatible::Settings::new(url, &config.model)
             };
-            Ok(Arc::new(OpenAiCompatible::new(settings, Prompts::load(None)?)?))
+            Ok(Arc::new(OpenAiCompatible::new(
+                settings,
+                Prompts::load(None)?,
+            )?))
         }
     }
 }
@@ -135,7 +138,10 @@ fn policy(config: &Config) -> Result<Policy> {
             incomplete_ms: turn.incomplete_ms,
             ..EndpointPolicy::default()
         },
-        turn_detection: TurnDetection { interrupt: turn.interrupt, ..TurnDetection::default() },
+        turn_detection: TurnDetection {
+            interrupt: turn.interrupt,
+            ..TurnDetection::default()
+        },
         dead_air: micros(config.llm.stall_filler),
         generation_timeout: micros(config.llm.give_up),
         idle: micros(session.idle),

@@ -48,7 +48,12 @@ async fn serve(config: &Config) -> Result<()> {
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
     super::print(&welcome(address))?;
-    server::run(listener, App::new(settings(config, address), sessions), shutdown).await?;
+    server::run(
+        listener,
+        App::new(settings(config, address), sessions),
+        shutdown,
+    )
+    .await?;
     Ok(())
 }
 

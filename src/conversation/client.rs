@@ -51,10 +51,7 @@ impl Conversation {
         if self.history.delete(item) {
             self.notify(Event::ItemDeleted { item });
         } else {
-            self.refuse(
-                "DeleteItem",
-                format!("there is no item with id {item}"),
-            );
+            self.refuse("DeleteItem", format!("there is no item with id {item}"));
         }
     }
 

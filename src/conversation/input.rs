@@ -192,6 +192,10 @@ pub enum EndOfTurnRule {
 impl Default for TurnDetection {
     /// All rules together; the agent answers and may be interrupted.
     fn default() -> Self {
-        Self { rule: EndOfTurnRule::Semantic, respond: true, interrupt: true }
+        Self {
+            rule: EndOfTurnRule::Semantic,
+            respond: true,
+            interrupt: true,
+        }
     }
 }

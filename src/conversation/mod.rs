@@ -229,9 +229,7 @@ impl Conversation {
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
             HangUpReason::Idle => &self.policy.phrases.goodbye_idle,
-            HangUpReason::TooLong | HangUpReason::Shutdown => {
-                &self.policy.phrases.goodbye_too_long
-            }
+            HangUpReason::TooLong | HangUpReason::Shutdown => &self.policy.phrases.goodbye_too_long,
         };
         self.announcements.clear();
         self.announcements.push_back(phrase.clone());

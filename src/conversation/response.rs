@@ -393,8 +393,11 @@ impl Conversation {
             response.generation.is_some() || (!response.waiting.is_empty() && !response.failed);
         if owed {
             self.watch_dead_air();
-        } else if self.playout.all_sent() {
-            self.finish_response();
+        } else {
+            self.timers.clear(Timer::DeadAir);
+            if self.playout.all_sent() {
+                self.finish_response();
+            }
         }
     }
 
@@ -517,12 +520,7 @@ impl Conversation {
     }
 
     /// Gives up the rest of the response and says so.
-    fn fail_response(
-        &mut self,
-        stage: &str,
-        reason: &str,
-        phrase: impl Fn(&Phrases) -> &String,
-    ) {
+    fn fail_response(&mut self, stage: &str, reason: &str, phrase: impl Fn(&Phrases) -> &String) {
         self.clear_response_timers();
         self.notify(Event::StageFailed {
             stage: stage.into(),

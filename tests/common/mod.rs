@@ -27,7 +27,11 @@ pub fn speech() -> Option<Vec<Clip>> {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         let name = entry["file"].as_str().unwrap().to_owned();
         let samples = read(&folder.join(&name));
-        Clip { name, text: entry["text"].as_str().unwrap().to_owned(), samples }
+        Clip {
+            name,
+            text: entry["text"].as_str().unwrap().to_owned(),
+            samples,
+        }
     };
     Some(manifest.lines().map(clip).collect())
 }
@@ -35,7 +39,11 @@ pub fn speech() -> Option<Vec<Clip>> {
 /// The recorded noises.
 pub fn noise() -> Option<Vec<Clip>> {
     let folder = data("noise")?;
-    let mut paths: Vec<_> = folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
+    let mut paths: Vec<_> = folder
+        .read_dir()
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     paths.sort();
     let clip = |path: &PathBuf| Clip {
         name: path.file_name().unwrap().to_string_lossy().into_owned(),
@@ -55,8 +63,10 @@ fn data(kind: &str) -> Option<PathBuf> {
 }
 
 fn folder(variable: &str, default: &str) -> PathBuf {
-    std::env::var_os(variable)
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+    std::env::var_os(variable).map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join(default),
+        PathBuf::from,
+    )
 }
 
 /// A WAV file as mono at 16 kHz.
@@ -95,7 +105,10 @@ impl Errors {
 
 /// Words for comparison: lower case, no punctuation, small numbers and common forms spelt out.
 pub fn words(text: &str) -> Vec<String> {
-    let text = text.to_lowercase().replace("okay", "ok").replace('%', " percent ");
+    let text = text
+        .to_lowercase()
+        .replace("okay", "ok")
+        .replace('%', " percent ");
     text.split(|c: char| !(c.is_alphanumeric() || c == '\''))
         .map(|word| word.trim_matches('\''))
         .filter(|word| !word.is_empty())
@@ -105,11 +118,35 @@ pub fn words(text: &str) -> Vec<String> {
 
 fn spell(word: &str) -> Vec<String> {
     const SMALL: [&str; 21] = [
-        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-        "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-        "nineteen", "twenty",
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
     ];
-    let ordinals = [("1st", "first"), ("2nd", "second"), ("3rd", "third"), ("4th", "fourth"), ("5th", "fifth")];
+    let ordinals = [
+        ("1st", "first"),
+        ("2nd", "second"),
+        ("3rd", "third"),
+        ("4th", "fourth"),
+        ("5th", "fifth"),
+    ];
     if let Some((_, spelt)) = ordinals.iter().find(|(short, _)| *short == word) {
         return vec![(*spelt).into()];
     }
@@ -119,7 +156,10 @@ fn spell(word: &str) -> Vec<String> {
         "opentelemetry" => vec!["open".into(), "telemetry".into()],
         _ => match word.parse::<usize>() {
             Ok(n) if n < SMALL.len() => vec![SMALL[n].into()],
-            Ok(_) => word.chars().flat_map(|digit| spell(&digit.to_string())).collect(),
+            Ok(_) => word
+                .chars()
+                .flat_map(|digit| spell(&digit.to_string()))
+                .collect(),
             Err(_) => vec![word.into()],
         },
     }

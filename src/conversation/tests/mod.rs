@@ -245,6 +245,18 @@ fn the_answer_follows_the_filler() {
 }
 
 #[test]
+fn a_long_answer_is_not_followed_by_a_filler() {
+    let mut sim = sim();
+    let mut first = call("clock").to_vec();
+    first.push(end());
+    sim.scripts.push_back(first);
+    sim.scripts
+        .push_back(vec![say("It is five past three in the afternoon."), end()]);
+    ask(&mut sim, "what time is it", 8_000);
+    assert_eq!(sim.spoken(), ["It is five past three in the afternoon."]);
+}
+
+#[test]
 fn a_failed_tool_is_told_to_the_model() {
     let mut sim = sim();
     let mut first = call("broken").to_vec();
@@ -339,7 +351,10 @@ fn a_stalled_model_is_filled_over_and_given_up() {
     sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
     ask(&mut sim, "what time is it", 10_000);
     let spoken = sim.spoken().join(" ");
-    assert!(spoken.starts_with(&Phrases::default().still_working), "{spoken}");
+    assert!(
+        spoken.starts_with(&Phrases::default().still_working),
+        "{spoken}"
+    );
     assert!(spoken.ends_with(&Phrases::default().llm_failed), "{spoken}");
     let filler = sim
         .events
