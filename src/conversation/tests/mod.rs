@@ -437,7 +437,7 @@ fn an_idle_session_ends() {
         idle: Micros::from_ms(5_000),
         ..Policy::default()
     });
-    sim.silence(15_000);
+    sim.silence(12_000);
     assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye_idle);
     assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
 }
