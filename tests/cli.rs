@@ -233,8 +233,15 @@ fn what_is_said_is_understood() {
     let output = run_with(&weights(), folder.path(), &say);
     assert!(output.status.success(), "{}", stderr(&output));
     // The voice speaks at another rate than the recogniser listens at.
-    let output = run_with(&weights(), folder.path(), &["transcribe", "out.wav", "--json"]);
+    let output = run_with(
+        &weights(),
+        folder.path(),
+        &["transcribe", "out.wav", "--json"],
+    );
     assert!(output.status.success(), "{}", stderr(&output));
     let heard = json(&output)["text"].as_str().unwrap().to_lowercase();
-    assert!(heard.contains("weather") && heard.contains("sunny"), "{heard}");
+    assert!(
+        heard.contains("weather") && heard.contains("sunny"),
+        "{heard}"
+    );
 }
