@@ -1,6 +1,6 @@
 //! `undertone doctor`: everything that the server needs, tried once.
 
-use super::engines;
+use super::engines::{asr_builder, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::telemetry::Secrets;
@@ -64,25 +64,31 @@ impl Doctor {
 
 fn examine(loaded: &Loaded) -> Vec<Finding> {
     let config = &loaded.config;
-    let models = try_out("models", "run `make models`", || verify(config));
-    let usable = matches!(models.outcome, Outcome::Ok { .. });
-    let needs_models = |name, mend, trial: &dyn Fn() -> Result<String>| {
-        if usable {
-            try_out(name, mend, trial)
-        } else {
-            skipped(name, "needs the models")
-        }
+    let mut verified = None;
+    let models = try_out("models", "run `make models`", || {
+        let models = verified_models(config)?;
+        let detail = format!(
+            "{} files in {} match their sha256",
+            models.files().len(),
+            models.dir().display()
+        );
+        verified = Some(models);
+        Ok(detail)
+    });
+    let with_models = |name, mend, trial: fn(&Config, &Models) -> Result<String>| match &verified {
+        Some(models) => try_out(name, mend, || trial(config, models)),
+        None => skipped(name, "needs the models"),
     };
     vec![
         try_out("configuration", "", || Ok(source(loaded))),
         models,
         try_out("espeak-ng", "install the package espeak-ng", espeak),
-        needs_models(
+        with_models(
             "speech recognition",
             "see asr.* in the configuration",
-            &|| listen(config),
+            listen,
         ),
-        needs_models("voice", "see tts.* in the configuration", &|| speak(config)),
+        with_models("voice", "see tts.* in the configuration", speak),
         try_out(
             "language model",
             "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
@@ -153,18 +159,6 @@ fn source(loaded: &Loaded) -> String {
     )
 }
 
-fn verify(config: &Config) -> Result<String> {
-    let began = Instant::now();
-    let models = Models::open(&config.models.dir)?;
-    models.verify()?;
-    Ok(format!(
-        "{} files in {} match their sha256, {} ms",
-        models.files().len(),
-        models.dir().display(),
-        millis(began)
-    ))
-}
-
 fn espeak() -> Result<String> {
     let answer = Command::new("espeak-ng")
         .arg("--version")
@@ -175,8 +169,9 @@ fn espeak() -> Result<String> {
     Ok(version.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn listen(config: &Config) -> Result<String> {
-    let mut asr = engines::asr(config)?;
+fn listen(config: &Config, models: &Models) -> Result<String> {
+    crate::onnx::init(&models.onnx_runtime())?;
+    let mut asr = asr_builder(config, models)()?;
     let silence = vec![0.0; 2 * super::audio_file::RATE as usize];
     let began = Instant::now();
     asr.transcribe(&silence)?;
@@ -187,8 +182,9 @@ fn listen(config: &Config) -> Result<String> {
     ))
 }
 
-fn speak(config: &Config) -> Result<String> {
-    let mut tts = engines::tts(config)?;
+fn speak(config: &Config, models: &Models) -> Result<String> {
+    crate::onnx::init(&models.onnx_runtime())?;
+    let mut tts = tts_builder(config, models)()?;
     let began = Instant::now();
     let mut first = None;
     tts.speak("Everything works.", &mut |_| {

@@ -71,7 +71,7 @@ pub(super) fn all(config: &Config) -> Result<Arc<Engines>> {
     Ok(engines)
 }
 
-fn asr_builder(
+pub(super) fn asr_builder(
     config: &Config,
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Asr>, AsrError> + Send + use<> {
@@ -88,7 +88,7 @@ fn asr_builder(
     }
 }
 
-fn tts_builder(
+pub(super) fn tts_builder(
     config: &Config,
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Tts>, TtsError> + Send + use<> {

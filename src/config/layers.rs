@@ -78,7 +78,7 @@ impl Layers {
     /// What was typed, in its types.
     pub(super) fn raw(&self) -> Result<RawConfig, ConfigError> {
         serde_path_to_error::deserialize(toml::Value::Table(self.table.clone()))
-            .or_else(|error| Err(self.wrong_type(&error.path().to_string())))
+            .map_err(|error| self.wrong_type(&error.path().to_string()))
     }
 
     /// Where the value of `key` (`section.key`) was found.
