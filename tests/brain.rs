@@ -22,8 +22,10 @@ static TOOLS: LazyLock<Registry> = LazyLock::new(|| {
 });
 
 fn folder(variable: &str, default: &str) -> PathBuf {
-    std::env::var_os(variable)
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+    std::env::var_os(variable).map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join(default),
+        PathBuf::from,
+    )
 }
 
 /// Calls as `name {arguments}`, and the words.
@@ -59,7 +61,9 @@ async fn generate(messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
         match event {
             LlmEvent::Speech { text } => said.words.push_str(&text),
             LlmEvent::ToolOpened { name: opened } => name = opened,
-            LlmEvent::ToolClosed { arguments } => said.calls.push((name.clone(), arguments.unwrap())),
+            LlmEvent::ToolClosed { arguments } => {
+                said.calls.push((name.clone(), arguments.unwrap()))
+            }
             LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
         }
     }
@@ -93,7 +97,11 @@ async fn converse(sentences: &[&str]) -> Vec<String> {
                 let output = TOOLS.call(name, arguments.clone(), &session).await;
                 let output = output.unwrap_or_else(|error| json!({"error": error.to_string()}));
                 let (id, name, arguments) = (id.to_string(), name.clone(), arguments.clone());
-                messages.push(Message::ToolCall { id: id.clone(), name: name.clone(), arguments });
+                messages.push(Message::ToolCall {
+                    id: id.clone(),
+                    name: name.clone(),
+                    arguments,
+                });
                 messages.push(Message::ToolResult { id, name, output });
             }
             said = generate(&messages, TOOLS.specs()).await;
@@ -120,17 +128,50 @@ const WANTED: &[(&str, &str)] = &[
     ("have you got the time", "get_time {}"),
     ("What time is it in Tokyo?", r#"get_time {"place":"Tokyo"}"#),
     ("Whats the time in Sydney", r#"get_time {"place":"Sydney"}"#),
-    ("what time is it over in new york city right now", r#"get_time {"place":"New York"}"#),
-    ("Tell me the time in L.A.", r#"get_time {"place":"Los Angeles"}"#),
-    ("What time is it in Washington, D.C.?", r#"get_time {"place":"Washington, D.C."}"#),
-    ("In Nairobi, what time is it?", r#"get_time {"place":"Nairobi"}"#),
-    ("Can you check the time in São Paulo?", r#"get_time {"place":"Sao Paulo"}"#),
-    ("what's the local time in the Netherlands", r#"get_time {"place":"the Netherlands"}"#),
-    ("what time is it on the east coast", r#"get_time {"place":"the East Coast"}"#),
-    ("What's the time in Boulder, Colorado?", r#"get_time {"place":"Boulder"}"#),
-    ("what time zone is Denver in", r#"get_time {"place":"Denver"}"#),
-    ("What time is it in Paris and in Tokyo?", r#"get_time {"place":"Paris"}; get_time {"place":"Tokyo"}"#),
-    ("What time is it in Atlantis?", r#"get_time {"place":"atlantis"}"#),
+    (
+        "what time is it over in new york city right now",
+        r#"get_time {"place":"New York"}"#,
+    ),
+    (
+        "Tell me the time in L.A.",
+        r#"get_time {"place":"Los Angeles"}"#,
+    ),
+    (
+        "What time is it in Washington, D.C.?",
+        r#"get_time {"place":"Washington, D.C."}"#,
+    ),
+    (
+        "In Nairobi, what time is it?",
+        r#"get_time {"place":"Nairobi"}"#,
+    ),
+    (
+        "Can you check the time in São Paulo?",
+        r#"get_time {"place":"Sao Paulo"}"#,
+    ),
+    (
+        "what's the local time in the Netherlands",
+        r#"get_time {"place":"the Netherlands"}"#,
+    ),
+    (
+        "what time is it on the east coast",
+        r#"get_time {"place":"the East Coast"}"#,
+    ),
+    (
+        "What's the time in Boulder, Colorado?",
+        r#"get_time {"place":"Boulder"}"#,
+    ),
+    (
+        "what time zone is Denver in",
+        r#"get_time {"place":"Denver"}"#,
+    ),
+    (
+        "What time is it in Paris and in Tokyo?",
+        r#"get_time {"place":"Paris"}; get_time {"place":"Tokyo"}"#,
+    ),
+    (
+        "What time is it in Atlantis?",
+        r#"get_time {"place":"Atlantis"}"#,
+    ),
     ("what is tokyo's time", r#"get_time {"place":"Tokyo"}"#),
     ("What's the date?", "get_time {}"),
     ("What day is it today?", "get_time {}"),
@@ -138,56 +179,188 @@ const WANTED: &[(&str, &str)] = &[
     ("Which day of the week is it?", "get_time {}"),
     ("what's today's date please", "get_time {}"),
     ("What year is it?", "get_time {}"),
-    ("what day is it in Auckland", r#"get_time {"place":"Auckland"}"#),
+    (
+        "what day is it in Auckland",
+        r#"get_time {"place":"Auckland"}"#,
+    ),
     ("What's 12 times 7?", r#"calculate {"expression":"12 * 7"}"#),
     ("What is 12 x 7?", r#"calculate {"expression":"12 * 7"}"#),
-    ("how much is fifteen percent of eighty", r#"calculate {"expression":"15% of 80"}"#),
-    ("What's 20% of $200?", r#"calculate {"expression":"20% of 200"}"#),
-    ("What's the square root of 144?", r#"calculate {"expression":"sqrt(144)"}"#),
-    ("two to the power of ten", r#"calculate {"expression":"2 ^ 10"}"#),
-    ("Can you calculate 1,250 divided by 5?", r#"calculate {"expression":"1250 / 5"}"#),
-    ("please add 17 and 25", r#"calculate {"expression":"17 + 25"}"#),
-    ("What's 100 minus 37 plus 2?", r#"calculate {"expression":"100 - 37 + 2"}"#),
-    ("what is three point five times four", r#"calculate {"expression":"3.5 * 4"}"#),
-    ("what's 30 percent off 120", r#"calculate {"expression":"120 - 30% of 120"}"#),
-    ("Subtract 9 from 20.", r#"calculate {"expression":"20 - 9"}"#),
-    ("what is nine squared", r#"calculate {"expression":"9 ^ 2"}"#),
+    (
+        "how much is fifteen percent of eighty",
+        r#"calculate {"expression":"15% of 80"}"#,
+    ),
+    (
+        "What's 20% of $200?",
+        r#"calculate {"expression":"20% of 200"}"#,
+    ),
+    (
+        "What's the square root of 144?",
+        r#"calculate {"expression":"sqrt(144)"}"#,
+    ),
+    (
+        "two to the power of ten",
+        r#"calculate {"expression":"2 ^ 10"}"#,
+    ),
+    (
+        "Can you calculate 1,250 divided by 5?",
+        r#"calculate {"expression":"1250 / 5"}"#,
+    ),
+    (
+        "please add 17 and 25",
+        r#"calculate {"expression":"17 + 25"}"#,
+    ),
+    (
+        "What's 100 minus 37 plus 2?",
+        r#"calculate {"expression":"100 - 37 + 2"}"#,
+    ),
+    (
+        "what is three point five times four",
+        r#"calculate {"expression":"3.5 * 4"}"#,
+    ),
+    (
+        "what's 30 percent off 120",
+        r#"calculate {"expression":"120 - 30% of 120"}"#,
+    ),
+    (
+        "Subtract 9 from 20.",
+        r#"calculate {"expression":"20 - 9"}"#,
+    ),
+    (
+        "what is nine squared",
+        r#"calculate {"expression":"9 ^ 2"}"#,
+    ),
     ("5+5", r#"calculate {"expression":"5 + 5"}"#),
-    ("What's an 18% tip on 64 dollars?", r#"calculate {"expression":"18% of 64"}"#),
-    ("what is twenty one plus nineteen", r#"calculate {"expression":"21 + 19"}"#),
-    ("Do you know what 8 times 9 is?", r#"calculate {"expression":"8 * 9"}"#),
-    ("What's 2.5 miles in kilometers?", r#"convert_units {"value":2.5,"from":"miles","to":"kilometers"}"#),
-    ("five miles in kilometres", r#"convert_units {"value":5.0,"from":"miles","to":"kilometers"}"#),
-    ("Convert 10 pounds to kilograms.", r#"convert_units {"value":10.0,"from":"pounds","to":"kilograms"}"#),
-    ("how many inches are in 3 feet", r#"convert_units {"value":3.0,"from":"feet","to":"inches"}"#),
-    ("How many ounces are there in a pound?", r#"convert_units {"value":1.0,"from":"pounds","to":"ounces"}"#),
-    ("what is 72 degrees Fahrenheit in Celsius", r#"convert_units {"value":72.0,"from":"degrees Fahrenheit","to":"degrees Celsius"}"#),
-    ("What's 30 celsius in fahrenheit?", r#"convert_units {"value":30.0,"from":"degrees Celsius","to":"degrees Fahrenheit"}"#),
-    ("can you convert two cups into milliliters", r#"convert_units {"value":2.0,"from":"cups","to":"milliliters"}"#),
-    ("how far is 10 kilometers in miles", r#"convert_units {"value":10.0,"from":"kilometers","to":"miles"}"#),
-    ("how many minutes are in 3 hours", r#"convert_units {"value":3.0,"from":"hours","to":"minutes"}"#),
-    ("Please turn 70 kilos into pounds", r#"convert_units {"value":70.0,"from":"kilograms","to":"pounds"}"#),
-    ("60 miles per hour in kilometers per hour", r#"convert_units {"value":60.0,"from":"miles per hour","to":"kilometers per hour"}"#),
-    ("how many grams is 8 ounces", r#"convert_units {"value":8.0,"from":"ounces","to":"grams"}"#),
-    ("Set a timer for 10 minutes.", r#"set_timer {"seconds":600}"#),
+    (
+        "What's an 18% tip on 64 dollars?",
+        r#"calculate {"expression":"18% of 64"}"#,
+    ),
+    (
+        "what is twenty one plus nineteen",
+        r#"calculate {"expression":"21 + 19"}"#,
+    ),
+    (
+        "Do you know what 8 times 9 is?",
+        r#"calculate {"expression":"8 * 9"}"#,
+    ),
+    (
+        "What's 2.5 miles in kilometers?",
+        r#"convert_units {"value":2.5,"from":"miles","to":"kilometers"}"#,
+    ),
+    (
+        "five miles in kilometres",
+        r#"convert_units {"value":5.0,"from":"miles","to":"kilometers"}"#,
+    ),
+    (
+        "Convert 10 pounds to kilograms.",
+        r#"convert_units {"value":10.0,"from":"pounds","to":"kilograms"}"#,
+    ),
+    (
+        "how many inches are in 3 feet",
+        r#"convert_units {"value":3.0,"from":"feet","to":"inches"}"#,
+    ),
+    (
+        "How many ounces are there in a pound?",
+        r#"convert_units {"value":1.0,"from":"pounds","to":"ounces"}"#,
+    ),
+    (
+        "what is 72 degrees Fahrenheit in Celsius",
+        r#"convert_units {"value":72.0,"from":"degrees Fahrenheit","to":"degrees Celsius"}"#,
+    ),
+    (
+        "What's 30 celsius in fahrenheit?",
+        r#"convert_units {"value":30.0,"from":"degrees Celsius","to":"degrees Fahrenheit"}"#,
+    ),
+    (
+        "can you convert two cups into milliliters",
+        r#"convert_units {"value":2.0,"from":"cups","to":"milliliters"}"#,
+    ),
+    (
+        "how far is 10 kilometers in miles",
+        r#"convert_units {"value":10.0,"from":"kilometers","to":"miles"}"#,
+    ),
+    (
+        "how many minutes are in 3 hours",
+        r#"convert_units {"value":3.0,"from":"hours","to":"minutes"}"#,
+    ),
+    (
+        "Please turn 70 kilos into pounds",
+        r#"convert_units {"value":70.0,"from":"kilograms","to":"pounds"}"#,
+    ),
+    (
+        "60 miles per hour in kilometers per hour",
+        r#"convert_units {"value":60.0,"from":"miles per hour","to":"kilometers per hour"}"#,
+    ),
+    (
+        "how many grams is 8 ounces",
+        r#"convert_units {"value":8.0,"from":"ounces","to":"grams"}"#,
+    ),
+    (
+        "Set a timer for 10 minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
     ("Set a 10-minute timer.", r#"set_timer {"seconds":600}"#),
-    ("set a timer for 10 minutes and 30 seconds", r#"set_timer {"seconds":630}"#),
-    ("Can you start a timer for half an hour?", r#"set_timer {"seconds":1800}"#),
-    ("please set me a timer for an hour and a half", r#"set_timer {"seconds":5400}"#),
+    (
+        "set a timer for 10 minutes and 30 seconds",
+        r#"set_timer {"seconds":630}"#,
+    ),
+    (
+        "Can you start a timer for half an hour?",
+        r#"set_timer {"seconds":1800}"#,
+    ),
+    (
+        "please set me a timer for an hour and a half",
+        r#"set_timer {"seconds":5400}"#,
+    ),
     ("I need a five minute timer", r#"set_timer {"seconds":300}"#),
     ("timer for 45 seconds", r#"set_timer {"seconds":45}"#),
-    ("Start a two and a half minute timer", r#"set_timer {"seconds":150}"#),
-    ("Set a pasta timer for nine minutes.", r#"set_timer {"seconds":540,"label":"pasta"}"#),
-    ("Set a timer for 12 minutes called laundry", r#"set_timer {"seconds":720,"label":"laundry"}"#),
-    ("Remind me in 15 minutes to check the oven", r#"set_timer {"seconds":900,"label":"check the oven"}"#),
-    ("let me know when 20 minutes have passed", r#"set_timer {"seconds":1200}"#),
-    ("Set another timer for twenty five minutes", r#"set_timer {"seconds":1500}"#),
-    ("put 12 minutes on the clock", r#"set_timer {"seconds":720}"#),
-    ("could you set up a timer for one hour please", r#"set_timer {"seconds":3600}"#),
-    ("I'm making eggs. Set a timer for 6 minutes.", r#"set_timer {"seconds":360}"#),
-    ("Set a timer for 5 minutes, no wait, 10 minutes.", r#"set_timer {"seconds":600}"#),
-    ("Set a timer for 5 minutes and tell me the time.", r#"set_timer {"seconds":300}; get_time {}"#),
-    ("set two timers for 5 minutes and 10 minutes", r#"set_timer {"seconds":300}; set_timer {"seconds":600}"#),
+    (
+        "Start a two and a half minute timer",
+        r#"set_timer {"seconds":150}"#,
+    ),
+    (
+        "Set a pasta timer for nine minutes.",
+        r#"set_timer {"seconds":540,"label":"pasta"}"#,
+    ),
+    (
+        "Set a timer for 12 minutes called laundry",
+        r#"set_timer {"seconds":720,"label":"laundry"}"#,
+    ),
+    (
+        "Remind me in 15 minutes to check the oven",
+        r#"set_timer {"seconds":900,"label":"check the oven"}"#,
+    ),
+    (
+        "let me know when 20 minutes have passed",
+        r#"set_timer {"seconds":1200}"#,
+    ),
+    (
+        "Set another timer for twenty five minutes",
+        r#"set_timer {"seconds":1500}"#,
+    ),
+    (
+        "put 12 minutes on the clock",
+        r#"set_timer {"seconds":720}"#,
+    ),
+    (
+        "could you set up a timer for one hour please",
+        r#"set_timer {"seconds":3600}"#,
+    ),
+    (
+        "I'm making eggs. Set a timer for 6 minutes.",
+        r#"set_timer {"seconds":360}"#,
+    ),
+    (
+        "Set a timer for 5 minutes, no wait, 10 minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a timer for 5 minutes and tell me the time.",
+        r#"set_timer {"seconds":300}; get_time {}"#,
+    ),
+    (
+        "set two timers for 5 minutes and 10 minutes",
+        r#"set_timer {"seconds":300}; set_timer {"seconds":600}"#,
+    ),
     ("Set a timer.", "For how long"),
     ("can you set a timer for me", "For how long"),
     ("What timers do I have?", "list_timers {}"),
@@ -202,8 +375,14 @@ const WANTED: &[(&str, &str)] = &[
     ("please stop my timer", "cancel_timer {}"),
     ("Cancel all timers.", r#"cancel_timer {"all":true}"#),
     ("delete both timers", r#"cancel_timer {"all":true}"#),
-    ("cancel the 5 minute timer", r#"cancel_timer {"seconds":300}"#),
-    ("Can you remove the pasta timer?", r#"cancel_timer {"label":"pasta"}"#),
+    (
+        "cancel the 5 minute timer",
+        r#"cancel_timer {"seconds":300}"#,
+    ),
+    (
+        "Can you remove the pasta timer?",
+        r#"cancel_timer {"label":"pasta"}"#,
+    ),
     ("turn the timer off please", "cancel_timer {}"),
     ("Hello there!", "Hello!"),
     ("Good morning.", "Hello!"),
@@ -220,7 +399,10 @@ const WANTED: &[(&str, &str)] = &[
     ("Stop.", "Okay."),
     ("please be quiet", "Okay."),
     ("Never mind.", "Okay."),
-    ("Set a timer for seven a.m.", "I can only set a timer for a length"),
+    (
+        "Set a timer for seven a.m.",
+        "I can only set a timer for a length",
+    ),
     ("Set a timer for 30 hours.", "A timer can run"),
 ];
 
@@ -292,7 +474,10 @@ async fn does_what_is_asked() {
         let called = said.calls();
         let right = called == *expected || (called.is_empty() && said.words.starts_with(expected));
         if !right {
-            wrong.push(format!("{sentence}\n    {expected}\n    {called} {:?}", said.words));
+            wrong.push(format!(
+                "{sentence}\n    {expected}\n    {called} {:?}",
+                said.words
+            ));
         }
     }
     println!("{} of {} wanted", WANTED.len() - wrong.len(), WANTED.len());
@@ -338,7 +523,7 @@ async fn carries_on_a_conversation() {
         "5 miles is about 8.05 kilometers.",
         "5 miles is 26400 feet.",
         "Sorry, that did not work: nothing can be divided by zero.",
-        "Sorry, I don't know a place called atlantis.",
+        "Sorry, I don't know a place called Atlantis.",
         "7 times 6 is 42.",
         "I said: 7 times 6 is 42.",
     ];
@@ -382,15 +567,31 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
         let tools = tools.clone();
         async move { generate(&messages, tools).await }
     };
+    let mut wrong = Vec::new();
     for (sentence, call) in [
-        ("What's the weather in Boulder?", r#"get_weather {"city":"Boulder"}"#),
-        ("How is the weather in Smallville today?", r#"get_weather {"city":"Smallville"}"#),
-        ("Can you tell me the weather for New York City", r#"get_weather {"city":"New York"}"#),
-        ("What's the status of order 12345?", r#"get_order_status {"order_id":"12345"}"#),
+        (
+            "What's the weather in Boulder?",
+            r#"get_weather {"city":"Boulder"}"#,
+        ),
+        (
+            "How is the weather in Smallville today?",
+            r#"get_weather {"city":"Smallville"}"#,
+        ),
+        (
+            "Can you tell me the weather for New York City",
+            r#"get_weather {"city":"New York"}"#,
+        ),
+        (
+            "What's the status of order 12345?",
+            r#"get_order_status {"order_id":"12345"}"#,
+        ),
     ] {
         let said = ask(vec![user(sentence)]).await;
-        assert_eq!((said.calls().as_str(), said.words.as_str()), (call, "One moment."), "{sentence}");
+        if said.calls() != call || said.words != "One moment." {
+            wrong.push(format!("{sentence}: {} {:?}", said.calls(), said.words));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for sentence in [
         "I don't want to check the weather in Boulder",
         "What's the capital of France?",
@@ -403,13 +604,28 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
     }
     let asked = ask(vec![user("What's the weather?")]).await;
     assert_eq!(asked.words, "For that I need the city. Which one?");
-    let answered = vec![user("What's the weather?"), agent(&asked.words), user("Paris.")];
-    assert_eq!(ask(answered).await.calls(), r#"get_weather {"city":"Paris"}"#);
+    let answered = vec![
+        user("What's the weather?"),
+        agent(&asked.words),
+        user("Paris."),
+    ];
+    assert_eq!(
+        ask(answered).await.calls(),
+        r#"get_weather {"city":"Paris"}"#
+    );
     let result = ask(vec![
         user("What's the weather in Boulder?"),
         agent("One moment."),
-        Message::ToolCall { id: "1".into(), name: "get_weather".into(), arguments: Map::new() },
-        Message::ToolResult { id: "1".into(), name: "get_weather".into(), output: json!({"sky": "clear"}) },
+        Message::ToolCall {
+            id: "1".into(),
+            name: "get_weather".into(),
+            arguments: Map::new(),
+        },
+        Message::ToolResult {
+            id: "1".into(),
+            name: "get_weather".into(),
+            output: json!({"sky": "clear"}),
+        },
     ]);
     assert_eq!(result.await.words, "sky: clear.");
 }
@@ -424,7 +640,14 @@ async fn calls_nothing_on_other_people_s_requests() {
         return;
     };
     let data: Value = serde_json::from_str(&text).unwrap();
-    let ours = ["timer", "time", "date", "calculator", "measurement_conversion", "timezone"];
+    let ours = [
+        "timer",
+        "time",
+        "date",
+        "calculator",
+        "measurement_conversion",
+        "timezone",
+    ];
     let (mut sentences, mut false_calls, mut right, mut our_sentences) = (0, Vec::new(), 0, 0);
     for part in ["oos_train", "oos_val", "val"] {
         for pair in data[part].as_array().unwrap() {
@@ -441,9 +664,22 @@ async fn calls_nothing_on_other_people_s_requests() {
             }
         }
     }
-    println!("{} false calls in {sentences}:\n{}", false_calls.len(), false_calls.join("\n"));
+    println!(
+        "{} false calls in {sentences}:\n{}",
+        false_calls.len(),
+        false_calls.join("\n")
+    );
     println!("{right} calls in {our_sentences} sentences of our intents");
-    let state_changing = false_calls.iter().filter(|call| call.contains("_timer {")).count();
-    assert!(false_calls.len() * 200 <= sentences, "more than 0.5 % false calls");
-    assert!(state_changing <= 3, "{state_changing} false calls that change something");
+    let state_changing = false_calls
+        .iter()
+        .filter(|call| call.contains("_timer {"))
+        .count();
+    assert!(
+        false_calls.len() * 200 <= sentences,
+        "more than 0.5 % false calls"
+    );
+    assert!(
+        state_changing <= 3,
+        "{state_changing} false calls that change something"
+    );
 }
