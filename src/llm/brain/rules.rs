@@ -265,7 +265,7 @@ fn time(core: &str) -> Option<Vec<Request>> {
 }
 
 /// These patterns fit too much to be believed about words that name no place.
-fn known_only<'t>(found: Option<Option<&'t str>>) -> Option<Option<&'t str>> {
+fn known_only(found: Option<Option<&str>>) -> Option<Option<&str>> {
     found.filter(|place| place.is_some_and(|place| !known(place).is_empty()))
 }
 
@@ -522,7 +522,7 @@ mod tests {
             [at("New York")]
         );
         assert_eq!(of("what timezone is Dallas in"), [at("Dallas")]);
-        assert_eq!(of("what time is it in Atlantis"), [at("atlantis")]);
+        assert_eq!(of("what time is it in Atlantis"), [at("Atlantis")]);
         assert_eq!(
             of("What's five miles in kilometres?"),
             [Request::Convert {
