@@ -170,7 +170,7 @@ const WANTED: &[(&str, &str)] = &[
     ),
     (
         "What time is it in Atlantis?",
-        r#"get_time {"place":"atlantis"}"#,
+        r#"get_time {"place":"Atlantis"}"#,
     ),
     ("what is tokyo's time", r#"get_time {"place":"Tokyo"}"#),
     ("What's the date?", "get_time {}"),
@@ -523,7 +523,7 @@ async fn carries_on_a_conversation() {
         "5 miles is about 8.05 kilometers.",
         "5 miles is 26400 feet.",
         "Sorry, that did not work: nothing can be divided by zero.",
-        "Sorry, I don't know a place called atlantis.",
+        "Sorry, I don't know a place called Atlantis.",
         "7 times 6 is 42.",
         "I said: 7 times 6 is 42.",
     ];
@@ -567,6 +567,7 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
         let tools = tools.clone();
         async move { generate(&messages, tools).await }
     };
+    let mut wrong = Vec::new();
     for (sentence, call) in [
         (
             "What's the weather in Boulder?",
@@ -586,12 +587,11 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
         ),
     ] {
         let said = ask(vec![user(sentence)]).await;
-        assert_eq!(
-            (said.calls().as_str(), said.words.as_str()),
-            (call, "One moment."),
-            "{sentence}"
-        );
+        if said.calls() != call || said.words != "One moment." {
+            wrong.push(format!("{sentence}: {} {:?}", said.calls(), said.words));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for sentence in [
         "I don't want to check the weather in Boulder",
         "What's the capital of France?",

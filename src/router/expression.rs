@@ -37,7 +37,7 @@ const SAYINGS: &[(&str, &str)] = &[
     (r"^(?:the )?sum of N and N$", "$1 + $2"),
     (r"^(?:the )?product of N and N$", "$1 * $2"),
     (r"^(?:the )?difference between N and N$", "$1 - $2"),
-    (r"^add N (?:and|to|plus) N$", "$1 + $2"),
+    (r"^add (?:up )?N (?:and|to|plus) N$", "$1 + $2"),
     (r"^subtract N from N$", "$2 - $1"),
     (r"^take N (?:away )?from N$", "$2 - $1"),
     (r"^N subtracted from N$", "$2 - $1"),
@@ -78,14 +78,16 @@ static QUESTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"^(?:(?:so|okay|ok|and|hey|hi|please|can you|could you|would you|will you|tell me|give me|",
         r"do you know|i need to know|i want to know|find|figure out|work out|calculate|compute|",
         r"evaluate|solve|what is|what are|what does|what would|what will|how much is|how much are|how much would|",
-        r"how many is|whats|the (?:answer|result|value) (?:to|of)|be|is|me) )+",
+        r"how many is|whats|what|how much|the (?:answer|result|value) (?:to|of)|be|is|me) )+",
     ))
     .ok()
 });
 
 static COURTESY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?: (?:please|for me|equal|equals|equal to|make|be|is what|exactly|thanks|=))+$")
-        .ok()
+    Regex::new(
+        r"(?: (?:please|for me|equal|equals|equal to|make|be|is what|is|exactly|thanks|=))+$",
+    )
+    .ok()
 });
 
 /// The expression that a text is, if it is nothing else: `12 * 7`, `15% of 80`, `sqrt(144)`.

@@ -226,7 +226,8 @@ fn plain_letter(letter: char) -> char {
     }
 }
 
-fn title_case(words: &str) -> String {
+/// "Key West" of "key west".
+pub(crate) fn title_case(words: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
         letters

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The head, trained beforehand: embedding the examples takes seconds.
 const HEAD: &str = include_str!("head.json");
-/// Declared tools whose embeddings are kept; more than any session declares.
+/// Names and descriptions whose embeddings are kept; more than any session declares.
 const MOST_TOOLS: usize = 1024;
 
 /// A head, and the examples that it was trained on.
@@ -65,32 +65,39 @@ impl Classifier {
             .unwrap_or(none))
     }
 
-    /// How near each tool is to a sentence, -1..1.
+    /// How near each tool is to the nearest of some ways to say the same, -1..1: by its name or
+    /// by its description, whichever is nearer.
     pub(super) fn nearness(
         &mut self,
-        sentence: &str,
+        ways: &[&str],
         tools: &[&ToolSpec],
     ) -> Result<Vec<f32>, EmbedError> {
-        let features = self.embedder.embed(sentence)?;
-        let near = |tool: &&ToolSpec| Ok(cosine(&features, self.tool(tool)?));
+        let said: Result<Vec<_>, _> = ways.iter().map(|way| self.embedder.embed(way)).collect();
+        let said = said?;
+        let near = |tool: &&ToolSpec| {
+            let name = tool.name.replace(['_', '-'], " ");
+            let by_name = nearest(&said, self.tool_words(&name)?);
+            let by_description = nearest(&said, self.tool_words(&tool.description)?);
+            Ok(by_name.max(by_description))
+        };
         tools.iter().map(near).collect()
     }
 
-    fn tool(&mut self, tool: &ToolSpec) -> Result<&Vec<f32>, EmbedError> {
-        let words = format!(
-            "{}. {}",
-            tool.name.replace(['_', '-'], " "),
-            tool.description
-        );
+    fn tool_words(&mut self, words: &str) -> Result<&Vec<f32>, EmbedError> {
         if self.tools.len() >= MOST_TOOLS {
             self.tools.clear();
         }
-        let features = match self.tools.remove(&words) {
+        let features = match self.tools.remove(words) {
             Some(features) => features,
-            None => self.embedder.embed(&words)?,
+            None => self.embedder.embed(words)?,
         };
-        Ok(self.tools.entry(words).or_insert(features))
+        Ok(self.tools.entry(words.to_owned()).or_insert(features))
     }
+}
+
+fn nearest(said: &[Vec<f32>], words: &[f32]) -> f32 {
+    let near = said.iter().map(|features| cosine(features, words));
+    near.fold(-1.0, f32::max)
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub(super) fn find(
     if tools.is_empty() || rules::is_negated(sentence) || rules::is_told(sentence) {
         return Ok(Match::None);
     }
-    let nearness = classifier.nearness(sentence, tools)?;
+    let general = without_place(sentence);
+    let nearness = classifier.nearness(&[sentence, &general], tools)?;
     let mut ranked: Vec<(f32, &ToolSpec)> =
         nearness.into_iter().zip(tools.iter().copied()).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -48,6 +49,15 @@ pub(super) fn find(
         }
         _ => Ok(Match::None),
     }
+}
+
+/// The sentence up to the place it names, which weighs more than what is asked about it.
+fn without_place(sentence: &str) -> String {
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let named = (1..words.len()).find(|&at| {
+        ["in", "for", "at", "near"].contains(&words[at - 1]) && slots::known(&words[at..]).is_some()
+    });
+    named.map_or_else(|| sentence.to_owned(), |at| words[..at - 1].join(" "))
 }
 
 /// A word of the tool's name is said: nearness alone takes "sunscreen" for the weather.

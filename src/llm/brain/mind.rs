@@ -12,6 +12,10 @@ use serde_json::{Map, Value, json};
 
 /// Probability from which the classifier is believed.
 const SURE: f32 = 0.5;
+/// The same for small talk, where a mistake costs nothing but a word.
+const LIKELY: f32 = 0.4;
+/// The same where the sentence sounds like a report: "I've told you a hundred times".
+const CERTAIN: f32 = 0.75;
 /// Tool calls in one answer.
 const MOST_CALLS: usize = 3;
 /// The tools that we know how to use; anything else goes by its declaration.
@@ -156,12 +160,12 @@ fn sentence_requests(
     if rules::is_negated(sentence) && !corrected {
         return negated(sentence, classifier);
     }
+    if let Some(parts) = in_parts(sentence) {
+        return Ok(parts);
+    }
     let read = rules::read(sentence);
     if !read.is_empty() {
         return Ok(read);
-    }
-    if let Some(parts) = in_parts(sentence) {
-        return Ok(parts);
     }
     by_classifier(sentence, classifier)
 }
@@ -197,13 +201,15 @@ fn negated(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, 
 fn by_classifier(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, EmbedError> {
     let core = rules::core(sentence);
     let guess = classifier.intent(&core)?;
+    let told = rules::is_told(&core);
+    let enough = if told { CERTAIN } else { LIKELY };
+    if let Some(talk) = talk_of(&guess.class).filter(|_| guess.probability >= enough) {
+        return Ok(vec![Request::Talk(talk)]);
+    }
     if guess.probability < SURE || guess.class == "none" {
         return Ok(vec![Request::Unknown]);
     }
-    if let Some(talk) = talk_of(&guess.class) {
-        return Ok(vec![Request::Talk(talk)]);
-    }
-    let request = if rules::is_told(&core) {
+    let request = if told {
         None
     } else {
         evident(&guess.class, &core)

@@ -24,7 +24,7 @@ macro_rules! rule {
 
 rule!(
     OPENERS,
-    r"^(?:(?:can|could|would|will) you (?:please |just |maybe |quickly )*|would you mind |do you (?:happen to )?know |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i am wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
+    r"^(?:help me (?:to )?|(?:can|could|would|will) you (?:please |just |maybe |quickly )*|would you mind |do you (?:happen to )?know |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i am wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
 );
 rule!(
     TAILS,
@@ -73,7 +73,7 @@ rule!(
 rule!(
     HOW_MANY,
     format!(
-        r"^(?:what is |how many )(?P<to>{0})(?: are| is)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half an?|the) (?P<from>{0})$",
+        r"^(?:what is |how many |(?:what is )?the (?:total )?number of )(?P<to>{0})(?: are| is)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half (?:of )?an?|the) (?P<from>{0})$",
         slots::unit_pattern()
     )
 );
@@ -84,19 +84,23 @@ rule!(
 
 rule!(
     SET,
-    r"^(?:set|start|create|make|begin|add|run|put|new|another|i need|i want|i would like|have|get|do|use|fire up|kick off|open)(?: (?:up|me|on|off|going|running|a|an|another|the|my|one more|new|quick|brand|timer|please|2|3|two|three))* ?(?P<label>.*?) ?\b(?:timers?|countdowns?)(?P<rest>(?: .*)?)$"
+    r"^(?:set|start|create|make|begin|add|run|put|new|another|i need|i want|i would like|get me|get|fire up|kick off)(?: (?:up|me|on|off|going|running|a|an|another|the|my|one more|new|quick|brand|please)\b)* ?(?P<label>.*?) ?\b(?:timers?|countdowns?)(?P<rest>(?: .*)?)$"
 );
 rule!(
     BARE_SET,
-    r"^(?:an? )?(?P<label>[a-z]+ )??timers?(?P<rest> .*)?$"
+    r"^(?:an? )?(?:\d+(?:\.\d+)? (?:hours?|minutes?|seconds?) (?:and )?)*(?P<label>[a-z]+ )??timers?(?P<rest> .*)?$"
 );
 rule!(
     REMIND,
     r"^(?:remind|alert|ping|notify|buzz|wake) me(?: up)? (?:in|after|when) (?P<rest>.+)$|^(?:tell me |let me know )(?:when|after|once|in) (?P<when>.+?)(?: (?:are|is|have|has) (?:up|over|passed|gone by|elapsed|done))?$|^count ?down (?:from )?(?P<down>.+)$|^(?:put|set) (?P<clock>.+) on the (?:clock|timer)$|^(?:time|start timing) (?P<time>\d.+)$"
 );
 rule!(
-    LABEL,
-    r"\b(?:called|named|labell?ed|label it|call it|name it) (?:the |my |a )?(?P<name>[a-z0-9 ]+?)(?: (?:for|of|in))?$|\bfor (?:the |my |a |some )?(?P<for>[a-z ]+?)(?: (?:for|of|in|at))?$|\bto (?P<to>[a-z ]+?)$"
+    NAMED,
+    r"\b(?:called|named|labell?ed|label it|call it|name it) (?:the |my |a )?(?P<name>[a-z0-9 ]+?)(?: (?:for|of|in))?$"
+);
+rule!(
+    MEANT_FOR,
+    r"\b(?:for|to) (?:the |my |a |some )?(?P<name>[a-z ]+?)(?: (?:for|of|in|at))?$"
 );
 rule!(
     TIME_OF_DAY,
@@ -109,7 +113,7 @@ rule!(
 
 rule!(
     LIST,
-    r"^(?:(?:what|which|how many)(?: of my)? (?:timers?|countdowns?)(?: (?:do i have|have i (?:got|set)|are (?:there|running|on|set|active|going|left)|is (?:running|on|set|active)|did i set|i have|i set))*(?: (?:running|set|on|going|active|left|at the moment))*|(?:list|show|read|see|what are|how are|how is|status of|what about)?(?: me| out)? ?(?:all )?(?:of )?(?:my|the|any|active|running|current) (?:(?:active|running|current|[a-z]+) )?timers?(?: status| doing| at| left)?|(?:list|show)(?: all)? timers|timer status|(?:how much|what|how many minutes|how many seconds)(?: is the)?(?: time| longer)? ?(?:is left|is remaining|is the remaining time|remains|do i have(?: left)?|have i got left|are left|left|remaining|time is left|is there)(?: (?:on|in|for|of|until|before) (?:(?:the|my|that|this) )?(?:.*)?timers?(?: .*)?)?|how much longer(?: (?:on|for|until|is|does|will) .*timers?.*)?|how long (?:is left|left|until|till|before|does|is|do i have).*timers?.*|how long (?:is left|left|do i have left)|(?:did|have) i (?:already )?(?:set|start|started|got|have) (?:a|any|the|my|that) ?.*timers?(?: .*)?|do i (?:still |already )?have (?:a|any|the|my) ?.*timers?(?: .*)?|(?:is|are) (?:there )?(?:a|an|any|my|the|that) ?.*timers? ?(?:still |almost |nearly )?(?:running|on|set|going|active|done|left|over|up|finished|ready)?|when (?:does|will|is|do) (?:my|the|that) ?.*timers? (?:go off|end|ring|be done|be up|finish|done|over|be over|up|ring|going off|going to (?:ring|go off))|any timers(?: (?:set|running|on|going))?|is my .*timer .*|what is (?:left|remaining) on .*timers?|what is the remaining time(?: .*)?)$"
+    r"^(?:(?:what|which|how many)(?: of my)? (?:timers?|countdowns?)(?: (?:do i have|have i (?:got|set)|are (?:there|running|on|set|active|going|left)|is (?:running|on|set|active)|did i set|i have|i set))*(?: (?:running|set|on|going|active|left|at the moment))*|(?:list|show|read|see|what are|how are|how is|status of|what about)?(?: me| out)? ?(?:all )?(?:of )?(?:my|the|any|active|running|current) (?:(?:active|running|current|[a-z]+) )?timers?(?: status| doing| at| left)?|(?:list|show)(?: all)? timers|timer status|(?:how much|what|how many minutes|how many seconds)(?: is the)?(?: time| longer)? ?(?:is left|is remaining|is the remaining time|remains|do i have(?: left)?|have i got left|are left|left|remaining|time is left|is there)(?: (?:on|in|for|of|until|before) (?:(?:the|my|that|this) )?(?:.*)?timers?(?: .*)?)?|how much longer(?: (?:on|for|until|is|does|will) .*timers?.*)?|how long (?:is left|left|until|till|before|does|is|do i have).*timers?.*|how long (?:is left|left|do i have left)|(?:did|have) i (?:already )?(?:set|start|started|got|have) (?:a|any|the|my|that) ?.*timers?(?: .*)?|do i (?:still |already )?have (?:a|any|the|my) ?.*timers?(?: .*)?|(?:is|are) (?:there )?(?:a|an|any|my|the|that) ?.*timers? ?(?:still |almost |nearly )?(?:running|on|set|going|active|done|left|over|up|finished|ready)?|when (?:does|will|is|do) (?:my|the|that) ?.*timers? (?:go off|end|ring|be done|be up|finish|done|over|be over|up|ring|going off|going to (?:ring|go off))|any timers(?: (?:set|running|on|going))?|is my .*timer .*|what is (?:left|remaining) on .*timers?|what is the remaining time(?: (?:on|for|of) .*timers?)?)$"
 );
 rule!(
     CANCEL,
@@ -261,14 +265,14 @@ fn time(core: &str) -> Option<Vec<Request>> {
 }
 
 /// These patterns fit too much to be believed about words that name no place.
-fn known_only<'t>(found: Option<Option<&'t str>>) -> Option<Option<&'t str>> {
+fn known_only(found: Option<Option<&str>>) -> Option<Option<&str>> {
     found.filter(|place| place.is_some_and(|place| !known(place).is_empty()))
 }
 
 fn here_or_there(place: &str) -> Vec<Request> {
     let places = known(place);
     if places.is_empty() {
-        let name = place.trim_start_matches("the ").to_owned();
+        let name = places::title_case(place.trim_start_matches("the "));
         return vec![Request::Time(Some(name))];
     }
     places
@@ -306,7 +310,7 @@ fn convert(core: &str) -> Option<Request> {
     let found = found.or_else(|| HOW_MANY.as_ref()?.captures(core))?;
     let value = match &found["n"] {
         "a" | "an" | "the" => 1.0,
-        "half a" | "half an" => 0.5,
+        "half a" | "half an" | "half of a" | "half of an" => 0.5,
         number => number.parse().ok()?,
     };
     Some(Request::Convert {
@@ -346,16 +350,16 @@ pub(super) fn target(words: &str, plural: bool) -> Target {
 
 fn set(core: &str) -> Option<Vec<Request>> {
     let core = slots::plain_lengths(core);
-    if let Some(found) = SET
+    let timed = !slots::lengths(&core).is_empty();
+    let found = SET
         .as_ref()?
         .captures(&core)
-        .or_else(|| BARE_SET.as_ref()?.captures(&core))
-    {
-        let label = found.name("label").map_or("", |part| part.as_str());
-        let rest = found.name("rest").map_or("", |part| part.as_str());
-        return Some(timers(&core, &format!("{label} , {rest}")));
-    }
-    None
+        .or_else(|| BARE_SET.as_ref()?.captures(&core).filter(|_| timed))?;
+    let part = |name| found.name(name).map_or("", |part| part.as_str());
+    let first = part("rest").split_whitespace().next();
+    let about_it = first.is_none_or(|word| ["for", "called", "named", "to"].contains(&word));
+    let around = format!("{} , {}", part("label"), part("rest"));
+    (timed || about_it).then(|| timers(&core, &around))
 }
 
 /// "remind me in 10 minutes to ...", "let me know when 5 minutes are up".
@@ -374,7 +378,7 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
 /// The timers that a request to set some names; `around` is what the rule left over.
 fn timers(core: &str, around: &str) -> Vec<Request> {
     let talk = |talk| vec![Request::Talk(talk)];
-    if matches(&TIME_OF_DAY, core) {
+    if matches(&TIME_OF_DAY, &slots::without_lengths(core)) {
         return talk(Talk::TimeOfDay);
     }
     let corrected = CORRECTION
@@ -422,16 +426,20 @@ fn timers(core: &str, around: &str) -> Vec<Request> {
 fn label(around: &str) -> Option<String> {
     static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
-            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|one|second|minute|hour|!| )*$",
+            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|one|second|minute|hour|!|[\d.]+| )*$",
         )
     });
     let around = slots::without_lengths(around);
     let (before, after) = around.split_once(',').unwrap_or(("", &around));
     let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
     let meant = |words: &String| !words.is_empty() && words.len() <= 40 && !matches(&NOISE, words);
-    let named = captured(&LABEL, &tidy(after), &["name", "for", "to"])
+    let after = tidy(after);
+    let named =
+        captured(&NAMED, &after, &["name"]).or_else(|| captured(&MEANT_FOR, &after, &["name"]));
+    let named = named
         .flatten()
-        .map(tidy);
+        .map(tidy)
+        .filter(|name| !name.starts_with("and "));
     named
         .filter(meant)
         .or_else(|| Some(tidy(before)).filter(meant))
@@ -514,7 +522,7 @@ mod tests {
             [at("New York")]
         );
         assert_eq!(of("what timezone is Dallas in"), [at("Dallas")]);
-        assert_eq!(of("what time is it in Atlantis"), [at("atlantis")]);
+        assert_eq!(of("what time is it in Atlantis"), [at("Atlantis")]);
         assert_eq!(
             of("What's five miles in kilometres?"),
             [Request::Convert {
