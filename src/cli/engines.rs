@@ -40,7 +40,10 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 }
 
 /// Everything that a session needs.
-pub(super) fn all(config: &Config) -> Result<Arc<Engines>> {
+///
+/// # Errors
+/// A model is missing, is not the file that belongs there, or cannot be loaded.
+pub fn all(config: &Config) -> Result<Arc<Engines>> {
     let models = with_runtime(config)?;
     let mut tools = Registry::new();
     builtin::register(&mut tools)?;

@@ -4,7 +4,7 @@ mod ask;
 mod audio_file;
 mod config;
 mod doctor;
-mod engines;
+pub mod engines;
 mod models;
 mod say;
 mod serve;

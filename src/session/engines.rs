@@ -39,9 +39,11 @@ pub(super) type Judged = Vec<(Samples, f32)>;
 /// A clause for the voice, and who takes its audio.
 pub(super) struct SpeakJob {
     pub(super) text: String,
-    pub(super) chunk: Box<dyn FnMut(&[f32]) -> ControlFlow<()> + Send>,
+    pub(super) chunk: TakeChunk,
 }
 
+type TakeChunk = Box<dyn FnMut(&[f32]) -> ControlFlow<()> + Send>;
+type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
 type MakeVad = Box<dyn FnMut() -> Result<Box<dyn Vad>, VadError>>;
 
 /// Everything that sessions share.
@@ -64,11 +66,11 @@ pub struct Builders {
     /// Makes a builder of voice activity detectors, one detector for each session.
     pub vad: Box<dyn FnMut() -> MakeVad + Send>,
     /// Makes the recogniser.
-    pub asr: Box<dyn FnMut() -> Result<Box<dyn Asr>, AsrError> + Send>,
+    pub asr: Build<dyn Asr, AsrError>,
     /// Makes the end-of-turn model, if there is to be one.
-    pub turn_model: Option<Box<dyn FnMut() -> Result<Box<dyn TurnModel>, TurnModelError> + Send>>,
+    pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
     /// Makes the voice.
-    pub tts: Box<dyn FnMut() -> Result<Box<dyn Tts>, TtsError> + Send>,
+    pub tts: Build<dyn Tts, TtsError>,
     /// The language model.
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.

@@ -1,0 +1,176 @@
+//! From sound to the transcript of a turn, and from a question to its answer, with real models.
+
+mod common;
+
+use common::{Clip, Errors};
+use std::collections::VecDeque;
+use undertone::asr::{Asr, WhisperOnnx};
+use undertone::audio::to_i16;
+use undertone::config::{Environment, Flags};
+use undertone::conversation::{
+    Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
+};
+use undertone::turn_model::{SmartTurn, TurnModel};
+use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
+
+/// The models that hear, and a clock that is the position in the audio: hours of it can be heard
+/// without waiting. A transcript takes 70 ms, a score 40 ms.
+struct Ears {
+    silero: SileroModel,
+    asr: WhisperOnnx,
+    turn_model: SmartTurn,
+}
+
+impl Ears {
+    fn load() -> Self {
+        let weights = common::weights();
+        Self {
+            silero: SileroModel::load(&weights.join("silero/silero_vad.onnx")).unwrap(),
+            asr: WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap(),
+            turn_model: SmartTurn::load(&weights.join("smart-turn/smart-turn-v3.2.onnx")).unwrap(),
+        }
+    }
+
+    /// What is understood of `audio`, turn by turn, with two seconds of silence around it.
+    fn turns(&mut self, audio: &[f32]) -> Vec<String> {
+        let mut core = Conversation::new(Policy {
+            turn_detection: TurnDetection {
+                rule: EndOfTurnRule::Semantic,
+                respond: false,
+                interrupt: true,
+            },
+            ..Policy::default()
+        });
+        let mut padded = vec![0.0; 16_000];
+        padded.extend(audio);
+        padded.extend(vec![0.0; 2 * 16_000]);
+        let mut vad = Gated::new(self.silero.detector());
+        let mut due: VecDeque<(Time, Input)> = VecDeque::new();
+        let mut turns = Vec::new();
+        for (index, window) in padded.as_chunks::<WINDOW>().0.iter().enumerate() {
+            let end = Samples(((index + 1) * WINDOW) as u64);
+            let now = Time(end.0 * 1_000_000 / 16_000);
+            while due.front().is_some_and(|(at, _)| *at <= now) {
+                let (at, input) = due.pop_front().unwrap();
+                core.handle_input(at, input);
+            }
+            core.handle_timeout(now);
+            let probability = vad.push(window).unwrap();
+            core.handle_input(now, Input::Vad { end, probability });
+            while let Some(output) = core.poll_output() {
+                match output {
+                    Output::Transcribe {
+                        request,
+                        from,
+                        to,
+                        partial,
+                    } => {
+                        let text = if partial {
+                            String::new()
+                        } else {
+                            self.asr
+                                .transcribe(&padded[from.0 as usize..to.0 as usize])
+                                .unwrap()
+                        };
+                        due.push_back((Time(now.0 + 70_000), Input::Transcript { request, text }));
+                    }
+                    Output::ScoreEndOfTurn { request, from, to } => {
+                        let heard = &padded[from.0 as usize..to.0 as usize];
+                        let probability = self.turn_model.completeness(heard).unwrap();
+                        let input = Input::Completeness {
+                            request,
+                            probability,
+                        };
+                        due.push_back((Time(now.0 + 70_000), input));
+                    }
+                    Output::Notify(Event::UserItem { text, .. }) => turns.push(text),
+                    _ => {}
+                }
+            }
+        }
+        turns
+    }
+}
+
+#[test]
+fn streaming_costs_at_most_one_point_of_word_errors() {
+    let Some(clips) = common::speech() else {
+        return;
+    };
+    let mut ears = Ears::load();
+    let (mut whole, mut streamed) = (Errors::default(), Errors::default());
+    for clip in &clips {
+        whole.add(&clip.text, &ears.asr.transcribe(&clip.samples).unwrap());
+        let before = streamed.wrong;
+        let turns = ears.turns(&clip.samples);
+        streamed.add(&clip.text, &turns.join(" "));
+        if streamed.wrong > before {
+            println!(
+                "{}: {} wrong: {turns:?}",
+                clip.name,
+                streamed.wrong - before
+            );
+        }
+    }
+    let (whole, streamed) = (whole.percent(), streamed.percent());
+    println!("whole {whole:.1} %, streamed {streamed:.1} %");
+    assert!(
+        streamed <= whole + 1.0,
+        "whole {whole:.1} %, streamed {streamed:.1} %"
+    );
+}
+
+#[test]
+fn noise_is_no_turn() {
+    let Some(clips) = common::noise() else { return };
+    let mut ears = Ears::load();
+    for Clip { name, samples, .. } in clips {
+        for gain in [1.0, 0.25] {
+            let louder: Vec<f32> = samples.iter().map(|sample| sample * gain).collect();
+            assert_eq!(
+                ears.turns(&louder),
+                Vec::<String>::new(),
+                "{name} at {gain}"
+            );
+        }
+    }
+}
+
+/// Real time, real session, real voice: the question is synthesised, the answer transcribed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spoken_question_gets_a_spoken_answer() {
+    let config = undertone::config::load(&Flags::default(), &Environment::default())
+        .unwrap()
+        .config;
+    let engines = undertone::cli::engines::all(&config).unwrap();
+    let question = synthesise("What is twelve times seven?");
+    let answer = undertone::ask::ask(&engines, &to_i16(&question)).await;
+    assert_eq!(
+        answer.said,
+        ["12 times 7 is 84."],
+        "heard {:?}",
+        answer.heard
+    );
+    let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap();
+    let heard = asr
+        .transcribe(&undertone::audio::to_f32(&answer.audio))
+        .unwrap();
+    assert!(heard.contains("84"), "{heard}");
+    println!("{}", answer.breakdown().unwrap());
+}
+
+fn synthesise(text: &str) -> Vec<f32> {
+    use undertone::tts::{Piper, Tts};
+    let mut voice = Piper::load(&common::weights().join("piper-joe")).unwrap();
+    let mut speech = vec![0.0; voice.sample_rate() as usize / 2];
+    voice
+        .speak(text, &mut |chunk| {
+            speech.extend(chunk);
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let mut resampler = undertone::audio::Resampler::new(voice.sample_rate(), 16_000);
+    let mut out = resampler.push(&speech);
+    out.extend(resampler.flush());
+    out
+}
