@@ -17,7 +17,7 @@ run: setup models ## build and start the server
 	target/release/undertone serve $(ARGS)
 
 test: setup models test-tools ## every test, with the real models
-	cargo test --locked $(ARGS)
+	cargo test --locked --lib --bins --tests $(ARGS)
 
 bench: setup models ## the benchmarks
 	cargo bench --locked $(ARGS)

@@ -334,12 +334,14 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_the_call_cancels_the_job() {
+        let (running, is_running) = mpsc::channel();
         let (seen, is_cancelled) = mpsc::channel();
         let worker = Worker::spawn(
             "canceller",
             1,
             || Ok::<(), Infallible>(()),
             move |(), (), cancel: &CancellationToken| {
+                running.send(()).unwrap();
                 while !cancel.is_cancelled() {
                     thread::yield_now();
                 }
@@ -349,6 +351,7 @@ mod tests {
         .unwrap();
         let mut call = Box::pin(worker.call(()));
         assert!(futures_util::poll!(call.as_mut()).is_pending());
+        is_running.recv().unwrap();
         drop(call);
         is_cancelled.recv().unwrap();
     }
