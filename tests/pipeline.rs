@@ -174,3 +174,89 @@ fn synthesise(text: &str) -> Vec<f32> {
     out.extend(resampler.flush());
     out
 }
+
+/// The very clients that developers have, against the real server: a question for one of our
+/// tools, and one for a tool of the client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unmodified_openai_clients_hold_a_conversation() {
+    let config = undertone::config::load(&Flags::default(), &Environment::default())
+        .unwrap()
+        .config;
+    let engines = undertone::cli::engines::all(&config).unwrap();
+    let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings = undertone::server::ServerSettings {
+        bind: address,
+        ..undertone::server::ServerSettings::default()
+    };
+    let sessions =
+        std::sync::Arc::new(move |options| Ok(undertone::session::open(&engines, &options)));
+    let app = undertone::server::App::new(settings, sessions);
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    let server = tokio::spawn(undertone::server::run(listener, app, shutdown.clone()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let sum = pcm_24k(folder.path(), "What is twelve times seven?");
+    let weather = pcm_24k(folder.path(), "What's the weather in Boulder?");
+    let http = format!("http://{address}/v1");
+    let socket = format!("ws://{address}/v1/realtime");
+    for (program, script, url) in [
+        (".venv/bin/python", "turn.py", &http),
+        ("node", "turn.mjs", &socket),
+    ] {
+        let spoken = client(program, script, url, "spoken", &sum).await;
+        assert!(
+            spoken["transcript"]
+                .as_str()
+                .unwrap()
+                .contains("12 times 7"),
+            "{spoken}"
+        );
+        assert!(spoken["audio_bytes"].as_u64().unwrap() > 24_000, "{spoken}");
+        let tool = client(program, script, url, "tool", &weather).await;
+        assert_eq!(
+            tool["calls"],
+            serde_json::json!([{ "city": "Boulder" }]),
+            "{tool}"
+        );
+        assert_eq!(tool["responses"], 2, "{tool}");
+    }
+    shutdown.cancel();
+    server.await.unwrap().unwrap();
+}
+
+async fn client(
+    program: &str,
+    script: &str,
+    url: &str,
+    kind: &str,
+    speech: &std::path::Path,
+) -> serde_json::Value {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign");
+    let program = if program.contains('/') {
+        folder.join(program)
+    } else {
+        program.into()
+    };
+    let output = tokio::process::Command::new(program)
+        .arg(script)
+        .args([url, kind])
+        .arg(speech)
+        .current_dir(&folder)
+        .output()
+        .await
+        .expect("run `make test-tools`");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script} {kind}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The text as speech in a file of mono PCM16LE at 24 kHz.
+fn pcm_24k(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
+    let mut resampler = undertone::audio::Resampler::new(16_000, 24_000);
+    let mut speech = resampler.push(&synthesise(text));
+    speech.extend(resampler.flush());
+    let path = folder.join(format!("{}.pcm", text.len()));
+    std::fs::write(&path, undertone::audio::to_pcm16le(&to_i16(&speech))).unwrap();
+    path
+}

@@ -73,7 +73,7 @@ rule!(
 rule!(
     HOW_MANY,
     format!(
-        r"^(?:what is |how many |(?:what is )?the (?:total )?number of )(?P<to>{0})(?: are| is)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half (?:of )?an?|the) (?P<from>{0})$",
+        r"^(?:what is |how many |(?:what is )?the (?:total )?number of )(?P<to>{0})(?: are| is| or)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half (?:of )?an?|the) (?P<from>{0})$",
         slots::unit_pattern()
     )
 );
