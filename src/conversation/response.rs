@@ -477,7 +477,6 @@ impl Conversation {
         let Some(request) = self.response.as_ref().and_then(Response::generation) else {
             return;
         };
-        self.outputs.push_back(Output::CancelGeneration { request });
         self.on_failed(Job::Generation(request), "the language model has stalled");
     }
 

@@ -151,21 +151,3 @@ pub trait Dialect: Send + 'static {
     /// faster than it may.
     fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
 }
-
-/// Samples of mono PCM16LE; `None` if the last one is cut in half.
-fn samples_of(bytes: &[u8]) -> Option<Vec<i16>> {
-    let pairs = bytes.chunks_exact(2);
-    pairs.remainder().is_empty().then(|| {
-        pairs
-            .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
-            .collect()
-    })
-}
-
-/// The bytes of mono PCM16LE.
-fn bytes_of(samples: &[i16]) -> Vec<u8> {
-    samples
-        .iter()
-        .flat_map(|sample| sample.to_le_bytes())
-        .collect()
-}

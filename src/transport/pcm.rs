@@ -19,10 +19,7 @@
 //! A binary message that ends in half a sample closes the socket with 1007: everything after it
 //! would be noise.
 
-use super::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, bytes_of, close_code,
-    samples_of,
-};
+use super::{ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code};
 use crate::conversation::{Event, Micros};
 use crate::session::Outbound;
 use serde::Deserialize;
@@ -104,7 +101,7 @@ impl Pcm {
     }
 
     fn binary(&mut self, bytes: &[u8]) -> Vec<Effect> {
-        let Some(samples) = samples_of(bytes) else {
+        let Ok(samples) = crate::audio::from_pcm16le(bytes) else {
             return vec![Effect::Close(Close {
                 code: close_code::INVALID,
                 reason: "audio must be whole 16-bit samples",
@@ -137,7 +134,7 @@ impl Dialect for Pcm {
                 let rate = self.rate.unwrap_or(DEFAULT_RATE);
                 let length = Micros::of_samples(samples.len() as u64, rate);
                 vec![Effect::SendAudio {
-                    frame: Frame::Binary(bytes_of(&samples)),
+                    frame: Frame::Binary(crate::audio::to_pcm16le(&samples)),
                     length,
                 }]
             }

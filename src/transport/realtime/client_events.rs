@@ -1,7 +1,7 @@
 //! What a Realtime client may send: JSON text to typed requests, or the fault to tell it of.
 
 use super::session_config::{self, SessionUpdate};
-use crate::transport::samples_of;
+use crate::audio::from_pcm16le;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -265,7 +265,7 @@ fn append(event: Value) -> Result<ClientRequest, Fault> {
             format!("The audio is not base64: {error}."),
         )
     })?;
-    let samples = samples_of(&bytes).ok_or_else(|| {
+    let samples = from_pcm16le(&bytes).map_err(|_| {
         let message = "The audio must be whole 16-bit samples, but its bytes are odd in number.";
         Fault::new("invalid_value", "audio", message)
     })?;

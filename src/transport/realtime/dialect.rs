@@ -11,7 +11,7 @@ use crate::conversation::{
 use crate::session::Outbound;
 use crate::tools::ToolError;
 use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, bytes_of, close_code,
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -715,7 +715,7 @@ impl Realtime {
         if let Some(item) = self.items.get_mut(&name) {
             item.audio = item.audio + length;
         }
-        let delta = STANDARD.encode(bytes_of(samples));
+        let delta = STANDARD.encode(crate::audio::to_pcm16le(samples));
         let event = self.writer.event(
             "response.output_audio.delta",
             merge(place, json!({ "delta": delta })),
