@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
 use undertone::llm::{Llm, LlmEvent, Message, Prompt, ToolSpec};
-use undertone::tools::{Registry, SessionTools, builtin};
+use undertone::tools::{CallContext, Registry, SessionTools, builtin};
 
 static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
     let weights = folder("UNDERTONE_MODELS", "models/weights");
@@ -87,14 +87,14 @@ async fn say(text: &str) -> Said {
 
 /// A whole conversation with the real tools: what the agent says to each of the user's sentences.
 async fn converse(sentences: &[&str]) -> Vec<String> {
-    let session = SessionTools::default();
+    let context = CallContext::new(SessionTools::default(), "key");
     let (mut messages, mut spoken) = (Vec::new(), Vec::new());
     for sentence in sentences {
         messages.push(user(sentence));
         let mut said = generate(&messages, TOOLS.specs()).await;
         while !said.calls.is_empty() {
             for (id, (name, arguments)) in said.calls.iter().enumerate() {
-                let output = TOOLS.call(name, arguments.clone(), &session).await;
+                let output = TOOLS.call(name, arguments.clone(), &context).await;
                 let output = output.unwrap_or_else(|error| json!({"error": error.to_string()}));
                 let (id, name, arguments) = (id.to_string(), name.clone(), arguments.clone());
                 messages.push(Message::ToolCall {

@@ -6,8 +6,10 @@ mod embed;
 pub mod expression;
 mod logistic;
 pub mod numbers;
+mod prediction;
 pub mod slots;
 pub mod text;
 
 pub use embed::{EmbedError, Embedder, cosine};
 pub use logistic::{Guess, Head, Training};
+pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};

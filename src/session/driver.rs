@@ -9,7 +9,7 @@ use crate::conversation::{
     Time,
 };
 use crate::llm::{LlmEvent, Prompt};
-use crate::tools::{SessionTools, SystemClock, ToolError};
+use crate::tools::{CallContext, SessionTools, SystemClock, ToolError};
 use crate::transport::SessionOptions;
 use crate::vad::WINDOW;
 use futures_util::{FutureExt, StreamExt};
@@ -54,6 +54,8 @@ pub(super) struct Driver {
     generations: HashMap<RequestId, AbortHandle>,
     tasks: JoinSet<()>,
     tools: SessionTools,
+    /// Unlike any other session's, of any server: the beginning of its idempotency keys.
+    key: uuid::Uuid,
     outbound: mpsc::Sender<Outbound>,
     results: mpsc::Sender<Done>,
     /// Cancels the session's jobs on the model threads when the session ends.
@@ -108,6 +110,7 @@ impl Driver {
             generations: HashMap::new(),
             tasks: JoinSet::new(),
             tools: SessionTools::new(engines.zone.clone(), Arc::new(SystemClock)),
+            key: uuid::Uuid::new_v4(),
             outbound,
             results,
             cancel: CancellationToken::new(),
@@ -415,7 +418,8 @@ impl Driver {
 
     fn start_tool(&mut self, call: CallId, name: String, arguments: Map<String, Value>) {
         tracing::info!(%call, tool = name, "tool started");
-        let run = self.engines.tools.call(&name, arguments, &self.tools);
+        let context = CallContext::new(self.tools.clone(), format!("{}-{call}", self.key));
+        let run = self.engines.tools.call(&name, arguments, &context);
         let results = self.results.clone();
         self.tasks.spawn(async move {
             let result = AssertUnwindSafe(run).catch_unwind().await;

@@ -4,6 +4,7 @@ use crate::llm::ToolSpec;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub mod builtin;
@@ -47,8 +48,9 @@ pub enum ToolError {
     Timeout(u64),
 }
 
-/// A tool's declaration.
-#[derive(Debug, Clone, PartialEq)]
+/// A tool as its author and the server's operator declared it. Pure data: the conversation decides
+/// by it, and a recording carries it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Declaration {
     /// Name, description and schema, as the model sees them.
     pub spec: ToolSpec,
@@ -56,6 +58,157 @@ pub struct Declaration {
     pub effect: Effect,
     /// How long it may take.
     pub timeout: Duration,
+    /// Its calls leave this machine.
+    pub network: bool,
+    /// What may happen before the model commits a call.
+    pub speculation: Speculation,
+    /// Labels of what its result depends on. A committed write to one of them makes it stale.
+    pub reads: Vec<String>,
+    /// Labels of what it changes.
+    pub writes: Vec<String>,
+    /// By argument: differences that do not matter when a predicted call is matched.
+    pub equivalence: BTreeMap<String, Vec<Equivalence>>,
+    /// What may be said while it runs.
+    pub fillers: Fillers,
+    /// Whether the user has to say yes first.
+    pub confirmation: Confirmation,
+    /// A successful call ends the conversation, once the goodbye has been heard.
+    pub ends_call: bool,
+    /// A minijinja template over the result and the arguments: how the local brain says the result.
+    pub answer: Option<String>,
+}
+
+impl Declaration {
+    /// A tool that never runs early and asks nobody.
+    pub fn new(spec: ToolSpec, effect: Effect, timeout: Duration) -> Self {
+        Self {
+            spec,
+            effect,
+            timeout,
+            network: false,
+            speculation: Speculation::default(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            equivalence: BTreeMap::new(),
+            fillers: Fillers::default(),
+            confirmation: Confirmation::None,
+            ends_call: false,
+            answer: None,
+        }
+    }
+}
+
+/// What may happen before the model commits a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Speculation {
+    /// How far the operator lets it go. The tool's effect may tighten this, never loosen it.
+    pub eligibility: Eligibility,
+    /// A tool that leaves this machine may too: it discloses words before they are finished.
+    pub network: bool,
+    /// How long an uncommitted result stays good.
+    pub ttl: Duration,
+    /// One result may serve several identical calls of a turn.
+    pub shareable: bool,
+    /// Predictions below this are not followed, 0..1.
+    pub min_confidence: f32,
+    /// What one call costs, in the operator's currency.
+    pub cost: f64,
+    /// Speculative calls of this tool in one turn.
+    pub per_turn: u32,
+    /// Speculative calls of this tool in a day, of all sessions; no limit if `None`.
+    pub per_day: Option<u32>,
+    /// What they may cost in a day; no limit if `None`.
+    pub cost_per_day: Option<f64>,
+}
+
+impl Default for Speculation {
+    fn default() -> Self {
+        Self {
+            eligibility: Eligibility::Forbid,
+            network: false,
+            ttl: Duration::from_secs(30),
+            shareable: false,
+            min_confidence: 0.5,
+            cost: 0.0,
+            per_turn: 3,
+            per_day: None,
+            cost_per_day: None,
+        }
+    }
+}
+
+/// How far a call may go before the model commits it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Eligibility {
+    /// Nothing happens.
+    #[default]
+    Forbid,
+    /// Its connections are opened; no call is made.
+    WarmUp,
+    /// It runs, silently.
+    Full,
+}
+
+/// A difference between two arguments that does not matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Equivalence {
+    /// Upper and lower case.
+    Case,
+    /// Punctuation, and the width of white space.
+    Punctuation,
+    /// Ways to write a unit: "km" and "kilometers".
+    Unit,
+    /// Ways to write a place: "Boulder, CO" and "Boulder, Colorado".
+    Place,
+}
+
+/// What may be said while a tool runs. Never a claim about its result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fillers {
+    /// For a wait of a second or so. minijinja templates over the arguments.
+    pub short: Vec<String>,
+    /// For longer waits.
+    pub long: Vec<String>,
+    /// Said when the wait drags on after a filler.
+    pub again: Vec<String>,
+}
+
+/// Whether the user has to say yes before a committed call runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Confirmation {
+    /// No.
+    #[default]
+    None,
+    /// The agent reads the arguments back and waits for a yes in a new turn.
+    Spoken {
+        /// minijinja template over the arguments; made from their names if `None`.
+        question: Option<String>,
+        /// How long after the question a yes counts.
+        expiry: Duration,
+    },
+}
+
+/// What a tool is told of a call beside its arguments.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The session's clock, zone and timers.
+    pub session: SessionTools,
+    /// The same for every attempt at this call, and for no other call: what a target that takes
+    /// idempotency keys is to be given.
+    pub idempotency_key: String,
+}
+
+impl CallContext {
+    /// A call of `session` with a key of its own.
+    pub fn new(session: SessionTools, idempotency_key: impl Into<String>) -> Self {
+        Self {
+            session,
+            idempotency_key: idempotency_key.into(),
+        }
+    }
 }
 
 /// A tool that the server runs.
@@ -67,6 +220,11 @@ pub trait Tool: Send + Sync {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>>;
+
+    /// Makes the next call faster without making one: looks up names, opens connections.
+    fn warm_up(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

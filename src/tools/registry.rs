@@ -1,6 +1,6 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
-use super::{Declaration, SessionTools, Tool, ToolError};
+use super::{CallContext, Declaration, Tool, ToolError};
 use crate::llm::ToolSpec;
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
@@ -66,6 +66,15 @@ impl Registry {
         Ok(())
     }
 
+    /// All declarations, in the order of registration.
+    pub fn declarations(&self) -> Vec<Declaration> {
+        let named = self
+            .specs
+            .iter()
+            .filter_map(|spec| self.declaration(&spec.name));
+        named.cloned().collect()
+    }
+
     /// The tools as a model is told of them, in the order of registration.
     pub fn specs(&self) -> Arc<Vec<ToolSpec>> {
         self.specs.clone()
@@ -108,16 +117,16 @@ impl Registry {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let checked = self.check(name, arguments);
         let tool = self.entry(name).map(|entry| entry.tool.clone());
-        let session = session.clone();
+        let context = context.clone();
         Box::pin(async move {
             let (tool, arguments) = (tool?, checked?);
             let limit = tool.declaration().timeout;
             let late = |_| ToolError::Timeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-            tokio::time::timeout(limit, tool.call(arguments, &session))
+            tokio::time::timeout(limit, tool.call(arguments, &context))
                 .await
                 .map_err(late)?
         })
@@ -188,7 +197,7 @@ fn fill_defaults(schema: &Value, value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Effect;
+    use crate::tools::{Effect, SessionTools};
     use serde_json::json;
     use std::time::Duration;
 
@@ -202,7 +211,7 @@ mod tests {
         fn call(
             &self,
             arguments: Map<String, Value>,
-            _: &SessionTools,
+            _: &CallContext,
         ) -> BoxFuture<'static, Result<Value, ToolError>> {
             Box::pin(async move {
                 if arguments.contains_key("slow") {
@@ -214,15 +223,17 @@ mod tests {
     }
 
     fn echo(name: &str, parameters: Value) -> Arc<dyn Tool> {
-        Arc::new(Echo(Declaration {
-            spec: ToolSpec {
-                name: name.into(),
-                description: "Echoes.".into(),
-                parameters,
-            },
-            effect: Effect::Read,
-            timeout: Duration::from_millis(200),
-        }))
+        let spec = ToolSpec {
+            name: name.into(),
+            description: "Echoes.".into(),
+            parameters,
+        };
+        let timeout = Duration::from_millis(200);
+        Arc::new(Echo(Declaration::new(spec, Effect::Read, timeout)))
+    }
+
+    fn context() -> CallContext {
+        CallContext::new(SessionTools::default(), "key")
     }
 
     fn registry() -> Registry {
@@ -247,8 +258,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fills_defaults_checks_and_times_out() {
-        let (registry, session) = (registry(), SessionTools::default());
-        let call = |name, value| registry.call(name, arguments(value), &session);
+        let (registry, context) = (registry(), context());
+        let call = |name, value| registry.call(name, arguments(value), &context);
         assert_eq!(
             call("echo", json!({"n": 2})).await,
             Ok(json!({"n": 2, "unit": "m"}))

@@ -3,7 +3,7 @@
 use super::{declare, text};
 use crate::router::expression;
 use crate::router::numbers::plain;
-use crate::tools::{Declaration, Effect, SessionTools, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use fend_core::{Context, Interrupt};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
@@ -47,7 +47,7 @@ impl Tool for Calculate {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        _: &SessionTools,
+        _: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let result = run(text(&arguments, "expression").unwrap_or_default());
         Box::pin(ready(result.map_err(ToolError::Failed)))

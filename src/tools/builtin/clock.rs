@@ -2,7 +2,7 @@
 
 use super::{declare, text};
 use crate::tools::places::{self, Place};
-use crate::tools::{Declaration, Effect, SessionTools, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Map, Value, json};
@@ -40,12 +40,12 @@ impl Tool for GetTime {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let now = session.clock().now();
+        let now = context.session.clock().now();
         Box::pin(ready(match text(&arguments, "place") {
             Some(name) => elsewhere(name, now),
-            None => Ok(describe(now, session.zone().clone())),
+            None => Ok(describe(now, context.session.zone().clone())),
         }))
     }
 }
@@ -86,6 +86,7 @@ fn merge(into: &mut Value, from: Value) {
 mod tests {
     use super::*;
     use crate::tools::Clock;
+    use crate::tools::SessionTools;
     use std::sync::Arc;
 
     struct Fixed;
@@ -99,7 +100,8 @@ mod tests {
     async fn time_in(arguments: Value) -> Result<Value, ToolError> {
         let session = SessionTools::new(TimeZone::get("Europe/Berlin").unwrap(), Arc::new(Fixed));
         let arguments = arguments.as_object().cloned().unwrap();
-        GetTime::default().call(arguments, &session).await
+        let context = CallContext::new(session, "key");
+        GetTime::default().call(arguments, &context).await
     }
 
     #[tokio::test]

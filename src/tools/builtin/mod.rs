@@ -35,15 +35,12 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 
 /// They only compute: a second is generous.
 fn declare(name: &str, description: &str, effect: Effect, parameters: Value) -> Declaration {
-    Declaration {
-        spec: ToolSpec {
-            name: name.into(),
-            description: description.into(),
-            parameters,
-        },
-        effect,
-        timeout: Duration::from_secs(1),
-    }
+    let spec = ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters,
+    };
+    Declaration::new(spec, effect, Duration::from_secs(1))
 }
 
 fn text<'a>(arguments: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a str> {

@@ -1,7 +1,7 @@
 //! `set_timer`, `list_timers`, `cancel_timer`, and the list they work on.
 
 use super::{declare, text};
-use crate::tools::{Declaration, Effect, SessionTools, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -234,9 +234,9 @@ impl Tool for SetTimer {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let session = session.clone();
+        let session = context.session.clone();
         Box::pin(async move {
             let seconds = arguments.get("seconds").and_then(whole).unwrap_or(0);
             let label = text(&arguments, "label").map(str::to_owned);
@@ -271,8 +271,9 @@ impl Tool for ListTimers {
     fn call(
         &self,
         _: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let session = &context.session;
         let now = session.clock().instant();
         Box::pin(ready(Ok(list(&session.timers().running(), now, "timers"))))
     }
@@ -314,9 +315,9 @@ impl Tool for CancelTimer {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        session: &SessionTools,
+        context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let session = session.clone();
+        let session = context.session.clone();
         Box::pin(async move {
             let now = session.clock().instant();
             let stopped = session.timers().cancel(&which(&arguments));
@@ -359,6 +360,7 @@ fn failed(error: TimerError) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::SessionTools;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -410,29 +412,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_tools_share_the_session_s_list() {
-        let session = SessionTools::default();
+        let context = CallContext::new(SessionTools::default(), "key");
         let set = json!({"seconds": 90, "label": "eggs"})
             .as_object()
             .cloned()
             .unwrap();
-        let timer = SetTimer::default().call(set, &session).await.unwrap();
+        let timer = SetTimer::default().call(set, &context).await.unwrap();
         assert_eq!(
             timer,
             json!({"id": 1, "seconds": 90, "remaining_seconds": 90, "label": "eggs"})
         );
         tokio::time::sleep(MINUTE).await;
         let all = ListTimers::default()
-            .call(Map::new(), &session)
+            .call(Map::new(), &context)
             .await
             .unwrap();
         assert_eq!(all["timers"][0]["remaining_seconds"], 30);
         let gone = CancelTimer::default()
-            .call(Map::new(), &session)
+            .call(Map::new(), &context)
             .await
             .unwrap();
         assert_eq!(gone["cancelled"][0]["label"], "eggs");
         let none = CancelTimer::default()
-            .call(Map::new(), &session)
+            .call(Map::new(), &context)
             .await
             .unwrap_err();
         assert_eq!(none.to_string(), "no timer is running");

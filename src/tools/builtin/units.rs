@@ -1,7 +1,7 @@
 //! `convert_units`: lengths, weights, volumes, temperatures, times, speeds, areas, data.
 
 use super::{declare, text};
-use crate::tools::{Declaration, Effect, SessionTools, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 
@@ -301,7 +301,7 @@ impl Tool for ConvertUnits {
     fn call(
         &self,
         arguments: Map<String, Value>,
-        _: &SessionTools,
+        _: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         Box::pin(ready(run(&arguments)))
     }
