@@ -68,6 +68,7 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
         tts: Box::new(tts_builder(config, &models)),
         llm: llm(&config.llm, &models)?,
         tools: Arc::new(tools),
+        router: None,
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
     })?;

@@ -1,9 +1,12 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
+use super::confirm::Pending;
+use super::output::ConfirmationOutcome;
 use super::response::Response;
+use super::speculation::Discard;
 use super::timer::Timer;
-use super::{Conversation, Event, Output, ResponseStatus};
+use super::{Conversation, Event, HangUpReason, Output, ResponseStatus};
 
 /// A response that was cut short by an utterance that may turn out to be none.
 #[derive(Debug)]
@@ -12,6 +15,8 @@ pub(super) struct Interrupted {
     rest: String,
     /// It had more to come: the model had not ended, or a tool was still running.
     unfinished: bool,
+    /// The confirmation that it was asking for.
+    question: Option<Pending>,
 }
 
 impl Conversation {
@@ -21,6 +26,11 @@ impl Conversation {
         if let Some(interrupted) = self.stop_response(ResponseStatus::Interrupted) {
             self.interrupted = Some(interrupted);
         } else if self.playout.audible_until() > self.now {
+            self.abandon_unheard_question();
+            if self.ending == Some(HangUpReason::AgentEnded) {
+                // The goodbye was not heard to its end: the user has something to say.
+                self.ending = None;
+            }
             self.outputs.push_back(Output::Flush);
             self.playout.flush(self.now);
         }
@@ -37,12 +47,13 @@ impl Conversation {
         self.playout.flush(self.now);
         self.clear_response_timers();
         let unfinished = response.unfinished();
-        self.notify(Event::ResponseDone {
-            turn: response.turn,
-            status,
-            latency: response.latency,
-        });
-        Some(Interrupted { rest, unfinished })
+        let question = self.confirmation.take_if(|pending| !pending.is_asked());
+        self.close_response(response, status, Discard::Interrupted);
+        Some(Interrupted {
+            rest,
+            unfinished,
+            question,
+        })
     }
 
     /// Cuts what is still being said at what was heard, and returns the rest.
@@ -71,16 +82,24 @@ impl Conversation {
         let Some(interrupted) = self.interrupted.take() else {
             return;
         };
+        self.confirmation = interrupted.question;
         if !interrupted.rest.is_empty() {
             self.announcements.push_front(interrupted.rest);
         }
-        if interrupted.unfinished {
-            self.respond_next = Some(None);
+        self.resume = interrupted.unfinished;
+    }
+
+    /// What stopped the agent was speech: what it was saying is not taken up again.
+    pub(super) fn forget_interrupted(&mut self) {
+        if let Some(pending) = self.interrupted.take().and_then(|i| i.question) {
+            self.confirmation = Some(pending);
+            self.end_confirmation(ConfirmationOutcome::Abandoned);
         }
     }
 
     pub(super) fn clear_response_timers(&mut self) {
         self.timers.clear(Timer::DeadAir);
         self.timers.clear(Timer::GenerationOverdue);
+        self.timers.clear(Timer::SynthesisOverdue);
     }
 }

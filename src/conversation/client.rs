@@ -2,7 +2,7 @@
 
 use super::ids::ItemId;
 use super::time::Micros;
-use super::{Conversation, Event, NewItem, ResponseStatus, Settings};
+use super::{Conversation, EndOfTurnRule, Event, NewItem, ResponseStatus, Settings};
 use crate::llm::Message;
 
 impl Conversation {
@@ -14,6 +14,12 @@ impl Conversation {
             self.client.tools = tools;
         }
         if let Some(turn_detection) = settings.turn_detection {
+            if turn_detection.rule == EndOfTurnRule::Client {
+                // From here on the client says when a turn is over; what was begun is part of it.
+                let from = self.utterance.as_ref().map(|utterance| utterance.from);
+                self.drop_utterance();
+                self.audio_from = from.unwrap_or(self.audio_from);
+            }
             self.client.turn_detection = turn_detection;
         }
     }
@@ -24,6 +30,7 @@ impl Conversation {
             NewItem::System { text } => self.history.push(id, Message::System { text }),
             NewItem::User { text } => {
                 self.mark_activity();
+                self.route(&text, true);
                 self.history.push(id, Message::User { text });
             }
             NewItem::Agent { text } => {
@@ -69,8 +76,13 @@ impl Conversation {
     }
 
     pub(super) fn cancel_response(&mut self) {
-        if self.stop_response(ResponseStatus::Cancelled).is_none() {
-            self.refuse("CancelResponse", "no response is being given".into());
+        self.respond_next = None;
+        match self.stop_response(ResponseStatus::Cancelled) {
+            Some(interrupted) => {
+                self.interrupted = Some(interrupted);
+                self.forget_interrupted();
+            }
+            None => self.refuse("CancelResponse", "no response is being given".into()),
         }
     }
 

@@ -38,3 +38,7 @@ id!(
     /// One entry of the history.
     ItemId, "item_"
 );
+id!(
+    /// One run of a tool, predicted or committed.
+    RunId, "run_"
+);

@@ -1,8 +1,10 @@
 //! What happens to a conversation.
 
-use super::ids::{CallId, ClauseId, ItemId, RequestId};
+use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId};
+use super::speculation::Discard;
 use super::time::{Micros, Samples};
 use crate::llm::{LlmEvent, ToolSpec};
+use crate::router::Prediction;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,10 +42,24 @@ pub enum Input {
         /// What it said.
         event: LlmEvent,
     },
-    /// A tool call ended.
+    /// The sources of predictions were asked.
+    Predicted {
+        /// The request it answers.
+        request: RequestId,
+        /// What may be needed, the likeliest first.
+        predictions: Vec<Prediction>,
+    },
+    /// The server will not start a run that is not committed: there is no budget, or it is busy.
+    RunRefused {
+        /// The run.
+        run: RunId,
+        /// [`Discard::Budget`] or [`Discard::Overloaded`].
+        reason: Discard,
+    },
+    /// A run of a tool ended.
     ToolFinished {
-        /// The call.
-        call: CallId,
+        /// The run.
+        run: RunId,
         /// What it returned.
         result: Result<Value, ToolError>,
     },
@@ -72,6 +88,11 @@ pub enum Input {
     },
     /// The client changed the session's settings.
     Configure(Settings),
+    /// The user's audio up to here has come in, whether or not it was judged yet.
+    Received {
+        /// One past its last sample.
+        end: Samples,
+    },
     /// The client says that the user's turn is over (`input_audio_buffer.commit`).
     CommitAudio,
     /// The client threw away what the user said since the last turn.
@@ -100,11 +121,20 @@ pub enum Input {
     },
     /// The client stops the answer.
     CancelResponse,
+    /// The user answered a confirmation by a click or a key rather than by voice.
+    Confirm {
+        /// The call that waits for it.
+        call: CallId,
+        /// Yes or no.
+        accepted: bool,
+    },
     /// Something to be told to the user when nobody is speaking, such as a timer that rings.
     Announce {
         /// The words.
         text: String,
     },
+    /// The client is gone.
+    HangUp,
     /// The server is shutting down: finish the current turn, then hang up.
     Drain,
 }

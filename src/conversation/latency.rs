@@ -14,7 +14,9 @@ pub struct TurnLatency {
     pub completeness: Option<Time>,
     /// The turn was found to be over.
     pub end_of_turn: Option<Time>,
-    /// The language model's first event.
+    /// The language model was asked, possibly before the turn was over.
+    pub generation: Option<Time>,
+    /// The language model's first event; the end of the turn if it came before.
     pub llm_first: Option<Time>,
     /// The first tool call was committed.
     pub commit: Option<Time>,

@@ -9,7 +9,11 @@
 //! | `endpointer` | what is speech; how much silence ends a turn |
 //! | `turn` | the user's utterance, from first sound to transcript |
 //! | `barge_in` | the user speaks over the agent; false interruptions |
-//! | `response` | the agent's answer: generation, tools, speech |
+//! | `response` | the agent's answer: generation, commits, speech |
+//! | `speculation` | what may run before it is committed, and how it ends |
+//! | `preempt` | answers that are made before the turn is certainly over |
+//! | `confirm` | calls that wait for the user's yes |
+//! | `filler` | what is said while the user waits |
 //! | `client` | what the client may ask for |
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
@@ -17,7 +21,9 @@
 mod barge_in;
 mod clauses;
 mod client;
+mod confirm;
 mod endpointer;
+mod filler;
 mod history;
 mod ids;
 mod input;
@@ -25,7 +31,9 @@ mod latency;
 mod output;
 mod playout;
 mod policy;
+mod preempt;
 mod response;
+mod speculation;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -33,18 +41,26 @@ mod timer;
 mod turn;
 
 pub use clauses::Clauses;
-pub use ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
+pub use filler::{FillerLead, FillerPolicy};
+pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 pub use input::{EndOfTurnRule, Input, Job, NewItem, Settings, TurnDetection};
 pub use latency::TurnLatency;
-pub use output::{Event, HangUpReason, Output, ResponseStatus};
+pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
 pub use policy::{EndpointPolicy, Policy, VadPolicy};
+pub use speculation::{
+    Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
+    SpeculationPolicy, TurnRecord,
+};
 pub use time::{Micros, Samples, Time};
 
 use barge_in::Interrupted;
+use confirm::Pending;
 use endpointer::SpeechDetector;
 use history::History;
 use playout::Playout;
+use preempt::Held;
 use response::Response;
+use speculation::Speculation;
 use std::collections::{BTreeMap, VecDeque};
 use timer::{Timer, Timers};
 use turn::Utterance;
@@ -70,10 +86,17 @@ pub struct Conversation {
     utterance: Option<Utterance>,
     response: Option<Response>,
     playout: Playout,
-    /// Committed tools that the server runs, with the items of their calls.
+    speculation: Speculation,
+    /// An answer that is being made and not given.
+    held: Option<Held>,
+    /// A committed call that waits for the user's yes.
+    confirmation: Option<Pending>,
+    /// Committed calls that the server runs, with their items.
     running: BTreeMap<CallId, ItemId>,
     /// What was cut short by the utterance that is going on.
     interrupted: Option<Interrupted>,
+    /// An answer that noise cut short is to be taken up again.
+    resume: bool,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The client asked for an answer while another was being given.
@@ -89,14 +112,23 @@ struct ClientSettings {
     turn_detection: TurnDetection,
 }
 
-/// Mints identifiers. One counter for all kinds: a log line's number is found in one search.
+/// Mints identifiers. What the client sees shares one counter; work has its own, so that work done
+/// early leaves no trace in what is seen.
 #[derive(Debug, Default)]
-struct Ids(u64);
+struct Ids {
+    seen: u64,
+    work: u64,
+}
 
 impl Ids {
     fn next(&mut self) -> u64 {
-        self.0 += 1;
-        self.0
+        self.seen += 1;
+        self.seen
+    }
+
+    fn next_work(&mut self) -> u64 {
+        self.work += 1;
+        self.work
     }
 }
 
@@ -120,8 +152,12 @@ impl Conversation {
             utterance: None,
             response: None,
             playout: Playout::default(),
+            speculation: Speculation::default(),
+            held: None,
+            confirmation: None,
             running: BTreeMap::new(),
             interrupted: None,
+            resume: false,
             announcements: VecDeque::new(),
             respond_next: None,
             ending: None,
@@ -152,7 +188,14 @@ impl Conversation {
                 self.on_completeness(request, probability);
             }
             Input::Llm { request, event } => self.on_llm(request, event),
-            Input::ToolFinished { call, result } => self.on_tool_finished(call, result),
+            Input::Predicted {
+                request,
+                predictions,
+            } => self.on_predicted(request, predictions),
+            Input::RunRefused { run, reason } => self.on_run_refused(run, reason),
+            Input::ToolFinished { run, result } => self.on_tool_finished(run, result),
+            Input::Confirm { call, accepted } => self.confirm(call, accepted),
+            Input::HangUp => return self.hang_up(),
             Input::Synthesised {
                 clause,
                 length,
@@ -163,6 +206,7 @@ impl Conversation {
             Input::Sent { clause, until } => self.on_sent(clause, until),
             Input::Failed { job, reason } => self.on_failed(job, &reason),
             Input::Configure(settings) => self.configure(settings),
+            Input::Received { end } => self.audio_end = self.audio_end.max(end),
             Input::CommitAudio => self.commit_audio(),
             Input::ClearAudio => self.clear_audio(),
             Input::AddItem { item } => self.add_item(item),
@@ -183,11 +227,17 @@ impl Conversation {
             match timer {
                 Timer::EndOfTurn => self.try_end_turn(),
                 Timer::TranscriptOverdue => self.on_transcript_overdue(),
+                Timer::AudioStalled => self.on_audio_stalled(),
+                Timer::SynthesisOverdue => self.on_synthesis_overdue(),
                 Timer::DeadAir => self.fill_dead_air(),
                 Timer::GenerationOverdue => self.on_generation_overdue(),
+                Timer::ConfirmationExpired => self.on_confirmation_expired(),
                 Timer::PlayoutEnd => {}
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
-                Timer::SessionEnd => self.say_goodbye(HangUpReason::TooLong),
+                Timer::SessionEnd => {
+                    self.drop_utterance();
+                    self.say_goodbye(HangUpReason::TooLong);
+                }
             }
         }
         self.settle();
@@ -206,30 +256,57 @@ impl Conversation {
     /// What follows from every change: clauses are asked for, a finished response ends, and what
     /// has waited for silence gets its turn.
     fn settle(&mut self) {
-        self.advance_response();
-        if self.utterance.is_some() || self.response.is_some() {
-            return;
+        loop {
+            self.advance_response();
+            if self.utterance.is_some() || self.response.is_some() {
+                return;
+            }
+            if self.playout.audible_until() > self.now {
+                self.timers
+                    .set(Timer::PlayoutEnd, self.playout.audible_until());
+                return;
+            }
+            self.timers.clear(Timer::PlayoutEnd);
+            if !self.take_turn() {
+                return;
+            }
         }
-        if self.playout.audible_until() > self.now {
-            self.timers
-                .set(Timer::PlayoutEnd, self.playout.audible_until());
-            return;
-        }
-        self.timers.clear(Timer::PlayoutEnd);
+    }
+
+    /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
+    fn take_turn(&mut self) -> bool {
         if let Some(text) = self.announcements.pop_front() {
             self.say(&text);
+        } else if std::mem::take(&mut self.resume) {
+            self.resume_response();
         } else if let Some(instructions) = self.respond_next.take() {
             self.respond(instructions);
-        } else if let Some(reason) = self.ending.take() {
-            self.outputs.push_back(Output::HangUp { reason });
+        } else {
+            if let Some(reason) = self.ending.take() {
+                self.hang_up();
+                self.outputs.push_back(Output::HangUp { reason });
+            }
+            return false;
         }
+        true
+    }
+
+    /// The session is over: nothing of it runs on but what was committed.
+    fn hang_up(&mut self) {
+        self.drop_held();
+        if let Some(response) = self.response.take() {
+            self.close_response(response, ResponseStatus::Cancelled, Discard::HungUp);
+        }
+        self.drop_listening(Discard::HungUp);
     }
 
     /// Hangs up as soon as nobody is speaking and the goodbye has been heard.
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
             HangUpReason::Idle => &self.policy.phrases.goodbye_idle,
-            HangUpReason::TooLong | HangUpReason::Shutdown => &self.policy.phrases.goodbye_too_long,
+            HangUpReason::TooLong | HangUpReason::Shutdown | HangUpReason::AgentEnded => {
+                &self.policy.phrases.goodbye_too_long
+            }
         };
         self.announcements.clear();
         self.announcements.push_back(phrase.clone());
@@ -245,7 +322,11 @@ impl Conversation {
     }
 
     fn request_id(&mut self) -> RequestId {
-        RequestId(self.ids.next())
+        RequestId(self.ids.next_work())
+    }
+
+    fn run_id(&mut self) -> RunId {
+        RunId(self.ids.next_work())
     }
 
     fn item_id(&mut self) -> ItemId {

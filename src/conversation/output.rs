@@ -1,9 +1,11 @@
 //! What a conversation decides. The shell carries it out.
 
-use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
+use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
+use super::speculation::{SpeculationEvent, TurnRecord};
 use super::time::{Micros, Samples};
 use crate::llm::Prompt;
+use crate::router::Heard;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -36,8 +38,6 @@ pub enum Output {
     Generate {
         /// Answered by [`super::Input::Llm`].
         request: RequestId,
-        /// The turn it serves.
-        turn: TurnId,
         /// What it is given.
         prompt: Prompt,
     },
@@ -46,14 +46,34 @@ pub enum Output {
         /// The generation.
         request: RequestId,
     },
-    /// Run a tool that the model committed.
+    /// Ask the sources of predictions.
+    Route {
+        /// Answered by [`super::Input::Predicted`].
+        request: RequestId,
+        /// What is known.
+        heard: Heard,
+    },
+    /// Run a tool.
     StartTool {
         /// Answered by [`super::Input::ToolFinished`].
-        call: CallId,
+        run: RunId,
+        /// The call that the model committed; `None` for a speculative run, which changes nothing
+        /// and may be refused.
+        committed: Option<CallId>,
         /// The tool's name.
         name: String,
         /// The arguments by name.
         arguments: Map<String, Value>,
+    },
+    /// Stop a run whose result nobody will see.
+    AbortTool {
+        /// The run.
+        run: RunId,
+    },
+    /// Open a tool's connections.
+    WarmUp {
+        /// The tool's name.
+        tool: String,
     },
     /// Make the audio of a clause. Clauses are played in the order in which they are asked for.
     Speak {
@@ -90,6 +110,8 @@ pub enum HangUpReason {
     TooLong,
     /// The server shuts down.
     Shutdown,
+    /// The agent ended the call, and its goodbye was heard.
+    AgentEnded,
 }
 
 /// What a client is told. Every dialect translates these into its own messages.
@@ -197,6 +219,28 @@ pub enum Event {
         /// The result.
         result: Result<Value, ToolError>,
     },
+    /// A call that changes something waits for the user's yes.
+    ConfirmationAsked {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        name: String,
+        /// The exact arguments.
+        arguments: Map<String, Value>,
+        /// The question, as it is spoken.
+        question: String,
+    },
+    /// A confirmation is no longer waited for.
+    ConfirmationEnded {
+        /// The call.
+        call: CallId,
+        /// How it ended.
+        outcome: ConfirmationOutcome,
+    },
+    /// What runs before it is certain. Told only to clients that ask to watch.
+    Speculation(SpeculationEvent),
+    /// A turn is over, and this is what was done for it. Told only to clients that ask to watch.
+    TurnRecorded(Box<TurnRecord>),
     /// The response is over.
     ResponseDone {
         /// The turn it served.
@@ -220,6 +264,20 @@ pub enum Event {
         /// Why, and what would be right.
         message: String,
     },
+}
+
+/// How the wait for a confirmation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmationOutcome {
+    /// The user said yes: the call runs.
+    Accepted,
+    /// The user said no.
+    Declined,
+    /// The user said something else, or spoke over the question.
+    Abandoned,
+    /// The user said nothing for too long.
+    Expired,
 }
 
 /// How a response ended.

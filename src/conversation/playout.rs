@@ -71,6 +71,12 @@ impl Playout {
             .flatten()
     }
 
+    /// The clause that the voice is at.
+    pub(super) fn being_made(&self) -> Option<ClauseId> {
+        let mut clauses = self.clauses.iter();
+        clauses.find(|c| c.asked && !c.complete).map(|c| c.id)
+    }
+
     pub(super) fn get(&mut self, id: ClauseId) -> Option<&mut Clause> {
         self.clauses.iter_mut().find(|c| c.id == id)
     }

@@ -1,8 +1,11 @@
 //! The numbers behind the rules, as the operator set them.
 
+use super::filler::FillerPolicy;
 use super::input::TurnDetection;
+use super::speculation::SpeculationPolicy;
 use super::time::Micros;
-use crate::llm::{Phrases, ToolSpec};
+use crate::llm::Phrases;
+use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -19,6 +22,11 @@ pub struct Policy {
     pub dead_air: Micros,
     /// Silence of the language model after which it counts as dead.
     pub generation_timeout: Micros,
+    /// How long a clause may take to be made, and its next piece after each piece.
+    pub synthesis_timeout: Micros,
+    /// How long the user's audio may stay away in the middle of an utterance before it counts as
+    /// silence: a client that mutes itself sends none.
+    pub audio_timeout: Micros,
     /// How long after the end of the turn a transcript may take before the user is asked again.
     pub transcript_timeout: Micros,
     /// Nobody speaks for this long: the session ends.
@@ -34,7 +42,11 @@ pub struct Policy {
     /// What the agent says when something fails.
     pub phrases: Phrases,
     /// The tools that the server runs.
-    pub tools: Arc<Vec<ToolSpec>>,
+    pub tools: Arc<Vec<Arc<Declaration>>>,
+    /// What may run before it is certain.
+    pub speculation: SpeculationPolicy,
+    /// What is said while the user waits.
+    pub filler: FillerPolicy,
 }
 
 /// How speech is told from silence.
@@ -111,6 +123,8 @@ impl Default for Policy {
             turn_detection: TurnDetection::default(),
             dead_air: Micros::from_ms(1_500),
             generation_timeout: Micros::from_ms(4_000),
+            synthesis_timeout: Micros::from_ms(4_000),
+            audio_timeout: Micros::from_ms(1_500),
             transcript_timeout: Micros::from_ms(1_000),
             idle: Micros::from_ms(300_000),
             session: Micros::from_ms(3_600_000),
@@ -119,6 +133,8 @@ impl Default for Policy {
             instructions: None,
             phrases: Phrases::default(),
             tools: Arc::default(),
+            speculation: SpeculationPolicy::default(),
+            filler: FillerPolicy::default(),
         }
     }
 }

@@ -1,18 +1,22 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::clauses::Clauses;
+use super::confirm::Pending;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
+use super::preempt::Held;
+use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, Job, Output, ResponseStatus};
-use crate::llm::{LlmEvent, Phrases, Prompt};
+use super::{Conversation, Event, HangUpReason, Job, Output, ResponseStatus};
+use crate::llm::{LlmEvent, Message, Phrases, Prompt};
 use crate::tools::ToolError;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// "One moment" is said at most so often in one response.
-const DEAD_AIR_FILLERS: u32 = 2;
+/// Clauses of the model that are withheld after the router's filler: one may be a filler of its own,
+/// two are an answer.
+const WITHHELD: usize = 1;
 
 /// An answer that is being given.
 #[derive(Debug)]
@@ -24,7 +28,9 @@ pub(super) struct Response {
     /// Items that the client was told of.
     announced: Vec<ItemId>,
     instructions: Option<String>,
-    began: Time,
+    /// The speculation of the turn that this answers; none for words of our own.
+    pub(super) track: Option<Track>,
+    pub(super) began: Time,
     generation: Option<RequestId>,
     cutter: Clauses,
     /// The item that the next clause belongs to.
@@ -32,18 +38,42 @@ pub(super) struct Response {
     open_tool: Option<String>,
     /// The running generation has called a tool: what it says after that it cannot know.
     called: bool,
-    /// Calls whose results the next generation needs.
-    waiting: Vec<CallId>,
+    /// Calls whose results the next generation needs, in the order of their commits.
+    pub(super) waiting: Vec<Waiting>,
     /// A call ended, and the model has not been told.
     owes_answer: bool,
     /// A call is the client's to run; the client asks for the next response.
     client_called: bool,
     steps: u32,
-    fillers: u32,
-    said: bool,
+    /// The model called a tool although none was offered any more.
+    overstepped: bool,
+    pub(super) fillers: u32,
+    /// No filler before this, since the answer is near.
+    pub(super) silent_until: Time,
+    /// The router's filler was said: a first clause of the model waits until it is known to be more
+    /// than another filler.
+    led: bool,
+    /// What is being said is a filler.
+    pub(super) filling: bool,
+    withheld: Vec<String>,
+    pub(super) said: bool,
     failed: bool,
+    /// The apology for the voice was tried.
+    apologised: bool,
+    /// A committed call whose question is asked when everything else has been said.
+    pub(super) asks: Option<Pending>,
+    /// A call that ends the conversation when everything has been said.
+    ends_with: Option<CallId>,
     /// The first clause after a tool's result.
     answer_from: Option<ClauseId>,
+}
+
+/// A committed call.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) call: CallId,
+    /// What the history is going to hold, once it is there.
+    pub(super) result: Option<Value>,
 }
 
 impl Response {
@@ -54,6 +84,7 @@ impl Response {
             open_items: Vec::new(),
             announced: Vec::new(),
             instructions,
+            track: None,
             began,
             generation: None,
             cutter: Clauses::default(),
@@ -64,9 +95,17 @@ impl Response {
             owes_answer: false,
             client_called: false,
             steps: 0,
+            overstepped: false,
             fillers: 0,
+            silent_until: Time(0),
+            led: false,
+            filling: false,
+            apologised: false,
+            withheld: Vec::new(),
             said: false,
             failed: false,
+            asks: None,
+            ends_with: None,
             answer_from: None,
         }
     }
@@ -82,6 +121,12 @@ impl Response {
     /// More is to come than what is already in words.
     pub(super) fn unfinished(&self) -> bool {
         self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer
+    }
+
+    /// Something is still being made: the model's words, or a result.
+    fn owes(&self) -> bool {
+        let open = self.waiting.iter().any(|waiting| waiting.result.is_none());
+        self.generation.is_some() || (open && !self.failed)
     }
 }
 
@@ -103,66 +148,126 @@ impl Conversation {
             return;
         }
         self.open_response(latency, instructions);
+        let speaks = self.held.as_ref().is_some_and(Held::speaks_for_itself);
+        let filler = self
+            .response
+            .as_ref()
+            .and_then(|r| self.router_filler(r.track.as_ref()?));
+        if let Some(filler) = filler.filter(|_| !speaks) {
+            self.say_filler(&filler);
+            self.finish_item();
+            if let Some(response) = &mut self.response {
+                response.led = true;
+            }
+        }
         self.start_generation();
+    }
+
+    /// Takes an answer up again that noise cut short: when the calls that still run are done, or at
+    /// once.
+    pub(super) fn resume_response(&mut self) {
+        let latency = TurnLatency {
+            end_of_turn: Some(self.now),
+            ..TurnLatency::default()
+        };
+        self.open_response(latency, None);
+        let running: Vec<CallId> = self.running.keys().copied().collect();
+        if running.is_empty() {
+            return self.start_generation();
+        }
+        for call in running {
+            self.wait_for(call, None);
+        }
     }
 
     /// Says words of our own.
     pub(super) fn say(&mut self, text: &str) {
-        self.open_response(TurnLatency::default(), None);
+        self.open_untracked(TurnLatency::default(), None);
         self.speak(text);
     }
 
-    fn open_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
+    /// Opens a response to what was heard.
+    pub(super) fn open_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
+        let track = self.take_track();
+        // Whatever else asked for an answer gets this one.
+        self.respond_next = None;
+        self.resume = false;
+        self.open_untracked(latency, instructions);
+        if let Some(response) = &mut self.response {
+            response.track = Some(track);
+        }
+    }
+
+    fn open_untracked(&mut self, latency: TurnLatency, instructions: Option<String>) {
         let turn = self.turn_id();
         self.response = Some(Response::new(turn, self.now, latency, instructions));
         self.notify(Event::ResponseStarted { turn });
     }
 
     fn start_generation(&mut self) {
-        let request = self.request_id();
-        let Some(response) = &mut self.response else {
+        let Some(response) = &self.response else {
             return;
         };
-        response.generation = Some(request);
-        response.called = false;
-        response.owes_answer = false;
-        let turn = response.turn;
-        let instructions: Vec<_> = [
-            self.policy.instructions.as_deref(),
-            self.client.instructions.as_deref(),
-            response.instructions.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let tools = if response.steps < self.policy.tool_steps {
-            self.policy
-                .tools
-                .iter()
-                .chain(&self.client.tools)
-                .cloned()
-                .collect()
-        } else {
-            Vec::new()
-        };
-        let prompt = Prompt {
-            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
-            messages: self.history.messages(),
-            tools: Arc::new(tools),
+        let (steps, instructions) = (response.steps, response.instructions.clone());
+        let prompt = self.prompt(self.history.messages(), instructions.as_deref(), steps);
+        let held = self.take_held(&prompt);
+        let (request, began, events) = match held {
+            Some(held) => held,
+            None => {
+                let request = self.request_id();
+                self.outputs.push_back(Output::Generate { request, prompt });
+                (request, self.now, Vec::new())
+            }
         };
         self.timers.set(
             Timer::GenerationOverdue,
             self.now + self.policy.generation_timeout,
         );
-        self.outputs.push_back(Output::Generate {
-            request,
-            turn,
-            prompt,
-        });
+        if let Some(response) = &mut self.response {
+            response.generation = Some(request);
+            response.called = false;
+            response.said = false;
+            response.owes_answer = false;
+            response.latency.generation.get_or_insert(began);
+        }
+        for event in events {
+            self.on_llm(request, event);
+        }
+    }
+
+    /// What the model is given after `steps` of tools.
+    pub(super) fn prompt(
+        &self,
+        messages: Vec<Message>,
+        instructions: Option<&str>,
+        steps: u32,
+    ) -> Prompt {
+        let instructions: Vec<_> = [
+            self.policy.instructions.as_deref(),
+            self.client.instructions.as_deref(),
+            instructions,
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let tools = if steps < self.policy.tool_steps {
+            let own = self.policy.tools.iter().map(|tool| &tool.spec);
+            own.chain(&self.client.tools).cloned().collect()
+        } else {
+            Vec::new()
+        };
+        Prompt {
+            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            messages,
+            tools: Arc::new(tools),
+        }
     }
 
     pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {
         let now = self.now;
+        if self.held.as_ref().is_some_and(|h| h.request == request) {
+            return self.hold(event);
+        }
         let Some(response) = self
             .response
             .as_mut()
@@ -179,13 +284,18 @@ impl Conversation {
             LlmEvent::Speech { .. } if response.called => {}
             LlmEvent::Speech { text } => {
                 for clause in response.cutter.push(&text) {
-                    self.queue_clause(clause);
+                    self.say_clause(clause);
                 }
             }
             LlmEvent::ToolOpened { name } => {
-                response.open_tool = Some(name);
+                response.open_tool = Some(name.clone());
                 response.called = true;
+                let track = response.track.as_ref().map(|track| track.id);
+                self.drop_second_filler();
                 self.finish_item();
+                if let Some(track) = track {
+                    self.on_tool_opened(track, &name);
+                }
             }
             LlmEvent::ToolArguments { .. } => {}
             LlmEvent::ToolClosed { arguments } => {
@@ -197,14 +307,49 @@ impl Conversation {
         }
     }
 
+    /// Speaks a clause of the model.
+    fn say_clause(&mut self, clause: String) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        if response.led && response.withheld.len() < WITHHELD {
+            response.withheld.push(clause);
+            return;
+        }
+        self.say_withheld();
+        self.queue_clause(clause);
+    }
+
+    fn say_withheld(&mut self) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        response.led = false;
+        for clause in std::mem::take(&mut response.withheld) {
+            self.queue_clause(clause);
+        }
+    }
+
+    /// The words before the call were to bridge the wait, as the router's filler already does.
+    fn drop_second_filler(&mut self) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        if std::mem::take(&mut response.led) {
+            response.withheld.clear();
+            response.cutter = Clauses::default();
+        }
+    }
+
     fn end_generation(&mut self) {
         self.timers.clear(Timer::GenerationOverdue);
+        self.say_withheld();
         self.finish_item();
         let Some(response) = &mut self.response else {
             return;
         };
         response.generation = None;
-        let silent = !response.said && !response.called;
+        let silent = !response.said && (!response.called || response.overstepped);
         if silent {
             self.fail_response("llm", "the language model said nothing", |p| &p.llm_failed);
         }
@@ -214,70 +359,163 @@ impl Conversation {
     /// count.
     fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
         let call = CallId(self.ids.next());
-        let item = self.item_id();
         let now = self.now;
-        let by_client = self.client.tools.iter().any(|tool| tool.name == name);
+        let most = self.policy.tool_steps;
         let Some(response) = &mut self.response else {
             return;
         };
+        if response.steps >= most {
+            response.overstepped = true;
+            return;
+        }
         response.latency.commit.get_or_insert(now);
-        match arguments {
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
             Err(reason) => {
-                response.owes_answer = true;
+                let item = self.item_id();
                 self.history.add_call(item, call, name, Map::new());
-                let output = json!({ "error": format!("the call could not be read: {reason}") });
-                let result = self.item_id();
-                self.history.add_result(result, call, output);
+                let error = format!("the call could not be read: {reason}");
+                return self.wait_for(call, Some(json!({ "error": error })));
             }
-            Ok(arguments) => {
-                if by_client {
-                    response.client_called = true;
-                } else {
-                    response.waiting.push(call);
-                    self.running.insert(call, item);
-                }
-                self.history.add_call(item, call, name, arguments.clone());
-                let name = name.to_owned();
-                if !by_client {
-                    self.outputs.push_back(Output::StartTool {
-                        call,
-                        name: name.clone(),
-                        arguments: arguments.clone(),
-                    });
-                }
-                self.notify(Event::ToolCalled {
-                    item,
-                    call,
-                    name,
-                    arguments,
-                    by_client,
-                });
-            }
+        };
+        if self.client.tools.iter().any(|tool| tool.name == name) {
+            return self.hand_to_client(call, name, arguments);
+        }
+        match self.declaration(name) {
+            Some(tool) if tool.ends_call => self.end_call(call, name, arguments),
+            Some(tool) if self.needs_confirmation(call, &tool, &arguments) => {}
+            _ => self.run_call(call, name, arguments),
         }
     }
 
-    /// A committed tool ended. Its result joins the history even if the user has gone on.
-    pub(super) fn on_tool_finished(&mut self, call: CallId, result: Result<Value, ToolError>) {
+    fn hand_to_client(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+        if let Some(response) = &mut self.response {
+            response.client_called = true;
+        }
+        self.tell_call(call, name, arguments, true);
+    }
+
+    /// Runs a committed call, or takes over the run that was predicted.
+    pub(super) fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+        let track = self.response.as_ref().and_then(|r| r.track.as_ref());
+        let Some(track) = track.map(|track| track.id) else {
+            return;
+        };
+        self.tell_call(call, name, arguments.clone(), false);
+        self.wait_for(call, None);
+        self.commit_run(track, call, name, arguments.clone());
+        self.fill_silent_call(call, name, &arguments);
+    }
+
+    /// The call joins the history, and the client hears of it.
+    fn tell_call(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+        by_client: bool,
+    ) {
+        let item = self.item_id();
+        self.history.add_call(item, call, name, arguments.clone());
+        if !by_client {
+            self.running.insert(call, item);
+        }
+        self.notify(Event::ToolCalled {
+            item,
+            call,
+            name: name.to_owned(),
+            arguments,
+            by_client,
+        });
+    }
+
+    fn wait_for(&mut self, call: CallId, result: Option<Value>) {
+        if let Some(response) = &mut self.response {
+            response.waiting.push(Waiting { call, result });
+        }
+    }
+
+    /// The agent ends the conversation: not now, but when its goodbye has been heard.
+    fn end_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+        self.tell_call(call, name, arguments, false);
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        if response.ends_with.is_some() {
+            let already = json!({ "status": "the conversation ends already" });
+            return self.on_call_finished(call, Ok(already));
+        }
+        response.ends_with = Some(call);
+        if !response.said {
+            let goodbye = self.policy.phrases.goodbye.clone();
+            self.speak(&goodbye);
+        }
+    }
+
+    /// What a call that was to end the conversation came to.
+    fn close_ending_call(&mut self, response: &mut Response, result: Value) -> bool {
+        let Some(call) = response.ends_with.take() else {
+            return false;
+        };
+        self.on_call_finished(call, Ok(result));
+        true
+    }
+
+    /// A committed call has its result. It joins the history even if the user has gone on.
+    pub(super) fn on_call_finished(&mut self, call: CallId, result: Result<Value, ToolError>) {
         let Some(item) = self.running.remove(&call) else {
             return;
         };
-        let id = self.item_id();
         let output = match &result {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),
         };
-        self.history.add_result(id, call, output);
         self.notify(Event::ToolFinished { item, call, result });
         let now = self.now;
-        if let Some(response) = self.response.as_mut().filter(|r| r.waiting.contains(&call)) {
-            response.waiting.retain(|waiting| *waiting != call);
-            response.owes_answer = true;
-            response.latency.tool_result = Some(now);
+        let waited = self.response.as_mut().and_then(|response| {
+            let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
+            Some((waiting, &mut response.latency))
+        });
+        match waited {
+            Some((waiting, latency)) => {
+                waiting.result = Some(output);
+                latency.tool_result = Some(now);
+            }
+            None => self.add_result(call, output),
         }
     }
 
+    fn add_result(&mut self, call: CallId, output: Value) {
+        let item = self.item_id();
+        self.history.add_result(item, call, output);
+    }
+
+    /// Results join the history in the order of their calls, whenever they came: speculation must
+    /// not show in what the model reads.
+    fn add_results(&mut self, waiting: Vec<Waiting>) {
+        for Waiting { call, result } in waiting {
+            if let Some(output) = result {
+                self.add_result(call, output);
+            }
+        }
+    }
+
+    /// The model has said all it can without the results, and they are all there.
+    fn take_results(&mut self) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        let open = response.waiting.iter().any(|w| w.result.is_none());
+        if open || response.waiting.is_empty() || response.generation.is_some() {
+            return;
+        }
+        response.owes_answer = !response.failed;
+        let waiting = std::mem::take(&mut response.waiting);
+        self.add_results(waiting);
+    }
+
     /// Speaks `text` as part of the response, clause by clause.
-    fn speak(&mut self, text: &str) {
+    pub(super) fn speak(&mut self, text: &str) {
         let mut cutter = Clauses::default();
         let mut clauses = cutter.push(text);
         clauses.extend(cutter.finish());
@@ -298,7 +536,7 @@ impl Conversation {
             fresh
         });
         response.said = true;
-        if response.latency.tool_result.is_some() {
+        if response.latency.tool_result.is_some() && !response.filling {
             response.answer_from.get_or_insert(clause);
         }
         let index = self.history.add_clause(item, &text);
@@ -311,7 +549,7 @@ impl Conversation {
             return;
         };
         if let Some(clause) = std::mem::take(&mut response.cutter).finish() {
-            self.queue_clause(clause);
+            self.say_clause(clause);
         }
         if let Some(response) = &mut self.response {
             response.item = None;
@@ -327,6 +565,23 @@ impl Conversation {
         self.playout.made(clause, length, last);
         if let Some(response) = &mut self.response {
             response.latency.first_synthesis.get_or_insert(self.now);
+        }
+        self.watch_synthesis();
+    }
+
+    /// A voice that hangs is as dead as one that fails.
+    fn watch_synthesis(&mut self) {
+        if self.playout.being_made().is_some() {
+            let due = self.now + self.policy.synthesis_timeout;
+            self.timers.set(Timer::SynthesisOverdue, due);
+        } else {
+            self.timers.clear(Timer::SynthesisOverdue);
+        }
+    }
+
+    pub(super) fn on_synthesis_overdue(&mut self) {
+        if let Some(clause) = self.playout.being_made() {
+            self.on_failed(Job::Synthesis(clause), "the voice has stalled");
         }
     }
 
@@ -368,12 +623,14 @@ impl Conversation {
 
     /// Carries a response on: asks for audio, for the next generation, and ends what is done.
     pub(super) fn advance_response(&mut self) {
+        self.take_results();
         if self.response.as_ref().is_some_and(|r| {
             r.owes_answer
                 && r.generation.is_none()
                 && r.waiting.is_empty()
                 && !r.client_called
                 && !r.failed
+                && r.ends_with.is_none()
         }) {
             if let Some(response) = &mut self.response {
                 response.steps += 1;
@@ -384,20 +641,22 @@ impl Conversation {
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
             self.outputs.push_back(Output::Speak { clause, item, text });
+            self.watch_synthesis();
         }
         self.close_items();
         let Some(response) = &self.response else {
             return;
         };
-        let owed =
-            response.generation.is_some() || (!response.waiting.is_empty() && !response.failed);
-        if owed {
-            self.watch_dead_air();
-        } else {
-            self.timers.clear(Timer::DeadAir);
-            if self.playout.all_sent() {
-                self.finish_response();
-            }
+        if response.owes() {
+            return self.watch_dead_air();
+        }
+        self.timers.clear(Timer::DeadAir);
+        if response.asks.is_some() && !response.failed {
+            self.ask_confirmation();
+            return self.advance_response();
+        }
+        if self.playout.all_sent() {
+            self.finish_response();
         }
     }
 
@@ -429,47 +688,47 @@ impl Conversation {
     }
 
     fn finish_response(&mut self) {
-        let Some(response) = self.response.take() else {
+        let Some(mut response) = self.response.take() else {
             return;
         };
         self.clear_response_timers();
+        self.question_was_sent();
         self.playout.clear();
+        if self.close_ending_call(&mut response, json!({ "status": "the conversation ends" })) {
+            self.ending = Some(HangUpReason::AgentEnded);
+        }
         let status = if response.failed {
             ResponseStatus::Failed
         } else {
             ResponseStatus::Completed
         };
+        self.close_response(response, status, Discard::TurnEnded);
+    }
+
+    /// Tells that a response is over, and ends its speculation.
+    pub(super) fn close_response(
+        &mut self,
+        mut response: Response,
+        status: ResponseStatus,
+        reason: Discard,
+    ) {
+        let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
+        self.close_ending_call(&mut response, went_on);
+        let waiting = std::mem::take(&mut response.waiting);
+        self.add_results(waiting);
+        let (turn, latency, fillers) = (response.turn, response.latency, response.fillers);
         self.notify(Event::ResponseDone {
-            turn: response.turn,
+            turn,
             status,
-            latency: response.latency,
+            latency,
         });
-    }
-
-    /// While an answer is owed and nothing is being said, silence must not last.
-    fn watch_dead_air(&mut self) {
-        let Some(response) = &self.response else {
-            return;
-        };
-        if !self.playout.all_sent() || response.fillers >= DEAD_AIR_FILLERS {
-            self.timers.clear(Timer::DeadAir);
-            return;
-        }
-        let since = self.playout.audible_until().max(response.began);
-        let wait = Micros(self.policy.dead_air.0 * u64::from(response.fillers + 1));
-        self.timers.set(Timer::DeadAir, since + wait);
-    }
-
-    pub(super) fn fill_dead_air(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        response.fillers += 1;
-        let said = response.said;
-        let phrase = self.policy.phrases.still_working.clone();
-        self.speak(&phrase);
-        if let Some(response) = &mut self.response {
-            response.said = said;
+        if let Some(track) = response.track {
+            self.close_track(track, reason, |record| {
+                record.turn = Some(turn);
+                record.status = Some(status);
+                record.latency = latency;
+                record.fillers = fillers;
+            });
         }
     }
 
@@ -486,7 +745,10 @@ impl Conversation {
             Job::Transcription(request) => self.on_transcript(request, Err(())),
             Job::Completeness(_) => {}
             Job::Generation(request) => {
-                if self
+                if self.held.as_ref().is_some_and(|h| h.request == request) {
+                    // Nobody waits for it yet: it is asked for again when somebody does.
+                    self.held = None;
+                } else if self
                     .response
                     .as_ref()
                     .is_some_and(|r| r.generation == Some(request))
@@ -499,20 +761,21 @@ impl Conversation {
     }
 
     fn on_synthesis_failed(&mut self, id: ClauseId, reason: &str) {
-        let Some(clause) = self.playout.get(id) else {
+        if self.playout.get(id).is_none() {
             return;
-        };
-        let apology = clause.text == self.policy.phrases.tts_failed;
+        }
+        self.timers.clear(Timer::SynthesisOverdue);
         for clause in self.playout.drop_from(id) {
             self.history.drop_clause(clause.item, clause.index);
             self.outputs
                 .push_back(Output::CancelClause { clause: clause.id });
         }
-        if apology {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        if std::mem::replace(&mut response.apologised, true) {
             // Not even the apology can be spoken: end in silence rather than try for ever.
-            if let Some(response) = &mut self.response {
-                response.failed = true;
-            }
+            response.failed = true;
         } else {
             self.fail_response("tts", reason, |p| &p.tts_failed);
         }
@@ -530,10 +793,12 @@ impl Conversation {
         };
         response.failed = true;
         response.owes_answer = false;
-        response.waiting.clear();
+        response.asks = None;
+        let waiting = std::mem::take(&mut response.waiting);
         if let Some(request) = response.generation.take() {
             self.outputs.push_back(Output::CancelGeneration { request });
         }
+        self.add_results(waiting);
         self.finish_item();
         let phrase = phrase(&self.policy.phrases).clone();
         self.speak(&phrase);

@@ -10,10 +10,16 @@ pub(super) enum Timer {
     EndOfTurn,
     /// The final transcript should have come by now.
     TranscriptOverdue,
+    /// The user's audio has stopped coming in the middle of an utterance.
+    AudioStalled,
+    /// A clause that was asked for should have been made by now.
+    SynthesisOverdue,
     /// The agent has been silent too long while it owes an answer.
     DeadAir,
     /// The language model has not said anything for too long.
     GenerationOverdue,
+    /// A yes does not count any more.
+    ConfirmationExpired,
     /// All audio that was sent has been heard.
     PlayoutEnd,
     /// Nobody has spoken for too long.
@@ -23,11 +29,14 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 7] = [
+    const ALL: [Timer; 10] = [
         Timer::EndOfTurn,
         Timer::TranscriptOverdue,
+        Timer::AudioStalled,
+        Timer::SynthesisOverdue,
         Timer::DeadAir,
         Timer::GenerationOverdue,
+        Timer::ConfirmationExpired,
         Timer::PlayoutEnd,
         Timer::Idle,
         Timer::SessionEnd,

@@ -3,9 +3,10 @@
 use super::endpointer::{Heard, silence_needed};
 use super::ids::{RequestId, TurnId};
 use super::latency::TurnLatency;
+use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
-use super::{Conversation, EndOfTurnRule, Event, Output};
+use super::{Conversation, EndOfTurnRule, Event, HangUpReason, Output};
 use crate::llm::Message;
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.
@@ -13,6 +14,8 @@ use crate::llm::Message;
 pub(super) struct Utterance {
     /// Where it began, pre-roll included.
     pub(super) from: Samples,
+    /// When it was found to have begun.
+    began: Time,
     /// Stretches that were transcribed for good because all at once would be too long.
     segments: Vec<Segment>,
     /// Where the stretch begins that is not transcribed for good.
@@ -25,6 +28,10 @@ pub(super) struct Utterance {
     next_partial: Samples,
     /// The client says that this is all.
     committed: bool,
+    /// A stretch of it could not be transcribed.
+    failed: bool,
+    /// Answers that were asked for before the turn was over.
+    pub(super) generations: u32,
 }
 
 #[derive(Debug)]
@@ -37,6 +44,8 @@ struct Segment {
 #[derive(Debug, Default)]
 struct Pause {
     transcription: Option<RequestId>,
+    /// When the transcription was asked for.
+    asked: Time,
     transcript: Option<(String, Time)>,
     scoring: Option<RequestId>,
     completeness: Option<(f32, Time)>,
@@ -46,6 +55,7 @@ impl Utterance {
     fn starting(from: Samples, end: Samples, now: Time, partial_every_ms: u64) -> Self {
         Self {
             from,
+            began: now,
             segments: Vec::new(),
             segment_from: from,
             last_speech: (end, now),
@@ -54,6 +64,8 @@ impl Utterance {
             partial_text: String::new(),
             next_partial: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
             committed: false,
+            failed: false,
+            generations: 0,
         }
     }
 
@@ -76,7 +88,9 @@ impl Utterance {
 impl Conversation {
     pub(super) fn on_vad(&mut self, end: Samples, probability: f32) {
         self.audio_end = self.audio_end.max(end);
-        if self.client.turn_detection.rule == EndOfTurnRule::Client {
+        let committed = self.utterance.as_ref().is_some_and(|u| u.committed);
+        let past = end <= self.audio_from;
+        if self.client.turn_detection.rule == EndOfTurnRule::Client || committed || past {
             return;
         }
         let agent_is_heard = self.playout.audible_until() > self.now;
@@ -91,6 +105,17 @@ impl Conversation {
             Heard::Speech => self.on_speech(end),
             Heard::Silence => self.on_silence(end),
         }
+        if self.utterance.is_some() {
+            let stalled = self.now + self.policy.audio_timeout;
+            self.timers.set(Timer::AudioStalled, stalled);
+        }
+    }
+
+    /// The client sends no more audio in the middle of an utterance: that is the end of the turn.
+    pub(super) fn on_audio_stalled(&mut self) {
+        if self.utterance.is_some() {
+            self.finish_utterance();
+        }
     }
 
     fn on_speech_started(&mut self, at: Samples) {
@@ -98,6 +123,11 @@ impl Conversation {
         let every = self.policy.endpoint.partial_every_ms;
         self.utterance = Some(Utterance::starting(at, self.audio_end, self.now, every));
         self.notify(Event::SpeechStarted { at });
+        if self.ending == Some(HangUpReason::Idle) {
+            self.ending = None;
+            let goodbye = &self.policy.phrases.goodbye_idle;
+            self.announcements.retain(|text| text != goodbye);
+        }
         if self.client.turn_detection.interrupt {
             self.barge_in();
         }
@@ -109,10 +139,15 @@ impl Conversation {
             return;
         };
         utterance.last_speech = (end, now);
+        self.mark_activity();
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
         let resumed = utterance.pause.take().is_some();
         if resumed {
             self.timers.clear(Timer::EndOfTurn);
             self.timers.clear(Timer::TranscriptOverdue);
+            self.drop_held();
         }
         self.cut_long_segment(end, resumed);
         self.ask_partial(end);
@@ -163,11 +198,12 @@ impl Conversation {
 
     /// Asks for the transcript of the stretch up to this pause.
     fn ask_transcript(&mut self, end: Samples) {
-        let request = self.request_id();
+        let (request, now) = (self.request_id(), self.now);
         let Some(utterance) = &mut self.utterance else {
             return;
         };
-        utterance.pause.get_or_insert_default().transcription = Some(request);
+        let pause = utterance.pause.get_or_insert_default();
+        (pause.transcription, pause.asked) = (Some(request), now);
         let from = utterance.segment_from;
         self.outputs.push_back(Output::Transcribe {
             request,
@@ -232,7 +268,10 @@ impl Conversation {
             return;
         };
         if let Some(segment) = utterance.segments.iter_mut().find(|s| s.request == request) {
-            segment.text = Some(text.unwrap_or_default());
+            match text {
+                Ok(text) => segment.text = Some(text),
+                Err(()) => utterance.failed = true,
+            }
         } else if utterance.partial == Some(request) {
             utterance.partial = None;
             self.on_partial(&text.unwrap_or_default());
@@ -244,8 +283,9 @@ impl Conversation {
         {
             match text {
                 Ok(text) => pause.transcript = Some((text, now)),
-                Err(()) => return self.on_transcript_overdue(),
+                Err(()) => utterance.failed = true,
             }
+            self.route_pause();
         } else {
             return;
         }
@@ -259,7 +299,20 @@ impl Conversation {
         let text = utterance.text(tail);
         if !text.is_empty() && text != utterance.partial_text {
             utterance.partial_text.clone_from(&text);
+            self.route(&text, false);
             self.notify(Event::PartialTranscript { text });
+        }
+    }
+
+    /// What was heard up to a pause is what the turn may end with.
+    fn route_pause(&mut self) {
+        let utterance = self.utterance.as_ref();
+        let text = utterance.and_then(|utterance| {
+            let (text, _) = utterance.pause.as_ref()?.transcript.as_ref()?;
+            Some(utterance.text(text))
+        });
+        if let Some(text) = text {
+            self.route(&text, true);
         }
     }
 
@@ -296,16 +349,23 @@ impl Conversation {
             ),
         };
         let due = utterance.last_speech.1 + Micros::from_ms(wait);
+        let complete = utterance.segments.iter().all(|s| s.text.is_some());
         if self.now < due {
             self.timers.set(Timer::EndOfTurn, due);
+            let unfinished = self.client.turn_detection.rule == EndOfTurnRule::Semantic
+                && wait >= self.policy.endpoint.incomplete_ms;
+            let plausible = complete && !unfinished;
+            if let Some(text) = transcript.filter(|_| plausible) {
+                self.generate_early(&text);
+            }
             return;
         }
-        let complete = utterance.segments.iter().all(|s| s.text.is_some());
         match transcript {
+            _ if utterance.failed => self.on_transcript_overdue(),
             Some(text) if complete => self.end_turn(&text),
             _ => self.timers.set(
                 Timer::TranscriptOverdue,
-                due + self.policy.transcript_timeout,
+                due.max(pause.asked) + self.policy.transcript_timeout,
             ),
         }
     }
@@ -319,9 +379,10 @@ impl Conversation {
         let pause = utterance.pause.unwrap_or_default();
         if text.is_empty() {
             self.notify(Event::UtteranceDropped);
+            self.drop_listening(Discard::NoTurn);
             return self.resume_interrupted();
         }
-        self.interrupted = None;
+        self.forget_interrupted();
         self.mark_activity();
         let latency = TurnLatency {
             speech_end: Some(utterance.last_speech.1),
@@ -342,19 +403,22 @@ impl Conversation {
             text: text.to_owned(),
             spoken: true,
         });
+        if self.answer_confirmation(text, utterance.began, latency) {
+            return self.drop_held();
+        }
+        self.route(text, true);
         if self.client.turn_detection.respond {
             self.start_response(latency, None);
         }
+        self.drop_held();
     }
 
     /// The recogniser is dead or too slow: ask the user again rather than be silent.
     pub(super) fn on_transcript_overdue(&mut self) {
-        let Some(utterance) = self.utterance.take() else {
+        if self.utterance.is_none() {
             return;
-        };
-        self.close_utterance(utterance.last_speech.0);
-        self.notify(Event::UtteranceDropped);
-        self.interrupted = None;
+        }
+        self.drop_utterance();
         self.notify(Event::StageFailed {
             stage: "asr".into(),
             message: "what was said could not be transcribed".into(),
@@ -366,6 +430,7 @@ impl Conversation {
     fn close_utterance(&mut self, speech_end: Samples) {
         self.timers.clear(Timer::EndOfTurn);
         self.timers.clear(Timer::TranscriptOverdue);
+        self.timers.clear(Timer::AudioStalled);
         self.detector.reset();
         self.audio_from = self.audio_end;
         self.notify(Event::SpeechStopped { at: speech_end });
@@ -381,27 +446,55 @@ impl Conversation {
                     format!("the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"),
                 );
             }
+            if self.client.turn_detection.rule != EndOfTurnRule::Client {
+                let message = "nobody has spoken since the last turn; with turn detection on, turns are committed by themselves";
+                return self.refuse("CommitAudio", message.into());
+            }
             let mut utterance = Utterance::starting(self.audio_from, self.audio_end, self.now, 0);
             utterance.pause = Some(Pause::default());
             self.utterance = Some(utterance);
-            self.barge_in();
+            if self.client.turn_detection.interrupt {
+                self.barge_in();
+            }
         }
+        self.finish_utterance();
+    }
+
+    /// There is no more to come of this utterance: transcribes what is there, and ends the turn.
+    fn finish_utterance(&mut self) {
+        let longest = Samples::from_ms(self.policy.endpoint.segment_ms).0;
+        while let Some(utterance) = &self.utterance
+            && self.audio_end.since(utterance.segment_from) > longest
+        {
+            self.cut_long_segment(Samples(utterance.segment_from.0 + longest), false);
+        }
+        let end = self.audio_end;
         let asked = self.utterance.as_mut().is_some_and(|u| {
             u.committed = true;
             u.pause.get_or_insert_default().transcription.is_some()
         });
         if !asked {
-            self.ask_transcript(self.audio_end);
+            self.ask_transcript(end);
         }
         self.try_end_turn();
     }
 
+    /// What is being said comes to no turn.
+    pub(super) fn drop_utterance(&mut self) {
+        let Some(utterance) = self.utterance.take() else {
+            return;
+        };
+        self.close_utterance(utterance.last_speech.0);
+        self.notify(Event::UtteranceDropped);
+        self.drop_held();
+        self.drop_listening(Discard::NoTurn);
+        self.forget_interrupted();
+    }
+
     /// The client throws away what the user said since the last turn.
     pub(super) fn clear_audio(&mut self) {
-        if let Some(utterance) = self.utterance.take() {
-            self.close_utterance(utterance.last_speech.0);
-            self.notify(Event::UtteranceDropped);
-        }
+        self.drop_utterance();
+        self.forget_interrupted();
         self.audio_from = self.audio_end;
     }
 
@@ -412,8 +505,15 @@ impl Conversation {
             None if self.client.turn_detection.rule == EndOfTurnRule::Client => self.audio_from,
             None => self
                 .audio_from
-                .max(self.audio_end.minus_ms(KEPT_IN_SILENCE_MS)),
+                .max(self.audio_end.minus_ms(self.kept_in_silence_ms())),
         }
+    }
+
+    /// The pre-roll and the windows that begin an utterance.
+    fn kept_in_silence_ms(&self) -> u64 {
+        let vad = &self.policy.vad;
+        let windows = vad.start_windows.max(vad.interrupt_windows);
+        vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS
     }
 
     pub(super) fn turn_id(&mut self) -> TurnId {
@@ -424,5 +524,5 @@ impl Conversation {
 /// Audio that a commit needs at least, ms (100: OpenAI Realtime).
 const MIN_COMMIT_MS: u64 = 100;
 
-/// Audio kept while nobody speaks, ms: the pre-roll and the windows that begin an utterance.
-const KEPT_IN_SILENCE_MS: u64 = 1_000;
+/// Audio kept beyond what is needed while nobody speaks, ms: windows are judged a little late.
+const MARGIN_MS: u64 = 500;

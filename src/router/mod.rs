@@ -13,3 +13,22 @@ pub mod text;
 pub use embed::{EmbedError, Embedder, cosine};
 pub use logistic::{Guess, Head, Training};
 pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};
+
+/// All sources of predictions.
+pub struct Router(Vec<Box<dyn Predictor>>);
+
+impl Router {
+    /// A router over these sources.
+    pub fn new(sources: Vec<Box<dyn Predictor>>) -> Self {
+        Self(sources)
+    }
+
+    /// What may be needed.
+    pub fn predict(&mut self, heard: &Heard) -> Vec<Prediction> {
+        let sources = self.0.iter_mut();
+        sources
+            .filter_map(|source| source.predict(heard).ok())
+            .flatten()
+            .collect()
+    }
+}

@@ -5,10 +5,11 @@ use super::pacer::Pacer;
 use super::{Inbound, Outbound};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CallId, ClauseId, Conversation, Event, Input, ItemId, Job, Micros, Output, RequestId, Samples,
-    Time,
+    CallId, ClauseId, Conversation, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId,
+    RunId, Samples, Time,
 };
 use crate::llm::{LlmEvent, Prompt};
+use crate::router::Heard;
 use crate::tools::{CallContext, SessionTools, SystemClock, ToolError};
 use crate::transport::SessionOptions;
 use crate::vad::WINDOW;
@@ -52,6 +53,7 @@ pub(super) struct Driver {
     output_rate: u32,
     voices: HashMap<ClauseId, Voice>,
     generations: HashMap<RequestId, AbortHandle>,
+    runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
     tools: SessionTools,
     /// Unlike any other session's, of any server: the beginning of its idempotency keys.
@@ -108,6 +110,7 @@ impl Driver {
             output_rate: options.output_rate,
             voices: HashMap::new(),
             generations: HashMap::new(),
+            runs: HashMap::new(),
             tasks: JoinSet::new(),
             tools: SessionTools::new(engines.zone.clone(), Arc::new(SystemClock)),
             key: uuid::Uuid::new_v4(),
@@ -144,7 +147,13 @@ impl Driver {
         self.close();
     }
 
-    fn close(self) {
+    fn close(mut self) {
+        self.input(Input::HangUp);
+        while let Some(output) = self.conversation.poll_output() {
+            if let Output::Notify(event) = output {
+                log(&event);
+            }
+        }
         self.cancel.cancel();
         let forget = VadJob::Close { session: self.id };
         if self
@@ -191,7 +200,14 @@ impl Driver {
     fn on_inbound(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Audio(samples) => self.hear(&to_f32(&samples)),
-            Inbound::Request(input) => self.input(input),
+            Inbound::Request(input) => {
+                // What the client sent before it said so belongs to it, judged or not.
+                if matches!(input, Input::CommitAudio | Input::ClearAudio) {
+                    let end = self.ears.ring.end();
+                    self.input(Input::Received { end });
+                }
+                self.input(input);
+            }
         }
     }
 
@@ -308,24 +324,29 @@ impl Driver {
                 request, from, to, ..
             } => self.transcribe(request, from, to),
             Output::ScoreEndOfTurn { request, from, to } => self.score(request, from, to),
-            Output::Generate {
-                request,
-                turn,
-                prompt,
-            } => {
-                tracing::debug!(%turn, %request, "generating");
-                self.generate(request, prompt);
-            }
+            Output::Generate { request, prompt } => self.generate(request, prompt),
             Output::CancelGeneration { request } => {
                 if let Some(generation) = self.generations.remove(&request) {
                     generation.abort();
                 }
             }
+            Output::Route { request, heard } => self.route(request, heard),
             Output::StartTool {
-                call,
+                run,
+                committed,
                 name,
                 arguments,
-            } => self.start_tool(call, name, arguments),
+            } => self.start_tool(run, committed, name, arguments),
+            Output::AbortTool { run } => {
+                if let Some(task) = self.runs.remove(&run) {
+                    task.abort();
+                }
+            }
+            Output::WarmUp { tool } => {
+                tracing::debug!(tool, "warming up");
+                let warm = self.engines.tools.warm_up(&tool);
+                self.tasks.spawn(warm);
+            }
             Output::Speak { clause, item, text } => self.speak(clause, item, text),
             Output::CancelClause { clause } => {
                 self.pacer.cancel(clause);
@@ -416,22 +437,67 @@ impl Driver {
         self.generations.insert(request, task);
     }
 
-    fn start_tool(&mut self, call: CallId, name: String, arguments: Map<String, Value>) {
-        tracing::info!(%call, tool = name, "tool started");
-        let context = CallContext::new(self.tools.clone(), format!("{}-{call}", self.key));
-        let run = self.engines.tools.call(&name, arguments, &context);
+    /// Asks the sources of predictions. If they are busy, nothing is predicted.
+    fn route(&mut self, request: RequestId, heard: Heard) {
         let results = self.results.clone();
-        self.tasks.spawn(async move {
-            let result = AssertUnwindSafe(run).catch_unwind().await;
+        let predicted = move |predictions| Input::Predicted {
+            request,
+            predictions,
+        };
+        let Some(router) = &self.engines.router else {
+            return self.input(predicted(Vec::new()));
+        };
+        let sent = router.try_send(heard, self.cancel.clone(), move |predictions| {
+            let input = predicted(predictions.unwrap_or_default());
+            drop(results.try_send(Done::Input(input)));
+        });
+        if sent.is_err() {
+            let predictions = Vec::new();
+            self.input(Input::Predicted {
+                request,
+                predictions,
+            });
+        }
+    }
+
+    fn start_tool(
+        &mut self,
+        run: RunId,
+        committed: Option<CallId>,
+        name: String,
+        arguments: Map<String, Value>,
+    ) {
+        if committed.is_none()
+            && let Some(reason) = self.refusal(&name)
+        {
+            return self.input(Input::RunRefused { run, reason });
+        }
+        let key = match committed {
+            Some(call) => format!("{}-{call}", self.key),
+            None => format!("{}-{run}", self.key),
+        };
+        tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
+        let context = CallContext::new(self.tools.clone(), key);
+        let call = self.engines.tools.call(&name, arguments, &context);
+        let results = self.results.clone();
+        let task = self.tasks.spawn(async move {
+            let result = AssertUnwindSafe(call).catch_unwind().await;
             let result =
                 result.unwrap_or_else(|_| Err(ToolError::Failed("the tool crashed".into())));
-            tracing::info!(%call, tool = name, ok = result.is_ok(), "tool finished");
-            drop(
-                results
-                    .send(Done::Input(Input::ToolFinished { call, result }))
-                    .await,
-            );
+            tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
+            let finished = Input::ToolFinished { run, result };
+            drop(results.send(Done::Input(finished)).await);
         });
+        self.runs.retain(|_, task| !task.is_finished());
+        self.runs.insert(run, task);
+    }
+
+    /// Why a speculative run is not started: a day's budget is used up.
+    fn refusal(&self, tool: &str) -> Option<Discard> {
+        let declaration = self.engines.tools.declaration(tool)?;
+        let today = self.tools.clock().now().to_zoned(self.tools.zone().clone());
+        let within = self.engines.budget.take(declaration, today.date());
+        (!within).then_some(Discard::Budget)
     }
 
     /// Has a clause made, or takes it from what was made when the server started.

@@ -1,8 +1,10 @@
 //! The models that all sessions share, each on its own thread.
 
+use super::budget::Budget;
 use crate::asr::{Asr, AsrError};
 use crate::conversation::{Policy, Samples};
 use crate::llm::Llm;
+use crate::router::{Heard, PredictError, Prediction, Router};
 use crate::tools::Registry;
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
@@ -56,6 +58,9 @@ pub struct Engines {
     pub(super) prepared: Prepared,
     pub(super) llm: Arc<dyn Llm>,
     pub(super) tools: Arc<Registry>,
+    /// The sources of predictions, if there are any.
+    pub(super) router: Option<Worker<Heard, Vec<Prediction>>>,
+    pub(super) budget: Budget,
     pub(super) zone: jiff::tz::TimeZone,
     pub(super) policy: Policy,
 }
@@ -75,6 +80,8 @@ pub struct Builders {
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
     pub tools: Arc<Registry>,
+    /// Makes the sources of predictions, if there are to be any.
+    pub router: Option<Box<dyn FnMut() -> Result<Router, PredictError> + Send>>,
     /// The time zone of users who name none.
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
@@ -93,6 +100,9 @@ pub enum StartError {
     /// The end-of-turn model.
     #[error(transparent)]
     TurnModel(#[from] SpawnError<TurnModelError>),
+    /// The sources of predictions.
+    #[error(transparent)]
+    Router(#[from] SpawnError<PredictError>),
     /// The voice.
     #[error(transparent)]
     Tts(#[from] SpawnError<TtsError>),
@@ -111,10 +121,11 @@ impl Engines {
             mut tts,
             llm,
             tools,
+            router,
             zone,
             mut policy,
         } = builders;
-        policy.tools = tools.specs();
+        policy.tools = Arc::new(tools.declarations());
         let mut first_voice = tts().map_err(SpawnError::State)?;
         let tts_rate = first_voice.sample_rate();
         let phrases = policy.phrases.all().map(str::to_owned);
@@ -148,6 +159,14 @@ impl Engines {
                     })
                 },
             )?,
+            router: router
+                .map(|build| {
+                    Worker::spawn("router", INBOX, build, |router, heard: Heard, _| {
+                        router.predict(&heard)
+                    })
+                })
+                .transpose()?,
+            budget: Budget::default(),
             tts_rate,
             prepared,
             llm,

@@ -1,5 +1,6 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
+mod budget;
 mod driver;
 mod engines;
 mod pacer;

@@ -67,12 +67,12 @@ impl Registry {
     }
 
     /// All declarations, in the order of registration.
-    pub fn declarations(&self) -> Vec<Declaration> {
+    pub fn declarations(&self) -> Vec<Arc<Declaration>> {
         let named = self
             .specs
             .iter()
             .filter_map(|spec| self.declaration(&spec.name));
-        named.cloned().collect()
+        named.cloned().map(Arc::new).collect()
     }
 
     /// The tools as a model is told of them, in the order of registration.
@@ -130,6 +130,14 @@ impl Registry {
                 .await
                 .map_err(late)?
         })
+    }
+
+    /// Opens a tool's connections, if it has any.
+    pub fn warm_up(&self, name: &str) -> BoxFuture<'static, ()> {
+        match self.tools.get(name) {
+            Some(entry) => entry.tool.warm_up(),
+            None => Box::pin(std::future::ready(())),
+        }
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, ToolError> {

@@ -1,11 +1,26 @@
 //! Scripts of conversations under a virtual clock.
 
+mod confirmation;
 mod properties;
 mod sim;
+mod speculation;
 
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};
+use crate::tools::{Declaration, Effect};
 use sim::{Sim, Step, call, end, say};
+use std::sync::Arc;
+
+/// A tool without arguments that may not run early.
+fn tool(name: &str, effect: Effect) -> Arc<Declaration> {
+    let spec = ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        parameters: serde_json::json!({"type": "object"}),
+    };
+    let timeout = std::time::Duration::from_secs(10);
+    Arc::new(Declaration::new(spec, effect, timeout))
+}
 
 fn sim() -> Sim {
     Sim::new(Policy::default())
@@ -289,11 +304,7 @@ fn a_call_that_cannot_be_read_never_runs() {
 #[test]
 fn tool_steps_are_bounded() {
     let mut sim = Sim::new(Policy {
-        tools: std::sync::Arc::new(vec![ToolSpec {
-            name: "clock".into(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-        }]),
+        tools: std::sync::Arc::new(vec![tool("clock", Effect::Read)]),
         ..Policy::default()
     });
     for _ in 0..5 {
@@ -334,7 +345,8 @@ fn a_result_after_barge_in_joins_the_history_and_is_not_spoken() {
 #[test]
 fn a_dead_model_gets_an_apology_and_the_session_goes_on() {
     let mut sim = sim();
-    sim.scripts.push_back(vec![Step::Break]);
+    // The answer that is asked for early breaks, and so does the one that is asked for again.
+    sim.scripts.extend([vec![Step::Break], vec![Step::Break]]);
     ask(&mut sim, "what time is it", 8_000);
     assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
     assert_eq!(sim.ended(), [ResponseStatus::Failed]);

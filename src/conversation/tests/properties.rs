@@ -1,8 +1,15 @@
 //! Whatever happens in whatever order, these hold.
 
 use super::super::*;
-use super::sim::{Sim, Step, call, end, say};
+use super::sim::{Sim, Step, call, call_with, end, say};
+use super::tool;
+use crate::router::{Heard, Prediction, Source};
+use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
 use proptest::prelude::*;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug, Clone)]
 enum Move {
@@ -13,6 +20,8 @@ enum Move {
     Clear,
     Respond,
     Announce,
+    Confirm(bool),
+    HangUp,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -70,6 +79,7 @@ proptest! {
                 Move::Clear => sim.input(Input::ClearAudio),
                 Move::Respond => sim.input(Input::Respond { instructions: None }),
                 Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
+                Move::Confirm(_) | Move::HangUp => {}
             }
         }
         sim.silence(60_000);
@@ -136,10 +146,278 @@ fn tools_run_once_and_only_when_committed(sim: &Sim) -> Result<(), TestCaseError
         .outputs
         .iter()
         .filter_map(|(_, o)| match o {
-            Output::StartTool { call, .. } => Some(*call),
+            Output::StartTool { committed, .. } => *committed,
             _ => None,
         })
         .collect();
     prop_assert_eq!(called, started);
+    Ok(())
+}
+
+/// One tool of every kind, each as eligible as an operator can make it.
+fn tools() -> Vec<Declaration> {
+    let declare = |name: &str, effect| {
+        let mut tool = (*tool(name, effect)).clone();
+        tool.speculation.eligibility = Eligibility::Full;
+        tool.speculation.network = true;
+        tool
+    };
+    let mut read = declare("read", Effect::Read);
+    read.reads = vec!["notes".into()];
+    let mut shared = declare("shared", Effect::Read);
+    shared.speculation.shareable = true;
+    let mut costly = declare("costly", Effect::ReadCostly);
+    costly.speculation.cost = 0.001;
+    let broken = declare("broken", Effect::Read);
+    let keyed = declare("keyed", Effect::Keyed);
+    let mut write = declare("write", Effect::Reversible);
+    write.writes = vec!["notes".into()];
+    let mut asks = declare("asks", Effect::Irreversible);
+    asks.confirmation = Confirmation::Spoken {
+        question: None,
+        // With and without speculation the question comes at different times; a yes counts in both.
+        expiry: Duration::from_secs(3_600),
+    };
+    let mut ends = declare("ends", Effect::Irreversible);
+    ends.ends_call = true;
+    vec![read, shared, costly, broken, keyed, write, asks, ends]
+}
+
+fn any_call() -> impl Strategy<Value = (&'static str, u8)> {
+    let names = vec![
+        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "unknown",
+    ];
+    (prop::sample::select(names), 0u8..3)
+}
+
+fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
+    let words = prop::sample::select(vec!["", "what time is it", "set a timer for", "Yes.", "no"]);
+    let one = prop_oneof![
+        8 => (32u64..1_500, words).prop_map(|(ms, words)| Move::Speak(ms, words)),
+        8 => (32u64..4_000).prop_map(Move::Silence),
+        1 => Just(Move::Cancel),
+        1 => Just(Move::Clear),
+        1 => Just(Move::Respond),
+        1 => any::<bool>().prop_map(Move::Confirm),
+        1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
+    ];
+    prop::collection::vec(one, 1..10)
+}
+
+fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let step = prop_oneof![
+        2 => Just(vec![say("Some words to say. ")]),
+        4 => any_call().prop_map(|(name, n)| call_with(name, json!({ "n": n })).to_vec()),
+        1 => (0u64..2_000).prop_map(|ms| vec![Step::Wait(ms)]),
+        1 => Just(vec![Step::Break]),
+    ];
+    let script = prop::collection::vec(step, 0..5).prop_map(|steps| {
+        let mut script: Vec<Step> = steps.into_iter().flatten().collect();
+        script.push(end());
+        script
+    });
+    prop::collection::vec(script, 0..6)
+}
+
+/// What the router says to the nth question it is asked.
+fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
+    let one = (any_call(), 0f32..1.0).prop_map(|((name, n), confidence)| (name, n, confidence));
+    prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)
+}
+
+fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Box<dyn Fn(&Heard) -> Vec<Prediction>> {
+    let asked = std::cell::Cell::new(0);
+    Box::new(move |_| {
+        let nth = asked.replace(asked.get() + 1);
+        let predicted = guesses[nth % guesses.len()].iter();
+        let predicted = predicted.map(|(name, n, confidence)| Prediction {
+            tool: (*name).into(),
+            arguments: json!({ "n": n }).as_object().cloned().unwrap_or_default(),
+            confidence: *confidence,
+            source: Source::Rule,
+        });
+        predicted.collect()
+    })
+}
+
+fn policy(tools: Vec<Declaration>) -> Policy {
+    Policy {
+        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
+        ..Policy::default()
+    }
+}
+
+/// Interleavings in `make test`; `UNDERTONE_CASES=10000000 cargo test --release --lib
+/// speculation_is_harmless` for as many as you have time for.
+fn cases() -> u32 {
+    let asked = std::env::var("UNDERTONE_CASES").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(10_000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn speculation_is_harmless(
+        moves in speculative_moves(),
+        scripts in calling_scripts(),
+        guesses in guesses(),
+        completeness in 0f32..1.0,
+        tool_ms in 0u64..3_000,
+        refuses in prop::bool::weighted(0.1),
+    ) {
+        let mut sim = Sim::new(policy(tools()));
+        sim.marked = true;
+        sim.scripts.extend(scripts);
+        sim.completeness = completeness;
+        sim.tool_ms = tool_ms;
+        sim.refuses = refuses;
+        sim.router = router(guesses);
+        for step in moves {
+            match step {
+                Move::Speak(ms, words) => sim.speak(words, ms),
+                Move::Silence(ms) => sim.silence(ms),
+                Move::Cancel => sim.input(Input::CancelResponse),
+                Move::Commit => sim.input(Input::CommitAudio),
+                Move::Clear => sim.input(Input::ClearAudio),
+                Move::Respond => sim.input(Input::Respond { instructions: None }),
+                Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
+                Move::Confirm(accepted) => {
+                    let call = sim.core.confirmation.as_ref().map_or(CallId(0), |p| p.call);
+                    sim.input(Input::Confirm { call, accepted });
+                }
+                Move::HangUp => {
+                    sim.input(Input::HangUp);
+                    break;
+                }
+            }
+        }
+        sim.no_audio(120_000);
+        let over = sim.core.response.is_none() && sim.core.utterance.is_none();
+        prop_assert!(over, "a response goes on for ever");
+        sim.input(Input::HangUp);
+        responses_do_not_overlap(&sim)?;
+        nothing_flushed_is_sent(&sim)?;
+        only_reads_start_early(&sim)?;
+        every_call_runs_at_most_once(&sim)?;
+        every_run_ends_once(&sim)?;
+        nothing_uncommitted_is_seen(&sim)?;
+    }
+
+    #[test]
+    fn speculation_does_not_show(
+        scripts in calling_scripts(),
+        guesses in guesses(),
+        tool_ms in 0u64..3_000,
+    ) {
+        let talk = |enabled: bool| {
+            let mut policy = policy(tools());
+            policy.speculation.enabled = enabled;
+            // What is said because of the wait differs with the wait; that is not at issue here.
+            policy.dead_air = Micros::from_ms(3_600_000);
+            let mut sim = Sim::new(policy);
+            sim.scripts.extend(without_breaks(&scripts));
+            sim.tool_ms = tool_ms;
+            sim.router = router(guesses.clone());
+            for words in ["what time is it", "Yes.", "and now"] {
+                sim.speak(words, 900);
+                sim.silence(25_000);
+            }
+            sim
+        };
+        let (on, off) = (talk(true), talk(false));
+        prop_assert_eq!(on.core.history.messages(), off.core.history.messages());
+        prop_assert_eq!(on.spoken(), off.spoken());
+        prop_assert_eq!(on.prompts, off.prompts);
+    }
+}
+
+/// A stream that breaks before the turn is over is asked for again; one that breaks later is not.
+fn without_breaks(scripts: &[Vec<Step>]) -> Vec<Vec<Step>> {
+    let whole = |step: &&Step| !matches!(step, Step::Break);
+    let scripts = scripts.iter();
+    scripts
+        .map(|script| script.iter().filter(whole).cloned().collect())
+        .collect()
+}
+
+fn starts(sim: &Sim) -> impl Iterator<Item = (RunId, Option<CallId>, &str)> {
+    sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::StartTool {
+            run,
+            committed,
+            name,
+            ..
+        } => Some((*run, *committed, name.as_str())),
+        _ => None,
+    })
+}
+
+/// The starts that were not refused.
+fn runs(sim: &Sim) -> impl Iterator<Item = (RunId, Option<CallId>, &str)> {
+    starts(sim).filter(|(_, committed, _)| committed.is_some() || !sim.refuses)
+}
+
+fn only_reads_start_early(sim: &Sim) -> Result<(), TestCaseError> {
+    for (_, committed, name) in starts(sim) {
+        let read = ["read", "shared", "costly", "broken"].contains(&name);
+        prop_assert!(
+            committed.is_some() || read,
+            "{name} ran before it was committed"
+        );
+    }
+    Ok(())
+}
+
+fn every_call_runs_at_most_once(sim: &Sim) -> Result<(), TestCaseError> {
+    let (mut started, mut calls) = (BTreeSet::new(), BTreeSet::new());
+    for (run, committed, _) in runs(sim) {
+        prop_assert!(started.insert(run), "{run} started twice");
+        prop_assert!(
+            committed.is_none_or(|call| calls.insert(call)),
+            "a call ran twice"
+        );
+    }
+    Ok(())
+}
+
+fn records(sim: &Sim) -> Vec<RunRecord> {
+    sim.records()
+        .into_iter()
+        .flat_map(|record| record.runs)
+        .collect()
+}
+
+fn every_run_ends_once(sim: &Sim) -> Result<(), TestCaseError> {
+    let mut ends: BTreeMap<RunId, u32> = BTreeMap::new();
+    for record in records(sim) {
+        *ends.entry(record.run).or_default() += 1;
+    }
+    for (run, _, name) in runs(sim) {
+        prop_assert_eq!(ends.remove(&run), Some(1), "{} of {}", run, name);
+    }
+    let refused = |run: &RunId| sim.refuses && starts(sim).any(|(id, ..)| id == *run);
+    let deferred = |run: &RunId| {
+        let mut records = records(sim).into_iter();
+        records.any(|record| record.run == *run && record.source.is_none())
+    };
+    let known = ends.keys().all(|run| refused(run) || deferred(run));
+    prop_assert!(known, "told of but never started: {ends:?}");
+    Ok(())
+}
+
+fn nothing_uncommitted_is_seen(sim: &Sim) -> Result<(), TestCaseError> {
+    let seen = format!(
+        "{:?}{:?}{:?}",
+        sim.core.history.messages(),
+        sim.events,
+        sim.prompts
+    );
+    for record in records(sim) {
+        if matches!(record.fate, Fate::Discarded { .. }) {
+            let result = format!("result of {}.", record.run);
+            prop_assert!(!seen.contains(&result), "{result}");
+        }
+    }
     Ok(())
 }

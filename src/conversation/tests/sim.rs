@@ -3,6 +3,7 @@
 
 use super::super::*;
 use crate::llm::{LlmEvent, Prompt};
+use crate::router::{Heard, Prediction};
 use crate::tools::ToolError;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -33,6 +34,16 @@ pub(super) fn call(name: &str) -> [Step; 2] {
     ]
 }
 
+/// A call with arguments.
+pub(super) fn call_with(name: &str, arguments: Value) -> [Step; 2] {
+    [
+        Step::Event(LlmEvent::ToolOpened { name: name.into() }),
+        Step::Event(LlmEvent::ToolClosed {
+            arguments: Ok(arguments.as_object().cloned().unwrap_or_default()),
+        }),
+    ]
+}
+
 pub(super) fn end() -> Step {
     Step::Event(LlmEvent::End)
 }
@@ -59,9 +70,19 @@ pub(super) struct Sim {
     pub(super) completeness: f32,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
+    /// Tools that take another time than the others.
+    pub(super) tool_times: BTreeMap<String, u64>,
+    /// What the sources of predictions say.
+    pub(super) router: Box<dyn Fn(&Heard) -> Vec<Prediction>>,
+    pub(super) heard: Vec<Heard>,
+    /// Results name the run that they are of, so that they can be told apart.
+    pub(super) marked: bool,
+    /// The server starts no speculative runs.
+    pub(super) refuses: bool,
     pub(super) asr_ms: u64,
     pub(super) asr_fails: bool,
     pub(super) tts_fails: HashSet<String>,
+    pub(super) tts_hangs: bool,
     pub(super) prompts: Vec<Prompt>,
     pub(super) events: Vec<(Time, Event)>,
     pub(super) outputs: Vec<(Time, Output)>,
@@ -85,9 +106,15 @@ impl Sim {
             completeness: 0.9,
             scripts: VecDeque::new(),
             tool_ms: 0,
+            router: Box::new(|_| Vec::new()),
+            tool_times: BTreeMap::new(),
+            heard: Vec::new(),
+            marked: false,
+            refuses: false,
             asr_ms: 70,
             asr_fails: false,
             tts_fails: HashSet::new(),
+            tts_hangs: false,
             prompts: Vec::new(),
             events: Vec::new(),
             outputs: Vec::new(),
@@ -112,6 +139,11 @@ impl Sim {
     pub(super) fn input(&mut self, input: Input) {
         self.core.handle_input(self.now, input);
         self.drain();
+    }
+
+    /// The client sends no audio for so long.
+    pub(super) fn no_audio(&mut self, ms: u64) {
+        self.advance(self.now + Micros::from_ms(ms));
     }
 
     fn windows(&mut self, ms: u64, probability: f32) {
@@ -239,14 +271,48 @@ impl Sim {
                 Output::Generate {
                     request, prompt, ..
                 } => self.generate(request, prompt),
-                Output::StartTool { call, name, .. } => {
+                Output::Route { request, heard } => {
+                    let predictions = (self.router)(&heard);
+                    self.heard.push(heard);
+                    self.later(
+                        10,
+                        Input::Predicted {
+                            request,
+                            predictions,
+                        },
+                    );
+                }
+                Output::StartTool {
+                    run,
+                    committed: None,
+                    ..
+                } if self.refuses => {
+                    let reason = Discard::Budget;
+                    self.later(0, Input::RunRefused { run, reason });
+                }
+                Output::StartTool {
+                    run,
+                    name,
+                    arguments,
+                    ..
+                } => {
                     self.tools_started.push(name.clone());
                     let result = match name.as_str() {
                         "broken" => Err(ToolError::Failed("it is broken".into())),
-                        _ => Ok(Value::from("fine")),
+                        _ if self.marked => Ok(Value::from(format!("result of {run}."))),
+                        _ => Ok(Value::from(format!(
+                            "{name} of {}",
+                            Value::Object(arguments)
+                        ))),
                     };
-                    self.later(self.tool_ms, Input::ToolFinished { call, result });
+                    let ms = self.tool_times.get(&name).copied();
+                    self.later(
+                        ms.unwrap_or(self.tool_ms),
+                        Input::ToolFinished { run, result },
+                    );
                 }
+                // An aborted tool goes on here: its result must be ignored.
+                Output::AbortTool { .. } | Output::WarmUp { .. } => {}
                 Output::Speak { clause, text, .. } => self.synthesise(clause, &text),
                 Output::CancelClause { clause } => self.clauses.retain(|c| c.id != clause),
                 Output::Flush => {
@@ -288,6 +354,9 @@ impl Sim {
 
     /// 300 ms a word, in one piece after 60 ms.
     fn synthesise(&mut self, clause: ClauseId, text: &str) {
+        if self.tts_hangs {
+            return;
+        }
         if self.tts_fails.contains(text) {
             let job = Job::Synthesis(clause);
             return self.later(
@@ -321,6 +390,30 @@ impl Sim {
             .iter()
             .filter_map(|(_, event)| match event {
                 Event::AgentSpeech { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The records of the turns so far.
+    pub(super) fn records(&self) -> Vec<TurnRecord> {
+        self.events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::TurnRecorded(record) => Some((**record).clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The runs that were started: whether they were committed, and their tools.
+    pub(super) fn started(&self) -> Vec<(bool, String)> {
+        self.outputs
+            .iter()
+            .filter_map(|(_, output)| match output {
+                Output::StartTool {
+                    committed, name, ..
+                } => Some((committed.is_some(), name.clone())),
                 _ => None,
             })
             .collect()

@@ -176,6 +176,22 @@ impl Realtime {
             } => {
                 self.response_done(turn, status, latency);
             }
+            Event::ConfirmationAsked {
+                call,
+                name,
+                arguments,
+                question,
+            } => {
+                let call = call.to_string();
+                let fields = json!({"call_id": call, "name": name, "arguments": arguments, "question": question});
+                self.tell_vendor("undertone.confirmation.asked", fields);
+            }
+            Event::ConfirmationEnded { call, outcome } => {
+                let fields = json!({"call_id": call.to_string(), "outcome": outcome});
+                self.tell_vendor("undertone.confirmation.ended", fields);
+            }
+            Event::Speculation(event) => self.tell_vendor("undertone.speculation", json!(event)),
+            Event::TurnRecorded(record) => self.tell_vendor("undertone.turn", json!(record)),
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
         }

@@ -1,0 +1,339 @@
+//! A call that changes something asks first: the exact arguments are read back by code, and only a
+//! yes in a new turn, or a click, makes it run. Until then it is not in the history.
+
+use super::ids::CallId;
+use super::output::ConfirmationOutcome;
+use super::time::{Micros, Time};
+use super::timer::Timer;
+use super::{Conversation, Event, ResponseStatus, TurnLatency};
+use crate::llm::Message;
+use crate::llm::untrusted::sanitise;
+use crate::router::text::sentences;
+use crate::tools::{Confirmation, Declaration};
+use serde_json::{Map, Value};
+
+/// All that counts as a yes. Anything more ("yes, but") is for the model to understand.
+const YES: &[&str] = &[
+    "yes",
+    "yeah",
+    "yep",
+    "yup",
+    "sure",
+    "okay",
+    "ok",
+    "correct",
+    "right",
+    "exactly",
+    "absolutely",
+    "definitely",
+    "confirm",
+    "confirmed",
+    "please do",
+    "do it",
+    "do that",
+    "go ahead",
+    "go for it",
+    "that is right",
+    "that is correct",
+    "sounds good",
+    "please",
+    "of course",
+    "i do",
+    "i confirm",
+    "you can",
+    "please go ahead",
+    "fine",
+    "all right",
+    "alright",
+];
+
+/// All that counts as a no.
+const NO: &[&str] = &[
+    "no",
+    "nope",
+    "nah",
+    "cancel",
+    "cancel that",
+    "stop",
+    "do not",
+    "do not do it",
+    "do not do that",
+    "never mind",
+    "nevermind",
+    "forget it",
+    "wrong",
+    "that is wrong",
+    "not now",
+    "no thanks",
+    "no thank you",
+    "no way",
+    "leave it",
+];
+
+/// An answer that begins in time may end later, ms.
+const STILL_SPEAKING_MS: u64 = 1_000;
+
+/// A committed call that waits for the user.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) call: CallId,
+    pub(super) name: String,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) question: String,
+    expiry: Micros,
+    /// From when to when a yes counts: the question has been heard, and is not too long ago.
+    open: Option<(Time, Time)>,
+}
+
+impl Pending {
+    /// The question was sent to its end.
+    pub(super) fn is_asked(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+/// What the user's words mean for a pending call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Yes,
+    No,
+    Other,
+}
+
+fn reply(text: &str) -> Reply {
+    let said = sentences(text).join(" ");
+    // "Yes, go ahead, please": every part has to be a yes.
+    let all = |words: &[&str]| {
+        let mut rest = said.as_str();
+        while !rest.is_empty() {
+            let next = words
+                .iter()
+                .filter(|word| {
+                    let after = rest.strip_prefix(**word);
+                    after.is_some_and(|after| after.is_empty() || after.starts_with(' '))
+                })
+                .max_by_key(|word| word.len());
+            match next {
+                Some(word) => rest = rest[word.len()..].trim_start(),
+                None => return false,
+            }
+        }
+        !said.is_empty()
+    };
+    if all(YES) {
+        Reply::Yes
+    } else if all(NO) {
+        Reply::No
+    } else {
+        Reply::Other
+    }
+}
+
+/// The question with the exact arguments in it.
+fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, Value>) -> String {
+    let own = template.and_then(|template| super::filler::render(template, arguments));
+    own.unwrap_or_else(|| {
+        let name = tool.spec.name.replace(['_', '-'], " ");
+        let list = arguments.iter().map(|(key, value)| {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("{} {value}", key.replace(['_', '-'], " "))
+        });
+        let list = list.collect::<Vec<_>>().join(", ");
+        let with = if list.is_empty() { "" } else { " with " };
+        sanitise(&format!("Shall I {name}{with}{list}?"))
+    })
+}
+
+impl Conversation {
+    /// Has a committed call wait for the user's yes, if its tool wants that. The question is asked
+    /// when the response has nothing else to say.
+    pub(super) fn needs_confirmation(
+        &mut self,
+        call: CallId,
+        tool: &Declaration,
+        arguments: &Map<String, Value>,
+    ) -> bool {
+        let Confirmation::Spoken {
+            question: template,
+            expiry,
+        } = &tool.confirmation
+        else {
+            return false;
+        };
+        let pending = Pending {
+            call,
+            name: tool.spec.name.clone(),
+            arguments: arguments.clone(),
+            question: question(tool, template.as_deref(), arguments),
+            expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
+            open: None,
+        };
+        if let Some(response) = &mut self.response {
+            response.asks = Some(pending);
+        }
+        true
+    }
+
+    /// Asks the question of a response that has said everything else.
+    pub(super) fn ask_confirmation(&mut self) {
+        let Some(pending) = self.response.as_mut().and_then(|r| r.asks.take()) else {
+            return;
+        };
+        self.end_confirmation(ConfirmationOutcome::Abandoned);
+        self.notify(Event::ConfirmationAsked {
+            call: pending.call,
+            name: pending.name.clone(),
+            arguments: pending.arguments.clone(),
+            question: pending.question.clone(),
+        });
+        let question = pending.question.clone();
+        self.confirmation = Some(pending);
+        self.speak(&question);
+    }
+
+    /// The response with the question in it has been sent to its end: from when it has been heard,
+    /// a yes counts.
+    pub(super) fn question_was_sent(&mut self) {
+        let heard = self.playout.audible_until().max(self.now);
+        if let Some(pending) = self.confirmation.as_mut().filter(|p| p.open.is_none()) {
+            let expires = heard + pending.expiry;
+            pending.open = Some((heard, expires));
+            self.timers.set(Timer::ConfirmationExpired, expires);
+        }
+    }
+
+    /// The user spoke before the question had been heard: whatever it was, it was no answer to it.
+    pub(super) fn abandon_unheard_question(&mut self) {
+        let unheard = |p: &Pending| p.open.is_none_or(|(heard, _)| heard > self.now);
+        if self.confirmation.as_ref().is_some_and(unheard) {
+            self.end_confirmation(ConfirmationOutcome::Abandoned);
+        }
+    }
+
+    /// The wait for a yes is over, unless the user is just saying something.
+    pub(super) fn on_confirmation_expired(&mut self) {
+        if self.utterance.is_some() {
+            let later = self.now + Micros::from_ms(STILL_SPEAKING_MS);
+            self.timers.set(Timer::ConfirmationExpired, later);
+        } else {
+            self.end_confirmation(ConfirmationOutcome::Expired);
+        }
+    }
+
+    /// The user's turn, begun at `began`, while a call waits for a yes. `true` if it was one.
+    pub(super) fn answer_confirmation(
+        &mut self,
+        text: &str,
+        began: Time,
+        latency: TurnLatency,
+    ) -> bool {
+        let Some(pending) = &self.confirmation else {
+            return false;
+        };
+        let in_time = |(heard, expires): (Time, Time)| (heard..=expires).contains(&began);
+        let outcome = match reply(text) {
+            _ if pending.open.is_some_and(|(_, expires)| began > expires) => {
+                ConfirmationOutcome::Expired
+            }
+            Reply::Yes if pending.open.is_some_and(in_time) => {
+                self.run_confirmed(latency);
+                return true;
+            }
+            Reply::No => ConfirmationOutcome::Declined,
+            Reply::Yes | Reply::Other => ConfirmationOutcome::Abandoned,
+        };
+        let text = format!("The user did not confirm {}: it was not run.", pending.name);
+        let item = self.item_id();
+        self.history.push(item, Message::System { text });
+        self.end_confirmation(outcome);
+        false
+    }
+
+    /// A click or a key instead of a spoken answer.
+    pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
+        let asked = self.confirmation.as_ref().is_some_and(|p| p.call == call);
+        if !asked {
+            return self.refuse(
+                "Confirm",
+                format!("no call {call} waits for a confirmation"),
+            );
+        }
+        self.mark_activity();
+        self.drop_held();
+        let pending = self.confirmation.take();
+        self.stop_response(ResponseStatus::Cancelled);
+        self.forget_interrupted();
+        self.confirmation = pending;
+        let item = self.item_id();
+        let name = self.confirmation.as_ref().map_or("", |p| &p.name);
+        let text = if accepted {
+            format!("The user confirmed {name} by hand.")
+        } else {
+            format!("The user declined {name} by hand: it was not run.")
+        };
+        self.history.push(item, Message::System { text });
+        if accepted {
+            let latency = TurnLatency {
+                end_of_turn: Some(self.now),
+                ..TurnLatency::default()
+            };
+            self.run_confirmed(latency);
+        } else {
+            self.end_confirmation(ConfirmationOutcome::Declined);
+        }
+    }
+
+    fn run_confirmed(&mut self, latency: TurnLatency) {
+        let Some(pending) = self.confirmation.take() else {
+            return;
+        };
+        self.timers.clear(Timer::ConfirmationExpired);
+        self.notify(Event::ConfirmationEnded {
+            call: pending.call,
+            outcome: ConfirmationOutcome::Accepted,
+        });
+        self.open_response(latency, None);
+        self.run_call(pending.call, &pending.name, pending.arguments);
+    }
+
+    pub(super) fn end_confirmation(&mut self, outcome: ConfirmationOutcome) {
+        self.timers.clear(Timer::ConfirmationExpired);
+        if let Some(pending) = self.confirmation.take() {
+            let call = pending.call;
+            self.notify(Event::ConfirmationEnded { call, outcome });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_yes_is_a_yes() {
+        for yes in [
+            "Yes.",
+            "Yes, please.",
+            "Yeah, go ahead!",
+            "OK",
+            "That's right.",
+        ] {
+            assert_eq!(reply(yes), Reply::Yes, "{yes}");
+        }
+        for no in ["No.", "No, cancel that.", "Don't do it.", "Never mind."] {
+            assert_eq!(reply(no), Reply::No, "{no}");
+        }
+        for other in [
+            "",
+            "Yes, but make it five.",
+            "yes and no",
+            "yesterday",
+            "What would it cost?",
+            "sure thing is that you don't",
+        ] {
+            assert_eq!(reply(other), Reply::Other, "{other}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What is said while the user waits: nothing, a short filler, a long one, or a second one. Never a
+//! claim about a result that is not there.
+
+use super::Conversation;
+use super::ids::CallId;
+use super::response::Response;
+use super::speculation::Track;
+use super::time::Micros;
+use super::timer::Timer;
+use crate::llm::untrusted::sanitise;
+use crate::tools::Declaration;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Fillers that the conversation says by itself in one response, at most.
+const MOST: u32 = 2;
+
+/// Waits are foreseen at this quantile of a tool's last latencies: three of four calls are faster.
+const FORESEEN: f64 = 0.75;
+
+/// An answer so near is waited for in silence.
+const NEAR: Micros = Micros::from_ms(400);
+
+/// What is said while the user waits for a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FillerPolicy {
+    /// Who says the first one.
+    pub lead: FillerLead,
+    /// The router leads from this confidence on, 0..1.
+    pub confidence: f32,
+    /// A wait shorter than this needs none, ms.
+    pub worth_ms: u64,
+    /// From here on a wait is long, ms.
+    pub long_ms: u64,
+}
+
+/// Who says the first filler of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FillerLead {
+    /// The language model, in its own words; the tool's templates only if it is silent.
+    Model,
+    /// The tool's templates, as soon as the router is sure.
+    Router,
+}
+
+impl Default for FillerPolicy {
+    fn default() -> Self {
+        Self {
+            lead: FillerLead::Model,
+            confidence: 0.9,
+            worth_ms: 700,
+            long_ms: 2_500,
+        }
+    }
+}
+
+/// The template for a wait; `None` if it is too short to talk about or there is no template.
+fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<String> {
+    if wait.as_ms() < policy.worth_ms {
+        return None;
+    }
+    let (short, long) = (tool.fillers.short.first(), tool.fillers.long.first());
+    let template = if wait.as_ms() < policy.long_ms {
+        short.or(long)
+    } else {
+        long.or(short)
+    };
+    template.cloned()
+}
+
+/// A template with its arguments filled in; `None` if it does not fit them.
+pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Option<String> {
+    let mut environment = minijinja::Environment::new();
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    let text = environment
+        .render_str(template, minijinja::value::Serde(arguments))
+        .ok()?;
+    let text = sanitise(text.trim());
+    (!text.is_empty()).then_some(text)
+}
+
+impl Conversation {
+    /// What the router's word is enough to say before the model has said anything.
+    pub(super) fn router_filler(&self, track: &Track) -> Option<String> {
+        let policy = &self.policy.filler;
+        let call = track.likeliest()?;
+        if policy.lead != FillerLead::Router || call.confidence < policy.confidence {
+            return None;
+        }
+        let tool = self.declaration(&call.tool)?;
+        let key = crate::tools::canonical(&tool, &call.arguments);
+        let ledger = &self.speculation.ledger;
+        let run = ledger.same(track.id, &call.tool, &key);
+        let run = run.and_then(|run| ledger.get(run));
+        if run.is_some_and(|run| run.outcome.is_some()) {
+            return None;
+        }
+        let elapsed = run.map_or(Micros(0), |run| self.now.since(run.started));
+        let wait = match ledger.observed(&call.tool, FORESEEN) {
+            Some(expected) => Micros(expected.0.saturating_sub(elapsed.0)),
+            None => Micros::from_ms(policy.worth_ms),
+        };
+        render(&choose(&tool, wait, policy)?, &call.arguments)
+    }
+
+    /// The model has called a tool without a word before it: say something if the wait is long.
+    pub(super) fn fill_silent_call(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) {
+        let silent = self
+            .response
+            .as_ref()
+            .is_some_and(|r| !r.said && r.fillers == 0 && r.is_waiting(call));
+        let Some(tool) = self.declaration(name).filter(|_| silent) else {
+            return;
+        };
+        let wait = self.remaining_wait(&[call], FORESEEN);
+        let wait = wait.unwrap_or(Micros::from_ms(1_000));
+        let template = choose(&tool, wait, &self.policy.filler);
+        if let Some(text) = template.and_then(|template| render(&template, arguments)) {
+            self.say_filler(&text);
+        }
+    }
+
+    /// While an answer is owed and nothing is being said, silence must not last.
+    pub(super) fn watch_dead_air(&mut self) {
+        let Some(response) = &self.response else {
+            return;
+        };
+        if !self.playout.all_sent() || response.fillers >= MOST {
+            self.timers.clear(Timer::DeadAir);
+            return;
+        }
+        let since = self.playout.audible_until().max(response.began);
+        let wait = Micros(self.policy.dead_air.0 * u64::from(response.fillers + 1));
+        let due = (since + wait).max(response.silent_until);
+        self.timers.set(Timer::DeadAir, due);
+    }
+
+    /// The silence has lasted. If the answer is about to come, it is waited for a little longer.
+    pub(super) fn fill_dead_air(&mut self) {
+        let Some(response) = &self.response else {
+            return;
+        };
+        let waiting = response.waiting_calls();
+        let near = |wait: &Micros| wait.0 > 0 && *wait < NEAR;
+        let remaining = self.remaining_wait(&waiting, FORESEEN);
+        if let Some(wait) = remaining.filter(near).filter(|_| !waiting.is_empty()) {
+            let until = self.now + wait;
+            if let Some(response) = self.response.as_mut().filter(|r| r.silent_until < self.now) {
+                response.silent_until = until + NEAR;
+                return;
+            }
+        }
+        let text = self.waiting_words(&waiting);
+        self.say_filler(&text);
+    }
+
+    /// The words for a wait that drags on: the waiting tool's own, else the general ones.
+    fn waiting_words(&self, waiting: &[CallId]) -> String {
+        let fillers = self.response.as_ref().map_or(0, |r| r.fillers) as usize;
+        let runs = &self.speculation.ledger;
+        let run = runs
+            .runs()
+            .find(|run| run.calls.iter().any(|call| waiting.contains(call)));
+        let own = run.and_then(|run| {
+            let tool = self.declaration(&run.tool)?;
+            let again = &tool.fillers.again;
+            let template = again.get(fillers % again.len().max(1))?;
+            render(template, &run.arguments)
+        });
+        own.unwrap_or_else(|| self.policy.phrases.still_working.clone())
+    }
+
+    /// Says a filler. It is in the history like any speech, but it is no answer.
+    pub(super) fn say_filler(&mut self, text: &str) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        response.fillers += 1;
+        let said = response.said;
+        response.filling = true;
+        self.speak(text);
+        if let Some(response) = &mut self.response {
+            response.said = said;
+            response.filling = false;
+        }
+    }
+}
+
+impl Response {
+    /// Calls whose results are not there yet.
+    pub(super) fn waiting_calls(&self) -> Vec<CallId> {
+        let open = self
+            .waiting
+            .iter()
+            .filter(|waiting| waiting.result.is_none());
+        open.map(|waiting| waiting.call).collect()
+    }
+
+    pub(super) fn is_waiting(&self, call: CallId) -> bool {
+        self.waiting_calls().contains(&call)
+    }
+}

@@ -1,0 +1,280 @@
+//! The gate: what a prediction may cause before the model commits it. No other code decides that.
+
+use crate::conversation::Micros;
+use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
+use serde::{Deserialize, Serialize};
+
+/// What speculation may spend in one session.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpeculationPolicy {
+    /// Whether anything runs early at all.
+    pub enabled: bool,
+    /// Speculative calls in one turn.
+    pub per_turn: u32,
+    /// Speculative calls that run at the same time.
+    pub at_once: u32,
+    /// What a second that the user need not wait is worth, in the operator's currency. A call that
+    /// costs something runs early only if it is likely to be worth more than it wastes.
+    pub value_per_second: f64,
+    /// Ask the language model at the first pause that may be the end of the turn, and hold its
+    /// answer back until the end is certain.
+    pub preemptive: bool,
+    /// Such early generations in one turn.
+    pub generations_per_turn: u32,
+}
+
+impl Default for SpeculationPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            per_turn: 3,
+            at_once: 2,
+            value_per_second: 0.01,
+            preemptive: true,
+            generations_per_turn: 2,
+        }
+    }
+}
+
+/// What becomes of a prediction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Its call was started.
+    Started,
+    /// The tool's connections were opened.
+    WarmedUp,
+    /// The same call is under way, or was made.
+    Known,
+    /// Nothing, for this reason.
+    Declined(Decline),
+}
+
+/// Why a prediction was not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decline {
+    /// There is no such tool.
+    UnknownTool,
+    /// The tool must not run before it is committed.
+    Forbidden,
+    /// It is not likely enough.
+    Unlikely,
+    /// The turn has had its share of speculative calls.
+    TurnCap,
+    /// The turn has had its share of speculative calls of this tool.
+    ToolCap,
+    /// As many as may run at once do.
+    AtOnceCap,
+    /// It would waste more than it can save.
+    NotWorthIt,
+    /// A write that it depends on is under way.
+    WritePending,
+}
+
+/// What the gate looks at beside the tool and the policy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::conversation) struct Situation {
+    /// Speculative calls that this turn has started.
+    pub started: u32,
+    /// Those of this tool.
+    pub started_of_tool: u32,
+    /// Speculative calls that are running and not committed.
+    pub running: u32,
+    /// A committed write that the tool's result depends on has not ended.
+    pub write_pending: bool,
+    /// How long the tool is expected to take.
+    pub expected: Micros,
+}
+
+/// How far a call of `tool` may go before it is committed: the strictest of what its effect, its
+/// confirmation, its network and its operator allow.
+pub(in crate::conversation) fn eligibility(
+    tool: &Declaration,
+    policy: &SpeculationPolicy,
+) -> Eligibility {
+    if !policy.enabled || tool.ends_call || tool.confirmation != Confirmation::None {
+        return Eligibility::Forbid;
+    }
+    let by_effect = match tool.effect {
+        Effect::Read | Effect::ReadCostly => Eligibility::Full,
+        Effect::Keyed => Eligibility::WarmUp,
+        Effect::Reversible | Effect::Irreversible => Eligibility::Forbid,
+    };
+    // Opening a connection discloses no words; a call does.
+    let by_network = if tool.network && !tool.speculation.network {
+        Eligibility::WarmUp
+    } else {
+        Eligibility::Full
+    };
+    by_effect.min(by_network).min(tool.speculation.eligibility)
+}
+
+/// Whether a prediction of this confidence is followed.
+pub(in crate::conversation) fn decide(
+    tool: &Declaration,
+    confidence: f32,
+    situation: Situation,
+    policy: &SpeculationPolicy,
+) -> Decision {
+    let likely = confidence >= tool.speculation.min_confidence;
+    match eligibility(tool, policy) {
+        Eligibility::Forbid => return Decision::Declined(Decline::Forbidden),
+        Eligibility::WarmUp => return Decision::WarmedUp,
+        Eligibility::Full if !likely => return Decision::Declined(Decline::Unlikely),
+        Eligibility::Full => {}
+    }
+    let decline = if situation.write_pending {
+        Decline::WritePending
+    } else if situation.started >= policy.per_turn {
+        Decline::TurnCap
+    } else if situation.started_of_tool >= tool.speculation.per_turn {
+        Decline::ToolCap
+    } else if situation.running >= policy.at_once {
+        Decline::AtOnceCap
+    } else if !worth_it(tool, confidence, situation.expected, policy) {
+        Decline::NotWorthIt
+    } else {
+        return Decision::Started;
+    };
+    Decision::Declined(decline)
+}
+
+/// Break-even: P(hit) x what the saved time is worth against P(miss) x what the call costs.
+fn worth_it(
+    tool: &Declaration,
+    confidence: f32,
+    expected: Micros,
+    policy: &SpeculationPolicy,
+) -> bool {
+    let hit = f64::from(confidence);
+    let saved = expected.0 as f64 / 1e6 * policy.value_per_second;
+    hit * saved >= (1.0 - hit) * tool.speculation.cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::ToolSpec;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn tool(effect: Effect) -> Declaration {
+        let spec = ToolSpec {
+            name: "t".into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        };
+        let mut tool = Declaration::new(spec, effect, Duration::from_secs(1));
+        tool.speculation.eligibility = Eligibility::Full;
+        tool
+    }
+
+    fn eligible(tool: &Declaration) -> Eligibility {
+        eligibility(tool, &SpeculationPolicy::default())
+    }
+
+    #[test]
+    fn only_reads_run_early_whatever_the_operator_writes() {
+        assert_eq!(eligible(&tool(Effect::Read)), Eligibility::Full);
+        assert_eq!(eligible(&tool(Effect::ReadCostly)), Eligibility::Full);
+        assert_eq!(eligible(&tool(Effect::Keyed)), Eligibility::WarmUp);
+        assert_eq!(eligible(&tool(Effect::Reversible)), Eligibility::Forbid);
+        assert_eq!(eligible(&tool(Effect::Irreversible)), Eligibility::Forbid);
+    }
+
+    #[test]
+    fn every_switch_tightens() {
+        let mut default = tool(Effect::Read);
+        default.speculation = crate::tools::Speculation::default();
+        assert_eq!(eligible(&default), Eligibility::Forbid);
+        let mut warm = tool(Effect::Read);
+        warm.speculation.eligibility = Eligibility::WarmUp;
+        assert_eq!(eligible(&warm), Eligibility::WarmUp);
+        let mut far = tool(Effect::Read);
+        far.network = true;
+        assert_eq!(eligible(&far), Eligibility::WarmUp);
+        far.speculation.network = true;
+        assert_eq!(eligible(&far), Eligibility::Full);
+        let mut asks = tool(Effect::Read);
+        asks.confirmation = Confirmation::Spoken {
+            question: None,
+            expiry: Duration::from_secs(30),
+        };
+        assert_eq!(eligible(&asks), Eligibility::Forbid);
+        let mut ends = tool(Effect::Read);
+        ends.ends_call = true;
+        assert_eq!(eligible(&ends), Eligibility::Forbid);
+        let off = SpeculationPolicy {
+            enabled: false,
+            ..SpeculationPolicy::default()
+        };
+        assert_eq!(eligibility(&tool(Effect::Read), &off), Eligibility::Forbid);
+    }
+
+    #[test]
+    fn caps_hold_at_their_number() {
+        let read = tool(Effect::Read);
+        let policy = SpeculationPolicy::default();
+        let decide = |confidence, situation| decide(&read, confidence, situation, &policy);
+        let free = Situation::default();
+        assert_eq!(decide(0.5, free), Decision::Started);
+        assert_eq!(decide(0.49, free), Decision::Declined(Decline::Unlikely));
+        let started = |started| Situation { started, ..free };
+        assert_eq!(decide(0.9, started(2)), Decision::Started);
+        assert_eq!(
+            decide(0.9, started(3)),
+            Decision::Declined(Decline::TurnCap)
+        );
+        let running = |running| Situation { running, ..free };
+        assert_eq!(decide(0.9, running(1)), Decision::Started);
+        assert_eq!(
+            decide(0.9, running(2)),
+            Decision::Declined(Decline::AtOnceCap)
+        );
+        let of_tool = |started_of_tool| Situation {
+            started_of_tool,
+            ..free
+        };
+        assert_eq!(decide(0.9, of_tool(2)), Decision::Started);
+        assert_eq!(
+            decide(0.9, of_tool(3)),
+            Decision::Declined(Decline::ToolCap)
+        );
+        let pending = Situation {
+            write_pending: true,
+            ..free
+        };
+        assert_eq!(
+            decide(0.9, pending),
+            Decision::Declined(Decline::WritePending)
+        );
+        let keyed = super::decide(&tool(Effect::Keyed), 0.1, free, &policy);
+        assert_eq!(keyed, Decision::WarmedUp);
+        let write = super::decide(&tool(Effect::Reversible), 1.0, free, &policy);
+        assert_eq!(write, Decision::Declined(Decline::Forbidden));
+    }
+
+    #[test]
+    fn a_costly_call_must_be_worth_it() {
+        let mut costly = tool(Effect::ReadCostly);
+        costly.speculation.cost = 0.01;
+        let policy = SpeculationPolicy::default();
+        let taking = |seconds: u64| Situation {
+            expected: Micros::from_ms(seconds * 1_000),
+            ..Situation::default()
+        };
+        // A second is worth as much as a call costs: even odds break even.
+        assert_eq!(decide(&costly, 0.5, taking(1), &policy), Decision::Started);
+        assert_eq!(
+            decide(&costly, 0.9, taking(0), &policy),
+            Decision::Declined(Decline::NotWorthIt)
+        );
+        costly.speculation.cost = 0.011;
+        assert_eq!(
+            decide(&costly, 0.5, taking(1), &policy),
+            Decision::Declined(Decline::NotWorthIt)
+        );
+        assert_eq!(decide(&costly, 0.5, taking(2), &policy), Decision::Started);
+    }
+}

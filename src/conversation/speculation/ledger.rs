@@ -1,0 +1,266 @@
+//! The ledger: every run of a tool, from its start to its one end.
+
+use super::record::{Discard, Fate, RunRecord};
+use crate::conversation::{CallId, Micros, RunId, Time};
+use crate::router::Source;
+use crate::tools::{Declaration, ToolError};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Latencies remembered of each tool: enough for a quantile, few enough to follow a change.
+const REMEMBERED: usize = 32;
+
+/// What a tool nobody has called yet is taken to need.
+const UNKNOWN_LATENCY: Micros = Micros::from_ms(1_000);
+
+/// Whose speculation a run belongs to: one utterance and the answer to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::conversation) struct TrackId(pub(in crate::conversation) u64);
+
+/// A run that has not ended. Uncommitted while `calls` is empty.
+#[derive(Debug)]
+pub(in crate::conversation) struct Run {
+    pub id: RunId,
+    pub track: TrackId,
+    pub tool: String,
+    pub arguments: Map<String, Value>,
+    /// The arguments in the form in which they are compared.
+    pub key: Map<String, Value>,
+    /// Who predicted it; `None` if a commit started it.
+    pub predicted: Option<(Source, f32)>,
+    pub started: Time,
+    /// It waits for a write to end, and has not been given to the shell.
+    pub deferred: bool,
+    pub outcome: Option<(Time, Result<Value, ToolError>)>,
+    pub calls: Vec<CallId>,
+    pub committed: Option<Time>,
+    pub cost: f64,
+    /// What it read has been written to since.
+    pub stale: bool,
+    /// Its turn has been told; it only owes its calls a result.
+    pub told: bool,
+}
+
+impl Run {
+    pub(in crate::conversation) fn is_committed(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    fn is_running(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    fn ran(&self, now: Time) -> Micros {
+        let until = self.outcome.as_ref().map_or(now, |(at, _)| *at);
+        until.since(self.started)
+    }
+
+    fn record(&self, now: Time, fate: Fate) -> RunRecord {
+        let saved = match (&self.committed, self.predicted) {
+            // Until it was committed or finished, whichever came first, nobody had to wait for it.
+            (Some(at), Some(_)) => {
+                let until = self.outcome.as_ref().map_or(*at, |(done, _)| *done);
+                until.min(*at).since(self.started)
+            }
+            _ => Micros(0),
+        };
+        let wasted = match fate {
+            Fate::Discarded { .. } => self.ran(now),
+            Fate::Committed { .. } => Micros(0),
+        };
+        RunRecord {
+            run: self.id,
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            source: self.predicted.map(|(source, _)| source),
+            confidence: self.predicted.map_or(1.0, |(_, confidence)| confidence),
+            started: self.started,
+            finished: self.outcome.as_ref().map(|(at, _)| *at),
+            ok: matches!(self.outcome, Some((_, Ok(_)))),
+            fate,
+            saved,
+            wasted,
+            cost: self.cost,
+        }
+    }
+}
+
+/// All runs of a session that have not ended, and how long tools take.
+#[derive(Debug, Default)]
+pub(in crate::conversation) struct Ledger {
+    runs: BTreeMap<RunId, Run>,
+    /// Runs that were discarded, until their track closes.
+    discarded: Vec<(TrackId, RunRecord)>,
+    latencies: BTreeMap<String, VecDeque<Micros>>,
+}
+
+impl Ledger {
+    /// Forgets a run that has ended and whose turn has been told.
+    pub(in crate::conversation) fn forget_told(&mut self) {
+        self.runs.retain(|_, run| !run.told || run.is_running());
+    }
+
+    pub(in crate::conversation) fn insert(&mut self, run: Run) {
+        self.runs.insert(run.id, run);
+    }
+
+    pub(in crate::conversation) fn get(&self, id: RunId) -> Option<&Run> {
+        self.runs.get(&id)
+    }
+
+    pub(in crate::conversation) fn get_mut(&mut self, id: RunId) -> Option<&mut Run> {
+        self.runs.get_mut(&id)
+    }
+
+    pub(in crate::conversation) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values()
+    }
+
+    /// Uncommitted runs that have no result yet.
+    pub(in crate::conversation) fn speculating(&self) -> u32 {
+        let open = |run: &&Run| run.is_running() && !run.is_committed();
+        u32::try_from(self.runs().filter(open).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The run of this very call in this track, committed or not.
+    pub(in crate::conversation) fn same(
+        &self,
+        track: TrackId,
+        tool: &str,
+        key: &Map<String, Value>,
+    ) -> Option<RunId> {
+        let same = |run: &&Run| run.track == track && run.tool == tool && run.key == *key;
+        self.runs().find(same).map(|run| run.id)
+    }
+
+    /// The run that a commit of this call may take over: of this turn, not failed, and not taken
+    /// by another commit unless the tool is shareable.
+    pub(in crate::conversation) fn committable(
+        &self,
+        track: TrackId,
+        tool: &Declaration,
+        key: &Map<String, Value>,
+    ) -> Option<RunId> {
+        let fits = |run: &&Run| {
+            run.track == track
+                && run.tool == tool.spec.name
+                && run.key == *key
+                && !run.stale
+                && !matches!(run.outcome, Some((_, Err(_))))
+                && (!run.is_committed() || tool.speculation.shareable)
+        };
+        self.runs().find(fits).map(|run| run.id)
+    }
+
+    /// Whether an uncommitted result has outlived its time.
+    pub(in crate::conversation) fn is_expired(
+        &self,
+        id: RunId,
+        tool: &Declaration,
+        now: Time,
+    ) -> bool {
+        let finished = self.get(id).and_then(|run| run.outcome.as_ref());
+        let ttl = u64::try_from(tool.speculation.ttl.as_micros()).unwrap_or(u64::MAX);
+        finished.is_some_and(|(at, _)| now.since(*at).0 > ttl)
+    }
+
+    /// Uncommitted runs that fit.
+    pub(in crate::conversation) fn uncommitted(&self, fits: impl Fn(&Run) -> bool) -> Vec<RunId> {
+        let open = |run: &&Run| !run.is_committed() && fits(run);
+        self.runs().filter(open).map(|run| run.id).collect()
+    }
+
+    /// Marks runs whose result must not be used from now on, and returns the uncommitted ones.
+    pub(in crate::conversation) fn mark_stale(
+        &mut self,
+        outdated: impl Fn(&Run) -> bool,
+    ) -> Vec<RunId> {
+        let mut uncommitted = Vec::new();
+        for run in self.runs.values_mut().filter(|run| outdated(run)) {
+            run.stale = true;
+            if !run.is_committed() {
+                uncommitted.push(run.id);
+            }
+        }
+        uncommitted
+    }
+
+    /// Takes in a result. `false` if the run is dead or has one.
+    pub(in crate::conversation) fn finish(
+        &mut self,
+        id: RunId,
+        now: Time,
+        result: Result<Value, ToolError>,
+    ) -> bool {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.is_running()) else {
+            return false;
+        };
+        if result.is_ok() {
+            let latencies = self.latencies.entry(run.tool.clone()).or_default();
+            latencies.push_back(now.since(run.started));
+            if latencies.len() > REMEMBERED {
+                latencies.pop_front();
+            }
+        }
+        run.outcome = Some((now, result));
+        true
+    }
+
+    /// Ends an uncommitted run. Returns how long it ran for nothing, and whether it still runs and
+    /// must be aborted.
+    pub(in crate::conversation) fn discard(
+        &mut self,
+        id: RunId,
+        now: Time,
+        reason: Discard,
+    ) -> Option<(Micros, bool)> {
+        if self.get(id)?.is_committed() {
+            return None;
+        }
+        let run = self.runs.remove(&id)?;
+        let (track, running) = (run.track, run.is_running());
+        let record = run.record(now, Fate::Discarded { at: now, reason });
+        let wasted = record.wasted;
+        self.discarded.push((track, record));
+        Some((wasted, running))
+    }
+
+    /// Everything that a track ran. Its uncommitted runs must be discarded before. Committed runs
+    /// that still go on stay until their result comes.
+    pub(in crate::conversation) fn close(&mut self, track: TrackId, now: Time) -> Vec<RunRecord> {
+        let mut records = Vec::new();
+        self.discarded.retain(|(of, record)| {
+            if *of == track {
+                records.push(record.clone());
+            }
+            *of != track
+        });
+        for run in self
+            .runs
+            .values_mut()
+            .filter(|run| run.track == track && !run.told)
+        {
+            let fate = Fate::Committed {
+                at: run.committed.unwrap_or(now),
+                calls: run.calls.clone(),
+            };
+            records.push(run.record(now, fate));
+            run.told = true;
+        }
+        self.forget_told();
+        records
+    }
+
+    /// How long the tool takes: the quantile `q`, 0..1, of its last calls.
+    pub(in crate::conversation) fn expected(&self, tool: &str, q: f64) -> Micros {
+        self.observed(tool, q).unwrap_or(UNKNOWN_LATENCY)
+    }
+
+    /// The same; `None` if it was never called.
+    pub(in crate::conversation) fn observed(&self, tool: &str, q: f64) -> Option<Micros> {
+        let mut sorted: Vec<Micros> = self.latencies.get(tool)?.iter().copied().collect();
+        sorted.sort_unstable();
+        let last = sorted.len().checked_sub(1)?;
+        sorted.get((q * last as f64).round() as usize).copied()
+    }
+}

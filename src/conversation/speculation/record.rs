@@ -1,0 +1,189 @@
+//! What speculation did in a turn, and what came of it.
+
+use super::gate::Decision;
+use crate::conversation::{CallId, Micros, ResponseStatus, RunId, Time, TurnId, TurnLatency};
+use crate::router::Source;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One turn, told when it is over: each stage, each prediction, each run and its fate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// The response; `None` if what was heard came to no turn.
+    pub turn: Option<TurnId>,
+    /// How the response ended.
+    pub status: Option<ResponseStatus>,
+    /// When each stage was reached.
+    pub latency: TurnLatency,
+    /// What was predicted, in order.
+    pub predictions: Vec<PredictionRecord>,
+    /// Every tool run, speculative or not, in the order in which they ended or were committed.
+    pub runs: Vec<RunRecord>,
+    /// Fillers that the conversation said by itself.
+    pub fillers: u32,
+}
+
+/// One prediction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PredictionRecord {
+    /// When it came.
+    pub at: Time,
+    /// The tool.
+    pub tool: String,
+    /// Who predicted it.
+    pub source: Source,
+    /// How sure they were, 0..1.
+    pub confidence: f32,
+    /// What became of it.
+    pub decision: Decision,
+}
+
+/// One run of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The run.
+    pub run: RunId,
+    /// The tool.
+    pub tool: String,
+    /// The arguments it ran with.
+    pub arguments: Map<String, Value>,
+    /// Who predicted it; `None` if it started because it was committed.
+    pub source: Option<Source>,
+    /// How sure they were, 0..1.
+    pub confidence: f32,
+    /// When it started.
+    pub started: Time,
+    /// When its result came; `None` if it had not by the end of the turn.
+    pub finished: Option<Time>,
+    /// It gave a result rather than an error.
+    pub ok: bool,
+    /// How it ended.
+    pub fate: Fate,
+    /// How much sooner the result was there than if the run had started when it was committed.
+    pub saved: Micros,
+    /// How long it ran for nothing.
+    pub wasted: Micros,
+    /// What it cost, in the operator's currency.
+    pub cost: f64,
+}
+
+/// How a run ended: every run ends in exactly one of these ways.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Fate {
+    /// The model asked for it.
+    Committed {
+        /// When.
+        at: Time,
+        /// The calls that it answered: one, unless the tool is shareable.
+        calls: Vec<CallId>,
+    },
+    /// Nobody will ever see its result.
+    Discarded {
+        /// When.
+        at: Time,
+        /// Why.
+        reason: Discard,
+    },
+}
+
+/// Why a run was discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discard {
+    /// The same tool was predicted with other arguments.
+    Superseded,
+    /// The turn ended and the model had not asked for it.
+    TurnEnded,
+    /// The user spoke over the answer, or the client cancelled it.
+    Interrupted,
+    /// What was heard came to no turn.
+    NoTurn,
+    /// What it read was written to since it started.
+    Stale,
+    /// Its result was too old when the model asked for it.
+    Expired,
+    /// It failed before the model asked for it.
+    Failed,
+    /// The server had no budget for it.
+    Budget,
+    /// The server was too busy for it.
+    Overloaded,
+    /// The session ended.
+    HungUp,
+}
+
+impl Discard {
+    /// The name in traces and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Superseded => "superseded",
+            Self::TurnEnded => "turn_ended",
+            Self::Interrupted => "interrupted",
+            Self::NoTurn => "no_turn",
+            Self::Stale => "stale",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
+            Self::Budget => "budget",
+            Self::Overloaded => "overloaded",
+            Self::HungUp => "hung_up",
+        }
+    }
+}
+
+/// What speculation does while it does it, for clients that ask to watch. Never a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum SpeculationEvent {
+    /// A call was predicted.
+    Predicted {
+        /// The prediction and what became of it.
+        prediction: PredictionRecord,
+        /// The predicted arguments.
+        arguments: Map<String, Value>,
+    },
+    /// A run started before it was committed.
+    Started {
+        /// When.
+        at: Time,
+        /// The run.
+        run: RunId,
+        /// The tool.
+        tool: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+        /// Who predicted it.
+        source: Source,
+        /// How sure they were, 0..1.
+        confidence: f32,
+    },
+    /// A run has its result, which nobody sees yet.
+    Ready {
+        /// When.
+        at: Time,
+        /// The run.
+        run: RunId,
+    },
+    /// The model asked for it: from here on it counts.
+    Committed {
+        /// When.
+        at: Time,
+        /// The run.
+        run: RunId,
+        /// The call that it answers.
+        call: CallId,
+        /// Its result was there already.
+        ready: bool,
+    },
+    /// Nobody will ever see its result.
+    Discarded {
+        /// When.
+        at: Time,
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: Discard,
+        /// How long it ran for nothing.
+        wasted: Micros,
+    },
+}

@@ -1,0 +1,156 @@
+//! Calls that wait for the user's yes.
+
+use super::sim::{Sim, call_with, end, say};
+use super::*;
+use crate::tools::Confirmation;
+use serde_json::json;
+use std::time::Duration;
+
+fn transfer() -> Sim {
+    let mut transfer = (*tool("transfer", Effect::Irreversible)).clone();
+    transfer.confirmation = Confirmation::Spoken {
+        question: Some("Send {{ amount }} dollars to {{ to }}?".into()),
+        expiry: Duration::from_secs(10),
+    };
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(transfer)]),
+        ..Policy::default()
+    });
+    let mut script = vec![say("I can do that.")];
+    script.extend(call_with("transfer", json!({"amount": 5, "to": "Ann"})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim
+}
+
+fn asked() -> Sim {
+    let mut sim = transfer();
+    ask(&mut sim, "send five dollars to ann", 4_500);
+    assert_eq!(sim.spoken(), ["I can do that.", "Send 5 dollars to Ann?"]);
+    assert_eq!(sim.tools_started.len(), 0);
+    assert!(!format!("{:?}", sim.core.history.messages()).contains("ToolCall"));
+    sim
+}
+
+fn outcome(sim: &Sim) -> Option<ConfirmationOutcome> {
+    sim.events.iter().rev().find_map(|(_, event)| match event {
+        Event::ConfirmationEnded { outcome, .. } => Some(*outcome),
+        _ => None,
+    })
+}
+
+fn pending(sim: &Sim) -> CallId {
+    let asked = sim.events.iter().rev().find_map(|(_, event)| match event {
+        Event::ConfirmationAsked { call, .. } => Some(*call),
+        _ => None,
+    });
+    asked.expect("a confirmation was asked for")
+}
+
+#[test]
+fn a_yes_runs_it_once_with_the_arguments_that_were_read_back() {
+    let mut sim = asked();
+    ask(&mut sim, "Yes, please.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Accepted));
+    let history = sim.core.history.messages();
+    assert!(matches!(&history[4], Message::ToolCall { arguments, .. }
+        if *arguments == *json!({"amount": 5, "to": "Ann"}).as_object().unwrap()));
+    assert!(matches!(history[5], Message::ToolResult { .. }));
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started.len(), 1, "a second yes is just a word");
+}
+
+#[test]
+fn anything_but_a_yes_leaves_the_world_alone() {
+    for (words, expected) in [
+        ("No.", ConfirmationOutcome::Declined),
+        ("Yes, but make it six.", ConfirmationOutcome::Abandoned),
+        ("What time is it?", ConfirmationOutcome::Abandoned),
+    ] {
+        let mut sim = asked();
+        ask(&mut sim, words, 3_000);
+        assert_eq!(outcome(&sim), Some(expected), "{words}");
+        assert_eq!(sim.spoken().last().unwrap(), "All right.");
+        ask(&mut sim, "Yes.", 3_000);
+        assert_eq!(sim.tools_started.len(), 0, "{words}");
+    }
+}
+
+#[test]
+fn a_yes_that_comes_too_late_does_not_count() {
+    let mut sim = asked();
+    sim.silence(11_000);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Expired));
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+}
+
+#[test]
+fn a_yes_over_the_question_does_not_count() {
+    let mut sim = transfer();
+    ask(&mut sim, "send five dollars to ann", 2_000);
+    sim.speak("Yes.", 500);
+    sim.silence(5_000);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+    assert_eq!(sim.tools_started.len(), 0);
+}
+
+#[test]
+fn noise_over_the_question_asks_it_again() {
+    let mut sim = transfer();
+    ask(&mut sim, "send five dollars to ann", 2_000);
+    sim.speak("", 300);
+    sim.silence(6_000);
+    assert_eq!(outcome(&sim), None);
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}
+
+#[test]
+fn a_click_counts_as_an_answer() {
+    let mut sim = asked();
+    let call = pending(&sim);
+    sim.input(Input::Confirm {
+        call,
+        accepted: true,
+    });
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+    sim.input(Input::Confirm {
+        call,
+        accepted: true,
+    });
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started.len(), 1);
+    let refused = |e: &Event| matches!(e, Event::Refused { request, .. } if request == "Confirm");
+    assert!(sim.saw(refused));
+
+    let mut sim = asked();
+    let call = pending(&sim);
+    sim.input(Input::Confirm {
+        call,
+        accepted: false,
+    });
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+}
+
+#[test]
+fn without_a_template_the_arguments_are_read_back_by_name() {
+    let mut add = (*tool("add_note", Effect::Reversible)).clone();
+    add.confirmation = Confirmation::Spoken {
+        question: None,
+        expiry: Duration::from_secs(10),
+    };
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(add)]),
+        ..Policy::default()
+    });
+    let mut script = call_with("add_note", json!({"text": "<b>milk", "due_day": 2})).to_vec();
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "note milk", 4_000);
+    let said = sim.spoken().join(" ");
+    assert_eq!(said, "Shall I add note with text ‹b›milk, due day 2?");
+}

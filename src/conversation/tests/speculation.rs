@@ -1,0 +1,606 @@
+//! The speculation track: what runs early, what it saves, and that it is never harmful.
+
+use super::sim::{Script, Sim, Step, call_with, end, say};
+use super::*;
+use crate::router::{Prediction, Source};
+use crate::tools::Eligibility;
+use serde_json::{Value, json};
+
+/// A read that may run early.
+fn early(name: &str) -> Declaration {
+    let mut tool = (*tool(name, Effect::Read)).clone();
+    tool.speculation.eligibility = Eligibility::Full;
+    tool
+}
+
+fn with(tools: Vec<Declaration>) -> Policy {
+    Policy {
+        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
+        ..Policy::default()
+    }
+}
+
+fn off(mut policy: Policy) -> Policy {
+    policy.speculation.enabled = false;
+    policy
+}
+
+fn prediction(tool: &str, arguments: Value, confidence: f32) -> Prediction {
+    Prediction {
+        tool: tool.into(),
+        arguments: arguments.as_object().cloned().unwrap(),
+        confidence,
+        source: Source::Rule,
+    }
+}
+
+/// The router hears "weather" and the last word is the city.
+fn weather_router(sim: &mut Sim) {
+    sim.router = Box::new(|heard| {
+        let city = heard.text.split(' ').next_back().unwrap_or_default();
+        let known = heard.text.contains("weather");
+        known
+            .then(|| prediction("weather", json!({"city": city}), 0.9))
+            .into_iter()
+            .collect()
+    });
+}
+
+fn weather_answer(city: &str) -> [Script; 2] {
+    let mut first = vec![Step::Wait(300), say("Checking the forecast for you.")];
+    first.extend(call_with("weather", json!({"city": city})));
+    first.push(end());
+    [first, vec![Step::Wait(100), say("It is sunny."), end()]]
+}
+
+fn asked_for_weather(policy: Policy, tool_ms: u64) -> Sim {
+    let mut sim = Sim::new(policy);
+    weather_router(&mut sim);
+    sim.tool_ms = tool_ms;
+    sim.scripts.extend(weather_answer("boulder"));
+    sim.speak("what is the weather in boulder", 1_500);
+    sim.silence(12_000);
+    sim
+}
+
+#[test]
+fn the_answer_follows_the_filler_without_dead_air() {
+    let policy = with(vec![early("weather")]);
+    let fast = asked_for_weather(policy.clone(), 1_500);
+    let slow = asked_for_weather(off(policy), 1_500);
+    assert_eq!(fast.spoken(), slow.spoken());
+    assert_eq!(fast.core.history.messages(), slow.core.history.messages());
+    assert_eq!(fast.started(), [(false, "weather".to_owned())]);
+    assert_eq!(slow.started(), [(true, "weather".to_owned())]);
+    let answered = |sim: &Sim| {
+        let latency = sim.latency();
+        latency
+            .answer_audio
+            .unwrap()
+            .since(latency.speech_end.unwrap())
+    };
+    assert_eq!(fast.latency().dead_air, Some(Micros(0)));
+    assert!(answered(&fast) < answered(&slow));
+    let runs = &fast.records()[0].runs;
+    assert_eq!(runs.len(), 1);
+    assert!(matches!(runs[0].fate, Fate::Committed { .. }));
+    assert!(runs[0].saved > Micros::from_ms(800), "{:?}", runs[0].saved);
+}
+
+#[test]
+fn with_speculation_off_the_dead_air_is_there() {
+    let slow = asked_for_weather(off(with(vec![early("weather")])), 2_000);
+    assert!(slow.latency().dead_air.unwrap() > Micros::from_ms(300));
+}
+
+#[test]
+fn a_negated_question_leaves_no_trace() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.tool_ms = 300;
+    sim.scripts
+        .push_back(vec![say("All right, I won't."), end()]);
+    ask(&mut sim, "i do not want to check the weather", 5_000);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    let seen = |event: &Event| !matches!(event, Event::Speculation(_) | Event::TurnRecorded(_));
+    let told: Vec<_> = sim.events.iter().filter(|(_, e)| seen(e)).collect();
+    assert!(!format!("{told:?}").contains("weather of"));
+    assert!(
+        !told
+            .iter()
+            .any(|(_, e)| matches!(e, Event::ToolCalled { .. }))
+    );
+    assert_eq!(sim.core.history.messages().len(), 2);
+    let record = &sim.records()[0];
+    assert!(matches!(
+        record.runs[0].fate,
+        Fate::Discarded {
+            reason: Discard::TurnEnded,
+            ..
+        }
+    ));
+    assert!(record.runs[0].wasted >= Micros::from_ms(300));
+}
+
+#[test]
+fn two_identical_calls_in_one_turn_do_not_share_a_result() {
+    let twice = |tool: Declaration| {
+        let mut sim = Sim::new(with(vec![tool]));
+        weather_router(&mut sim);
+        let mut script = call_with("weather", json!({"city": "boulder"})).to_vec();
+        script.extend(call_with("weather", json!({"city": "boulder"})));
+        script.push(end());
+        sim.scripts.push_back(script);
+        ask(&mut sim, "weather in boulder", 5_000);
+        sim
+    };
+    let sim = twice(early("weather"));
+    let runs = sim.started();
+    assert_eq!(runs.iter().filter(|(committed, _)| !committed).count(), 1);
+    assert_eq!(runs.len(), 2);
+    let mut shareable = early("weather");
+    shareable.speculation.shareable = true;
+    let sim = twice(shareable);
+    assert_eq!(sim.started().len(), 1);
+    let results = sim.core.history.messages().into_iter();
+    let results = results.filter(|m| matches!(m, Message::ToolResult { .. }));
+    assert_eq!(results.count(), 2);
+}
+
+/// A read of what `add` writes, and that write.
+fn notes() -> Vec<Declaration> {
+    let mut read = early("read");
+    read.reads = vec!["notes".into()];
+    read.speculation.shareable = true;
+    let mut add = (*tool("add", Effect::Reversible)).clone();
+    add.writes = vec!["notes".into()];
+    add.speculation.eligibility = Eligibility::Full;
+    vec![read, add]
+}
+
+#[test]
+fn a_write_between_a_read_s_start_and_its_commit_makes_it_stale() {
+    let mut sim = Sim::new(with(notes()));
+    sim.router = Box::new(|_| vec![prediction("read", json!({}), 0.9)]);
+    sim.tool_ms = 200;
+    let mut script = call_with("add", json!({"text": "milk"})).to_vec();
+    script.extend(call_with("read", json!({})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "add milk and read my notes", 5_000);
+    let started = sim.started();
+    assert_eq!(
+        started,
+        [
+            (false, "read".to_owned()),
+            (true, "add".to_owned()),
+            (true, "read".to_owned())
+        ]
+    );
+    let at = |nth: usize| {
+        let starts = sim
+            .outputs
+            .iter()
+            .filter(|(_, o)| matches!(o, Output::StartTool { .. }));
+        starts.map(|(at, _)| *at).nth(nth).unwrap()
+    };
+    assert!(
+        at(2).since(at(1)) >= Micros::from_ms(200),
+        "it waits for the write"
+    );
+    let stale = |run: &RunRecord| {
+        matches!(
+            run.fate,
+            Fate::Discarded {
+                reason: Discard::Stale,
+                ..
+            }
+        )
+    };
+    assert_eq!(sim.records()[0].runs.iter().filter(|r| stale(r)).count(), 1);
+}
+
+#[test]
+fn a_shared_result_is_not_shared_past_a_write() {
+    let mut sim = Sim::new(with(notes()));
+    let mut script = call_with("read", json!({})).to_vec();
+    script.extend(call_with("add", json!({"text": "milk"})));
+    script.extend(call_with("read", json!({})));
+    script.push(end());
+    // The answer that is asked for early is thrown away: its script is not the one that counts.
+    sim.core.policy.speculation.preemptive = false;
+    sim.scripts.push_back(script);
+    ask(&mut sim, "go", 5_000);
+    assert_eq!(sim.started().len(), 3);
+}
+
+#[test]
+fn a_tool_that_fails_after_being_promoted_fails_like_any_other() {
+    let run = |policy: Policy| {
+        let mut sim = Sim::new(policy);
+        sim.router = Box::new(|_| vec![prediction("broken", json!({}), 0.9)]);
+        sim.tool_ms = 3_000;
+        let mut script = vec![say("One moment.")];
+        script.extend(call_with("broken", json!({})));
+        script.push(end());
+        sim.scripts.push_back(script);
+        ask(&mut sim, "try it", 8_000);
+        sim
+    };
+    let policy = with(vec![early("broken")]);
+    let (fast, slow) = (run(policy.clone()), run(off(policy)));
+    assert_eq!(fast.started(), [(false, "broken".to_owned())]);
+    assert_eq!(fast.core.history.messages(), slow.core.history.messages());
+    let record = &fast.records()[0].runs[0];
+    assert!(matches!(record.fate, Fate::Committed { .. }) && !record.ok);
+}
+
+#[test]
+fn a_tool_that_failed_before_its_commit_is_run_again() {
+    let mut sim = Sim::new(with(vec![early("broken")]));
+    sim.router = Box::new(|_| vec![prediction("broken", json!({}), 0.9)]);
+    let mut script = vec![Step::Wait(500)];
+    script.extend(call_with("broken", json!({})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "try it", 5_000);
+    let runs = &sim.records()[0].runs;
+    assert!(runs.len() > 1);
+    let failed = |run: &RunRecord| {
+        matches!(
+            run.fate,
+            Fate::Discarded {
+                reason: Discard::Failed,
+                ..
+            }
+        )
+    };
+    let (last, before) = runs.split_last().unwrap();
+    assert!(before.iter().all(failed));
+    assert!(matches!(last.fate, Fate::Committed { .. }));
+}
+
+#[test]
+fn a_tool_that_ignores_cancellation_is_not_heard() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.tool_ms = 2_000;
+    sim.marked = true;
+    sim.scripts.push_back(vec![say("Hello."), end()]);
+    ask(&mut sim, "the weather is fine", 6_000);
+    let aborted = sim
+        .outputs
+        .iter()
+        .any(|(_, o)| matches!(o, Output::AbortTool { .. }));
+    assert!(aborted);
+    assert!(!format!("{:?}", sim.events).contains("result of"));
+    assert!(!format!("{:?}", sim.core.history.messages()).contains("result of"));
+    assert_eq!(sim.records()[0].runs.len(), 1);
+}
+
+#[test]
+fn a_result_that_arrives_after_barge_in_joins_the_history_if_it_was_committed() {
+    let mut sim = Sim::new(with(vec![early("weather"), early("other")]));
+    sim.router = Box::new(|heard| {
+        let both = heard.text.contains("weather");
+        let names = both.then_some(["weather", "other"]).into_iter().flatten();
+        names.map(|name| prediction(name, json!({}), 0.9)).collect()
+    });
+    sim.marked = true;
+    sim.tool_ms = 4_000;
+    let mut script = vec![say("Let me see what there is to see.")];
+    script.extend(call_with("weather", json!({})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "the weather", 1_500);
+    sim.speak("stop", 700);
+    sim.silence(8_000);
+    let history = format!("{:?}", sim.core.history.messages());
+    assert_eq!(history.matches("result of").count(), 1, "{history}");
+    let runs: Vec<_> = sim.records().into_iter().flat_map(|r| r.runs).collect();
+    let fate = |name: &str| {
+        runs.iter()
+            .find(|run| run.tool == name)
+            .unwrap()
+            .fate
+            .clone()
+    };
+    assert!(matches!(fate("weather"), Fate::Committed { .. }));
+    assert!(matches!(
+        fate("other"),
+        Fate::Discarded {
+            reason: Discard::Interrupted,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn newer_arguments_replace_older_ones() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.tool_ms = 1_000;
+    sim.scripts.extend(weather_answer("york"));
+    sim.speak("weather in new", 600);
+    sim.speak("weather in new york", 700);
+    sim.silence(6_000);
+    let runs = &sim.records()[0].runs;
+    assert_eq!(runs.len(), 2);
+    assert!(matches!(
+        runs[0].fate,
+        Fate::Discarded {
+            reason: Discard::Superseded,
+            ..
+        }
+    ));
+    assert!(matches!(runs[1].fate, Fate::Committed { .. }));
+    assert_eq!(
+        runs[1].arguments,
+        *json!({"city": "york"}).as_object().unwrap()
+    );
+}
+
+#[test]
+fn a_result_that_is_too_old_is_fetched_again() {
+    let mut tool = early("weather");
+    tool.speculation.ttl = std::time::Duration::from_millis(400);
+    let mut sim = Sim::new(with(vec![tool]));
+    weather_router(&mut sim);
+    let [mut first, second] = weather_answer("boulder");
+    first.insert(0, Step::Wait(1_000));
+    sim.scripts.extend([first, second]);
+    ask(&mut sim, "weather in boulder", 6_000);
+    assert_eq!(
+        sim.started(),
+        [(false, "weather".to_owned()), (true, "weather".to_owned())]
+    );
+    assert!(matches!(
+        sim.records()[0].runs[0].fate,
+        Fate::Discarded {
+            reason: Discard::Expired,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn what_the_server_refuses_is_run_when_it_is_committed() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.refuses = true;
+    sim.scripts.extend(weather_answer("boulder"));
+    ask(&mut sim, "weather in boulder", 6_000);
+    let refused = |run: &RunRecord| {
+        matches!(
+            run.fate,
+            Fate::Discarded {
+                reason: Discard::Budget,
+                ..
+            }
+        )
+    };
+    assert!(sim.records()[0].runs.iter().any(refused));
+    assert_eq!(sim.started().last(), Some(&(true, "weather".to_owned())));
+    assert_eq!(sim.spoken().last().unwrap(), "It is sunny.");
+}
+
+#[test]
+fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    sim.router = Box::new(|_| vec![prediction("weather", json!({"city": "boulder"}), 0.2)]);
+    sim.tool_ms = 500;
+    sim.core.policy.speculation.preemptive = false;
+    let [open, close] = call_with("weather", json!({"city": "boulder"}));
+    let first = vec![say("Let me look."), open, Step::Wait(400), close, end()];
+    sim.scripts
+        .extend([first, vec![say("It is sunny."), end()]]);
+    ask(&mut sim, "boulder", 5_000);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    let run = &sim.records()[0].runs[0];
+    assert_eq!(run.source, Some(Source::Stream));
+    assert_eq!(run.saved, Micros::from_ms(400));
+}
+
+#[test]
+fn an_early_answer_is_kept_if_the_user_was_done() {
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.5;
+    sim.scripts
+        .push_back(vec![Step::Wait(200), say("It is noon."), end()]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.prompts.len(), 1);
+    let latency = sim.latency();
+    assert!(latency.generation < latency.end_of_turn);
+    let heard = latency
+        .first_audio
+        .unwrap()
+        .since(latency.end_of_turn.unwrap());
+    assert!(heard <= Micros::from_ms(70), "only the voice is waited for");
+}
+
+#[test]
+fn an_early_answer_is_never_said_if_the_user_goes_on() {
+    let mut sim = Sim::new(with(vec![early("weather"), notes().remove(1)]));
+    sim.completeness = 0.5;
+    sim.marked = true;
+    let mut early = vec![say("Too early.")];
+    early.extend(call_with("weather", json!({"city": "a"})));
+    early.extend(call_with("add", json!({"text": "b"})));
+    early.push(end());
+    sim.scripts.extend([early, vec![say("Now."), end()]]);
+    sim.speak("what is the weather", 1_000);
+    sim.silence(350);
+    assert_eq!(sim.prompts.len(), 1, "the answer is being made");
+    assert_eq!(
+        sim.started(),
+        [(false, "weather".to_owned())],
+        "only the read runs"
+    );
+    sim.speak("what is the weather like on mars", 800);
+    sim.silence(4_000);
+    assert_eq!(sim.spoken(), ["Now."]);
+    let cancelled = |o: &Output| matches!(o, Output::CancelGeneration { .. });
+    assert!(sim.outputs.iter().any(|(_, o)| cancelled(o)));
+    assert!(!format!("{:?}", sim.events).contains("result of"));
+    assert_eq!(sim.core.history.messages().len(), 2);
+}
+
+#[test]
+fn a_silent_call_is_filled_with_the_tool_s_own_words_if_the_wait_is_long() {
+    let mut tool = (*tool("weather", Effect::Read)).clone();
+    tool.fillers.short = vec!["Looking at {{ city }}.".into()];
+    let mut sim = Sim::new(with(vec![tool]));
+    sim.tool_ms = 1_500;
+    let [mut first, second] = weather_answer("boulder");
+    first.remove(1);
+    sim.scripts.extend([first.clone(), second.clone()]);
+    ask(&mut sim, "weather", 6_000);
+    assert_eq!(sim.spoken(), ["Looking at boulder.", "It is sunny."]);
+    assert_eq!(sim.records()[0].fillers, 1);
+    sim.tool_ms = 100;
+    for _ in 0..40 {
+        sim.scripts.extend([first.clone(), second.clone()]);
+        ask(&mut sim, "weather", 4_000);
+    }
+    let spoken = sim.spoken();
+    assert_eq!(spoken[spoken.len() - 2..], ["It is sunny.", "It is sunny."]);
+}
+
+#[test]
+fn the_router_s_filler_is_said_once_and_at_once() {
+    let mut tool = early("weather");
+    tool.fillers.short = vec!["Checking {{ city }}.".into()];
+    let mut policy = with(vec![tool]);
+    policy.filler.lead = FillerLead::Router;
+    policy.speculation.preemptive = false;
+    let sim = asked_for_weather(policy.clone(), 4_000);
+    assert_eq!(sim.spoken(), ["Checking boulder.", "It is sunny."]);
+    let prompt = sim.prompts[0].messages.last().unwrap();
+    assert!(matches!(prompt, Message::Agent { text, .. } if text == "Checking boulder."));
+    let latency = sim.latency();
+    let first = latency
+        .first_audio
+        .unwrap()
+        .since(latency.end_of_turn.unwrap());
+    assert!(first <= Micros::from_ms(70), "{first:?}");
+    // The router was wrong: the answer is said all the same.
+    let mut sim = Sim::new(policy);
+    weather_router(&mut sim);
+    sim.tool_ms = 9_000;
+    sim.scripts.push_back(vec![say("I like it."), end()]);
+    ask(&mut sim, "i talked about the weather", 5_000);
+    assert_eq!(sim.spoken().last().unwrap(), "I like it.");
+}
+
+#[test]
+fn tools_that_are_only_warmed_up_do_not_run() {
+    let mut tool = early("weather");
+    tool.speculation.eligibility = Eligibility::WarmUp;
+    let sim = asked_for_weather(with(vec![tool]), 300);
+    assert_eq!(sim.started(), [(true, "weather".to_owned())]);
+    let warmed = sim
+        .outputs
+        .iter()
+        .filter(|(_, o)| matches!(o, Output::WarmUp { .. }));
+    assert_eq!(warmed.count(), 1);
+}
+
+#[test]
+fn hanging_up_ends_every_run() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.tool_ms = 60_000;
+    sim.speak("weather in boulder", 1_500);
+    sim.input(Input::HangUp);
+    assert!(matches!(
+        sim.records()[0].runs[0].fate,
+        Fate::Discarded {
+            reason: Discard::HungUp,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_call_that_ends_the_conversation_waits_for_its_goodbye() {
+    let goodbye = || {
+        let mut ends = (*tool("end_call", Effect::Irreversible)).clone();
+        ends.ends_call = true;
+        let mut sim = Sim::new(with(vec![ends]));
+        let mut script = vec![say("Goodbye and have a very nice day.")];
+        script.extend(call_with("end_call", json!({})));
+        script.push(end());
+        sim.scripts.push_back(script);
+        ask(&mut sim, "bye", 1_200);
+        sim
+    };
+    let mut sim = goodbye();
+    assert_eq!(sim.hung_up, None, "the goodbye is being said");
+    sim.silence(4_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::AgentEnded));
+    // A caller who speaks over the goodbye is not hung up on.
+    let mut sim = goodbye();
+    sim.speak("wait", 600);
+    sim.silence(4_000);
+    assert_eq!(sim.hung_up, None);
+    assert_eq!(sim.spoken().last().unwrap(), "All right.");
+}
+
+#[test]
+fn a_model_that_calls_tools_for_ever_is_stopped() {
+    let mut policy = with(vec![(*tool("add", Effect::Reversible)).clone()]);
+    policy.tool_steps = 2;
+    let mut sim = Sim::new(policy);
+    for _ in 0..20 {
+        let mut script = call_with("add", json!({})).to_vec();
+        script.push(end());
+        sim.scripts.push_back(script);
+    }
+    ask(&mut sim, "go", 10_000);
+    assert_eq!(sim.started().len(), 2);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
+}
+
+#[test]
+fn noise_while_a_tool_runs_does_not_lose_its_result() {
+    let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
+    sim.core.policy.speculation.preemptive = false;
+    sim.tool_ms = 3_000;
+    let mut script = vec![say("Adding it now.")];
+    script.extend(call_with("add", json!({})));
+    script.push(end());
+    sim.scripts
+        .extend([script, vec![say("It is added."), end()]]);
+    ask(&mut sim, "add milk", 800);
+    sim.speak("", 300);
+    sim.silence(8_000);
+    assert_eq!(sim.started(), [(true, "add".to_owned())]);
+    assert_eq!(sim.spoken().last().unwrap(), "It is added.");
+    assert_eq!(sim.prompts.len(), 2);
+}
+
+#[test]
+fn a_client_that_mutes_itself_in_mid_sentence_is_answered() {
+    let mut sim = Sim::new(Policy::default());
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.no_audio(5_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+}
+
+#[test]
+fn a_voice_that_hangs_is_given_up() {
+    let mut sim = Sim::new(Policy::default());
+    sim.tts_hangs = true;
+    ask(&mut sim, "what time is it", 20_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+}
+#[test]
+fn a_timer_is_announced_although_no_audio_comes() {
+    let mut sim = Sim::new(Policy::default());
+    sim.input(Input::Announce {
+        text: "Your timer is done.".into(),
+    });
+    sim.no_audio(5_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
