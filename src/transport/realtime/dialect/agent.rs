@@ -1,0 +1,245 @@
+//! The agent's side: responses, and what is said in them.
+
+use super::{Realtime, merge};
+use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
+use crate::transport::realtime::response::{Response, end_of};
+use crate::transport::realtime::server_events as shape;
+use crate::transport::realtime::session_config::{RATE, modalities};
+use crate::transport::{Effect, Frame};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+impl Realtime {
+    pub(super) fn response_started(&mut self) {
+        self.answered("respond");
+        let request = std::mem::take(&mut self.next_response);
+        let response = Response {
+            id: self.writer.id("resp"),
+            text_only: request.text_only.unwrap_or(self.session.text_only),
+            metadata: request.metadata,
+            output: Vec::new(),
+            speech: None,
+        };
+        let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
+        self.failure = None;
+        self.response = Some(response);
+        self.tell("response.created", json!({ "response": json }));
+    }
+
+    fn response_json(
+        &self,
+        response: &Response,
+        status: &str,
+        details: Value,
+        usage: Value,
+    ) -> Value {
+        let output: Vec<&Value> = response
+            .output
+            .iter()
+            .filter_map(|name| Some(&self.items.get(name)?.json))
+            .collect();
+        json!({
+            "object": "realtime.response",
+            "id": response.id,
+            "conversation_id": self.writer.session_id("conv"),
+            "status": status,
+            "status_details": details,
+            "output": output,
+            "output_modalities": modalities(response.text_only),
+            "audio": self.session.output(),
+            "max_output_tokens": "inf",
+            "metadata": response.metadata,
+            "usage": usage,
+        })
+    }
+
+    /// Adds an item to the open response and says so. Returns the response's id and the item's
+    /// place in it; `None` if no response is open.
+    pub(super) fn output_item(
+        &mut self,
+        name: &str,
+        id: ItemId,
+        json: Value,
+    ) -> Option<(String, usize)> {
+        let response = self.response.as_mut()?;
+        let (response_id, index) = (response.id.clone(), response.output.len());
+        response.output.push(name.to_owned());
+        self.tell(
+            "response.output_item.added",
+            json!({"response_id": response_id, "output_index": index, "item": json}),
+        );
+        self.add_item(name, id, json);
+        Some((response_id, index))
+    }
+
+    pub(super) fn output_item_done(
+        &mut self,
+        response: &str,
+        index: usize,
+        name: &str,
+        json: Value,
+    ) {
+        self.tell(
+            "response.output_item.done",
+            json!({"response_id": response, "output_index": index, "item": json}),
+        );
+        self.item_done(name, json);
+    }
+
+    pub(super) fn agent_item_started(&mut self, item: ItemId) {
+        let name = self.writer.id("item");
+        let json = shape::agent_item(&name, "in_progress", false, None);
+        if self.output_item(&name, item, json).is_none() {
+            return;
+        }
+        let Some(response) = self.response.as_mut() else {
+            return;
+        };
+        let part = shape::content_part(response.text_only, "");
+        let place = response.open_speech(name);
+        self.tell(
+            "response.content_part.added",
+            merge(place, json!({ "part": part })),
+        );
+    }
+
+    pub(super) fn agent_speech(&mut self, text: &str) {
+        let Some(response) = self.response.as_mut() else {
+            return;
+        };
+        let Some((place, delta)) = response.say(text) else {
+            return;
+        };
+        let kind = match response.text_only {
+            true => "response.output_text.delta",
+            false => "response.output_audio_transcript.delta",
+        };
+        self.tell(kind, merge(place, json!({ "delta": delta })));
+    }
+
+    pub(super) fn audio(&mut self, item: ItemId, samples: &[i16]) {
+        let length = Micros::of_samples(samples.len() as u64, RATE);
+        let Some(response) = &self.response else {
+            return;
+        };
+        let Some(name) = self.items.name(item).map(str::to_owned) else {
+            return;
+        };
+        if response.text_only {
+            return;
+        }
+        let Some(index) = response.output.iter().position(|other| *other == name) else {
+            return;
+        };
+        let place = response.place(&name, index);
+        if let Some(item) = self.items.get_mut(&name) {
+            item.audio = item.audio + length;
+        }
+        let delta = STANDARD.encode(crate::audio::to_pcm16le(samples));
+        let event = self.writer.event(
+            "response.output_audio.delta",
+            merge(place, json!({ "delta": delta })),
+        );
+        self.effects.push(Effect::SendAudio {
+            frame: Frame::Text(event),
+            length,
+        });
+    }
+
+    pub(super) fn agent_item_done(&mut self, item: ItemId, text: &str, interrupted: bool) {
+        let Some(name) = self.items.name(item).map(str::to_owned) else {
+            return;
+        };
+        let Some(response) = self.response.as_mut() else {
+            return;
+        };
+        let Some(speech) = response.speech.take_if(|speech| speech.name == name) else {
+            return;
+        };
+        let (place, text_only) = (response.place(&name, speech.index), response.text_only);
+        let id = response.id.clone();
+        if text_only {
+            self.tell(
+                "response.output_text.done",
+                merge(place.clone(), json!({ "text": text })),
+            );
+        } else {
+            self.tell("response.output_audio.done", place.clone());
+            self.tell(
+                "response.output_audio_transcript.done",
+                merge(place.clone(), json!({ "transcript": text })),
+            );
+        }
+        let part = shape::content_part(text_only, text);
+        self.tell(
+            "response.content_part.done",
+            merge(place, json!({ "part": part })),
+        );
+        let status = if interrupted {
+            "incomplete"
+        } else {
+            "completed"
+        };
+        let json = shape::agent_item(&name, status, text_only, Some(text));
+        self.output_item_done(&id, speech.index, &name, json);
+    }
+
+    pub(super) fn response_done(
+        &mut self,
+        turn: TurnId,
+        status: ResponseStatus,
+        latency: TurnLatency,
+    ) {
+        self.answered("cancelresponse");
+        self.close_speech();
+        let Some(response) = self.response.take() else {
+            return;
+        };
+        let (status, details) = end_of(status, self.failure.take());
+        let json = self.response_json(&response, status, details, shape::no_usage());
+        self.tell("response.done", json!({ "response": json }));
+        self.tell_vendor(
+            "undertone.turn",
+            json!({"response_id": response.id, "turn": turn.to_string(), "status": status,
+                "latency": latency}),
+        );
+    }
+
+    /// Ends an item of speech that the session left open.
+    fn close_speech(&mut self) {
+        let Some(speech) = self
+            .response
+            .as_ref()
+            .and_then(|response| response.speech.as_ref())
+        else {
+            return;
+        };
+        let text = speech.text.clone();
+        if let Some(id) = self.items.get(&speech.name).map(|item| item.id) {
+            self.agent_item_done(id, &text, true);
+        }
+    }
+
+    pub(super) fn stage_failed(&mut self, stage: String, message: String) {
+        self.tell_vendor(
+            "undertone.stage_failed",
+            json!({"stage": stage, "message": message}),
+        );
+        let code = format!("{stage}_failed");
+        match (&self.utterance, &self.response) {
+            (Some(utterance), _) if stage == "asr" => {
+                let fields = json!({
+                    "item_id": utterance.name, "content_index": 0,
+                    "error": {"type": "server_error", "code": code, "message": message},
+                });
+                self.tell("conversation.item.input_audio_transcription.failed", fields);
+            }
+            (_, Some(_)) => self.failure = Some((code, message)),
+            (_, None) => {
+                let event = self.writer.server_error(&code, &message);
+                self.effects.push(Effect::Send(event));
+            }
+        }
+    }
+}

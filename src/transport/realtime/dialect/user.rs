@@ -1,0 +1,183 @@
+//! The user's side: utterances, and the items of the conversation.
+
+use super::{Pending, Realtime, Utterance};
+use crate::conversation::{ItemId, Micros, Samples};
+use crate::transport::realtime::client_events::ItemContent;
+use crate::transport::realtime::server_events as shape;
+use serde_json::{Value, json};
+
+impl Realtime {
+    pub(super) fn speech_started(&mut self, at: Samples) {
+        let name = match self.utterance.take() {
+            Some(utterance) => utterance.name,
+            None => self.writer.id("item"),
+        };
+        self.tell(
+            "input_audio_buffer.speech_started",
+            json!({"audio_start_ms": at.as_ms(), "item_id": name}),
+        );
+        self.utterance = Some(Utterance {
+            name,
+            from: at,
+            to: None,
+        });
+    }
+
+    pub(super) fn speech_stopped(&mut self, at: Samples) {
+        let Some(utterance) = &mut self.utterance else {
+            return;
+        };
+        utterance.to = Some(at);
+        let name = utterance.name.clone();
+        self.tell(
+            "input_audio_buffer.speech_stopped",
+            json!({"audio_end_ms": at.as_ms(), "item_id": name}),
+        );
+    }
+
+    pub(super) fn partial(&mut self, text: &str) {
+        let name = self
+            .utterance
+            .as_ref()
+            .map(|utterance| utterance.name.clone());
+        self.tell_vendor(
+            "undertone.transcript.partial",
+            json!({"item_id": name, "text": text}),
+        );
+    }
+
+    pub(super) fn utterance_dropped(&mut self) {
+        self.answered("commitaudio");
+        let Some(utterance) = self.utterance.take() else {
+            return;
+        };
+        if utterance.to.is_none() {
+            self.tell(
+                "input_audio_buffer.speech_stopped",
+                json!({"audio_end_ms": utterance.from.as_ms(), "item_id": utterance.name}),
+            );
+        }
+        self.tell_vendor(
+            "undertone.utterance_dropped",
+            json!({"item_id": utterance.name}),
+        );
+    }
+
+    pub(super) fn user_item(&mut self, item: ItemId, text: &str, spoken: bool) {
+        if !spoken {
+            let name = self.writer.id("item");
+            let json = ItemContent::User(text.to_owned()).to_json(&name);
+            self.add_item(&name, item, json.clone());
+            self.item_done(&name, json);
+            return;
+        }
+        self.answered("commitaudio");
+        self.uncommitted = Micros(0);
+        let utterance = self.utterance.take();
+        let seconds = utterance.as_ref().map_or(0.0, Utterance::seconds);
+        let name = match utterance {
+            Some(utterance) => utterance.name,
+            None => self.writer.id("item"),
+        };
+        let previous = self.items.last().map(str::to_owned);
+        self.tell(
+            "input_audio_buffer.committed",
+            json!({"previous_item_id": previous, "item_id": name}),
+        );
+        let json = shape::spoken_item(&name, None);
+        self.add_item(&name, item, json.clone());
+        self.item_done_after(&name, previous, json);
+        self.items
+            .put(&name, item, shape::spoken_item(&name, Some(text)));
+        if self.session.transcripts {
+            self.transcript(&name, text, seconds);
+        }
+    }
+
+    fn transcript(&mut self, name: &str, text: &str, seconds: f64) {
+        self.tell(
+            "conversation.item.input_audio_transcription.delta",
+            json!({"item_id": name, "content_index": 0, "delta": text}),
+        );
+        self.tell(
+            "conversation.item.input_audio_transcription.completed",
+            json!({
+                "item_id": name, "content_index": 0, "transcript": text,
+                "usage": {"type": "duration", "seconds": seconds},
+            }),
+        );
+    }
+
+    /// Puts an item at the end and says so.
+    pub(super) fn add_item(&mut self, name: &str, id: ItemId, json: Value) {
+        let previous = self.items.last().map(str::to_owned);
+        self.items.put(name, id, json.clone());
+        self.tell(
+            "conversation.item.added",
+            json!({"previous_item_id": previous, "item": json}),
+        );
+    }
+
+    pub(super) fn item_done(&mut self, name: &str, json: Value) {
+        let previous = self.items.before(name).map(str::to_owned);
+        self.item_done_after(name, previous, json);
+    }
+
+    fn item_done_after(&mut self, name: &str, previous: Option<String>, json: Value) {
+        if let Some(item) = self.items.get_mut(name) {
+            item.json = json.clone();
+        }
+        self.tell(
+            "conversation.item.done",
+            json!({"previous_item_id": previous, "item": json}),
+        );
+    }
+
+    pub(super) fn item_added(&mut self, id: ItemId) {
+        let Some(Pending {
+            item: Some((name, content)),
+            ..
+        }) = self.answered("additem")
+        else {
+            return;
+        };
+        if let ItemContent::ToolOutput { call, .. } = &content {
+            self.calls.remove(call);
+        }
+        let json = content.to_json(&name);
+        self.add_item(&name, id, json.clone());
+        self.item_done(&name, json);
+    }
+
+    pub(super) fn item_deleted(&mut self, id: ItemId) {
+        self.answered("deleteitem");
+        let Some(name) = self.items.name(id).map(str::to_owned) else {
+            return;
+        };
+        self.items.remove(&name);
+        self.tell("conversation.item.deleted", json!({"item_id": name}));
+    }
+
+    pub(super) fn item_truncated(&mut self, id: ItemId, heard: Micros, text: &str) {
+        self.answered("truncate");
+        let Some(name) = self.items.name(id).map(str::to_owned) else {
+            return;
+        };
+        self.items.put(
+            &name,
+            id,
+            shape::agent_item(&name, "incomplete", false, Some(text)),
+        );
+        self.tell(
+            "conversation.item.truncated",
+            json!({"item_id": name, "content_index": 0, "audio_end_ms": heard.as_ms()}),
+        );
+    }
+}
+
+impl Utterance {
+    fn seconds(&self) -> f64 {
+        let samples = self.to.map_or(0, |to| to.since(self.from));
+        samples as f64 / f64::from(Samples::RATE)
+    }
+}
