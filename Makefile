@@ -7,7 +7,7 @@ DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint setup models test-tools
+.PHONY: help run test soak bench lint setup models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ run: setup models ## build and start the server
 
 test: setup models test-tools ## every test, with the real models
 	cargo test --locked --lib --bins --tests $(ARGS)
+
+soak: setup models ## what the server withstands, at full size: some two minutes
+	ulimit -n $$(ulimit -H -n) && cargo test --locked --test edge --test soak $(ARGS) -- \
+		--ignored --nocapture --test-threads 1
 
 bench: setup models ## the benchmarks
 	cargo bench --locked $(ARGS)

@@ -1,5 +1,10 @@
 //! Plays a recorded question into a session at the pace of speech, and listens to the answer.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: it plays and listens in real time"
+)]
+
 use crate::conversation::{Event, TurnLatency};
 use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
 use crate::transport::{Door, SessionOptions};

@@ -18,6 +18,14 @@
 //! | [`server`] | routes, admission, drain |
 //! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests measure, and wait for what they know to be bounded"
+    )
+)]
+
 pub mod ask;
 pub mod asr;
 pub mod audio;

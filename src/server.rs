@@ -69,6 +69,8 @@ pub struct ServerSettings {
     pub realtime_intake: IntakeLimits,
     /// How fast a PCM client's audio may come.
     pub pcm_intake: IntakeLimits,
+    /// Names of the tools that the server runs: a client may declare none of the same name.
+    pub server_tools: Arc<[String]>,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
 }
@@ -88,6 +90,7 @@ impl Default for ServerSettings {
             socket: SocketLimits::default(),
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
+            server_tools: Arc::default(),
             drain_deadline: Duration::from_secs(20),
         }
     }

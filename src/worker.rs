@@ -1,12 +1,15 @@
 //! A model on its own named thread, behind a bounded inbox.
 //!
 //! Nobody waits for a worker's inbox: it takes a job or it is [`Overloaded`], and the caller
-//! decides what that means. A job whose token is cancelled before its turn comes is skipped; a
+//! decides what that means. Jobs that are offered come after all that are sent. A job whose token is cancelled before its turn comes is skipped; a
 //! job that panics fails alone, and the state it may have broken is built anew.
 
+mod inbox;
+
+use inbox::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +63,7 @@ pub enum SpawnError<E: std::error::Error + 'static> {
 #[derive(Debug)]
 pub struct Worker<J, R> {
     name: Arc<str>,
-    inbox: SyncSender<Entry<J, R>>,
+    inbox: Sender<Entry<J, R>>,
 }
 
 struct Entry<J, R> {
@@ -97,7 +100,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         E: std::error::Error + Send + 'static,
     {
         let name: Arc<str> = name.into();
-        let (inbox, jobs) = sync_channel(capacity);
+        let (inbox, jobs) = inbox::inbox(capacity);
         let (ready, is_ready) = sync_channel(1);
         let worker = name.clone();
         thread::Builder::new()
@@ -136,15 +139,29 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         cancel: CancellationToken,
         done: impl FnOnce(Result<R, Failed>) + Send + 'static,
     ) -> Result<(), Overloaded> {
-        let entry = Entry {
-            job,
-            cancel,
-            span: Span::current(),
-            done: Box::new(done),
-        };
-        self.inbox.try_send(entry).map_err(|_| Overloaded {
+        let sent = self.inbox.send(entry(job, cancel, done));
+        sent.map_err(|_| self.overloaded())
+    }
+
+    /// Offers a job that is only worth doing soon: it comes after all that are sent, whoever sent
+    /// them. Otherwise as [`Worker::try_send`].
+    ///
+    /// # Errors
+    /// [`Overloaded`] if the worker is busy: a job waits, or a few offers do.
+    pub fn offer(
+        &self,
+        job: J,
+        cancel: CancellationToken,
+        done: impl FnOnce(Result<R, Failed>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        let offered = self.inbox.offer(entry(job, cancel, done));
+        offered.map_err(|_| self.overloaded())
+    }
+
+    fn overloaded(&self) -> Overloaded {
+        Overloaded {
             worker: self.name.clone(),
-        })
+        }
     }
 
     /// Hands over a job and waits for its result. Dropping the future cancels the job.
@@ -165,6 +182,19 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
                 reason: "the thread ended".into(),
             })
         })?)
+    }
+}
+
+fn entry<J, R>(
+    job: J,
+    cancel: CancellationToken,
+    done: impl FnOnce(Result<R, Failed>) + Send + 'static,
+) -> Entry<J, R> {
+    Entry {
+        job,
+        cancel,
+        span: Span::current(),
+        done: Box::new(done),
     }
 }
 
@@ -194,7 +224,7 @@ impl<B, H, S> Thread<B, H, S> {
         B: FnMut() -> Result<S, E>,
         H: FnMut(&mut S, J, &CancellationToken) -> R,
     {
-        while let Ok(entry) = jobs.recv() {
+        while let Some(entry) = jobs.recv() {
             if entry.cancel.is_cancelled() {
                 continue;
             }
@@ -284,14 +314,14 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_are_done_in_order_by_one_state() {
-        let worker = counter(4, mpsc::channel().1);
+        let worker = counter(4, mpsc::sync_channel(16).1);
         assert_eq!(worker.call(2).await, Ok(2));
         assert_eq!(worker.clone().call(3).await, Ok(5));
     }
 
     #[tokio::test]
     async fn a_panic_fails_its_job_alone_and_the_state_is_built_anew() {
-        let worker = counter(4, mpsc::channel().1);
+        let worker = counter(4, mpsc::sync_channel(16).1);
         assert_eq!(worker.call(2).await, Ok(2));
         let Err(CallError::Failed(failed)) = worker.call(13).await else {
             panic!("job 13 succeeded");
@@ -302,10 +332,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_inbox_refuses_and_cancelled_jobs_are_skipped() {
-        let (open, gate) = mpsc::channel();
+        let (open, gate) = mpsc::sync_channel(16);
         let worker = counter(2, gate);
         let cancel = CancellationToken::new();
-        let (taken, is_taken) = mpsc::channel();
+        let (taken, is_taken) = mpsc::sync_channel(16);
         worker
             .try_send(0, CancellationToken::new(), move |_| {
                 taken.send(()).unwrap()
@@ -332,10 +362,32 @@ mod tests {
         assert_eq!(skipped.load(Ordering::Relaxed), 0);
     }
 
+    #[test]
+    fn what_is_sent_overtakes_what_was_offered() {
+        let (open, gate) = mpsc::sync_channel(16);
+        let worker = counter(4, gate);
+        let (order, done) = mpsc::sync_channel(16);
+        let note = |name: &'static str| {
+            let order = order.clone();
+            move |_| order.send(name).unwrap()
+        };
+        let token = CancellationToken::new;
+        worker.try_send(0, token(), note("running")).unwrap();
+        // Until the thread has taken the first job, that job waits, and offers are refused.
+        while worker.offer(1, token(), note("partial")).is_err() {
+            thread::yield_now();
+        }
+        worker.try_send(1, token(), note("final")).unwrap();
+        assert!(worker.offer(1, token(), note("refused")).is_err());
+        open.send(()).unwrap();
+        let order: Vec<_> = done.iter().take(3).collect();
+        assert_eq!(order, ["running", "final", "partial"]);
+    }
+
     #[tokio::test]
     async fn dropping_the_call_cancels_the_job() {
-        let (running, is_running) = mpsc::channel();
-        let (seen, is_cancelled) = mpsc::channel();
+        let (running, is_running) = mpsc::sync_channel(16);
+        let (seen, is_cancelled) = mpsc::sync_channel(16);
         let worker = Worker::spawn(
             "canceller",
             1,
@@ -358,13 +410,13 @@ mod tests {
 
     #[test]
     fn the_thread_ends_with_its_last_handle() {
-        struct Tell(mpsc::Sender<()>);
+        struct Tell(mpsc::SyncSender<()>);
         impl Drop for Tell {
             fn drop(&mut self) {
                 self.0.send(()).unwrap();
             }
         }
-        let (sender, dropped) = mpsc::channel();
+        let (sender, dropped) = mpsc::sync_channel(16);
         let build = move || Ok::<Tell, Infallible>(Tell(sender.clone()));
         let worker = Worker::<(), ()>::spawn("tell", 1, build, |_, (), _| ()).unwrap();
         let second = worker.clone();
@@ -385,7 +437,7 @@ mod tests {
     }
 
     /// Notes the threads on which spans are entered.
-    struct Entered(mpsc::Sender<Option<String>>);
+    struct Entered(mpsc::SyncSender<Option<String>>);
 
     impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Entered {
         fn on_enter(&self, _: &tracing::span::Id, _: tracing_subscriber::layer::Context<'_, S>) {
@@ -397,11 +449,11 @@ mod tests {
     #[test]
     fn the_callers_span_travels_with_the_job() {
         use tracing_subscriber::layer::SubscriberExt;
-        let (sender, entered) = mpsc::channel();
+        let (sender, entered) = mpsc::sync_channel(16);
         let subscriber = tracing_subscriber::registry().with(Entered(sender));
         let _default = tracing::subscriber::set_default(subscriber);
-        let worker = counter(1, mpsc::channel().1);
-        let (done, is_done) = mpsc::channel();
+        let worker = counter(1, mpsc::sync_channel(16).1);
+        let (done, is_done) = mpsc::sync_channel(16);
         tracing::info_span!("turn").in_scope(|| {
             worker
                 .try_send(1, CancellationToken::new(), move |_| done.send(()).unwrap())

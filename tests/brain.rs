@@ -630,6 +630,23 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
     assert_eq!(result.await.words, "sky: clear.");
 }
 
+#[tokio::test]
+async fn a_strangers_tool_of_a_built_in_name_gets_the_arguments_that_it_declares() {
+    let timer = declared(
+        "set_timer",
+        "Set a timer that rings after some minutes.",
+        json!({"type": "object", "properties": {"minutes": {"type": "integer"}}, "required": ["minutes"]}),
+    );
+    let said = generate(
+        &[user("Set a timer for 5 minutes")],
+        Arc::new(vec![timer.clone()]),
+    )
+    .await;
+    assert_eq!(said.calls(), r#"set_timer {"minutes":5}"#);
+    let said = generate(&[user("What time is it?")], Arc::new(vec![timer])).await;
+    assert_eq!(said.calls(), "");
+}
+
 /// CLINC150: sentences for things we cannot do must call nothing. Its own timer, time, date,
 /// calculator and conversion intents may.
 #[tokio::test]

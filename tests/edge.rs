@@ -1,6 +1,8 @@
 //! The server's edge: malformed frames, half-open handshakes, access, slow and vanished clients,
 //! drain.
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 mod support;
 
 use futures_util::{SinkExt, StreamExt, stream};
@@ -172,23 +174,46 @@ async fn close_code(stream: &mut TcpStream) -> u16 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_frames_get_the_right_close_code() {
+    malformed_clients(MALFORMED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "at full size: make soak"]
+async fn ten_thousand_malformed_frames_get_the_right_close_code() {
+    malformed_clients(10_000).await;
+}
+
+/// Connects so many malformed clients, 16 at a time.
+async fn malformed_clients(count: u64) {
     let settings = ServerSettings {
         max_sessions: 1000,
         ..local()
     };
     let server = &Server::with(settings, Script::default()).await;
-    stream::iter(0..MALFORMED)
-        .for_each_concurrent(16, async |seed| {
+    let mut times: Vec<Duration> = stream::iter(0..count)
+        .map(async |seed| {
             let (path, bytes, expected) = malformed(seed);
             let mut stream = raw_socket(server, path).await;
+            let sent = Instant::now();
             stream.write_all(&bytes).await.expect("sent");
             let code = timeout(PATIENCE, close_code(&mut stream))
                 .await
                 .expect("a close in time");
             assert_eq!(code, expected, "seed {seed}");
+            sent.elapsed()
         })
+        .buffer_unordered(16)
+        .collect()
         .await;
-    assert_eq!(server.counters.bad_clients.load(Relaxed), MALFORMED);
+    assert_eq!(server.counters.bad_clients.load(Relaxed), count);
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!(
+        "{count} malformed frames closed after {:?} (median), {:?} (99 %), {:?} (worst)",
+        at(50),
+        at(99),
+        at(100)
+    );
 }
 
 #[tokio::test]
@@ -206,14 +231,29 @@ async fn noise_after_the_handshake_harms_nobody_else() {
 
 #[tokio::test]
 async fn half_open_handshakes_are_closed() {
+    let worst = half_open(500, Duration::from_millis(200)).await;
+    assert!(worst < Duration::from_secs(5), "{worst:?}");
+}
+
+#[tokio::test]
+#[ignore = "at full size: make soak"]
+async fn two_thousand_half_open_handshakes_are_closed_within_ten_seconds() {
+    let timeout = ServerSettings::default().header_timeout;
+    let worst = half_open(2_000, timeout).await;
+    assert!(worst < Duration::from_secs(10), "{worst:?}");
+}
+
+/// Opens so many connections that never finish their headers, and waits until the last of them is
+/// closed. Returns how long that took.
+async fn half_open(count: usize, header_timeout: Duration) -> Duration {
     let settings = ServerSettings {
-        header_timeout: Duration::from_millis(200),
+        header_timeout,
         ..local()
     };
     let server = &Server::with(settings, Script::default()).await;
     let started = Instant::now();
-    stream::iter(0..500)
-        .for_each_concurrent(500, async |_| {
+    stream::iter(0..count)
+        .for_each_concurrent(count, async |_| {
             let mut stream = TcpStream::connect(server.address)
                 .await
                 .expect("a connection");
@@ -223,17 +263,15 @@ async fn half_open_handshakes_are_closed() {
                 .expect("sent");
             let mut rest = vec![];
             // Closed or reset: either frees the connection.
-            let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
+            let _ = timeout(2 * PATIENCE, stream.read_to_end(&mut rest))
                 .await
                 .expect("closed in time");
         })
         .await;
-    assert!(
-        started.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        started.elapsed()
-    );
+    let elapsed = started.elapsed();
+    println!("{count} half-open handshakes are closed after {elapsed:?}");
     assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
+    elapsed
 }
 
 #[tokio::test]
@@ -325,14 +363,10 @@ async fn a_client_that_never_reads_is_disconnected() {
     .await;
     let mut client = server.open("/v1/realtime").await;
     client.speak(100, 0).await;
-    let gone = async {
-        while server.counters.slow_clients.load(Relaxed) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, gone).await.expect("disconnected in time");
-    assert!(server.counters.audio_out_dropped.load(Relaxed) > 0);
+    // Its place is the only one: nobody is admitted before it is disconnected.
     admitted(&server).await;
+    assert_eq!(server.counters.slow_clients.load(Relaxed), 1);
+    assert!(server.counters.audio_out_dropped.load(Relaxed) > 0);
 }
 
 #[tokio::test]

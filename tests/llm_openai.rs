@@ -19,7 +19,7 @@ use undertone::llm::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
 
 const KEY: &str = "sk-canary-4711";
 
-type Pieces = mpsc::UnboundedReceiver<Result<Bytes, std::io::Error>>;
+type Pieces = mpsc::Receiver<Result<Bytes, std::io::Error>>;
 
 /// The `Authorization` header and the body of a request.
 type Seen = (Option<String>, Value);
@@ -147,10 +147,11 @@ const DONE: &str = "data: [DONE]\n\n";
 
 /// A reply that is all there from the start, and then ends.
 fn whole(pieces: impl IntoIterator<Item = Vec<u8>>) -> Reply {
-    let (tx, rx) = mpsc::unbounded_channel();
+    let pieces: Vec<_> = pieces.into_iter().collect();
+    let (tx, rx) = mpsc::channel(pieces.len().max(1));
     pieces
         .into_iter()
-        .for_each(|bytes| tx.send(piece(bytes)).unwrap());
+        .for_each(|bytes| tx.try_send(piece(bytes)).unwrap());
     Reply::Stream(rx)
 }
 
@@ -312,8 +313,8 @@ async fn refusals_say_why_and_keep_the_key() {
 async fn a_stream_that_breaks_off_commits_nothing() {
     let open = sse("<speech>Hi</speech><tool>pay(n=1)");
     for ending in [None, Some(std::io::Error::other("gone"))] {
-        let (tx, rx) = mpsc::unbounded_channel();
-        tx.send(piece(open.clone())).unwrap();
+        let (tx, rx) = mpsc::channel(2);
+        tx.try_send(piece(open.clone())).unwrap();
         let (_, llm) = Server::start(Reply::Stream(rx)).await;
         let mut stream = llm.generate(prompt());
         assert!(matches!(
@@ -322,7 +323,7 @@ async fn a_stream_that_breaks_off_commits_nothing() {
         ));
         ending
             .into_iter()
-            .for_each(|error| tx.send(Err(error)).unwrap());
+            .for_each(|error| tx.try_send(Err(error)).unwrap());
         drop(tx);
         let (events, error) = all(stream).await;
         assert!(matches!(error, Some(LlmError::Stream(_))), "{error:?}");
@@ -356,8 +357,8 @@ async fn a_line_without_end_is_given_up() {
 
 #[tokio::test]
 async fn silence_ends_with_an_error() {
-    let (tx, rx) = mpsc::unbounded_channel();
-    tx.send(piece(sse("Hi"))).unwrap();
+    let (tx, rx) = mpsc::channel(2);
+    tx.try_send(piece(sse("Hi"))).unwrap();
     for reply in [Reply::Stream(rx), Reply::Never] {
         let (server, _) = Server::start(reply).await;
         let url = address(&server).await;
@@ -383,8 +384,8 @@ async fn address(server: &Server) -> String {
 
 #[tokio::test]
 async fn dropping_the_stream_hangs_up() {
-    let (tx, rx) = mpsc::unbounded_channel();
-    tx.send(piece(sse("Hi"))).unwrap();
+    let (tx, rx) = mpsc::channel(2);
+    tx.try_send(piece(sse("Hi"))).unwrap();
     let (_, llm) = Server::start(Reply::Stream(rx)).await;
     let mut stream = llm.generate(prompt());
     assert!(matches!(

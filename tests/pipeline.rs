@@ -221,8 +221,35 @@ async fn unmodified_openai_clients_hold_a_conversation() {
         );
         assert_eq!(tool["responses"], 2, "{tool}");
     }
+    let printed = readme_example(address, folder.path(), &sum).await;
+    assert!(printed.contains("84"), "{printed}");
     shutdown.cancel();
     server.await.unwrap().unwrap();
+}
+
+/// Runs the README's Python example as it is written, but for the port. Returns what it prints.
+async fn readme_example(
+    address: std::net::SocketAddr,
+    folder: &std::path::Path,
+    question: &std::path::Path,
+) -> String {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, example) = readme.split_once("```python\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let example = example.replace("127.0.0.1:8787", &address.to_string());
+    assert!(example.contains(&address.to_string()), "another address");
+    std::fs::copy(question, folder.join("question.pcm")).unwrap();
+    let output = tokio::process::Command::new(root.join("tests/foreign/.venv/bin/python"))
+        .args(["-c", &example])
+        .current_dir(folder)
+        .output()
+        .await
+        .expect("run `make test-tools`");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(std::fs::metadata(folder.join("answer.pcm")).unwrap().len() > 24_000);
+    String::from_utf8(output.stdout).unwrap()
 }
 
 async fn client(

@@ -1,5 +1,6 @@
 //! The user's recent audio, by its position since the session began.
 
+use super::{to_f32, to_i16};
 use crate::conversation::Samples;
 use std::collections::VecDeque;
 
@@ -7,10 +8,11 @@ use std::collections::VecDeque;
 /// than what the recogniser takes at once.
 const LONGEST: usize = 60 * Samples::RATE as usize;
 
-/// Audio at 16 kHz, from some position on. Takes memory for what it holds.
+/// Audio at 16 kHz, from some position on. Takes memory for what it holds: two bytes a sample, which
+/// is what the client sent, and most of what a silent session costs.
 #[derive(Debug, Default)]
 pub struct Ring {
-    samples: VecDeque<f32>,
+    samples: VecDeque<i16>,
     /// Position of the first sample that is kept.
     from: u64,
 }
@@ -23,7 +25,11 @@ impl Ring {
 
     /// Appends samples.
     pub fn push(&mut self, samples: &[f32]) {
-        self.samples.extend(samples);
+        if self.samples.len() + samples.len() > self.samples.capacity() {
+            let room = samples.len().max(self.samples.len() / 4);
+            self.samples.reserve_exact(room);
+        }
+        self.samples.extend(to_i16(samples));
         let over = self.samples.len().saturating_sub(LONGEST);
         self.drop_front(over);
     }
@@ -39,7 +45,8 @@ impl Ring {
             (position.0.saturating_sub(self.from) as usize).min(self.samples.len())
         };
         let (from, to) = (at(from), at(to));
-        self.samples.range(from..to.max(from)).copied().collect()
+        let samples: Vec<i16> = self.samples.range(from..to.max(from)).copied().collect();
+        to_f32(&samples)
     }
 
     /// Releases what lies before `position`.
@@ -62,7 +69,7 @@ mod tests {
     use super::*;
 
     fn numbers(from: u64, to: u64) -> Vec<f32> {
-        (from..to).map(|n| n as f32).collect()
+        (from..to).map(|n| n as f32 / 32_768.0).collect()
     }
 
     #[test]
@@ -93,9 +100,19 @@ mod tests {
         assert_eq!(ring.samples.len(), LONGEST);
         ring.forget_before(Samples(ring.end().0 - 8_000));
         assert!(
-            ring.samples.capacity() * 4 <= 128 * 1024,
+            ring.samples.capacity() * 2 <= 64 * 1024,
             "{}",
             ring.samples.capacity()
         );
+    }
+
+    #[test]
+    fn a_second_takes_little_more_than_its_samples() {
+        let mut ring = Ring::new();
+        for _ in 0..1_000 {
+            ring.push(&[0.0; 320]);
+            ring.forget_before(Samples(ring.end().0.saturating_sub(16_000)));
+        }
+        assert!(ring.samples.capacity() <= 16_320 * 5 / 4);
     }
 }

@@ -1,5 +1,7 @@
 //! `undertone doctor`: everything that the server needs, tried once.
 
+#![allow(clippy::disallowed_methods, reason = "an edge: it measures")]
+
 use super::engines::{asr_builder, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;

@@ -44,16 +44,15 @@ async fn serve(config: &Config) -> Result<()> {
     let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
     let address = listener.local_addr()?;
     let engines = super::engines::all(config)?;
+    let settings = ServerSettings {
+        server_tools: engines.tool_names(),
+        ..settings(config, address)
+    };
     let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
     super::print(&welcome(address))?;
-    server::run(
-        listener,
-        App::new(settings(config, address), sessions),
-        shutdown,
-    )
-    .await?;
+    server::run(listener, App::new(settings, sessions), shutdown).await?;
     Ok(())
 }
 

@@ -139,6 +139,7 @@ impl OpenAiCompatible {
     /// # Errors
     /// [`LlmError::Unreachable`] if it cannot be reached, [`LlmError::Status`] if it refuses. A
     /// server that has no such list (404, 405 or 501) is taken to be well.
+    #[allow(clippy::disallowed_methods, reason = "it measures")]
     pub async fn check(&self) -> Result<Health, LlmError> {
         let began = Instant::now();
         let response = self.endpoint.send(self.endpoint.get_models()).await?;

@@ -3,6 +3,7 @@
 use super::engines::{Engines, SpeakJob, VadJob};
 use super::pacer::Pacer;
 use super::{Inbound, Outbound};
+use crate::asr::AsrError;
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
     CallId, ClauseId, Conversation, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId,
@@ -13,6 +14,7 @@ use crate::router::Heard;
 use crate::tools::{CallContext, SessionTools, SystemClock, ToolError};
 use crate::transport::SessionOptions;
 use crate::vad::WINDOW;
+use crate::worker::Failed;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -89,6 +91,10 @@ enum End {
 }
 
 impl Driver {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the edge: a session's time begins here"
+    )]
     pub(super) fn new(
         id: u64,
         engines: Arc<Engines>,
@@ -188,6 +194,10 @@ impl Driver {
         self.conversation.handle_input(self.now(), input);
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the edge: timers ring in real time"
+    )]
     fn on_time(&mut self) {
         for timer in self.tools.timers().take_due(Instant::now()) {
             self.input(Input::Announce {
@@ -321,8 +331,11 @@ impl Driver {
     fn perform(&mut self, output: Output) -> Result<(), End> {
         match output {
             Output::Transcribe {
-                request, from, to, ..
-            } => self.transcribe(request, from, to),
+                request,
+                from,
+                to,
+                partial,
+            } => self.transcribe(request, from, to, partial),
             Output::ScoreEndOfTurn { request, from, to } => self.score(request, from, to),
             Output::Generate { request, prompt } => self.generate(request, prompt),
             Output::CancelGeneration { request } => {
@@ -369,21 +382,24 @@ impl Driver {
         Ok(())
     }
 
-    fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples) {
+    /// A partial never stands in the way of a final transcript, of any session.
+    fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples, partial: bool) {
         let audio = self.ears.ring.range(from, to);
         let results = self.results.clone();
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
-        let sent = self
-            .engines
-            .asr
-            .try_send(audio, self.cancel.clone(), move |text| {
-                let input = match text {
-                    Ok(Ok(text)) => Input::Transcript { request, text },
-                    Ok(Err(error)) => failed(error.to_string()),
-                    Err(error) => failed(error.to_string()),
-                };
-                drop(results.try_send(Done::Input(input)));
-            });
+        let done = move |text: Result<Result<_, AsrError>, Failed>| {
+            let input = match text {
+                Ok(Ok(text)) => Input::Transcript { request, text },
+                Ok(Err(error)) => failed(error.to_string()),
+                Err(error) => failed(error.to_string()),
+            };
+            drop(results.try_send(Done::Input(input)));
+        };
+        let (asr, cancel) = (&self.engines.asr, self.cancel.clone());
+        let sent = match partial {
+            true => asr.offer(audio, cancel, done),
+            false => asr.try_send(audio, cancel, done),
+        };
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
         }

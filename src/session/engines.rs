@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use crate::asr::{Asr, AsrError};
-use crate::conversation::{Policy, Samples};
+use crate::conversation::{Clauses, Policy, Samples};
 use crate::llm::Llm;
 use crate::router::{Heard, PredictError, Prediction, Router};
 use crate::tools::Registry;
@@ -130,7 +130,8 @@ impl Engines {
         let tts_rate = first_voice.sample_rate();
         let phrases = policy.phrases.all().map(str::to_owned);
         let greeting = Some(policy.greeting.clone()).filter(|text| !text.is_empty());
-        let prepared = Prepared::render(&mut *first_voice, phrases.into_iter().chain(greeting));
+        let sayings = phrases.into_iter().chain(greeting).flat_map(as_spoken);
+        let prepared = Prepared::render(&mut *first_voice, sayings);
         let mut first_voice = Some(first_voice);
         Ok(Arc::new(Self {
             vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), |state, job, _| {
@@ -175,6 +176,22 @@ impl Engines {
             policy,
         }))
     }
+
+    /// The names of the tools that the server runs.
+    pub fn tool_names(&self) -> Arc<[String]> {
+        let specs = self.tools.specs();
+        specs.iter().map(|spec| spec.name.clone()).collect()
+    }
+}
+
+/// A phrase whole and in the clauses that a response would cut it into: the voice is asked for
+/// those, and what it was prepared for must be found under their names.
+fn as_spoken(phrase: String) -> Vec<String> {
+    let mut clauses = Clauses::new();
+    let mut texts = clauses.push(&phrase);
+    texts.extend(clauses.finish());
+    texts.push(phrase);
+    texts
 }
 
 /// The detectors of all sessions.

@@ -3,6 +3,11 @@
 //! One task per client. It never waits for the client while the session has something to say, nor
 //! the other way round: what cannot go on waits in a bounded place ([`Intake`], [`Outbox`]).
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: a socket's timeouts are real time"
+)]
+
 use super::intake::{Intake, IntakeLimits};
 use super::outbox::Outbox;
 use super::{

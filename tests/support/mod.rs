@@ -1,7 +1,9 @@
 //! A server on a free port, clients of it, and a scripted session that answers with a tone.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
+#![allow(clippy::disallowed_methods, reason = "tests measure")]
 
+pub(crate) mod live;
 pub(crate) mod scripted;
 
 use futures_util::{SinkExt, StreamExt};

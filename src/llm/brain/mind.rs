@@ -7,7 +7,7 @@ use super::request::{Request, Talk, Target};
 use super::rules;
 use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
 use crate::router::{EmbedError, expression, slots, text};
-use crate::tools::builtin::Unit;
+use crate::tools::builtin::{self, Unit};
 use serde_json::{Map, Value, json};
 
 /// Probability from which the classifier is believed.
@@ -18,15 +18,6 @@ const LIKELY: f32 = 0.4;
 const CERTAIN: f32 = 0.75;
 /// Tool calls in one answer.
 const MOST_CALLS: usize = 3;
-/// The tools that we know how to use; anything else goes by its declaration.
-const OURS: [&str; 6] = [
-    "get_time",
-    "calculate",
-    "convert_units",
-    "set_timer",
-    "list_timers",
-    "cancel_timer",
-];
 
 /// What the brain says to a prompt.
 pub(super) fn respond(
@@ -100,14 +91,19 @@ fn utterance(messages: &[Message]) -> (String, &[Message]) {
 fn answer(prompt: &Prompt, classifier: &mut Classifier) -> Result<Vec<LlmEvent>, EmbedError> {
     let (said, before) = utterance(&prompt.messages);
     let requests = understand(&said, before, classifier)?;
-    let tools: Vec<&ToolSpec> = prompt.tools.iter().collect();
-    if requests.iter().any(Request::needs_tool) {
-        return Ok(calls(requests, &tools));
+    // The tools that we know how to use; anything else goes by its declaration.
+    let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
+        prompt.tools.iter().partition(|tool| builtin::is_ours(tool));
+    let can = abilities(&ours);
+    if requests.iter().any(Request::needs_tool)
+        && let Some(events) = calls(&requests, &ours)
+    {
+        return Ok(events);
     }
-    if matches!(requests.last(), None | Some(Request::Unknown)) {
-        return by_declaration(&said, before, &tools, classifier);
+    let unknown = matches!(requests.last(), None | Some(Request::Unknown));
+    if unknown || requests.iter().any(Request::needs_tool) {
+        return by_declaration(&said, before, &foreign, &can, classifier);
     }
-    let can = abilities(&tools);
     Ok(speech(match requests.last() {
         Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
         Some(Request::Refused) => answers::LEFT_ALONE.into(),
@@ -414,14 +410,10 @@ fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
 fn by_declaration(
     said: &str,
     before: &[Message],
-    tools: &[&ToolSpec],
+    foreign: &[&ToolSpec],
+    can: &str,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
-    let foreign: Vec<&ToolSpec> = tools
-        .iter()
-        .copied()
-        .filter(|tool| !OURS.contains(&tool.name.as_str()))
-        .collect();
     let question = last_agent(before).unwrap_or_default();
     let said = if question.starts_with("For that I need the ") {
         format!(
@@ -433,7 +425,7 @@ fn by_declaration(
     };
     let sentence = text::normalise(&said);
     Ok(
-        match foreign::find(&said, &sentence, &foreign, classifier)? {
+        match foreign::find(&said, &sentence, foreign, classifier)? {
             Match::Call(name, arguments) => {
                 let mut events = speech("One moment.".into());
                 events.extend(call(&name, arguments));
@@ -442,7 +434,7 @@ fn by_declaration(
             Match::Missing(argument) => {
                 speech(format!("For that I need the {argument}. Which one?"))
             }
-            Match::None => speech(answers::limit(&abilities(tools))),
+            Match::None => speech(answers::limit(can)),
         },
     )
 }
@@ -451,19 +443,18 @@ fn abilities(tools: &[&ToolSpec]) -> String {
     answers::abilities(|name| tools.iter().any(|tool| tool.name == name))
 }
 
-/// Calls for all requests whose tool is there; a question where an argument is missing.
-fn calls(requests: Vec<Request>, tools: &[&ToolSpec]) -> Vec<LlmEvent> {
+/// Calls for all requests; a question where an argument is missing. `None` if a tool is not there.
+fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
+    let is_there = |name: &str| tools.iter().any(|tool| tool.name == name);
     let mut events = Vec::new();
-    for request in requests.into_iter().take(MOST_CALLS) {
-        match tool_of(request) {
-            Some((name, _)) if !tools.iter().any(|tool| tool.name == name) => {
-                return speech(answers::limit(&abilities(tools)));
-            }
-            Some((name, arguments)) => events.extend(call(name, arguments)),
-            None => return speech(answers::HOW_LONG.into()),
+    for request in requests.iter().take(MOST_CALLS) {
+        match tool_of(request.clone()) {
+            Some((name, arguments)) if is_there(name) => events.extend(call(name, arguments)),
+            None if is_there("set_timer") => return Some(speech(answers::HOW_LONG.into())),
+            _ => return None,
         }
     }
-    events
+    Some(events)
 }
 
 /// The call that a request needs; none if a timer has no length.

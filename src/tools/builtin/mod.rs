@@ -14,7 +14,7 @@ pub use units::{ConvertUnits, Unit};
 use super::{Declaration, Effect, Registry, RegistryError, Tool};
 use crate::llm::ToolSpec;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Registers all of them.
@@ -22,15 +22,31 @@ use std::time::Duration;
 /// # Errors
 /// [`RegistryError::Duplicate`] if one of their names is taken.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
-    let all: [Arc<dyn Tool>; 6] = [
+    all()
+        .into_iter()
+        .try_for_each(|tool| registry.register(tool))
+}
+
+/// Whether this is one of these tools, not a stranger of the same name: its arguments are those
+/// that we declare.
+pub(crate) fn is_ours(spec: &ToolSpec) -> bool {
+    static OURS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+        let spec = |tool: Arc<dyn Tool>| tool.declaration().spec.clone();
+        all().into_iter().map(spec).collect()
+    });
+    OURS.iter()
+        .any(|ours| ours.name == spec.name && ours.parameters == spec.parameters)
+}
+
+fn all() -> [Arc<dyn Tool>; 6] {
+    [
         Arc::new(GetTime::default()),
         Arc::new(Calculate::default()),
         Arc::new(ConvertUnits::default()),
         Arc::new(SetTimer::default()),
         Arc::new(ListTimers::default()),
         Arc::new(CancelTimer::default()),
-    ];
-    all.into_iter().try_for_each(|tool| registry.register(tool))
+    ]
 }
 
 /// They only compute: a second is generous.

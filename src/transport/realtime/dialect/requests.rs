@@ -25,7 +25,7 @@ impl Realtime {
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
         match request {
-            ClientRequest::Update(update) => self.update(*update),
+            ClientRequest::Update(update) => return self.update(*update),
             ClientRequest::Append(samples) => self.append(samples),
             ClientRequest::Commit => return self.commit(event_id),
             ClientRequest::Clear => self.clear(),
@@ -44,13 +44,15 @@ impl Realtime {
         Ok(())
     }
 
-    fn update(&mut self, update: SessionUpdate) {
+    fn update(&mut self, update: SessionUpdate) -> Result<(), Fault> {
+        update.check_names(&self.server_tools)?;
         let settings = self.session.apply(update);
         if settings != Default::default() {
             self.ask(Input::Configure(settings));
         }
         let session = self.session.to_json();
         self.tell("session.updated", json!({ "session": session }));
+        Ok(())
     }
 
     fn append(&mut self, samples: Vec<i16>) {

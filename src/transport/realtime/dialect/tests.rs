@@ -120,7 +120,7 @@ proptest! {
             0..60
         )
     ) {
-        let mut realtime = Realtime::new(None, None, true);
+        let mut realtime = Realtime::new(None, None, true, Arc::default());
         let mut all = events(&realtime.start());
         for step in steps {
             let effects = match &step {
@@ -139,7 +139,7 @@ proptest! {
 
 #[test]
 fn requests_that_are_never_answered_lock_nobody_out() {
-    let mut realtime = Realtime::new(None, None, false);
+    let mut realtime = Realtime::new(None, None, false, Arc::default());
     realtime.start();
     for _ in 0..10 * MAX_PENDING {
         let effects = realtime.client(ClientMessage::Text(r#"{"type":"response.create"}"#));

@@ -1,0 +1,183 @@
+//! A bounded queue into one thread with a lane for jobs that may be refused.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Jobs that may wait in the side lane: what is only worth having fresh must not queue up.
+pub(super) const OFFERS: usize = 4;
+
+/// The sending half. Clones share the queue; the receiver ends with the last of them.
+pub(super) struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// The receiving half.
+pub(super) struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    capacity: usize,
+    lanes: Mutex<Lanes<T>>,
+    changed: Condvar,
+}
+
+struct Lanes<T> {
+    jobs: VecDeque<T>,
+    offers: VecDeque<T>,
+    senders: usize,
+    /// The receiver is gone.
+    closed: bool,
+}
+
+/// A queue of at most `capacity` jobs and [`OFFERS`] offers.
+pub(super) fn inbox<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared {
+        capacity,
+        lanes: Mutex::new(Lanes {
+            jobs: VecDeque::new(),
+            offers: VecDeque::new(),
+            senders: 1,
+            closed: false,
+        }),
+        changed: Condvar::new(),
+    });
+    let sender = Sender {
+        shared: shared.clone(),
+    };
+    (sender, Receiver { shared })
+}
+
+impl<T> std::fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Lanes<T>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Sender<T> {
+    /// Adds a job; gives it back if there is no room or nobody to take it.
+    pub(super) fn send(&self, job: T) -> Result<(), T> {
+        let mut lanes = self.shared.lock();
+        if lanes.closed || lanes.jobs.len() >= self.shared.capacity {
+            return Err(job);
+        }
+        lanes.jobs.push_back(job);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// Adds a job behind all others; gives it back if any job waits, or [`OFFERS`] such offers.
+    pub(super) fn offer(&self, job: T) -> Result<(), T> {
+        let mut lanes = self.shared.lock();
+        if lanes.closed || !lanes.jobs.is_empty() || lanes.offers.len() >= OFFERS {
+            return Err(job);
+        }
+        lanes.offers.push_back(job);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.shared.lock().senders += 1;
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.shared.lock().senders -= 1;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for the next job: the oldest, or the oldest offer if no job waits. `None` when all
+    /// senders are gone and the queue is empty.
+    pub(super) fn recv(&self) -> Option<T> {
+        let mut lanes = self.shared.lock();
+        loop {
+            if let Some(job) = lanes.jobs.pop_front() {
+                return Some(job);
+            }
+            if let Some(offer) = lanes.offers.pop_front() {
+                return Some(offer);
+            }
+            if lanes.senders == 0 {
+                return None;
+            }
+            lanes = self
+                .shared
+                .changed
+                .wait(lanes)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut lanes = self.shared.lock();
+        lanes.closed = true;
+        let left = (
+            std::mem::take(&mut lanes.jobs),
+            std::mem::take(&mut lanes.offers),
+        );
+        // Jobs run foreign code when they are dropped: not under the lock.
+        drop(lanes);
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_go_before_offers_and_both_in_order() {
+        let (sender, receiver) = inbox(4);
+        sender.offer(10).unwrap();
+        sender.offer(11).unwrap();
+        sender.send(1).unwrap();
+        sender.send(2).unwrap();
+        drop(sender);
+        let order: Vec<_> = std::iter::from_fn(|| receiver.recv()).collect();
+        assert_eq!(order, [1, 2, 10, 11]);
+    }
+
+    #[test]
+    fn offers_are_refused_while_jobs_wait_and_when_there_are_enough() {
+        let (sender, receiver) = inbox(2);
+        for n in 0..OFFERS {
+            assert_eq!(sender.offer(n), Ok(()));
+        }
+        assert_eq!(sender.offer(99), Err(99));
+        assert_eq!(sender.send(50), Ok(()));
+        assert_eq!(sender.send(51), Ok(()));
+        assert_eq!(sender.send(52), Err(52));
+        assert_eq!(receiver.recv(), Some(50));
+        assert_eq!(receiver.recv(), Some(51));
+        assert_eq!(receiver.recv(), Some(0));
+        sender.send(53).unwrap();
+        assert_eq!(sender.offer(98), Err(98), "a job waits");
+    }
+
+    #[test]
+    fn without_a_receiver_nothing_is_taken_and_what_waited_is_dropped() {
+        let (sender, receiver) = inbox(2);
+        let waits = Arc::new(());
+        sender.send(waits.clone()).unwrap();
+        drop(receiver);
+        assert_eq!(Arc::strong_count(&waits), 1);
+        assert!(sender.send(waits.clone()).is_err() && sender.offer(waits).is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! Backends that refuse, stall, break off, fail or panic, each in a real session over a socket: the
+//! user hears why nothing else is heard, and the conversation goes on.
+
+mod support;
+
+use futures_util::StreamExt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use support::live::{self, Call, Heard, Hears, tone};
+use tokio::time::Instant;
+use undertone::asr::AsrError;
+use undertone::llm::openai_compatible::Settings;
+use undertone::llm::scripted::{Scripted, Step};
+use undertone::llm::{Llm, LlmStream, OpenAiCompatible, Phrases, Prompt, Prompts};
+use undertone::session::Builders;
+use undertone::tts::{Tts, TtsError};
+
+const WELL: &str = "I am well again.";
+
+/// Speech of the user, ms.
+const SPEECH: usize = 600;
+
+/// Dead when it is asked first, alive from then on.
+struct DeadFirst {
+    dead: Box<dyn Llm>,
+    asked: AtomicUsize,
+}
+
+impl Llm for DeadFirst {
+    fn name(&self) -> &str {
+        "dead first"
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        match self.asked.fetch_add(1, Relaxed) {
+            0 => self.dead.generate(prompt),
+            _ => Scripted::answers([format!("<speech>{WELL}</speech>")]).generate(prompt),
+        }
+    }
+}
+
+/// A model whose stream panics.
+struct Panics;
+
+impl Llm for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn generate(&self, _: Prompt) -> LlmStream {
+        futures_util::stream::once(async { panic!("a bug in the engine") }).boxed()
+    }
+}
+
+fn mind(dead: impl Llm + 'static) -> Builders {
+    live::without_models(Arc::new(DeadFirst {
+        dead: Box::new(dead),
+        asked: AtomicUsize::new(0),
+    }))
+}
+
+fn well() -> Arc<dyn Llm> {
+    let answer = format!("<speech>{WELL}</speech>");
+    Arc::new(Scripted::answers([answer.clone(), answer]))
+}
+
+/// A voice that cannot say some words, and says the others with a tone.
+struct Mute {
+    voice: undertone::tts::Scripted,
+    spoken: Arc<AtomicUsize>,
+    fail: fn() -> TtsError,
+}
+
+impl Tts for Mute {
+    fn name(&self) -> &str {
+        "mute"
+    }
+
+    fn sample_rate(&self) -> u32 {
+        self.voice.sample_rate()
+    }
+
+    fn speak(
+        &mut self,
+        text: &str,
+        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<(), TtsError> {
+        if text == WELL && self.spoken.fetch_add(1, Relaxed) == 0 {
+            return Err((self.fail)());
+        }
+        self.voice.speak(text, chunk)
+    }
+}
+
+fn voice(fail: fn() -> TtsError) -> Builders {
+    let spoken = Arc::new(AtomicUsize::new(0));
+    let build = move || {
+        Ok(Box::new(Mute {
+            voice: undertone::tts::Scripted::new(),
+            spoken: spoken.clone(),
+            fail,
+        }) as Box<dyn Tts>)
+    };
+    Builders {
+        tts: Box::new(build),
+        ..live::without_models(well())
+    }
+}
+
+fn ears(fail: fn() -> AsrError) -> Builders {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let build = move || {
+        let heard = heard.clone();
+        let asr = Hears(move || match heard.fetch_add(1, Relaxed) {
+            0 => Err(fail()),
+            _ => Ok("How are you?".into()),
+        });
+        Ok(Box::new(asr) as Box<dyn undertone::asr::Asr>)
+    };
+    let mut builders = live::without_models(well());
+    // No partials: the first transcript that is asked for is the one that counts.
+    builders.policy.endpoint.partial_every_ms = 60_000;
+    Builders {
+        asr: Box::new(build),
+        ..builders
+    }
+}
+
+/// Speaks and listens to the end of the response. Returns when the speech ended, too.
+async fn turn(call: &mut Call) -> (Instant, Vec<Heard>) {
+    let began = call.say(&tone(SPEECH)).await;
+    let events = call.until("response.done").await;
+    (began + Duration::from_millis(SPEECH as u64), events)
+}
+
+/// The words of a response.
+fn said(events: &[Heard]) -> String {
+    let words = events
+        .iter()
+        .filter(|heard| heard.is("response.output_audio_transcript.delta"));
+    words
+        .map(|heard| heard.event["delta"].as_str().expect("words"))
+        .collect()
+}
+
+/// When the first audio of a phrase came, which may be said in several clauses.
+fn heard_at(events: &[Heard], phrase: &str) -> Instant {
+    assert!(said(events).contains(phrase), "{}", said(events));
+    let begins = |heard: &Heard| {
+        heard.is("response.output_audio_transcript.delta")
+            && heard.event["delta"]
+                .as_str()
+                .is_some_and(|delta| phrase.starts_with(delta.trim()))
+    };
+    let from = events.iter().position(begins).expect("its first clause");
+    let audio = events[from..].iter().find(|heard| heard.audio_ms() > 0);
+    audio.expect("audio of it").at
+}
+
+/// One question to what is dead, one to what lives again. Returns how long after the end of the
+/// user's speech each phrase was heard.
+async fn survives(name: &str, builders: Builders, phrases: &[&str]) -> Vec<Duration> {
+    let server = live::serve(builders);
+    let mut call = Call::to(&server).await;
+    let (end, events) = turn(&mut call).await;
+    let delays: Vec<_> = phrases
+        .iter()
+        .map(|phrase| heard_at(&events, phrase) - end)
+        .collect();
+    let audio: u64 = events.iter().map(Heard::audio_ms).sum();
+    assert!(audio > 500, "{audio} ms of audio");
+    println!("{name}: {phrases:?} heard {delays:?} after the end of speech");
+    let (_, events) = turn(&mut call).await;
+    assert_eq!(said(&events), WELL, "{name}");
+    let done = &events.last().expect("events").event["response"];
+    assert_eq!(done["status"], "completed", "{name}");
+    delays
+}
+
+#[tokio::test]
+async fn a_model_that_refuses() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let delays = survives(
+        "refused",
+        mind(remote(address)),
+        &[&Phrases::default().llm_failed],
+    )
+    .await;
+    assert!(delays[0] < Duration::from_secs(2), "{delays:?}");
+}
+
+fn remote(address: std::net::SocketAddr) -> OpenAiCompatible {
+    let url = format!("http://{address}/v1").parse().expect("a URL");
+    let prompts = Prompts::load(None).expect("the prompt");
+    OpenAiCompatible::new(Settings::new(url, "m"), prompts).expect("a client")
+}
+
+/// The kernel accepts, and nobody ever answers.
+#[tokio::test]
+async fn a_model_that_stalls() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let phrases = Phrases::default();
+    let wanted = [phrases.still_working.as_str(), phrases.llm_failed.as_str()];
+    let delays = survives("stalled", mind(remote(address)), &wanted).await;
+    assert!(
+        delays[0] < delays[1] && delays[1] < Duration::from_secs(9),
+        "{delays:?}"
+    );
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_model_that_breaks_off() {
+    let broken = Scripted::new([vec![
+        Step::text("<speech>The answer to your question is "),
+        Step::Error("connection reset".into()),
+    ]]);
+    survives(
+        "broken off",
+        mind(broken),
+        &[&Phrases::default().llm_failed],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_model_that_panics() {
+    survives("panicked", mind(Panics), &[&Phrases::default().llm_failed]).await;
+}
+
+#[tokio::test]
+async fn a_voice_that_fails() {
+    let fail = || TtsError::Run("no voice".into());
+    survives(
+        "voice failed",
+        voice(fail),
+        &[&Phrases::default().tts_failed],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_voice_that_panics() {
+    let panics = || panic!("a bug in the voice");
+    survives(
+        "voice panicked",
+        voice(panics),
+        &[&Phrases::default().tts_failed],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_recogniser_that_fails() {
+    let fail = || AsrError::Run("no ears".into());
+    let delays = survives(
+        "recogniser failed",
+        ears(fail),
+        &[&Phrases::default().asr_failed],
+    )
+    .await;
+    assert!(delays[0] < Duration::from_secs(2), "{delays:?}");
+}
+
+#[tokio::test]
+async fn a_recogniser_that_panics() {
+    let panics = || panic!("a bug in the recogniser");
+    survives(
+        "recogniser panicked",
+        ears(panics),
+        &[&Phrases::default().asr_failed],
+    )
+    .await;
+}
+
+/// What is said when all fails was made when the server started.
+#[tokio::test]
+async fn with_neither_mind_nor_voice_the_user_still_hears_why() {
+    let dead = Arc::new(AtomicBool::new(false));
+    let is_dead = dead.clone();
+    let build = move || {
+        Ok(Box::new(DeadVoice {
+            voice: undertone::tts::Scripted::new(),
+            dead: is_dead.clone(),
+        }) as Box<dyn Tts>)
+    };
+    let refusing = Scripted::new([vec![Step::Error("refused".into())]]);
+    let server = live::serve(Builders {
+        tts: Box::new(build),
+        ..mind(refusing)
+    });
+    dead.store(true, Relaxed);
+    let mut call = Call::to(&server).await;
+    let phrases = Phrases::default();
+    for phrase in [&phrases.llm_failed, &phrases.tts_failed] {
+        let (end, events) = turn(&mut call).await;
+        assert_eq!(said(&events), *phrase);
+        let audio: u64 = events.iter().map(Heard::audio_ms).sum();
+        let words = phrase.split_whitespace().count() as u64;
+        assert!(audio >= words * 200, "{audio} ms of audio of {words} words");
+        let delay = heard_at(&events, phrase) - end;
+        println!("no voice: {phrase:?} heard {delay:?} after the end of speech");
+    }
+}
+
+/// A voice that dies when it is told to.
+struct DeadVoice {
+    voice: undertone::tts::Scripted,
+    dead: Arc<AtomicBool>,
+}
+
+impl Tts for DeadVoice {
+    fn name(&self) -> &str {
+        "dead"
+    }
+
+    fn sample_rate(&self) -> u32 {
+        self.voice.sample_rate()
+    }
+
+    fn speak(
+        &mut self,
+        text: &str,
+        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<(), TtsError> {
+        match self.dead.load(Relaxed) {
+            true => Err(TtsError::Run("dead".into())),
+            false => self.voice.speak(text, chunk),
+        }
+    }
+}

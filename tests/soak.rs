@@ -1,0 +1,305 @@
+//! Many clients at once, real sessions: those that never read, those that are idle, those that send
+//! too much. Full size with `make soak`, smaller in `make test`.
+
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
+mod common;
+mod support;
+
+use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use support::live;
+use support::{PATIENCE, Server, base64_of, local};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, interval, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
+use undertone::server::{ServerSettings, SocketLimits};
+use undertone::session::Builders;
+use undertone::transport::intake::IntakeLimits;
+use undertone::vad::{Gated, SileroModel, Vad};
+
+/// What an idle session may cost: the promise.
+const IDLE_BYTES: usize = 64 * 1024;
+
+/// The tests measure time and memory of this process: one after the other.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Answers with so many words of 200 ms each, in clauses of five.
+struct Talker(usize);
+
+impl Llm for Talker {
+    fn name(&self) -> &str {
+        "talker"
+    }
+
+    fn generate(&self, _: Prompt) -> LlmStream {
+        let text = "one two three four five. ".repeat(self.0 / 5);
+        let events = [LlmEvent::Speech { text }, LlmEvent::End];
+        futures_util::stream::iter(events.into_iter().map(Ok)).boxed()
+    }
+}
+
+/// A client whose buffers are small, the kernel's too: what is not read stays with the server.
+async fn thin_client(server: &Server) -> WebSocketStream<TcpStream> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let stream = socket.connect(server.address).await.expect("a connection");
+    let url = format!("ws://{}/v1/realtime", server.address);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(4096)
+        .write_buffer_size(0);
+    let opened = client_async_with_config(url, stream, Some(config)).await;
+    opened.expect("the socket opens").0
+}
+
+async fn send(client: &mut WebSocketStream<TcpStream>, event: Value) {
+    let sent = client.send(Message::text(event.to_string())).await;
+    sent.expect("sent");
+}
+
+async fn next(client: &mut WebSocketStream<TcpStream>) -> Value {
+    loop {
+        let message = timeout(PATIENCE, client.next()).await.expect("in time");
+        if let Message::Text(text) = message.expect("open").expect("a message") {
+            return serde_json::from_str(&text).expect("JSON");
+        }
+    }
+}
+
+/// Gaps between an answer's frames of audio after the first second, for so long.
+async fn gaps(server: &Server, length: Duration) -> Vec<Duration> {
+    let mut client = thin_client(server).await;
+    send(&mut client, json!({"type": "response.create"})).await;
+    let mut last: Option<Instant> = None;
+    let began = Instant::now();
+    let mut gaps = vec![];
+    while began.elapsed() < length {
+        let event = next(&mut client).await;
+        if event["type"] != "response.output_audio.delta" {
+            continue;
+        }
+        let now = Instant::now();
+        if let Some(last) = last.filter(|_| began.elapsed() > Duration::from_secs(1)) {
+            gaps.push(now - last);
+        }
+        last = Some(now);
+    }
+    gaps
+}
+
+/// The gap that 99 % of four listeners' frames keep to.
+async fn p99(server: &Server, length: Duration) -> Duration {
+    let all = join_all((0..4).map(|_| gaps(server, length))).await;
+    let mut all: Vec<_> = all.into_iter().flatten().collect();
+    all.sort_unstable();
+    assert!(
+        all.len() > 100,
+        "the answer was too short: {} gaps",
+        all.len()
+    );
+    all[all.len() * 99 / 100]
+}
+
+/// Asks and never reads: what the server may keep of it is bounded, and it goes. Returns how far
+/// apart the others' frames come without such clients and with them.
+async fn never_read(count: usize, limits: SocketLimits) -> (Duration, Duration) {
+    let settings = ServerSettings {
+        max_sessions: count + 8,
+        socket: limits,
+        ..local()
+    };
+    let server = &live::serve_with(settings, live::without_models(Arc::new(Talker(300))));
+    let listening = limits.write_timeout + Duration::from_secs(3);
+    let alone = p99(server, listening).await;
+    let before = resident();
+    let began = Instant::now();
+    let mut slow = join_all((0..count).map(async |_| {
+        let mut client = thin_client(server).await;
+        send(&mut client, json!({"type": "response.create"})).await;
+        client
+    }))
+    .await;
+    let (among, (closed, kept)) =
+        tokio::join!(p99(server, listening), all_closed(server, count, began));
+    println!(
+        "{count} clients that never read: closed after {closed:?}, {} KiB each before that; \
+         99 % of the others' frames came {alone:?} apart without them, {among:?} with them",
+        kept.saturating_sub(before) / 1024 / count,
+    );
+    let limit = limits.write_timeout + Duration::from_secs(5);
+    assert!(closed < limit, "closed after {closed:?}");
+    let dropped = server.counters.audio_out_dropped.load(Relaxed);
+    assert!(dropped > 0, "nothing was too much for anyone");
+    for client in &mut slow {
+        client.get_mut().shutdown().await.ok();
+    }
+    (alone, among)
+}
+
+/// Waits until all slow clients are disconnected. Returns when, and the most memory meanwhile.
+async fn all_closed(server: &Server, count: usize, began: Instant) -> (Duration, usize) {
+    let mut watch = interval(Duration::from_millis(100));
+    let mut most = 0;
+    let closed = async {
+        while server.counters.slow_clients.load(Relaxed) < count as u64 {
+            watch.tick().await;
+            most = most.max(resident());
+        }
+    };
+    timeout(6 * PATIENCE, closed).await.expect("closed in time");
+    (began.elapsed(), most)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_never_read_go_and_disturb_nobody() {
+    let _alone = ALONE.lock().await;
+    let write_timeout = Duration::from_secs(1);
+    let limits = SocketLimits {
+        write_timeout,
+        ..SocketLimits::default()
+    };
+    let (_, among) = never_read(20, limits).await;
+    assert!(among < Duration::from_millis(200), "{among:?} among them");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "at full size: make soak"]
+async fn a_hundred_clients_that_never_read_go_and_disturb_nobody() {
+    let _alone = ALONE.lock().await;
+    let (alone, among) = never_read(100, SocketLimits::default()).await;
+    // A tenth, and what the clock of a busy machine adds.
+    let bound = alone.mul_f64(1.1) + Duration::from_millis(15);
+    assert!(among < bound, "{alone:?} alone, {among:?} among them");
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.map_or(0, |pages: usize| pages * 4096)
+}
+
+fn with_real_vad() -> Builders {
+    let silero = common::weights().join("silero/silero_vad.onnx");
+    Builders {
+        vad: Box::new(move || {
+            let model = SileroModel::load(&silero).expect("the model");
+            Box::new(move || Ok(Box::new(Gated::new(model.detector())) as Box<dyn Vad>))
+        }),
+        ..live::without_models(Arc::new(Talker(5)))
+    }
+}
+
+/// What each of `count` sessions costs once it is open, and once it has heard two seconds of
+/// silence. Client and server share the process: the clients' sockets are counted, too.
+async fn idle_sessions(count: usize) -> (usize, usize) {
+    let settings = ServerSettings {
+        max_sessions: count + 16,
+        ..local()
+    };
+    let server = &live::serve_with(settings, with_real_vad());
+    // What the first sessions make is made once: threads, pools, lazy statics.
+    let mut warm = join_all((0..16).map(|_| thin_client(server))).await;
+    hear_silence(&mut warm).await;
+    let before = resident();
+    let mut clients = vec![];
+    for _ in 0..count {
+        let mut client = thin_client(server).await;
+        assert_eq!(next(&mut client).await["type"], "session.created");
+        clients.push(client);
+    }
+    let opened = resident();
+    hear_silence(&mut clients).await;
+    let listening = resident();
+    let each = |now: usize| now.saturating_sub(before) / count;
+    println!(
+        "{count} idle sessions: {} bytes each when open, {} when listening to silence",
+        each(opened),
+        each(listening)
+    );
+    (each(opened), each(listening))
+}
+
+/// Two seconds of silence from each client at the pace of a microphone: what a burst would leave
+/// in the allocator is not what a session costs.
+async fn hear_silence(clients: &mut [WebSocketStream<TcpStream>]) {
+    let audio = base64_of(&[0; 480]);
+    let append = json!({"type": "input_audio_buffer.append", "audio": audio});
+    let mut pace = interval(Duration::from_millis(20));
+    for _ in 0..100 {
+        pace.tick().await;
+        for client in &mut *clients {
+            send(client, append.clone()).await;
+        }
+    }
+    for client in clients {
+        send(client, json!({"type": "input_audio_buffer.clear"})).await;
+        while next(client).await["type"] != "input_audio_buffer.cleared" {}
+    }
+}
+
+#[tokio::test]
+async fn an_idle_session_costs_little() {
+    let _alone = ALONE.lock().await;
+    let (opened, listening) = idle_sessions(100).await;
+    assert!(opened <= IDLE_BYTES, "{opened} bytes");
+    assert!(listening <= 2 * IDLE_BYTES, "{listening} bytes");
+}
+
+#[tokio::test]
+#[ignore = "at full size: make soak"]
+async fn two_hundred_idle_sessions_cost_little() {
+    let _alone = ALONE.lock().await;
+    let (opened, listening) = idle_sessions(200).await;
+    assert!(opened <= IDLE_BYTES, "{opened} bytes");
+    assert!(listening <= 2 * IDLE_BYTES, "{listening} bytes");
+}
+
+/// A device that sends ten times as much as it can have heard.
+async fn flood(seconds: u64) {
+    let server = live::serve(live::without_models(Arc::new(Talker(5))));
+    let mut client = server.open("/v1/pcm").await;
+    let mut pace = interval(Duration::from_millis(20));
+    let began = Instant::now();
+    let mut sent = 0_u64;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        pace.tick().await;
+        client.send_bytes(vec![0; 10 * 640]).await;
+        sent += 200;
+    }
+    let real = began.elapsed().as_millis() as u64;
+    assert_eq!(client.event().await["type"], "error");
+    // The server has read everything that was sent before the question it answers.
+    client.send(json!({"type": "hello"})).await;
+    client.event().await;
+    let dropped = server.counters.audio_in_dropped.load(Relaxed) / 1_000;
+    println!("{sent} ms of audio within {real} ms: {dropped} ms dropped");
+    let limits = IntakeLimits::LIVE;
+    let passes = limits.burst.as_millis() as u64 + u64::from(limits.speed) * real;
+    let waits = (limits.burst + limits.backlog).as_millis() as u64;
+    let kept = sent - dropped;
+    assert!(kept <= passes + waits, "{kept} ms were kept");
+    assert!(kept >= real, "{kept} ms were kept");
+}
+
+#[tokio::test]
+async fn audio_at_ten_times_real_time_is_dropped_and_counted() {
+    let _alone = ALONE.lock().await;
+    flood(2).await;
+}
+
+#[tokio::test]
+#[ignore = "at full size: make soak"]
+async fn half_a_minute_of_audio_at_ten_times_real_time_is_dropped_and_counted() {
+    let _alone = ALONE.lock().await;
+    flood(30).await;
+}

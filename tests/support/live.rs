@@ -1,0 +1,217 @@
+//! A live server, the real session with the engines that a test chooses, and a client that speaks
+//! and listens in real time.
+
+use super::{Client, PATIENCE, Server, base64_of, local};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use undertone::asr::{Asr, AsrError};
+use undertone::conversation::Policy;
+use undertone::llm::Llm;
+use undertone::server::{App, ServerSettings};
+use undertone::session::{self, Builders, Engines};
+use undertone::tools::Registry;
+use undertone::vad::{Vad, VadError, WINDOW};
+
+/// Samples of 20 ms at the Realtime rate.
+const FRAME: usize = 480;
+
+/// Events that may wait for the test.
+const EVENTS: usize = 4_096;
+
+/// Takes a loud window for speech.
+struct Loudness;
+
+impl Vad for Loudness {
+    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+        let loud = window.iter().any(|sample| sample.abs() > 0.1);
+        Ok(f32::from(u8::from(loud)))
+    }
+}
+
+/// A recogniser that does what it is told.
+pub(crate) struct Hears<F>(pub(crate) F);
+
+impl<F: FnMut() -> Result<String, AsrError> + Send> Asr for Hears<F> {
+    fn name(&self) -> &str {
+        "told"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        (self.0)()
+    }
+}
+
+/// Engines without models: loud is speech, every word of it "how are you", the voice a tone.
+pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
+    Builders {
+        vad: Box::new(|| Box::new(|| Ok(Box::new(Loudness) as Box<dyn Vad>))),
+        asr: Box::new(|| Ok(Box::new(Hears(|| Ok("How are you?".into()))))),
+        turn_model: None,
+        tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
+        llm,
+        tools: Arc::new(Registry::new()),
+        zone: jiff::tz::TimeZone::UTC,
+        policy: Policy::default(),
+    }
+}
+
+/// Serves real sessions with these engines.
+pub(crate) fn serve(builders: Builders) -> Server {
+    serve_with(local(), builders)
+}
+
+pub(crate) fn serve_with(settings: ServerSettings, builders: Builders) -> Server {
+    let engines = Engines::start(builders).expect("engines");
+    let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
+    Server::serve(App::new(settings, sessions))
+}
+
+/// An event and when it came. The `delta` of audio is replaced by its length in ms.
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    pub(crate) at: Instant,
+    pub(crate) event: Value,
+}
+
+impl Heard {
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.event["type"] == kind
+    }
+
+    /// Milliseconds of audio in it.
+    pub(crate) fn audio_ms(&self) -> u64 {
+        match self.is("response.output_audio.delta") {
+            true => self.event["delta"].as_u64().expect("a length"),
+            false => 0,
+        }
+    }
+}
+
+enum Command {
+    Say(Vec<i16>, oneshot::Sender<Instant>),
+    Send(Value),
+}
+
+/// A client with an open microphone: speech where the test speaks, else silence.
+pub(crate) struct Call {
+    commands: mpsc::Sender<Command>,
+    events: mpsc::Receiver<Heard>,
+    task: JoinHandle<()>,
+}
+
+impl Call {
+    /// Opens a Realtime client that gets the server's own events too.
+    pub(crate) async fn to(server: &Server) -> Self {
+        let client = server.open("/v1/realtime?vendor_events=1").await;
+        let (commands, orders) = mpsc::channel(8);
+        let (told, events) = mpsc::channel(EVENTS);
+        let task = tokio::spawn(hold(client, orders, told));
+        Self {
+            commands,
+            events,
+            task,
+        }
+    }
+
+    /// Speaks mono PCM16 at 24 kHz; returns when its first sample leaves.
+    pub(crate) async fn say(&mut self, samples: &[i16]) -> Instant {
+        let (began, begins) = oneshot::channel();
+        self.order(Command::Say(samples.to_vec(), began)).await;
+        begins.await.expect("the call goes on")
+    }
+
+    pub(crate) async fn send(&mut self, event: Value) {
+        self.order(Command::Send(event)).await;
+    }
+
+    async fn order(&self, command: Command) {
+        let sent = self.commands.send(command).await;
+        assert!(sent.is_ok(), "the call is over");
+    }
+
+    pub(crate) async fn next(&mut self) -> Heard {
+        timeout(PATIENCE, self.events.recv())
+            .await
+            .expect("an event in time")
+            .expect("the call goes on")
+    }
+
+    /// All events up to and with the first of the type `last`.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<Heard> {
+        let mut heard = vec![];
+        loop {
+            heard.push(self.next().await);
+            if heard.last().is_some_and(|heard| heard.is(last)) {
+                return heard;
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn hold(mut client: Client, mut orders: mpsc::Receiver<Command>, told: mpsc::Sender<Heard>) {
+    let mut pace = interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut speech: VecDeque<i16> = VecDeque::new();
+    let mut began = None;
+    loop {
+        tokio::select! {
+            _ = pace.tick() => {
+                if let Some(began) = began.take() {
+                    let _ = oneshot::Sender::send(began, Instant::now());
+                }
+                let mut frame: Vec<i16> = speech.drain(..FRAME.min(speech.len())).collect();
+                frame.resize(FRAME, 0);
+                let append = json!({
+                    "type": "input_audio_buffer.append", "audio": base64_of(&frame),
+                });
+                if client.socket.send(Message::text(append.to_string())).await.is_err() {
+                    return;
+                }
+            }
+            order = orders.recv() => match order {
+                Some(Command::Say(samples, first)) => {
+                    speech.extend(samples);
+                    began = Some(first);
+                }
+                Some(Command::Send(event)) => client.send(event).await,
+                None => return,
+            },
+            message = client.socket.next() => {
+                let Some(Ok(message)) = message else { return };
+                if let Message::Text(text) = message
+                    && told.send(stamp(&text)).await.is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn stamp(text: &str) -> Heard {
+    let at = Instant::now();
+    let mut event: Value = serde_json::from_str(text).expect("JSON");
+    if event["type"] == "response.output_audio.delta" {
+        let base64 = event["delta"].as_str().expect("audio").len();
+        event["delta"] = (base64 * 3 / 4 / 48).into();
+    }
+    Heard { at, event }
+}
+
+/// A loud tone at 24 kHz.
+pub(crate) fn tone(ms: usize) -> Vec<i16> {
+    vec![8_000; 24 * ms]
+}
