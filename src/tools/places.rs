@@ -86,6 +86,18 @@ pub fn is_known(name: &str) -> bool {
     find(name).is_ok()
 }
 
+/// Whether a longer known name begins with these words: "new" is no place, "new york" is.
+pub fn may_continue(words: &str) -> bool {
+    static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let mut names: Vec<&str> = PLACES.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    });
+    let start = key_of(words) + " ";
+    let next = NAMES.partition_point(|name| *name < start.as_str());
+    NAMES.get(next).is_some_and(|name| name.starts_with(&start))
+}
+
 static PLACES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| {
     let mut places = HashMap::new();
     TABLE.lines().for_each(|line| add_line(&mut places, line));
@@ -276,6 +288,14 @@ mod tests {
     fn names_the_city_where_a_country_has_several_zones() {
         let place = find("Australia").unwrap();
         assert_eq!(place.reference.as_deref(), Some("Sydney"));
+    }
+
+    #[test]
+    fn knows_what_may_still_become_another_place() {
+        assert!(may_continue("New"));
+        assert!(may_continue("the los"));
+        assert!(!may_continue("Tokyo"));
+        assert!(!may_continue("yor"));
     }
 
     #[test]
