@@ -13,49 +13,22 @@
 //! (0.5); an operator whose reads are free may set a lower one. A rule that names such words
 //! itself ("did i set a timer") means them.
 
-use super::parameters::{Parameter, Today, parameters};
+use super::manner::Manner;
+use super::parameters::{Kind, Parameter, Today, parameters};
 use super::{Heard, PredictError, Prediction, Predictor, Source, builtin_rules, slots, text};
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
-use std::sync::LazyLock;
 
 /// Of a rule that fits a finished text, all arguments read.
 const SURE: f32 = 0.9;
-/// The user says not to do it.
-const NEGATED: f32 = 0.3;
-/// The user speaks of the past, and the tool takes no day.
-const PAST: f32 = 0.25;
-/// The user supposes, reports, or asks how to do it.
-const TOLD: f32 = 0.4;
 /// The text goes on, and an argument that is open yet may be named.
-const OPEN: f32 = 0.75;
+pub(super) const OPEN: f32 = 0.75;
 /// The text goes on, and may change an argument at its end.
-const GROWING: f32 = 0.6;
+pub(super) const GROWING: f32 = 0.6;
 /// Bytes of compiled programs for all rules together: some hundreds of rules.
 const SIZE_LIMIT: usize = 64 << 20;
-
-static NEGATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"\b(?:do not|does not|did not|will not|would not|not|never|no need|need not|no longer|without|instead of|rather than|stop asking|forget (?:it|that|about)|never ?mind|skip)\b",
-    )
-    .ok()
-});
-
-static PASTNESS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"\b(?:was|were|did|had|yesterday|ago|used to|earlier|back then|last (?:night|week|month|year|time|summer|winter|monday|tuesday|wednesday|thursday|friday|saturday|sunday))\b",
-    )
-    .ok()
-});
-
-static TELLING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"\b(?:if i|if you|imagine|suppose|pretend|i wish|how (?:do|can|would|could) (?:i|you|we|one)|he said|she said|they said|told me|asked me|my (?:wife|husband|mother|mom|father|dad|sister|brother|friend|boss) (?:asked|said|wants|set|told))\b",
-    )
-    .ok()
-});
 
 /// What a tool's declaration tells the router.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -65,6 +38,8 @@ pub struct ToolHints {
     pub rules: Vec<String>,
     /// Ways to ask for it, for the intent classifier.
     pub examples: Vec<String>,
+    /// Intents of a trained head that ask for it, beside the one of its own name.
+    pub intents: Vec<String>,
 }
 
 /// A rule that cannot be used.
@@ -140,34 +115,6 @@ struct Rule {
     means: Manner,
 }
 
-/// How something is said.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Manner {
-    negated: bool,
-    past: bool,
-    told: bool,
-}
-
-impl Manner {
-    fn of(text: &str) -> Self {
-        let fits = |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|p| p.is_match(text));
-        Self {
-            negated: fits(&NEGATION),
-            past: fits(&PASTNESS),
-            told: fits(&TELLING),
-        }
-    }
-
-    /// How much less likely a call is for words that the rule does not mean itself.
-    fn discount(self, rule: &Rule, takes_day: bool) -> f32 {
-        let factor =
-            |said: bool, meant: bool, factor: f32| if said && !meant { factor } else { 1.0 };
-        factor(self.negated, rule.means.negated, NEGATED)
-            * factor(self.past, rule.means.past || takes_day, PAST)
-            * factor(self.told, rule.means.told, TOLD)
-    }
-}
-
 impl Rules {
     /// The rules of these tools, and ours for the built-in ones among them. Days are read from
     /// `today`.
@@ -237,7 +184,7 @@ impl Rules {
         Some(Prediction {
             tool: tool.name.clone(),
             arguments: filled.arguments,
-            confidence: SURE * unsure * manner.discount(rule, tool.takes_day),
+            confidence: SURE * unsure * manner.discount(rule.means, tool.takes_day),
             source: Source::Rule,
         })
     }
@@ -266,9 +213,7 @@ impl RuledTool {
         let parameters = parameters(&declaration.spec);
         Self {
             name: declaration.spec.name.clone(),
-            takes_day: parameters
-                .iter()
-                .any(|one| one.kind == super::parameters::Kind::Date),
+            takes_day: parameters.iter().any(|one| one.kind == Kind::Date),
             parameters,
         }
     }

@@ -86,6 +86,11 @@ pub fn is_known(name: &str) -> bool {
     find(name).is_ok()
 }
 
+/// Whether the name stands in the tables: [`find`] also takes any words before a region's name.
+pub fn is_listed(name: &str) -> bool {
+    PLACES.contains_key(&key_of(name))
+}
+
 /// Whether a longer known name begins with these words: "new" is no place, "new york" is.
 pub fn may_continue(words: &str) -> bool {
     static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -288,6 +293,12 @@ mod tests {
     fn names_the_city_where_a_country_has_several_zones() {
         let place = find("Australia").unwrap();
         assert_eq!(place.reference.as_deref(), Some("Sydney"));
+    }
+
+    #[test]
+    fn only_names_of_the_tables_are_listed() {
+        assert!(is_listed("new york") && is_listed("Colorado"));
+        assert!(!is_listed("weather in Colorado"));
     }
 
     #[test]
