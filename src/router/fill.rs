@@ -140,6 +140,8 @@ fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, 
         .find_iter(text)
         .map(|unit| unit.as_str())
         .collect();
+    // Said, it is the preposition.
+    found.retain(|unit| *unit != "in");
     if text.contains("how many") {
         found.reverse();
     }
@@ -183,7 +185,8 @@ mod tests {
     use super::*;
     use crate::llm::ToolSpec;
     use crate::router::parameters::parameters;
-    use crate::router::text;
+    use crate::router::{ToolHints, text};
+    use crate::tools::{Declaration, Effect};
     use jiff::civil::date;
     use serde_json::json;
 
@@ -193,12 +196,9 @@ mod tests {
             description: String::new(),
             parameters: json!({"type": "object", "properties": properties, "required": required}),
         };
-        let found = arguments(
-            &parameters(&spec),
-            &[],
-            &text::normalise(said),
-            date(2026, 11, 21),
-        );
+        let declaration = Declaration::new(spec, Effect::Read, std::time::Duration::from_secs(1));
+        let parameters = parameters(&declaration, &ToolHints::default());
+        let found = arguments(&parameters, &[], &text::normalise(said), date(2026, 11, 21));
         Some(Value::Object(found?.values))
     }
 

@@ -1,7 +1,7 @@
 //! Predictions by intent: a trained head says what is asked for, slots fill the arguments.
 
 use super::heads::IntentHead;
-use super::parameters::{Kind, Parameter, Today, parameters};
+use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::rules::{GROWING, OPEN, ToolHints};
 use super::{
     Embedder, Heard, PredictError, Prediction, Predictor, Source, fill, manner::Manner, text,
@@ -43,7 +43,7 @@ impl Intents {
             .map(|(declaration, hints)| AskedTool {
                 name: declaration.spec.name.clone(),
                 intents: [hints.intents.as_slice(), &[declaration.spec.name.clone()]].concat(),
-                parameters: parameters(&declaration.spec),
+                parameters: parameters(declaration, hints),
             })
             .collect();
         let asked = |intent: &String| tools.iter().any(|tool| tool.intents.contains(intent));
@@ -94,7 +94,13 @@ impl Intents {
             .iter()
             .filter(|tool| tool.intents.contains(&judged.intent));
         let predict = |tool: &AskedTool| {
-            let filled = fill::arguments(&tool.parameters, &slots, normalised, self.today.date())?;
+            let today = self.today.date();
+            let mut filled = fill::arguments(&tool.parameters, &slots, normalised, today)?;
+            for parameter in &tool.parameters {
+                if let Some(value) = filled.values.get_mut(&parameter.name) {
+                    *value = as_said(&parameter.kind, value.take(), &heard.text);
+                }
+            }
             let takes_day = tool.parameters.iter().any(|one| one.kind == Kind::Date);
             let goes_on = match (heard.paused, filled.growing, filled.open) {
                 (true, _, _) | (false, false, false) => 1.0,

@@ -290,13 +290,16 @@ mod tests {
 
     #[test]
     fn what_was_stored_wrongly_does_not_fit() {
-        let linear = Linear::train(&[(&features(0, 0), 0)], 1, 1);
-        assert!(!linear.fits(2, 1) && !linear.fits(1, 2));
+        let examples = [features(0, 0), features(1, 1)];
+        let labelled: Vec<_> = examples.iter().zip([0, 1]).collect();
+        let linear = Linear::train(&labelled, 2, 2);
+        assert!(linear.fits(2, 2));
+        assert!(!linear.fits(3, 2) && !linear.fits(2, 1));
         let mut broken = linear.clone();
         broken.classes[0] = 9;
-        assert!(!broken.fits(1, 1));
+        assert!(!broken.fits(2, 2));
         let mut broken = linear;
-        broken.starts = vec![0, 7];
-        assert!(!broken.fits(1, 1));
+        broken.starts = vec![0, 1, 7];
+        assert!(!broken.fits(2, 2));
     }
 }

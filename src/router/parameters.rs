@@ -1,13 +1,14 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
+use super::rules::ToolHints;
 use super::{dates, expression, slots};
-use crate::llm::ToolSpec;
 use crate::tools::builtin::Unit;
-use crate::tools::{Clock, places};
+use crate::tools::{Clock, Declaration, Equivalence, places};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use regex::Regex;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 /// Where predictions read which day it is.
@@ -78,21 +79,50 @@ pub struct Parameter {
     pub kind: Kind,
     /// A call without it is refused.
     pub required: bool,
+    /// What words stand for here, whatever the kind.
+    pub words: BTreeMap<String, String>,
 }
 
 /// The parameters of a tool in the order of its schema.
-pub fn parameters(spec: &ToolSpec) -> Vec<Parameter> {
-    let required = spec.parameters.get("required").and_then(Value::as_array);
+pub fn parameters(declaration: &Declaration, hints: &ToolHints) -> Vec<Parameter> {
+    let schema = &declaration.spec.parameters;
+    let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
-    let properties = spec.parameters.get("properties").and_then(Value::as_object);
+    let properties = schema.get("properties").and_then(Value::as_object);
     let properties = properties.into_iter().flatten();
     properties
         .map(|(name, schema)| Parameter {
             name: name.clone(),
-            kind: kind(name, schema),
-            required: is_required(name),
+            kind: declared_kind(declaration, name).unwrap_or_else(|| kind(name, schema)),
+            // What has a default may be left out.
+            required: is_required(name) && schema.get("default").is_none(),
+            words: hints.words.get(name).cloned().unwrap_or_default(),
         })
         .collect()
+}
+
+/// Which differences do not matter tells what a parameter is about.
+fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
+    let equivalence = declaration.equivalence.get(name)?;
+    if equivalence.contains(&Equivalence::Place) {
+        Some(Kind::Place)
+    } else {
+        equivalence
+            .contains(&Equivalence::Unit)
+            .then_some(Kind::Unit)
+    }
+}
+
+/// Free text with the capitals that it has in the transcript.
+pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
+    match value {
+        Value::String(words) if *kind == Kind::Text => {
+            let start = said.to_ascii_lowercase().find(&words.to_ascii_lowercase());
+            let found = start.and_then(|start| said.get(start..start + words.len()));
+            Value::String(found.map_or(words.clone(), str::to_owned))
+        }
+        other => other,
+    }
 }
 
 /// What a property is about, by its schema, then its name, then its description.
@@ -156,6 +186,9 @@ fn text_kind(name: &str, about: &str) -> Kind {
 impl Parameter {
     /// The value that normalised words mean here; `None` if they mean none.
     pub fn value(&self, words: &str, today: Date) -> Option<Value> {
+        if let Some(meant) = self.words.get(words.trim()) {
+            return Some(meant.as_str().into());
+        }
         // A day may be all that `tidy` would take away.
         if self.kind == Kind::Date {
             return Some(dates::read(words, today)?.to_string().into());
@@ -257,7 +290,10 @@ fn tidy(words: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::ToolSpec;
+    use crate::tools::Effect;
     use jiff::civil::date;
+    use std::time::Duration;
 
     fn one(name: &str, schema: Value) -> Parameter {
         let spec = ToolSpec {
@@ -265,7 +301,8 @@ mod tests {
             description: String::new(),
             parameters: json!({"type": "object", "properties": {name: schema}, "required": [name]}),
         };
-        parameters(&spec).remove(0)
+        let declaration = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
+        parameters(&declaration, &ToolHints::default()).remove(0)
     }
 
     #[test]
@@ -320,6 +357,18 @@ mod tests {
             let value = parameter.value(words, date(2026, 11, 21));
             assert_eq!(value, expected, "{name}: {words}");
         }
+    }
+
+    #[test]
+    fn words_may_stand_for_something_and_text_keeps_its_capitals() {
+        let mut currency = one("to", json!({"type": "string"}));
+        currency.words.insert("dollars".into(), "USD".into());
+        let value = |words| currency.value(words, date(2026, 11, 21));
+        assert_eq!(value("dollars"), Some(json!("USD")));
+        assert_eq!(value("pesos"), Some(json!("pesos")));
+        let said = as_said(&Kind::Text, json!("the beatles"), "Play The Beatles!");
+        assert_eq!(said, "The Beatles");
+        assert_eq!(as_said(&Kind::Text, json!("2 cars"), "two cars"), "2 cars");
     }
 
     #[test]

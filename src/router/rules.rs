@@ -14,12 +14,13 @@
 //! itself ("did i set a timer") means them.
 
 use super::manner::Manner;
-use super::parameters::{Kind, Parameter, Today, parameters};
+use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::{Heard, PredictError, Prediction, Predictor, Source, builtin_rules, slots, text};
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Of a rule that fits a finished text, all arguments read.
 const SURE: f32 = 0.9;
@@ -38,6 +39,8 @@ pub struct ToolHints {
     pub rules: Vec<String>,
     /// Ways to ask for it, for the intent classifier.
     pub examples: Vec<String>,
+    /// By argument: what words stand for, such as "dollars" for "USD".
+    pub words: BTreeMap<String, BTreeMap<String, String>>,
     /// Intents of a trained head that ask for it, beside the one of its own name.
     pub intents: Vec<String>,
 }
@@ -134,7 +137,7 @@ impl Rules {
             .partition(|(_, _, rule)| rule.starts_with("raw:"));
         let tools = tools
             .iter()
-            .map(|(declaration, _)| RuledTool::of(declaration));
+            .map(|(declaration, hints)| RuledTool::of(declaration, hints));
         Ok(Self {
             tools: tools.collect(),
             normalised: Rulebook::new(&normalised)?,
@@ -155,7 +158,7 @@ impl Rules {
             for at in book.set.matches(said) {
                 let rule = &book.rules[at];
                 let manner = *manner.get_or_insert_with(|| Manner::of(&normalised));
-                predictions.extend(self.predict_one(rule, said, manner, heard.paused));
+                predictions.extend(self.predict_one(rule, said, manner, heard));
             }
         }
         predictions
@@ -166,16 +169,17 @@ impl Rules {
         rule: &Rule,
         said: &str,
         manner: Manner,
-        paused: bool,
+        heard: &Heard,
     ) -> Option<Prediction> {
         let tool = &self.tools[rule.tool];
         let found = rule.pattern.captures(said)?;
         let filled = tool.fill(
             &found,
             said.trim_end_matches(['!', '.', '?', ' ']),
+            &heard.text,
             self.today.date(),
         )?;
-        let unsure = match (paused, filled.growing, filled.open) {
+        let unsure = match (heard.paused, filled.growing, filled.open) {
             (true, _, _) => 1.0,
             (false, true, _) => GROWING,
             (false, false, true) => OPEN,
@@ -209,8 +213,8 @@ struct Filled {
 }
 
 impl RuledTool {
-    fn of(declaration: &Declaration) -> Self {
-        let parameters = parameters(&declaration.spec);
+    fn of(declaration: &Declaration, hints: &ToolHints) -> Self {
+        let parameters = parameters(declaration, hints);
         Self {
             name: declaration.spec.name.clone(),
             takes_day: parameters.iter().any(|one| one.kind == Kind::Date),
@@ -219,7 +223,7 @@ impl RuledTool {
     }
 
     /// The arguments that the captures give; `None` if one means nothing or one is missing.
-    fn fill(&self, found: &Captures<'_>, said: &str, today: Date) -> Option<Filled> {
+    fn fill(&self, found: &Captures<'_>, said: &str, raw: &str, today: Date) -> Option<Filled> {
         let mut filled = Filled {
             arguments: Map::new(),
             growing: false,
@@ -234,6 +238,7 @@ impl RuledTool {
                 continue;
             };
             let value = parameter.value(words.as_str(), today)?;
+            let value = as_said(&parameter.kind, value, raw);
             filled.arguments.insert(parameter.name.clone(), value);
             filled.growing |= words.end() >= said.len() && parameter.may_grow(words.as_str());
         }
@@ -269,7 +274,7 @@ impl Rule {
                 rule: rule.into(),
                 reason: error.to_string(),
             })?;
-        let parameters = parameters(&declaration.spec);
+        let parameters = parameters(declaration, &ToolHints::default());
         let captures: Vec<&str> = pattern.capture_names().flatten().collect();
         let known = |capture: &str| parameters.iter().any(|one| one.name == capture);
         if let Some(capture) = captures.iter().find(|capture| !known(capture)) {
