@@ -2,7 +2,7 @@
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, ToSpan};
-use regex::{Captures, Regex};
+use regex::{Captures, Regex, RegexSet};
 use std::sync::LazyLock;
 
 const MONTHS: [&str; 12] = [
@@ -101,9 +101,12 @@ static READERS: LazyLock<Vec<(Regex, Reader)>> = LazyLock::new(|| {
 /// The day that normalised text names, seen from `today`; the future is meant where a day of the
 /// week or a date without a year could be either.
 pub fn read(text: &str, today: Date) -> Option<Date> {
-    READERS.iter().find_map(|(pattern, reader)| {
-        let found = pattern.captures(text)?;
-        reader(&found, today)
+    static FITTING: LazyLock<Option<RegexSet>> =
+        LazyLock::new(|| RegexSet::new(READERS.iter().map(|(pattern, _)| pattern.as_str())).ok());
+    let fitting = FITTING.as_ref()?.matches(text);
+    fitting.into_iter().find_map(|at| {
+        let (pattern, reader) = READERS.get(at)?;
+        reader(&pattern.captures(text)?, today)
     })
 }
 

@@ -2,7 +2,6 @@
 
 use super::parameters::{Kind, Parameter};
 use super::{dates, expression, slots};
-use crate::tools::builtin::Unit;
 use jiff::civil::Date;
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -149,7 +148,7 @@ fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, 
     let places: Vec<&str> = units.map(|unit| unit.name.as_str()).collect();
     let place = places.iter().position(|name| *name == parameter.name)?;
     let said = found.get(place).filter(|_| found.len() == places.len())?;
-    Some((Unit::named(said)?.plural.into(), (*said).to_owned()))
+    Some((slots::unit(said)?.plural.into(), (*said).to_owned()))
 }
 
 fn number(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, String)> {

@@ -2,7 +2,6 @@
 
 use super::rules::ToolHints;
 use super::{dates, expression, slots};
-use crate::tools::builtin::Unit;
 use crate::tools::{Clock, Declaration, Equivalence, places};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -207,7 +206,7 @@ impl Parameter {
                 Some(seconds) => (seconds % 60 == 0).then(|| json!(seconds / 60)),
                 None => words.parse::<u64>().ok().map(Value::from),
             },
-            Kind::Unit => Some(Unit::named(words)?.plural.into()),
+            Kind::Unit => Some(slots::unit(words)?.plural.into()),
             Kind::Expression => expression::read(words).map(Value::from),
             Kind::Number => number(words).and_then(plain_number),
             Kind::Integer => number(words)
