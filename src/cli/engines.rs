@@ -21,7 +21,8 @@ pub(super) fn verified_models(config: &Config) -> Result<Models> {
     Ok(models)
 }
 
-fn with_runtime(config: &Config) -> Result<Models> {
+/// The same, with ONNX Runtime loaded.
+pub(super) fn with_runtime(config: &Config) -> Result<Models> {
     let models = verified_models(config)?;
     crate::onnx::init(&models.onnx_runtime())?;
     Ok(models)

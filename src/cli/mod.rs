@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 pub mod engines;
 mod models;
+mod router;
 mod say;
 mod serve;
 mod transcribe;
@@ -63,6 +64,9 @@ enum Command {
     /// List, fetch or check the models
     #[command(subcommand)]
     Models(models::Models),
+    /// Train or measure what predicts tool calls
+    #[command(subcommand)]
+    Router(router::Router),
     /// Check the configuration, or show what is in effect
     #[command(subcommand)]
     Config(config::Command),
@@ -89,6 +93,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
         Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
         Command::Say(say) => done(say.run(&start(&common.into())?)),
+        Command::Router(router) => done(router.run(&start(&common.into())?)),
         Command::Models(models) => models.run(&load(&common.into())?.config),
         Command::Config(command) => done(command.run(&load(&common.into())?)),
         Command::Doctor(doctor) => doctor.run(load(&common.into())),

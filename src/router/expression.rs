@@ -1,7 +1,7 @@
 //! Spoken arithmetic to an expression: "15 percent of 80" to `15% of 80`.
 
 use super::text;
-use regex::Regex;
+use regex::{Regex, RegexSet};
 use std::sync::LazyLock;
 
 const NUMBER: &str = r"(-?\d+(?:\.\d+)?|pi)";
@@ -96,12 +96,27 @@ pub fn read(said: &str) -> Option<String> {
     let plain = text::normalise(said);
     let plain = strip(&plain, &QUESTION);
     let plain = strip(&plain, &COURTESY);
-    let written = RULES.iter().fold(plain, |text, (said, written)| {
-        let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        said.replace_all(&spaced, *written).into_owned()
-    });
+    let written = written(&plain)?;
     let tokens = tokens(&written)?;
     is_expression(&tokens).then(|| join(&tokens))
+}
+
+/// What is said with every rule applied in turn. All rules look at once which is next: most
+/// sentences need two of them.
+fn written(said: &str) -> Option<String> {
+    static NEEDED: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
+        let patterns = SAYINGS.iter().map(|(said, _)| said.replace('N', NUMBER));
+        RegexSet::new(patterns).ok()
+    });
+    let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let needed = NEEDED.as_ref()?;
+    let (mut text, mut done) = (spaced(said), 0);
+    while let Some(next) = needed.matches(&text).into_iter().find(|&next| next >= done) {
+        let (said, written) = RULES.get(next)?;
+        text = spaced(&said.replace_all(&text, *written));
+        done = next + 1;
+    }
+    Some(text)
 }
 
 /// The same with percentages written as fractions, for an evaluator that knows none.

@@ -1,34 +1,196 @@
-//! Text to intents: what the words ask for, before any language model has seen them.
+//! Text to intents and to predicted tool calls: what the words ask for, before any language model
+//! has seen them.
 //!
-//! Rules read what is said plainly; sentence embeddings and a trained head judge the rest.
+//! Rules read what is said plainly; sentence embeddings and a trained head judge the rest. Each is
+//! a [`Predictor`], as whatever comes next will be; the [`Router`] asks all of them and makes one
+//! list of what they say. Nothing outside of this folder knows who predicted.
 
+mod builtin_rules;
+pub mod dates;
 mod embed;
+pub mod evaluation;
+pub mod examples;
 pub mod expression;
+mod features;
+mod fill;
+mod heads;
+mod intents;
+mod linear;
 mod logistic;
+mod manner;
 pub mod numbers;
+mod packed;
+pub mod parameters;
 mod prediction;
+mod rules;
 pub mod slots;
+mod tagger;
 pub mod text;
 
 pub use embed::{EmbedError, Embedder, cosine};
+pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
+pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
+pub use parameters::Today;
 pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};
+pub use rules::{RuleError, Rules, ToolHints};
 
-/// All sources of predictions.
-pub struct Router(Vec<Box<dyn Predictor>>);
+/// More predictions than this are not passed on: the policy starts three calls a turn at most.
+const MOST: usize = 8;
+
+/// Asks every source and makes one list of what they predict.
+#[derive(Default)]
+pub struct Router {
+    predictors: Vec<Box<dyn Predictor>>,
+}
 
 impl Router {
-    /// A router over these sources.
-    pub fn new(sources: Vec<Box<dyn Predictor>>) -> Self {
-        Self(sources)
+    /// These sources, the cheapest first.
+    pub fn new(predictors: Vec<Box<dyn Predictor>>) -> Self {
+        Self { predictors }
     }
 
-    /// What may be needed.
+    /// The calls that may be needed, the likeliest first, each once. A source that fails is logged
+    /// and changes nothing for the others.
     pub fn predict(&mut self, heard: &Heard) -> Vec<Prediction> {
-        let sources = self.0.iter_mut();
-        sources
-            .filter_map(|source| source.predict(heard).ok())
-            .flatten()
-            .collect()
+        let mut merged: Vec<Prediction> = Vec::new();
+        for predictor in &mut self.predictors {
+            match predictor.predict(heard) {
+                Ok(predictions) => merge(&mut merged, best_of_each(predictions)),
+                Err(error) => tracing::warn!(%error, "a source of predictions failed"),
+            }
+        }
+        sort(&mut merged);
+        merged.truncate(MOST);
+        merged
+    }
+}
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sources = self.predictors.iter().map(|predictor| predictor.source());
+        f.debug_list().entries(sources).finish()
+    }
+}
+
+fn is_same(a: &Prediction, b: &Prediction) -> bool {
+    a.tool == b.tool && a.arguments == b.arguments
+}
+
+/// Stable: of two equally likely calls the cheaper source's stays first.
+fn sort(predictions: &mut [Prediction]) {
+    predictions.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+}
+
+/// Two rules of one source that read the same words are no second opinion.
+fn best_of_each(mut predictions: Vec<Prediction>) -> Vec<Prediction> {
+    predictions.retain(|one| one.confidence.is_finite());
+    sort(&mut predictions);
+    let mut best: Vec<Prediction> = Vec::new();
+    for prediction in predictions {
+        if !best.iter().any(|other| is_same(other, &prediction)) {
+            best.push(prediction);
+        }
+    }
+    best
+}
+
+/// Two sources that agree are wrong together less often than either: as if independent.
+fn merge(merged: &mut Vec<Prediction>, more: Vec<Prediction>) {
+    for prediction in more {
+        match merged.iter_mut().find(|other| is_same(other, &prediction)) {
+            Some(same) => {
+                let both_wrong = (1.0 - same.confidence) * (1.0 - prediction.confidence);
+                same.confidence = (1.0 - both_wrong).clamp(0.0, 1.0);
+            }
+            None => merged.push(prediction),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, json};
+
+    struct Says(Source, Vec<Prediction>);
+
+    impl Predictor for Says {
+        fn source(&self) -> Source {
+            self.0
+        }
+
+        fn predict(&mut self, _: &Heard) -> Result<Vec<Prediction>, PredictError> {
+            Ok(self.1.clone())
+        }
+    }
+
+    struct Fails;
+
+    impl Predictor for Fails {
+        fn source(&self) -> Source {
+            Source::Draft
+        }
+
+        fn predict(&mut self, _: &Heard) -> Result<Vec<Prediction>, PredictError> {
+            Err(PredictError {
+                predictor: Source::Draft,
+                reason: "gone".into(),
+            })
+        }
+    }
+
+    fn call(tool: &str, city: &str, confidence: f32, source: Source) -> Prediction {
+        let mut arguments = Map::new();
+        arguments.insert("city".into(), json!(city));
+        Prediction {
+            tool: tool.into(),
+            arguments,
+            confidence,
+            source,
+        }
+    }
+
+    #[test]
+    fn sources_that_agree_are_surer_and_the_cheaper_one_is_named() {
+        let rule = |city, confidence| call("weather", city, confidence, Source::Rule);
+        let intent = |city, confidence| call("weather", city, confidence, Source::Intent);
+        let mut router = Router::new(vec![
+            Box::new(Says(
+                Source::Rule,
+                vec![rule("Rome", 0.6), rule("Rome", 0.5)],
+            )),
+            Box::new(Fails),
+            Box::new(Says(
+                Source::Intent,
+                vec![intent("Rome", 0.5), intent("Paris", 0.7)],
+            )),
+        ]);
+        let predictions = router.predict(&Heard::default());
+        let [rome, paris] = predictions.as_slice() else {
+            panic!("{predictions:?}");
+        };
+        assert_eq!((rome.source, paris.source), (Source::Rule, Source::Intent));
+        assert!((rome.confidence - 0.8).abs() < 1e-6, "{rome:?}");
+        assert_eq!(paris.confidence, 0.7);
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_bounded() {
+        let many = (0..50u8).map(|at| {
+            let city = at.to_string();
+            call("weather", &city, f32::from(at) / 50.0, Source::Rule)
+        });
+        let broken = call("weather", "nowhere", f32::NAN, Source::Rule);
+        let all = many.chain([broken]).collect();
+        let mut router = Router::new(vec![Box::new(Says(Source::Rule, all))]);
+        let predictions = router.predict(&Heard::default());
+        assert_eq!(predictions.len(), MOST);
+        assert!(
+            predictions
+                .windows(2)
+                .all(|two| two[0].confidence >= two[1].confidence)
+        );
+        assert_eq!(predictions[0].arguments["city"], "49");
     }
 }

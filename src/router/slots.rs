@@ -3,6 +3,7 @@
 use crate::tools::builtin::Unit;
 use crate::tools::places;
 use regex::Regex;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// "half an hour" and its like, as numbers with units.
@@ -97,6 +98,23 @@ fn one_length(number: &str, unit: &str) -> Option<(f64, f64)> {
         _ => 1.0,
     };
     Some((number * size, size))
+}
+
+/// The unit of this name, in any case. A look-up: [`Unit::named`] compares with every spelling.
+pub fn unit(name: &str) -> Option<&'static Unit> {
+    static UNITS: LazyLock<HashMap<String, &Unit>> = LazyLock::new(|| {
+        let mut units = HashMap::new();
+        for unit in Unit::all() {
+            for name in unit.names() {
+                units.entry(name.to_lowercase()).or_insert(unit);
+            }
+        }
+        units
+    });
+    UNITS
+        .get(name)
+        .or_else(|| UNITS.get(&name.to_lowercase()))
+        .copied()
 }
 
 /// A regular expression that matches the name of any unit, the longest first.

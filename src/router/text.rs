@@ -1,7 +1,7 @@
 //! What people say and recognisers write, brought to one form.
 
 use super::numbers;
-use regex::Regex;
+use regex::{Regex, RegexSet};
 use std::sync::LazyLock;
 
 /// What is written for what, on lower-case text with plain apostrophes.
@@ -48,6 +48,24 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Which rules have anything to do: a sentence needs one or two of them, and all would take longer
+/// than everything else that a rule-based prediction does.
+static NEEDED: LazyLock<Option<RegexSet>> =
+    LazyLock::new(|| RegexSet::new(REWRITES.iter().map(|(from, _)| from)).ok());
+
+fn rewritten(text: String) -> String {
+    let Some(needed) = NEEDED.as_ref() else {
+        return text;
+    };
+    needed
+        .matches(&text)
+        .into_iter()
+        .filter_map(|at| RULES.get(at))
+        .fold(text, |text, (from, to)| {
+            from.replace_all(&text, *to).into_owned()
+        })
+}
+
 /// Lower case, contractions written out, number words as digits, no punctuation but that of
 /// numbers and arithmetic. One line; sentences run together.
 pub fn normalise(text: &str) -> String {
@@ -56,9 +74,7 @@ pub fn normalise(text: &str) -> String {
         .replace(['’', '‘', '`'], "'")
         .replace(['–', '—'], " ");
     let lower = dotted(&lower);
-    let rewritten = RULES.iter().fold(lower, |text, (from, to)| {
-        from.replace_all(&text, *to).into_owned()
-    });
+    let rewritten = rewritten(lower);
     let kept: String = rewritten
         .chars()
         .map(|c| if is_kept(c) { c } else { ' ' })
@@ -94,6 +110,9 @@ fn is_kept(c: char) -> bool {
 fn dotted(text: &str) -> String {
     static LETTERS: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\b([a-z])\.([a-z])\.(?:([a-z])\.)?").ok());
+    if !text.contains('.') {
+        return text.to_owned();
+    }
     let text = match LETTERS.as_ref() {
         Some(letters) => letters.replace_all(text, "$1$2$3 ").into_owned(),
         None => text.to_owned(),
@@ -128,6 +147,7 @@ mod tests {
     #[test]
     fn every_rule_compiles() {
         assert_eq!(RULES.len(), REWRITES.len());
+        assert!(NEEDED.is_some());
         assert_eq!(
             without_fillers("um okay so what time is it"),
             "what time is it"

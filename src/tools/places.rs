@@ -194,6 +194,23 @@ fn without_country(words: &[&str]) -> Option<usize> {
     (1..stem).any(is_region).then_some(stem)
 }
 
+/// Whether the name stands in the tables: [`find`] also takes any words before a region's name.
+pub fn is_listed(name: &str) -> bool {
+    PLACES.contains_key(&key_of(name))
+}
+
+/// Whether a longer known name begins with these words: "new" is no place, "new york" is.
+pub fn may_continue(words: &str) -> bool {
+    static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let mut names: Vec<&str> = PLACES.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    });
+    let start = key_of(words) + " ";
+    let next = NAMES.partition_point(|name| *name < start.as_str());
+    NAMES.get(next).is_some_and(|name| name.starts_with(&start))
+}
+
 static PLACES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| {
     let mut places = HashMap::new();
     TABLE.lines().for_each(|line| add_line(&mut places, line));
@@ -384,6 +401,20 @@ mod tests {
     fn names_the_city_where_a_country_has_several_zones() {
         let place = find("Australia").unwrap();
         assert_eq!(place.reference.as_deref(), Some("Sydney"));
+    }
+
+    #[test]
+    fn only_names_of_the_tables_are_listed() {
+        assert!(is_listed("new york") && is_listed("Colorado"));
+        assert!(!is_listed("weather in Colorado"));
+    }
+
+    #[test]
+    fn knows_what_may_still_become_another_place() {
+        assert!(may_continue("New"));
+        assert!(may_continue("the los"));
+        assert!(!may_continue("Tokyo"));
+        assert!(!may_continue("yor"));
     }
 
     #[test]

@@ -53,10 +53,11 @@ pub fn noise() -> Option<Vec<Clip>> {
     Some(paths.iter().map(clip).collect())
 }
 
-fn data(kind: &str) -> Option<PathBuf> {
+/// A folder of test data; `None`, and a note, where there is none.
+pub fn data(kind: &str) -> Option<PathBuf> {
     let folder = folder("UNDERTONE_DATA", "../shared/data").join(kind);
     if !folder.is_dir() {
-        eprintln!("SKIPPED: no recordings at {}", folder.display());
+        eprintln!("SKIPPED: no data at {}", folder.display());
         return None;
     }
     Some(folder)

@@ -1,0 +1,333 @@
+//! `undertone router`: trains the intent classifier on examples, and measures it.
+
+use super::engines;
+use crate::config::Config;
+use crate::models::Models;
+use crate::router::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
+use crate::router::examples::{self, DataSet, Example, Part};
+use crate::router::{
+    Embedder, Heads, Heard, IntentHead, Predictor, Rules, Today, ToolHints, embed_all,
+};
+use crate::tools::{Registry, builtin};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const FORMATS: &str = "\
+DATA is a file or a folder:
+  NAME.jsonl    one example a line:
+                {\"text\": \"weather in Rome\", \"intent\": \"get_weather\", \"slots\": {\"city\": \"Rome\"}}
+                An intent is a tool's name, or \"none\" for what asks for nothing. \"slots\" (words of
+                the text, by parameter) and \"split\" (train, val or test) may be missing.
+  NAME.json     {\"train\": [[text, intent], ..], \"val\": .., \"oos_train\": ..}, as CLINC150
+  a folder of train_INTENT.json files, as SNIPS
+  a folder with any of these: each set gets a head of its own
+Without a split, every tenth example is held out to measure with; it is not trained on.";
+
+/// `undertone router ..`
+#[derive(Debug, Subcommand)]
+pub(super) enum Router {
+    /// Train on examples what asks for which tool
+    #[command(after_help = FORMATS)]
+    Train(Train),
+    /// Measure accuracy, rejection, slots, latency, and how much has to be heard
+    #[command(after_help = FORMATS)]
+    Eval(Eval),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Train {
+    #[command(flatten)]
+    examples: Examples,
+    /// Where the head goes
+    #[arg(long, value_name = "FILE.json")]
+    out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Eval {
+    #[command(flatten)]
+    examples: Examples,
+    /// Measure this head; else one is trained first and thrown away
+    #[arg(long, value_name = "FILE.json")]
+    head: Option<PathBuf>,
+    /// Draw the curve of partial transcripts from so many requests of each set; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    curve: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Examples {
+    /// Examples: a file or a folder
+    data: PathBuf,
+    /// Also train on the examples in the [router] tables of the tools declared here
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+    /// Share of requests that the threshold is to let through, 0..1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
+    coverage: f32,
+}
+
+impl Router {
+    pub(super) fn run(&self, config: &Config) -> Result<()> {
+        let models = engines::with_runtime(config)?;
+        match self {
+            Self::Train(train) => train.run(&models),
+            Self::Eval(eval) => eval.run(&models),
+        }
+    }
+}
+
+impl Train {
+    fn run(&self, models: &Models) -> Result<()> {
+        let sets = self.examples.read()?;
+        let heads = self.examples.train(&sets, models)?;
+        heads.save(&self.out)?;
+        let bytes = std::fs::metadata(&self.out)?.len();
+        super::print(&format!(
+            "{}: {} heads, {:.1} MB",
+            self.out.display(),
+            heads.heads.len(),
+            bytes as f64 / 1e6
+        ))
+    }
+}
+
+impl Examples {
+    fn read(&self) -> Result<Vec<DataSet>> {
+        ensure!(
+            self.coverage > 0.0 && self.coverage <= 1.0,
+            "--coverage {}: expected a share above 0 and up to 1",
+            self.coverage
+        );
+        let mut sets = examples::read(&self.data)?;
+        if let Some(folder) = &self.tools {
+            add_tools(&mut sets, tool_examples(folder)?);
+        }
+        Ok(sets)
+    }
+
+    fn train(&self, sets: &[DataSet], models: &Models) -> Result<Heads> {
+        let mut heads = Vec::new();
+        for set in sets {
+            let start = Instant::now();
+            let embed = |texts: &[String]| embed_all(&models.minilm(), texts);
+            let head = IntentHead::train(set, self.coverage, embed)
+                .with_context(|| format!("cannot train on {}", set.name))?;
+            tracing::info!(
+                set = set.name,
+                examples = set.training().len(),
+                intents = head.intents().len(),
+                seconds = start.elapsed().as_secs_f32(),
+                "trained"
+            );
+            heads.push(head);
+        }
+        Ok(Heads::new(heads))
+    }
+}
+
+/// Examples in a set that knows the same intents join it, others are a set of their own.
+fn add_tools(sets: &mut Vec<DataSet>, examples: Vec<Example>) {
+    let knows = |set: &DataSet| {
+        let known = |example: &Example| set.examples.iter().any(|e| e.intent == example.intent);
+        examples.iter().any(known)
+    };
+    match sets.iter_mut().find(|set| knows(set)) {
+        Some(set) => set.examples.extend(examples),
+        None if examples.is_empty() => {}
+        None => sets.push(DataSet {
+            name: "tools".into(),
+            examples,
+        }),
+    }
+}
+
+/// As much of a tool's declaration as is needed here.
+#[derive(Deserialize)]
+struct Declared {
+    name: String,
+    #[serde(default)]
+    router: DeclaredHints,
+}
+
+#[derive(Default, Deserialize)]
+struct DeclaredHints {
+    #[serde(default)]
+    examples: Vec<String>,
+}
+
+fn tool_examples(folder: &Path) -> Result<Vec<Example>> {
+    let entries = folder
+        .read_dir()
+        .with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    paths.sort();
+    let mut examples = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path)?;
+        let tool: Declared =
+            toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        examples.extend(tool.router.examples.into_iter().map(|text| Example {
+            text,
+            intent: tool.name.clone(),
+            slots: Vec::new(),
+            part: Part::Train,
+        }));
+    }
+    Ok(examples)
+}
+
+/// All that `eval` has found out.
+#[derive(Serialize)]
+struct Report {
+    sets: Vec<Evaluation>,
+    /// The built-in tools' rules on the same texts, normalising included.
+    rules: Latency,
+}
+
+impl Eval {
+    fn run(&self, models: &Models) -> Result<()> {
+        let sets = self.examples.read()?;
+        let heads = match &self.head {
+            Some(path) => Heads::load(path)?,
+            None => self.examples.train(&sets, models)?,
+        };
+        let mut embedder = Embedder::load(&models.minilm())?;
+        let mut report = Report {
+            sets: Vec::new(),
+            rules: rules_latency(&sets)?,
+        };
+        for set in sets {
+            let head = head_for(&heads, &set)?;
+            let set = unseen(set, head);
+            let embed = |text: &str| embedder.embed(text);
+            let figures = evaluate(&set.name, head, &set.measuring(), self.curve, embed)?;
+            report.sets.push(figures);
+        }
+        if self.json {
+            return super::print_json(&report);
+        }
+        let lines = report.sets.iter().flat_map(lines);
+        for line in lines.chain([latency_line("rules", report.rules)]) {
+            super::print(&line)?;
+        }
+        Ok(())
+    }
+}
+
+/// The head that was trained on the set of this name, or the only one.
+fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
+    let same = heads.heads.iter().find(|head| head.name == set.name);
+    let knows_all = |head: &&IntentHead| {
+        let known = |example: &Example| {
+            example.intent == examples::NONE || head.intents().contains(&example.intent)
+        };
+        set.examples.iter().all(known)
+    };
+    same.or_else(|| heads.heads.iter().find(knows_all))
+        .with_context(|| format!("no head knows the intents of {}", set.name))
+}
+
+/// Of a set that the head was not trained on, everything may be measured with.
+fn unseen(set: DataSet, head: &IntentHead) -> DataSet {
+    let has_split = set.examples.iter().any(|e| e.part == Part::Test);
+    if head.fingerprint == set.fingerprint() || has_split {
+        set
+    } else {
+        set.all_as(Part::Test)
+    }
+}
+
+fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
+    let mut registry = Registry::new();
+    builtin::register(&mut registry)?;
+    let tools = registry.declarations().into_iter();
+    let tools: Vec<_> = tools.map(|tool| (tool, ToolHints::default())).collect();
+    let mut rules = Rules::new(&tools, Today::default())?;
+    let measured = sets.iter().flat_map(DataSet::measuring);
+    let heard: Vec<Heard> = measured
+        .map(|example| Heard {
+            text: example.text.clone(),
+            paused: true,
+            calls: Vec::new(),
+        })
+        .collect();
+    let mut times = Vec::with_capacity(heard.len());
+    // The first pass builds what is built once.
+    for _ in 0..2 {
+        times.clear();
+        for heard in &heard {
+            let start = Instant::now();
+            rules.predict(heard)?;
+            times.push(start.elapsed());
+        }
+    }
+    Ok(Latency::of(&times))
+}
+
+fn lines(set: &Evaluation) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "{}: {} requests, {} that ask for nothing",
+            set.set, set.requests, set.nothing
+        ),
+        format!(
+            "  intent right                    {}",
+            percent(set.accuracy)
+        ),
+        format!(
+            "  nothing rejected, 90 % answered {}",
+            percent(set.rejected_at_90)
+        ),
+        format!(
+            "  at the head's threshold: answered {}, right of those {}, nothing rejected {}",
+            percent(set.operating.coverage),
+            percent(set.operating.accuracy),
+            percent(set.operating.rejected)
+        ),
+    ];
+    if let Some(slots) = set.slots {
+        lines.push(format!(
+            "  slots: F1 {}, precision {}, recall {}",
+            percent(Some(slots.f1)),
+            percent(Some(slots.precision)),
+            percent(Some(slots.recall))
+        ));
+    }
+    for (right, found, count) in &set.confusions {
+        lines.push(format!("  {count:>4} x {right} taken for {found}"));
+    }
+    lines.extend(set.curve.iter().map(curve_line));
+    lines.push(latency_line("  embedding, head and slots", set.latency));
+    lines
+}
+
+fn curve_line(point: &CurvePoint) -> String {
+    format!(
+        "  {:>3} % heard: right {}, answered {}, right of those {}",
+        point.heard_percent,
+        percent(Some(point.accuracy)),
+        percent(Some(point.answered)),
+        percent(point.accuracy_of_answered)
+    )
+}
+
+fn latency_line(what: &str, latency: Latency) -> String {
+    format!(
+        "{what}: p50 {:.1} us, p99 {:.1} us",
+        latency.p50_us, latency.p99_us
+    )
+}
+
+fn percent(share: Option<f32>) -> String {
+    share.map_or("   -  ".into(), |share| format!("{:5.1} %", 100.0 * share))
+}

@@ -1,0 +1,142 @@
+//! Predictions by intent: a trained head says what is asked for, slots fill the arguments.
+
+use super::heads::IntentHead;
+use super::parameters::{Kind, Parameter, Today, as_said, parameters};
+use super::rules::{GROWING, OPEN, ToolHints};
+use super::{
+    Embedder, Heard, PredictError, Prediction, Predictor, Source, fill, manner::Manner, text,
+};
+use crate::tools::Declaration;
+
+/// What the head did not accept is worth less than any default threshold, and still seen.
+const DOUBTED: f32 = 0.5;
+
+/// Predicts by intent.
+#[derive(Debug)]
+pub struct Intents {
+    embedder: Embedder,
+    heads: Vec<IntentHead>,
+    tools: Vec<AskedTool>,
+    today: Today,
+    /// The last text and its embedding: a pause changes no word.
+    last: (String, Vec<f32>),
+}
+
+#[derive(Debug)]
+struct AskedTool {
+    name: String,
+    intents: Vec<String>,
+    parameters: Vec<Parameter>,
+}
+
+impl Intents {
+    /// These heads for these tools. An intent asks for the tool of the same name, and for those
+    /// whose hints name it; heads and intents without a tool are not asked.
+    pub fn new(
+        embedder: Embedder,
+        heads: Vec<IntentHead>,
+        tools: &[(Declaration, ToolHints)],
+        today: Today,
+    ) -> Self {
+        let tools: Vec<AskedTool> = tools
+            .iter()
+            .map(|(declaration, hints)| AskedTool {
+                name: declaration.spec.name.clone(),
+                intents: [hints.intents.as_slice(), &[declaration.spec.name.clone()]].concat(),
+                parameters: parameters(declaration, hints),
+            })
+            .collect();
+        let asked = |intent: &String| tools.iter().any(|tool| tool.intents.contains(intent));
+        let heads = heads
+            .into_iter()
+            .filter(|head| head.intents().iter().any(asked));
+        Self {
+            embedder,
+            heads: heads.collect(),
+            tools,
+            today,
+            last: (String::new(), Vec::new()),
+        }
+    }
+
+    /// Whether any head knows an intent of any tool.
+    pub fn is_useful(&self) -> bool {
+        !self.heads.is_empty()
+    }
+
+    fn embed(&mut self, normalised: &str) -> Result<(), PredictError> {
+        if self.last.0 == normalised && !self.last.1.is_empty() {
+            return Ok(());
+        }
+        let embedding = self
+            .embedder
+            .embed(normalised)
+            .map_err(|error| PredictError {
+                predictor: Source::Intent,
+                reason: error.to_string(),
+            })?;
+        self.last = (normalised.to_owned(), embedding);
+        Ok(())
+    }
+
+    fn predictions(&self, head: &IntentHead, heard: &Heard) -> Vec<Prediction> {
+        let (normalised, embedding) = &self.last;
+        let judged = head.judge(normalised, embedding);
+        let found = head.slots(&judged.intent, &heard.text).unwrap_or_default();
+        let slots: Vec<(String, String)> = found
+            .into_iter()
+            .map(|(name, range)| (name, text::normalise(&heard.text[range])))
+            .collect();
+        let manner = Manner::of(normalised);
+        let meant = head.manner(&judged.intent);
+        let asked = self
+            .tools
+            .iter()
+            .filter(|tool| tool.intents.contains(&judged.intent));
+        let predict = |tool: &AskedTool| {
+            let today = self.today.date();
+            let mut filled = fill::arguments(&tool.parameters, &slots, normalised, today)?;
+            for parameter in &tool.parameters {
+                if let Some(value) = filled.values.get_mut(&parameter.name) {
+                    *value = as_said(&parameter.kind, value.take(), &heard.text);
+                }
+            }
+            let takes_day = tool.parameters.iter().any(|one| one.kind == Kind::Date);
+            let goes_on = match (heard.paused, filled.growing, filled.open) {
+                (true, _, _) | (false, false, false) => 1.0,
+                (false, true, _) => GROWING,
+                (false, false, true) => OPEN,
+            };
+            let believed = if judged.accepted { 1.0 } else { DOUBTED };
+            Some(Prediction {
+                tool: tool.name.clone(),
+                arguments: filled.values,
+                confidence: judged.probability
+                    * believed
+                    * goes_on
+                    * manner.discount(meant, takes_day),
+                source: Source::Intent,
+            })
+        };
+        asked.filter_map(predict).collect()
+    }
+}
+
+impl Predictor for Intents {
+    fn source(&self) -> Source {
+        Source::Intent
+    }
+
+    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
+        let normalised = text::normalise(&heard.text);
+        if normalised.is_empty() || !self.is_useful() {
+            return Ok(Vec::new());
+        }
+        self.embed(&normalised)?;
+        let all = self
+            .heads
+            .iter()
+            .flat_map(|head| self.predictions(head, heard));
+        Ok(all.collect())
+    }
+}

@@ -1,0 +1,381 @@
+//! A tool's parameters, and the words for them brought to the values that its schema wants.
+
+use super::rules::ToolHints;
+use super::{dates, expression, slots};
+use crate::tools::{Clock, Declaration, Equivalence, places};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use regex::Regex;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+/// Where predictions read which day it is.
+#[derive(Clone)]
+pub struct Today {
+    clock: Arc<dyn Clock>,
+    zone: TimeZone,
+}
+
+impl Today {
+    /// Days of `zone` by `clock`.
+    pub fn new(clock: Arc<dyn Clock>, zone: TimeZone) -> Self {
+        Self { clock, zone }
+    }
+
+    /// The day now.
+    pub fn date(&self) -> Date {
+        self.clock.now().to_zoned(self.zone.clone()).date()
+    }
+}
+
+/// The machine's clock and zone.
+impl Default for Today {
+    fn default() -> Self {
+        Self::new(Arc::new(crate::tools::SystemClock), TimeZone::system())
+    }
+}
+
+impl std::fmt::Debug for Today {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Today").field(&self.zone).finish()
+    }
+}
+
+/// What a parameter is about: how words become its value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// A city, country or region, by its usual name.
+    Place,
+    /// A day, as `YYYY-MM-DD`.
+    Date,
+    /// A length of time in whole seconds.
+    Seconds,
+    /// A length of time in whole minutes.
+    Minutes,
+    /// A unit of measurement, by its plural.
+    Unit,
+    /// An arithmetic expression.
+    Expression,
+    /// A number.
+    Number,
+    /// A whole number.
+    Integer,
+    /// Yes or no.
+    Boolean,
+    /// One of the schema's values.
+    Choice(Vec<String>),
+    /// Words as they were said.
+    Text,
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub kind: Kind,
+    /// A call without it is refused.
+    pub required: bool,
+    /// What words stand for here, whatever the kind.
+    pub words: BTreeMap<String, String>,
+}
+
+/// The parameters of a tool in the order of its schema.
+pub fn parameters(declaration: &Declaration, hints: &ToolHints) -> Vec<Parameter> {
+    let schema = &declaration.spec.parameters;
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = properties.into_iter().flatten();
+    properties
+        .map(|(name, schema)| Parameter {
+            name: name.clone(),
+            kind: declared_kind(declaration, name).unwrap_or_else(|| kind(name, schema)),
+            // What has a default may be left out.
+            required: is_required(name) && schema.get("default").is_none(),
+            words: hints.words.get(name).cloned().unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// Which differences do not matter tells what a parameter is about.
+fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
+    let equivalence = declaration.equivalence.get(name)?;
+    if equivalence.contains(&Equivalence::Place) {
+        Some(Kind::Place)
+    } else {
+        equivalence
+            .contains(&Equivalence::Unit)
+            .then_some(Kind::Unit)
+    }
+}
+
+/// Free text with the capitals that it has in the transcript.
+pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
+    match value {
+        Value::String(words) if *kind == Kind::Text => {
+            let start = said.to_ascii_lowercase().find(&words.to_ascii_lowercase());
+            let found = start.and_then(|start| said.get(start..start + words.len()));
+            Value::String(found.map_or(words.clone(), str::to_owned))
+        }
+        other => other,
+    }
+}
+
+/// What a property is about, by its schema, then its name, then its description.
+fn kind(name: &str, schema: &Value) -> Kind {
+    let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        let choices = choices.iter().filter_map(Value::as_str);
+        return Kind::Choice(choices.map(str::to_owned).collect());
+    }
+    let name = name.to_lowercase();
+    let about = text("description").to_lowercase();
+    match text("type") {
+        "boolean" => Kind::Boolean,
+        numeric @ ("integer" | "number") => number_kind(numeric, &name, &about),
+        _ if text("format") == "date" => Kind::Date,
+        _ => text_kind(&name, &about),
+    }
+}
+
+fn number_kind(numeric: &str, name: &str, about: &str) -> Kind {
+    let is_length =
+        name.contains("duration") || name.contains("length") || about.contains("how long");
+    if name.contains("second") || is_length && about.contains("seconds") {
+        Kind::Seconds
+    } else if name.contains("minutes") || is_length && about.contains("minutes") {
+        Kind::Minutes
+    } else if numeric == "integer" {
+        Kind::Integer
+    } else {
+        Kind::Number
+    }
+}
+
+fn text_kind(name: &str, about: &str) -> Kind {
+    let one_of = |names: &[&str]| {
+        let mut words = name.split(['_', '-']);
+        words.any(|word| names.contains(&word))
+    };
+    if one_of(&[
+        "city",
+        "place",
+        "location",
+        "country",
+        "town",
+        "destination",
+        "origin",
+        "region",
+    ]) {
+        Kind::Place
+    } else if one_of(&["date", "day"]) || about.contains("yyyy-mm-dd") {
+        Kind::Date
+    } else if one_of(&["unit", "units"]) || about.contains("unit") && one_of(&["from", "to"]) {
+        Kind::Unit
+    } else if name == "expression" {
+        Kind::Expression
+    } else {
+        Kind::Text
+    }
+}
+
+impl Parameter {
+    /// The value that normalised words mean here; `None` if they mean none.
+    pub fn value(&self, words: &str, today: Date) -> Option<Value> {
+        if let Some(meant) = self.words.get(words.trim()) {
+            return Some(meant.as_str().into());
+        }
+        // A day may be all that `tidy` would take away.
+        if self.kind == Kind::Date {
+            return Some(dates::read(words, today)?.to_string().into());
+        }
+        let words = tidy(words);
+        if words.is_empty() {
+            return None;
+        }
+        match &self.kind {
+            Kind::Date => None,
+            Kind::Place => place(words).map(Value::from),
+            Kind::Seconds => slots::seconds(words)
+                .or_else(|| words.parse().ok())
+                .map(Value::from),
+            Kind::Minutes => match slots::seconds(words) {
+                Some(seconds) => (seconds % 60 == 0).then(|| json!(seconds / 60)),
+                None => words.parse::<u64>().ok().map(Value::from),
+            },
+            Kind::Unit => Some(slots::unit(words)?.plural.into()),
+            Kind::Expression => expression::read(words).map(Value::from),
+            Kind::Number => number(words).and_then(plain_number),
+            Kind::Integer => number(words)
+                .filter(|n| n.fract() == 0.0)
+                .map(|n| json!(n as i64)),
+            Kind::Boolean => boolean(words).map(Value::from),
+            Kind::Choice(choices) => choice(words, choices).map(Value::from),
+            Kind::Text => Some(words.into()),
+        }
+    }
+
+    /// Whether more words could turn the value into another: "new" into "new york".
+    pub fn may_grow(&self, words: &str) -> bool {
+        match self.kind {
+            Kind::Place => places::find(tidy(words)).is_err() || places::may_continue(tidy(words)),
+            Kind::Choice(_) | Kind::Boolean | Kind::Unit => false,
+            _ => true,
+        }
+    }
+}
+
+/// Whole numbers are written without a decimal point, as models write them.
+fn plain_number(number: f64) -> Option<Value> {
+    if number.fract() == 0.0 && number.abs() < 9e15 {
+        return Some(json!(number as i64));
+    }
+    serde_json::Number::from_f64(number).map(Value::Number)
+}
+
+fn number(words: &str) -> Option<f64> {
+    match words {
+        "a" | "an" => Some(1.0),
+        "half a" | "half an" | "half" => Some(0.5),
+        words => words.trim_matches(['$', '€', '£', '%']).parse().ok(),
+    }
+}
+
+fn boolean(words: &str) -> Option<bool> {
+    match words {
+        "yes" | "true" | "on" => Some(true),
+        "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn choice(words: &str, choices: &[String]) -> Option<String> {
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], " ");
+    let same = choices.iter().find(|choice| plain(choice) == words);
+    let stem = |text: &str| plain(text).trim_end_matches('s').to_owned();
+    let near = || choices.iter().find(|choice| stem(choice) == stem(words));
+    same.or_else(near).cloned()
+}
+
+/// The usual name of a known place, the words in title case for another.
+fn place(words: &str) -> Option<String> {
+    // "here" is the user's own place: the parameter stays open.
+    if matches!(words, "here" | "there" | "my area" | "my city" | "town") {
+        return None;
+    }
+    if let Ok(place) = places::find(words) {
+        return Some(place.name);
+    }
+    let short = words.split(' ').count() <= 4 && !words.contains(|c: char| c.is_ascii_digit());
+    short.then(|| places::title_case(words.trim_start_matches("the ")))
+}
+
+/// The words without the courtesies and adverbs that people end a request with.
+fn tidy(words: &str) -> &str {
+    static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?: (?:please|now|right now|currently|at the moment|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend)|for me|thanks|thank you|like|again|then|!)|!)+$",
+        )
+        .ok()
+    });
+    let words = words.trim();
+    let tail = TAIL.as_ref().and_then(|tail| tail.find(words));
+    tail.map_or(words, |found| &words[..found.start()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::ToolSpec;
+    use crate::tools::Effect;
+    use jiff::civil::date;
+    use std::time::Duration;
+
+    fn one(name: &str, schema: Value) -> Parameter {
+        let spec = ToolSpec {
+            name: "tool".into(),
+            description: String::new(),
+            parameters: json!({"type": "object", "properties": {name: schema}, "required": [name]}),
+        };
+        let declaration = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
+        parameters(&declaration, &ToolHints::default()).remove(0)
+    }
+
+    #[test]
+    fn words_become_what_the_schema_wants() {
+        let text = json!({"type": "string"});
+        let unit = json!({"type": "string", "description": "The unit wanted."});
+        let whole = json!({"type": "integer"});
+        let size = json!({"type": "string", "enum": ["small", "extra_large"]});
+        for (name, schema, words, expected) in [
+            ("city", &text, "nyc please", Some(json!("New York"))),
+            (
+                "city",
+                &text,
+                "springvale tomorrow",
+                Some(json!("Springvale")),
+            ),
+            ("city", &text, "here", None),
+            ("date", &text, "next friday", Some(json!("2026-11-27"))),
+            ("date", &text, "tomorrow", Some(json!("2026-11-22"))),
+            ("date", &text, "boston", None),
+            ("from", &unit, "miles", Some(json!("miles"))),
+            ("to", &unit, "cm", Some(json!("centimeters"))),
+            ("to", &unit, "bananas", None),
+            (
+                "seconds",
+                &whole,
+                "10 minutes and 30 seconds",
+                Some(json!(630)),
+            ),
+            ("duration_minutes", &whole, "2 hours", Some(json!(120))),
+            ("duration_minutes", &whole, "90 seconds", None),
+            ("guests", &whole, "4", Some(json!(4))),
+            ("guests", &whole, "4.5", None),
+            (
+                "amount",
+                &json!({"type": "number"}),
+                "$4.50",
+                Some(json!(4.5)),
+            ),
+            ("amount", &json!({"type": "number"}), "12", Some(json!(12))),
+            ("size", &size, "extra large", Some(json!("extra_large"))),
+            ("size", &size, "huge", None),
+            ("expression", &text, "12 times 7", Some(json!("12 * 7"))),
+            (
+                "query",
+                &text,
+                "the beatles please",
+                Some(json!("the beatles")),
+            ),
+        ] {
+            let parameter = one(name, schema.clone());
+            let value = parameter.value(words, date(2026, 11, 21));
+            assert_eq!(value, expected, "{name}: {words}");
+        }
+    }
+
+    #[test]
+    fn words_may_stand_for_something_and_text_keeps_its_capitals() {
+        let mut currency = one("to", json!({"type": "string"}));
+        currency.words.insert("dollars".into(), "USD".into());
+        let value = |words| currency.value(words, date(2026, 11, 21));
+        assert_eq!(value("dollars"), Some(json!("USD")));
+        assert_eq!(value("pesos"), Some(json!("pesos")));
+        let said = as_said(&Kind::Text, json!("the beatles"), "Play The Beatles!");
+        assert_eq!(said, "The Beatles");
+        assert_eq!(as_said(&Kind::Text, json!("2 cars"), "two cars"), "2 cars");
+    }
+
+    #[test]
+    fn a_place_that_may_go_on_is_known_to() {
+        let city = one("city", json!({"type": "string"}));
+        assert!(city.may_grow("new"));
+        assert!(city.may_grow("york new"));
+        assert!(city.may_grow("san"));
+        assert!(!city.may_grow("tokyo"));
+    }
+}

@@ -1,0 +1,580 @@
+//! Predictions by rule: regular expressions of a tool's declaration, their captures its arguments.
+//!
+//! A rule is searched for in the text of the turn, normalised by [`text::normalise`]: lower case,
+//! contractions written out, numbers as digits. With `raw:` in front it is searched for in the
+//! text as it was transcribed, for what case or punctuation tells. `{number}`, `{unit}` and
+//! `{length}` stand for patterns of theirs. A named capture is the argument of that name, brought
+//! to the form that the tool's schema wants; a rule whose capture means nothing there, or that
+//! leaves a required argument open, predicts nothing.
+//!
+//! What lies around the match only lowers the confidence, it forbids nothing: a read that was
+//! started in vain is never heard, but costs. So "don't tell me the weather in Rome" and "what was
+//! the weather in Rome yesterday" stay visible in a trace and fall below the default threshold
+//! (0.5); an operator whose reads are free may set a lower one. A rule that names such words
+//! itself ("did i set a timer") means them.
+
+use super::manner::Manner;
+use super::parameters::{Kind, Parameter, Today, as_said, parameters};
+use super::{Heard, PredictError, Prediction, Predictor, Source, builtin_rules, slots, text};
+use crate::tools::Declaration;
+use jiff::civil::Date;
+use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Of a rule that fits a finished text, all arguments read.
+const SURE: f32 = 0.9;
+/// The text goes on, and an argument that is open yet may be named.
+pub(super) const OPEN: f32 = 0.75;
+/// The text goes on, and may change an argument at its end.
+pub(super) const GROWING: f32 = 0.6;
+/// Bytes of compiled programs for all rules together: some hundreds of rules.
+const SIZE_LIMIT: usize = 64 << 20;
+
+/// What a tool's declaration tells the router.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolHints {
+    /// Regular expressions with named captures.
+    pub rules: Vec<String>,
+    /// Ways to ask for it, for the intent classifier.
+    pub examples: Vec<String>,
+    /// By argument: what words stand for, such as "dollars" for "USD".
+    pub words: BTreeMap<String, BTreeMap<String, String>>,
+    /// Intents of a trained head that ask for it, beside the one of its own name.
+    pub intents: Vec<String>,
+}
+
+/// A rule that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RuleError {
+    /// No regular expression.
+    #[error("tool {tool}, rule {rule:?}: {reason}")]
+    Pattern {
+        /// The tool.
+        tool: String,
+        /// The rule as it was written.
+        rule: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A capture that is none of the tool's parameters.
+    #[error("tool {tool}, rule {rule:?}: it has no parameter {capture}; allowed: {allowed}")]
+    Capture {
+        /// The tool.
+        tool: String,
+        /// The rule as it was written.
+        rule: String,
+        /// The capture's name.
+        capture: String,
+        /// The tool's parameters.
+        allowed: String,
+    },
+    /// A parameter that the tool requires and the rule never fills.
+    #[error(
+        "tool {tool}, rule {rule:?}: capture {parameter}, which the tool requires: (?P<{parameter}>..)"
+    )]
+    Missing {
+        /// The tool.
+        tool: String,
+        /// The rule as it was written.
+        rule: String,
+        /// The parameter's name.
+        parameter: String,
+    },
+    /// All rules together are too large.
+    #[error("the rules are too large to be tried at once: {0}")]
+    Size(String),
+}
+
+/// Predicts by rules.
+#[derive(Debug)]
+pub struct Rules {
+    tools: Vec<RuledTool>,
+    normalised: Rulebook,
+    raw: Rulebook,
+    today: Today,
+}
+
+#[derive(Debug)]
+struct RuledTool {
+    name: String,
+    parameters: Vec<Parameter>,
+    takes_day: bool,
+}
+
+/// Rules that are searched for in the same text, all in one pass.
+#[derive(Debug)]
+struct Rulebook {
+    set: RegexSet,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    tool: usize,
+    pattern: Regex,
+    /// Its own words speak of the past, deny or suppose.
+    means: Manner,
+}
+
+impl Rules {
+    /// The rules of these tools, and ours for the built-in ones among them. Days are read from
+    /// `today`.
+    ///
+    /// # Errors
+    /// [`RuleError`] naming tool, rule and what to do.
+    pub fn new(tools: &[(Declaration, ToolHints)], today: Today) -> Result<Self, RuleError> {
+        let mut written = Vec::new();
+        for (at, (declaration, hints)) in tools.iter().enumerate() {
+            let own = hints.rules.iter().map(String::as_str);
+            let builtin = builtin_rules::of(&declaration.spec.name).iter().copied();
+            let rules = own.chain(builtin.filter(|_| hints.rules.is_empty()));
+            written.extend(rules.map(|rule| (at, declaration, rule)));
+        }
+        let (raw, normalised): (Vec<_>, Vec<_>) = written
+            .into_iter()
+            .partition(|(_, _, rule)| rule.starts_with("raw:"));
+        let tools = tools
+            .iter()
+            .map(|(declaration, hints)| RuledTool::of(declaration, hints));
+        Ok(Self {
+            tools: tools.collect(),
+            normalised: Rulebook::new(&normalised)?,
+            raw: Rulebook::new(&raw)?,
+            today,
+        })
+    }
+
+    fn predictions(&self, heard: &Heard) -> Vec<Prediction> {
+        let normalised = text::normalise(&heard.text);
+        let searched = [
+            (&self.normalised, normalised.as_str()),
+            (&self.raw, &heard.text),
+        ];
+        let mut predictions = Vec::new();
+        let mut manner = None;
+        for (book, said) in searched {
+            for at in book.set.matches(said) {
+                let rule = &book.rules[at];
+                let manner = *manner.get_or_insert_with(|| Manner::of(&normalised));
+                predictions.extend(self.predict_one(rule, said, manner, heard));
+            }
+        }
+        predictions
+    }
+
+    fn predict_one(
+        &self,
+        rule: &Rule,
+        said: &str,
+        manner: Manner,
+        heard: &Heard,
+    ) -> Option<Prediction> {
+        let tool = &self.tools[rule.tool];
+        let found = rule.pattern.captures(said)?;
+        let filled = tool.fill(
+            &found,
+            said.trim_end_matches(['!', '.', '?', ' ']),
+            &heard.text,
+            self.today.date(),
+        )?;
+        let unsure = match (heard.paused, filled.growing, filled.open) {
+            (true, _, _) => 1.0,
+            (false, true, _) => GROWING,
+            (false, false, true) => OPEN,
+            (false, false, false) => 1.0,
+        };
+        Some(Prediction {
+            tool: tool.name.clone(),
+            arguments: filled.arguments,
+            confidence: SURE * unsure * manner.discount(rule.means, tool.takes_day),
+            source: Source::Rule,
+        })
+    }
+}
+
+impl Predictor for Rules {
+    fn source(&self) -> Source {
+        Source::Rule
+    }
+
+    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
+        Ok(self.predictions(heard))
+    }
+}
+
+struct Filled {
+    arguments: Map<String, Value>,
+    /// The last words of the text are in an argument that more words could change.
+    growing: bool,
+    /// An optional argument was not named.
+    open: bool,
+}
+
+impl RuledTool {
+    fn of(declaration: &Declaration, hints: &ToolHints) -> Self {
+        let parameters = parameters(declaration, hints);
+        Self {
+            name: declaration.spec.name.clone(),
+            takes_day: parameters.iter().any(|one| one.kind == Kind::Date),
+            parameters,
+        }
+    }
+
+    /// The arguments that the captures give; `None` if one means nothing or one is missing.
+    fn fill(&self, found: &Captures<'_>, said: &str, raw: &str, today: Date) -> Option<Filled> {
+        let mut filled = Filled {
+            arguments: Map::new(),
+            growing: false,
+            open: false,
+        };
+        for parameter in &self.parameters {
+            let Some(words) = found.name(&parameter.name) else {
+                if parameter.required {
+                    return None;
+                }
+                filled.open = true;
+                continue;
+            };
+            let value = parameter.value(words.as_str(), today)?;
+            let value = as_said(&parameter.kind, value, raw);
+            filled.arguments.insert(parameter.name.clone(), value);
+            filled.growing |= words.end() >= said.len() && parameter.may_grow(words.as_str());
+        }
+        Some(filled)
+    }
+}
+
+impl Rulebook {
+    fn new(written: &[(usize, &Declaration, &str)]) -> Result<Self, RuleError> {
+        let mut rules = Vec::new();
+        for (tool, declaration, rule) in written {
+            rules.push(Rule::new(*tool, declaration, rule)?);
+        }
+        let patterns = rules.iter().map(|rule| rule.pattern.as_str());
+        let set = RegexSetBuilder::new(patterns)
+            .case_insensitive(true)
+            .size_limit(SIZE_LIMIT)
+            .dfa_size_limit(SIZE_LIMIT)
+            .build()
+            .map_err(|error| RuleError::Size(error.to_string()))?;
+        Ok(Self { set, rules })
+    }
+}
+
+impl Rule {
+    fn new(tool: usize, declaration: &Declaration, rule: &str) -> Result<Self, RuleError> {
+        let name = || declaration.spec.name.clone();
+        let pattern = RegexBuilder::new(&expand(rule.trim_start_matches("raw:")))
+            .case_insensitive(true)
+            .build()
+            .map_err(|error| RuleError::Pattern {
+                tool: name(),
+                rule: rule.into(),
+                reason: error.to_string(),
+            })?;
+        let parameters = parameters(declaration, &ToolHints::default());
+        let captures: Vec<&str> = pattern.capture_names().flatten().collect();
+        let known = |capture: &str| parameters.iter().any(|one| one.name == capture);
+        if let Some(capture) = captures.iter().find(|capture| !known(capture)) {
+            let names: Vec<&str> = parameters.iter().map(|one| one.name.as_str()).collect();
+            return Err(RuleError::Capture {
+                tool: name(),
+                rule: rule.into(),
+                capture: (*capture).to_owned(),
+                allowed: names.join(", "),
+            });
+        }
+        let open = |one: &&Parameter| one.required && !captures.contains(&one.name.as_str());
+        if let Some(parameter) = parameters.iter().find(open) {
+            return Err(RuleError::Missing {
+                tool: name(),
+                rule: rule.into(),
+                parameter: parameter.name.clone(),
+            });
+        }
+        Ok(Self {
+            tool,
+            pattern,
+            // An escape would stick to the word after it: `\bwas`.
+            means: Manner::of(&rule.replace(r"\b", " ")),
+        })
+    }
+}
+
+/// The rule with `{number}`, `{unit}` and `{length}` written out.
+fn expand(rule: &str) -> String {
+    const NUMBER: &str = r"-?\d+(?:\.\d+)?";
+    const LENGTH: &str = concat!(
+        r"(?:(?:(?:\d+(?:\.\d+)?|an?|half an?|a couple of|quarter of an) ?",
+        r"(?:hours?|hrs?|minutes?|mins?|seconds?|secs?)(?: and a half)?)(?: and)? ?)+",
+    );
+    let units = || format!("(?:{})", slots::unit_pattern());
+    let mut expanded = rule.replace("{number}", NUMBER).replace("{length}", LENGTH);
+    if expanded.contains("{unit}") {
+        expanded = expanded.replace("{unit}", &units());
+    }
+    expanded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::ToolSpec;
+    use crate::tools::{Clock, Effect, builtin};
+    use jiff::{Timestamp, tz::TimeZone};
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Saturday, 21 November 2026.
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            "2026-11-21T12:00:00Z".parse().unwrap()
+        }
+    }
+
+    fn declaration(name: &str, parameters: Value) -> Declaration {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters,
+        };
+        Declaration::new(spec, Effect::Read, Duration::from_secs(5))
+    }
+
+    fn weather(rules: &[&str]) -> (Declaration, ToolHints) {
+        let schema = json!({
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        });
+        let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let hints = ToolHints {
+            rules,
+            ..ToolHints::default()
+        };
+        (declaration("get_weather", schema), hints)
+    }
+
+    fn flight() -> (Declaration, ToolHints) {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "origin": {"type": "string"},
+                "destination": {"type": "string"},
+                "date": {"type": "string", "format": "date"},
+                "cabin": {"type": "string", "enum": ["economy", "business"]},
+            },
+            "required": ["destination"],
+        });
+        let rule = r"\bflights?(?: from (?P<origin>[a-z ]+?))? to (?P<destination>[a-z ]+?)(?: (?P<date>today|tomorrow|(?:on|next|in) .+?))?(?: in (?P<cabin>economy|business))?$";
+        let hints = ToolHints {
+            rules: vec![rule.into()],
+            ..ToolHints::default()
+        };
+        (declaration("find_flights", schema), hints)
+    }
+
+    fn rules(tools: &[(Declaration, ToolHints)]) -> Rules {
+        Rules::new(tools, Today::new(Arc::new(Still), TimeZone::UTC)).unwrap()
+    }
+
+    fn builtins() -> Rules {
+        let mut registry = crate::tools::Registry::new();
+        builtin::register(&mut registry).unwrap();
+        let tools = registry.declarations().into_iter();
+        let tools: Vec<_> = tools.map(|one| (one, ToolHints::default())).collect();
+        rules(&tools)
+    }
+
+    fn predict(rules: &Rules, text: &str, paused: bool) -> Vec<Prediction> {
+        rules.predictions(&Heard {
+            text: text.into(),
+            paused,
+            calls: Vec::new(),
+        })
+    }
+
+    fn best(rules: &Rules, text: &str, paused: bool) -> Option<(String, Value, f32)> {
+        let mut all = predict(rules, text, paused);
+        all.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        let first = all.into_iter().next()?;
+        Some((first.tool, Value::Object(first.arguments), first.confidence))
+    }
+
+    const CITY: &str = r"\bweather (?:like )?(?:in|for) (?P<city>.+)$";
+
+    #[test]
+    fn captures_are_brought_to_what_the_schema_wants() {
+        let rules = rules(&[weather(&[CITY]), flight()]);
+        for (text, tool, arguments) in [
+            (
+                "What's the weather in NYC today?",
+                "get_weather",
+                json!({"city": "New York"}),
+            ),
+            (
+                "weather for Boulder, Colorado please",
+                "get_weather",
+                json!({"city": "Boulder"}),
+            ),
+            (
+                "Any flights from Boston to Los Angeles next Friday in business?",
+                "find_flights",
+                json!({"origin": "Boston", "destination": "Los Angeles", "date": "2026-11-27", "cabin": "business"}),
+            ),
+            (
+                "flights to Rome on March fifth",
+                "find_flights",
+                json!({"destination": "Rome", "date": "2027-03-05"}),
+            ),
+        ] {
+            let (name, found, confidence) = best(&rules, text, true).expect(text);
+            assert_eq!((name.as_str(), &found), (tool, &arguments), "{text}");
+            assert!(confidence > 0.85, "{text}: {confidence}");
+        }
+    }
+
+    #[test]
+    fn built_in_tools_have_rules() {
+        let rules = builtins();
+        for (text, tool, arguments) in [
+            ("Hey, what time is it?", "get_time", json!({})),
+            (
+                "What's the time in Tokyo right now?",
+                "get_time",
+                json!({"place": "Tokyo"}),
+            ),
+            ("what day is it today", "get_time", json!({})),
+            (
+                "what timezone is Dallas in",
+                "get_time",
+                json!({"place": "Dallas"}),
+            ),
+            (
+                "What is twelve times seven?",
+                "calculate",
+                json!({"expression": "12 * 7"}),
+            ),
+            (
+                "what is the square root of 144",
+                "calculate",
+                json!({"expression": "sqrt(144)"}),
+            ),
+            ("15% of 80", "calculate", json!({"expression": "15% of 80"})),
+            (
+                "What's five miles in kilometres?",
+                "convert_units",
+                json!({"value": 5, "from": "miles", "to": "kilometers"}),
+            ),
+            (
+                "how many inches are in a foot",
+                "convert_units",
+                json!({"value": 1, "from": "feet", "to": "inches"}),
+            ),
+            ("how long is left on my timer", "list_timers", json!({})),
+            ("did I set a timer?", "list_timers", json!({})),
+            (
+                "Set a timer for 10 minutes and 30 seconds.",
+                "set_timer",
+                json!({"seconds": 630}),
+            ),
+            (
+                "set a pasta timer for nine minutes",
+                "set_timer",
+                json!({"seconds": 540, "label": "pasta"}),
+            ),
+        ] {
+            let (name, found, confidence) = best(&rules, text, true).expect(text);
+            assert_eq!((name.as_str(), &found), (tool, &arguments), "{text}");
+            assert!(confidence > 0.85, "{text}: {confidence}");
+        }
+        for text in [
+            "",
+            "I like your voice",
+            "what is love",
+            "5 people and 3 dogs",
+            "how long is the film",
+        ] {
+            assert_eq!(best(&rules, text, true), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_denied_past_or_told_stays_below_the_default_threshold() {
+        let rules = rules(&[weather(&[CITY]), flight()]);
+        for text in [
+            "I don't want to know the weather in Rome",
+            "no need to check the weather in Rome",
+            "what was the weather in Rome",
+            "how do I find the weather in Rome",
+            "my wife asked about the weather in Rome",
+        ] {
+            let (_, arguments, confidence) = best(&rules, text, true).expect(text);
+            assert_eq!(arguments["city"], "Rome", "{text}");
+            assert!(confidence < 0.5, "{text}: {confidence}");
+        }
+        // A tool that takes a day can be asked about any.
+        let (_, _, confidence) = best(&rules, "were there flights to Rome", true).unwrap();
+        assert!(confidence > 0.85);
+    }
+
+    #[test]
+    fn a_rule_that_names_the_past_means_it() {
+        let rules = rules(&[weather(&[r"\bwas the weather in (?P<city>\w+)"])]);
+        let (_, _, confidence) = best(&rules, "what was the weather in Rome", true).unwrap();
+        assert!(confidence > 0.85);
+    }
+
+    #[test]
+    fn what_may_go_on_is_less_sure_until_a_pause() {
+        let rules = rules(&[weather(&[CITY])]);
+        let confidence = |text: &str, paused| best(&rules, text, paused).unwrap().2;
+        assert!(confidence("weather in New", false) < 0.6);
+        assert!(confidence("weather in Tokyo", false) > 0.8);
+        assert!(confidence("weather in Tokyo", true) > 0.8);
+        let time = builtins();
+        let (_, _, open) = best(&time, "what time is it", false).unwrap();
+        let (_, _, closed) = best(&time, "what time is it", true).unwrap();
+        assert!(open < closed && open > 0.5);
+        let (_, _, sum) = best(&time, "what is 12 times 7", false).unwrap();
+        assert!(sum < closed);
+    }
+
+    #[test]
+    fn raw_rules_see_case_and_punctuation() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"id": {"type": "string"}},
+            "required": ["id"],
+        });
+        let hints = ToolHints {
+            rules: vec![r"raw:(?-i:\b(?P<id>[A-Z]{2}-\d{4})\b)".into()],
+            ..ToolHints::default()
+        };
+        let rules = rules(&[(declaration("get_order", schema), hints)]);
+        let (_, arguments, _) = best(&rules, "Where is my order AB-1234?", true).unwrap();
+        assert_eq!(arguments, json!({"id": "AB-1234"}));
+        assert_eq!(best(&rules, "where is my order ab-1234", true), None);
+    }
+
+    #[test]
+    fn a_bad_rule_is_named_with_its_mending() {
+        for (rule, parts) in [
+            ("weather in (", ["get_weather", "weather in (", "unclosed"]),
+            ("weather in (?P<town>.+)", ["town", "allowed", "city"]),
+            ("weather", ["requires", "(?P<city>", "get_weather"]),
+        ] {
+            let message = Rules::new(&[weather(&[rule])], Today::default())
+                .unwrap_err()
+                .to_string();
+            for part in parts {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+        }
+    }
+}
