@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub mod builtin;
+mod canonical;
 pub mod places;
 mod registry;
 mod session;
 
+pub use canonical::canonical;
 pub use registry::{Registry, RegistryError};
 pub use session::{Clock, SessionTools, SystemClock};
 

@@ -86,6 +86,114 @@ pub fn is_known(name: &str) -> bool {
     find(name).is_ok()
 }
 
+/// The two-letter codes of American states and Canadian provinces, as the Postal Services have them.
+const CODES: [(&str, &str); 60] = [
+    ("ab", "alberta"),
+    ("ak", "alaska"),
+    ("al", "alabama"),
+    ("ar", "arkansas"),
+    ("az", "arizona"),
+    ("bc", "british columbia"),
+    ("ca", "california"),
+    ("co", "colorado"),
+    ("ct", "connecticut"),
+    ("de", "delaware"),
+    ("fl", "florida"),
+    ("ga", "georgia"),
+    ("hi", "hawaii"),
+    ("ia", "iowa"),
+    ("id", "idaho"),
+    ("il", "illinois"),
+    ("in", "indiana"),
+    ("ks", "kansas"),
+    ("ky", "kentucky"),
+    ("la", "louisiana"),
+    ("ma", "massachusetts"),
+    ("mb", "manitoba"),
+    ("md", "maryland"),
+    ("me", "maine"),
+    ("mi", "michigan"),
+    ("mn", "minnesota"),
+    ("mo", "missouri"),
+    ("ms", "mississippi"),
+    ("mt", "montana"),
+    ("nb", "new brunswick"),
+    ("nc", "north carolina"),
+    ("nd", "north dakota"),
+    ("ne", "nebraska"),
+    ("nh", "new hampshire"),
+    ("nj", "new jersey"),
+    ("nl", "newfoundland"),
+    ("nm", "new mexico"),
+    ("ns", "nova scotia"),
+    ("nv", "nevada"),
+    ("ny", "new york"),
+    ("oh", "ohio"),
+    ("ok", "oklahoma"),
+    ("on", "ontario"),
+    ("or", "oregon"),
+    ("pa", "pennsylvania"),
+    ("pe", "prince edward island"),
+    ("qc", "quebec"),
+    ("ri", "rhode island"),
+    ("sc", "south carolina"),
+    ("sd", "south dakota"),
+    ("sk", "saskatchewan"),
+    ("tn", "tennessee"),
+    ("tx", "texas"),
+    ("ut", "utah"),
+    ("va", "virginia"),
+    ("vt", "vermont"),
+    ("wa", "washington"),
+    ("wi", "wisconsin"),
+    ("wv", "west virginia"),
+    ("wy", "wyoming"),
+];
+
+/// A name's form for comparing: two names with the same form mean the same place. Spelling, case,
+/// punctuation, accents, known other names and the codes of states are levelled: "Boulder, CO",
+/// "boulder colorado" and "Boulder, Colorado, USA" are one. A name without its region is not the
+/// same as with it: there is more than one Portland.
+pub fn comparable(name: &str) -> String {
+    let mut key = key_of(name);
+    while let Some(rest) = key.strip_prefix("the ") {
+        key = rest.to_owned();
+    }
+    let mut words: Vec<&str> = key.split(' ').collect();
+    if let Some(stem) = without_country(&words) {
+        words.truncate(stem);
+    }
+    let known = by_key(&words.join(" ")).map(|place| key_of(&place.name));
+    if let Some(name) = known {
+        return name;
+    }
+    let code = words.last().filter(|_| words.len() > 1);
+    let region = code.and_then(|code| CODES.iter().find(|(short, _)| short == code));
+    if let Some((_, region)) = region {
+        words.pop();
+        words.extend(region.split(' '));
+    }
+    words.join(" ")
+}
+
+/// How many words stand before "USA" or "Canada", where a state or province ends them.
+fn without_country(words: &[&str]) -> Option<usize> {
+    let country = |word: &&&str| ["us", "usa", "canada"].contains(*word);
+    let united = words.ends_with(&["united", "states"]);
+    let stem = match words.last().filter(country) {
+        Some(_) => words.len() - 1,
+        None if united => words.len() - 2,
+        None => return None,
+    };
+    let is_region = |from: usize| {
+        let region = words[from..stem].join(" ");
+        CODES
+            .iter()
+            .any(|(short, long)| *short == region || *long == region)
+    };
+    (1..stem).any(is_region).then_some(stem)
+}
+
 static PLACES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| {
     let mut places = HashMap::new();
     TABLE.lines().for_each(|line| add_line(&mut places, line));
@@ -286,6 +394,41 @@ mod tests {
         );
         assert!(find("").is_err());
         assert!(find("east").is_err());
+    }
+
+    #[test]
+    fn compares_by_place_and_not_by_spelling() {
+        let same = |a, b| assert_eq!(comparable(a), comparable(b), "{a} {b}");
+        same("Boulder, CO", "Boulder, Colorado");
+        same("boulder colorado", "Boulder, Colorado, USA");
+        same("NYC", "New York City");
+        same("the UK", "United Kingdom");
+        same("São Paulo", "sao paulo");
+        same("New Orleans, LA", "New Orleans, Louisiana, United States");
+        let differ = |a, b| assert_ne!(comparable(a), comparable(b), "{a} {b}");
+        differ("Boulder", "Denver");
+        differ("Portland, OR", "Portland, ME");
+        differ("Portland, OR", "Portland");
+        differ("Columbus, Georgia", "Columbus, Ohio");
+        differ("Paris, Texas", "Paris, France");
+        differ("LA", "Louisiana");
+        differ("Guam", "Guatemala");
+    }
+
+    #[test]
+    fn a_comparable_name_is_its_own_form() {
+        let names = PLACES.values().map(|entry| entry.place.name.as_str());
+        for name in names.chain([
+            "the the Hague",
+            "Portland, OR",
+            "New York, NY",
+            "",
+            "usa",
+            "co usa",
+        ]) {
+            let once = comparable(name);
+            assert_eq!(comparable(&once), once, "{name}");
+        }
     }
 
     #[test]
