@@ -6,7 +6,7 @@ use crate::conversation::{EndpointPolicy, Micros, Policy, TurnDetection, VadPoli
 use crate::llm::{Brain, Llm, OpenAiCompatible, Phrases, Prompts, openai_compatible};
 use crate::models::Models;
 use crate::session::{Builders, Engines};
-use crate::tools::{Registry, builtin};
+use crate::tools::{Registry, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
@@ -45,8 +45,7 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 /// A model is missing, is not the file that belongs there, or cannot be loaded.
 pub fn all(config: &Config) -> Result<Arc<Engines>> {
     let models = with_runtime(config)?;
-    let mut tools = Registry::new();
-    builtin::register(&mut tools)?;
+    let tools = declared::registry(&config.tools.declared)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     let engines = Engines::start(Builders {
@@ -66,7 +65,7 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        llm: llm(&config.llm, &models)?,
+        llm: llm(&config.llm, &models, &tools)?,
         tools: Arc::new(tools),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
@@ -99,9 +98,9 @@ pub(super) fn tts_builder(
     move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
 }
 
-fn llm(config: &LlmConfig, models: &Models) -> Result<Arc<dyn Llm>> {
+fn llm(config: &LlmConfig, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
     match config.engine {
-        LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm())?)),
+        LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm(), tools)?)),
         LlmEngine::OpenAiCompatible => {
             let url = config.base_url.clone().context("llm.base_url is not set")?;
             let settings = openai_compatible::Settings {

@@ -14,6 +14,7 @@ mod validate;
 
 pub use error::{ConfigError, Origin};
 
+use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
 use layers::Layers;
 use secrecy::SecretString;
@@ -44,6 +45,8 @@ pub struct Config {
     pub llm: LlmConfig,
     /// Limits and habits of one conversation.
     pub session: SessionConfig,
+    /// The tools that the operator declared.
+    pub tools: ToolsConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -73,6 +76,17 @@ pub struct ServerConfig {
 pub struct ModelsConfig {
     /// The folder that holds `files.toml`.
     pub dir: PathBuf,
+}
+
+/// The tools that the operator declared.
+#[derive(Debug, Clone)]
+pub struct ToolsConfig {
+    /// Where their declarations were read; `None` if there are none.
+    pub folder: Option<PathBuf>,
+    /// The declarations, checked, with their secrets.
+    pub declared: Vec<Declared>,
+    /// The file that remembers calls which change something.
+    pub journal: PathBuf,
 }
 
 /// Which program transcribes.

@@ -13,6 +13,7 @@ pub(super) struct RawConfig {
     pub(super) turn: RawTurn,
     pub(super) llm: RawLlm,
     pub(super) session: RawSession,
+    pub(super) tools: RawTools,
     pub(super) log: RawLog,
 }
 
@@ -150,6 +151,22 @@ impl Default for RawSession {
             max_seconds: 3_600,
             max_tool_steps: 5,
             time_zone: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTools {
+    pub(super) folder: String,
+    pub(super) journal: String,
+}
+
+impl Default for RawTools {
+    fn default() -> Self {
+        Self {
+            folder: "tools".into(),
+            journal: String::new(),
         }
     }
 }

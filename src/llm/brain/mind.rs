@@ -2,7 +2,7 @@
 
 use super::answers::{self, Asked};
 use super::classifier::Classifier;
-use super::foreign::{self, Match};
+use super::foreign::{self, Known, Match};
 use super::request::{Request, Talk, Target};
 use super::rules;
 use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
@@ -31,11 +31,12 @@ const OURS: [&str; 6] = [
 /// What the brain says to a prompt.
 pub(super) fn respond(
     prompt: &Prompt,
+    known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     let mut events = match prompt.messages.last() {
-        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages)),
-        Some(Message::User { .. }) => answer(prompt, classifier)?,
+        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
+        Some(Message::User { .. }) => answer(prompt, known, classifier)?,
         _ => Vec::new(),
     };
     events.push(LlmEvent::End);
@@ -43,12 +44,17 @@ pub(super) fn respond(
 }
 
 /// The results since the agent last spoke, or the user.
-fn spoken_results(messages: &[Message]) -> String {
+fn spoken_results(messages: &[Message], known: &Known) -> String {
     let asked = asked(last_user(messages));
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
     let result = |message: &Message| match message {
-        Message::ToolResult { name, output, .. } => Some(answers::result(name, output, asked)),
+        Message::ToolResult { id, name, output } => {
+            let declared = || known.answer(name, &arguments_of(id, messages), output);
+            let failed = output.get("error").is_some();
+            let said = (!failed).then(declared).flatten();
+            Some(said.unwrap_or_else(|| answers::result(name, output, asked)))
+        }
         _ => None,
     };
     messages[start..]
@@ -56,6 +62,14 @@ fn spoken_results(messages: &[Message]) -> String {
         .filter_map(result)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
+    let found = messages.iter().rev().find_map(|message| match message {
+        Message::ToolCall { id, arguments, .. } if id == call => Some(arguments.clone()),
+        _ => None,
+    });
+    found.unwrap_or_default()
 }
 
 fn asked(said: &str) -> Asked {
@@ -97,15 +111,22 @@ fn utterance(messages: &[Message]) -> (String, &[Message]) {
     (said.collect::<Vec<_>>().join(" "), &messages[..start])
 }
 
-fn answer(prompt: &Prompt, classifier: &mut Classifier) -> Result<Vec<LlmEvent>, EmbedError> {
+fn answer(
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
     let (said, before) = utterance(&prompt.messages);
-    let requests = understand(&said, before, classifier)?;
     let tools: Vec<&ToolSpec> = prompt.tools.iter().collect();
+    if let Some((name, arguments)) = known.ruled(&said, &tools) {
+        return Ok(with_filler(&name, arguments, known));
+    }
+    let requests = understand(&said, before, classifier)?;
     if requests.iter().any(Request::needs_tool) {
         return Ok(calls(requests, &tools));
     }
     if matches!(requests.last(), None | Some(Request::Unknown)) {
-        return by_declaration(&said, before, &tools, classifier);
+        return by_declaration(&said, before, &tools, known, classifier);
     }
     let can = abilities(&tools);
     Ok(speech(match requests.last() {
@@ -415,6 +436,7 @@ fn by_declaration(
     said: &str,
     before: &[Message],
     tools: &[&ToolSpec],
+    known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     let foreign: Vec<&ToolSpec> = tools
@@ -433,18 +455,21 @@ fn by_declaration(
     };
     let sentence = text::normalise(&said);
     Ok(
-        match foreign::find(&said, &sentence, &foreign, classifier)? {
-            Match::Call(name, arguments) => {
-                let mut events = speech("One moment.".into());
-                events.extend(call(&name, arguments));
-                events
-            }
+        match foreign::find(&said, &sentence, &foreign, known, classifier)? {
+            Match::Call(name, arguments) => with_filler(&name, arguments, known),
             Match::Missing(argument) => {
                 speech(format!("For that I need the {argument}. Which one?"))
             }
             Match::None => speech(answers::limit(&abilities(tools))),
         },
     )
+}
+
+fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<LlmEvent> {
+    let filler = known.filler(name, &arguments);
+    let mut events = speech(filler.unwrap_or_else(|| "One moment.".into()));
+    events.extend(call(name, arguments));
+    events
 }
 
 fn abilities(tools: &[&ToolSpec]) -> String {
