@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -52,7 +53,7 @@ fn weights() -> PathBuf {
     )
 }
 
-fn tools() -> Vec<(Declaration, ToolHints)> {
+fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
     let mut registry = Registry::new();
     builtin::register(&mut registry).expect("built-in tools");
     let builtin = registry.declarations().into_iter();
@@ -70,7 +71,7 @@ fn tools() -> Vec<(Declaration, ToolHints)> {
             ],
             ..ToolHints::default()
         };
-        (Declaration::new(spec, Effect::Read, Duration::from_secs(1)), hints)
+        (Declaration::new(spec, Effect::Read, Duration::from_secs(1)).into(), hints)
     }));
     tools
 }
@@ -85,7 +86,7 @@ fn heard() -> Vec<Heard> {
 }
 
 /// A head of one intent per tool: its size is that of a user's own.
-fn intents(tools: &[(Declaration, ToolHints)]) -> Option<Intents> {
+fn intents(tools: &[(Arc<Declaration>, ToolHints)]) -> Option<Intents> {
     let folder = weights().join("minilm");
     let library = weights().join("onnxruntime/libonnxruntime.so");
     let ready = undertone::onnx::init(&library).map_err(|error| error.to_string());

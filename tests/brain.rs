@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
 use undertone::llm::{Llm, LlmEvent, Message, Prompt, ToolSpec};
-use undertone::tools::{CallContext, Registry, SessionTools, builtin};
+use undertone::tools::{CallContext, Registry, SessionTools, builtin, declared};
 
 static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
     let weights = folder("UNDERTONE_MODELS", "models/weights");
     undertone::onnx::init(&weights.join("onnxruntime/libonnxruntime.so")).unwrap();
-    Brain::start(&weights.join("minilm")).unwrap()
+    Brain::start(&weights.join("minilm"), &TOOLS).unwrap()
 });
 
 static TOOLS: LazyLock<Registry> = LazyLock::new(|| {
@@ -45,12 +45,16 @@ impl Said {
 }
 
 async fn generate(messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
+    generate_with(&BRAIN, messages, tools).await
+}
+
+async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
     let prompt = Prompt {
         instructions: None,
         messages: messages.to_vec(),
         tools,
     };
-    let events: Vec<LlmEvent> = BRAIN
+    let events: Vec<LlmEvent> = brain
         .generate(prompt)
         .map(|event| event.unwrap())
         .collect()
@@ -699,4 +703,151 @@ async fn calls_nothing_on_other_people_s_requests() {
         state_changing <= 3,
         "{state_changing} false calls that change something"
     );
+}
+
+static DECLARED: LazyLock<Registry> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+    let tools = declared::load(&folder, &|_| None).unwrap();
+    declared::registry(&tools).unwrap()
+});
+
+static WITH_DECLARED: LazyLock<Brain> = LazyLock::new(|| {
+    LazyLock::force(&BRAIN);
+    let weights = folder("UNDERTONE_MODELS", "models/weights");
+    Brain::start(&weights.join("minilm"), &DECLARED).unwrap()
+});
+
+#[tokio::test]
+async fn declared_tools_are_called_by_their_rules_and_examples() {
+    for (said, call) in [
+        (
+            "What's the weather in Boulder?",
+            r#"get_weather {"place":"Boulder"}"#,
+        ),
+        (
+            "What's the weather like in New York tomorrow?",
+            r#"get_weather {"place":"New York","day":"tomorrow"}"#,
+        ),
+        (
+            "Will it rain in London tomorrow?",
+            r#"get_weather {"place":"London","day":"tomorrow"}"#,
+        ),
+        (
+            "what is the forecast for tomorrow in denver",
+            r#"get_weather {"place":"Denver","day":"tomorrow"}"#,
+        ),
+        (
+            "What's on my calendar tomorrow?",
+            r#"read_calendar {"day":"tomorrow"}"#,
+        ),
+        (
+            "Do I have any meetings on Monday?",
+            r#"read_calendar {"day":"monday"}"#,
+        ),
+        ("Add a note, buy milk.", r#"add_note {"text":"buy milk"}"#),
+        (
+            "Please make a note that I don't need eggs.",
+            r#"add_note {"text":"I don't need eggs"}"#,
+        ),
+        (
+            "Add call Bob Miller to my notes.",
+            r#"add_note {"text":"call Bob Miller"}"#,
+        ),
+        ("Read my notes.", "read_notes {}"),
+        ("What's my account balance?", "get_balance {}"),
+        (
+            "How much money is in my savings account?",
+            r#"get_balance {"account":"savings"}"#,
+        ),
+        (
+            "How much is a hundred dollars in euros?",
+            r#"convert_currency {"amount":100,"from":"USD","to":"EUR"}"#,
+        ),
+        (
+            "Convert 20 euros to yen.",
+            r#"convert_currency {"amount":20,"from":"EUR","to":"JPY"}"#,
+        ),
+        ("I don't want to know the weather in Boulder.", ""),
+        ("Don't add a note.", ""),
+        ("What time is it?", "get_time {}"),
+        (
+            "What's 5 miles in kilometers?",
+            r#"convert_units {"value":5.0,"from":"miles","to":"kilometers"}"#,
+        ),
+        ("What's the capital of France?", ""),
+        ("Tell me a joke.", ""),
+    ] {
+        let heard = generate_with(&WITH_DECLARED, &[user(said)], DECLARED.specs()).await;
+        assert_eq!(heard.calls(), call, "{said} -> {heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn results_are_said_as_their_declaration_says() {
+    for (name, arguments, output, expected) in [
+        (
+            "get_weather",
+            json!({"place": "Boulder"}),
+            json!({"place": "Boulder", "day": "now", "temperature": 62, "sky": "cloudy"}),
+            "It's 62 degrees and cloudy in Boulder.",
+        ),
+        (
+            "get_weather",
+            json!({"place": "Boulder", "day": "tomorrow"}),
+            json!({"place": "Boulder", "day": "tomorrow", "sky": "rainy", "low": 40, "high": 55, "rain_chance": 80}),
+            "Tomorrow in Boulder: rainy, 40 to 55 degrees, with a 80 percent chance of rain.",
+        ),
+        (
+            "read_calendar",
+            json!({}),
+            json!({"day": "Monday", "events": [{"title": "rent", "all_day": true}, {"title": "lunch", "all_day": false, "start": "12:30 PM"}]}),
+            "On Monday you have rent all day and lunch at 12:30 PM.",
+        ),
+        (
+            "read_notes",
+            json!({}),
+            json!({"notes": ["a", "b"]}),
+            "You have 2 notes: a; b.",
+        ),
+        (
+            "add_note",
+            json!({"text": "x"}),
+            json!({"added": "x", "count": 1}),
+            "Okay, I noted: x.",
+        ),
+        (
+            "get_balance",
+            json!({}),
+            json!({"accounts": [{"name": "checking", "balance": 18.5, "currency": "USD"}, {"name": "savings", "balance": 20, "currency": "USD"}]}),
+            "You have 18.5 USD in checking and 20 USD in savings.",
+        ),
+        (
+            "convert_currency",
+            json!({"amount": 100, "from": "USD", "to": "EUR"}),
+            json!({"converted": 92.13}),
+            "100 USD is about 92.13 EUR.",
+        ),
+        (
+            "get_weather",
+            json!({"place": "Atlantis"}),
+            json!({"error": "unknown place: Atlantis"}),
+            "Sorry, I don't know a place called Atlantis.",
+        ),
+    ] {
+        let messages = [
+            user("go on"),
+            Message::ToolCall {
+                id: "1".into(),
+                name: name.into(),
+                arguments: arguments.as_object().cloned().unwrap(),
+            },
+            Message::ToolResult {
+                id: "1".into(),
+                name: name.into(),
+                output,
+            },
+        ];
+        let heard = generate_with(&WITH_DECLARED, &messages, DECLARED.specs()).await;
+        assert_eq!(heard.words, expected);
+    }
 }

@@ -219,6 +219,8 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
     live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools: Arc::new(tools),
+        router: None,
+        journal: None,
         ..live::without_models(Arc::new(parrot))
     })
 }
@@ -328,6 +330,8 @@ async fn the_models_own_call_runs() {
     let server = live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools: Arc::new(tools),
+        router: None,
+        journal: None,
         ..live::without_models(Arc::new(llm))
     });
     let (_, called) = say(&mut client(&server).await, "Pay, please.").await;

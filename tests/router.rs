@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use undertone::llm::ToolSpec;
 use undertone::router::{
@@ -168,14 +169,14 @@ fn own_examples() -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn tools() -> Vec<(Declaration, ToolHints)> {
+fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
     let declare = |name: &str, properties: Value, required: &[&str]| {
         let spec = ToolSpec {
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": properties, "required": required}),
         };
-        Declaration::new(spec, Effect::Read, Duration::from_secs(5))
+        Arc::new(Declaration::new(spec, Effect::Read, Duration::from_secs(5)))
     };
     let rule = r"\bweather (?:like )?in (?P<city>.+)$";
     let hints = ToolHints {

@@ -6,6 +6,7 @@ use super::engines::{asr_builder, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::telemetry::Secrets;
+use crate::tools::{Journal, declared};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use secrecy::ExposeSecret;
@@ -96,6 +97,9 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
             || language_model(config),
         ),
+        try_out("tools", "see tools.folder in the configuration", || {
+            tools(config)
+        }),
         try_out(
             "port",
             "stop what listens there, or choose another --port",
@@ -218,6 +222,31 @@ fn language_model(config: &Config) -> Result<String> {
         // Not every server lists its models; that it answers is what matters.
         _ => Ok(format!("{url} answers {status} after {delay} ms")),
     }
+}
+
+/// How many of each kind, and whether the journal can be kept.
+fn tools(config: &Config) -> Result<String> {
+    let own = declared::registry(&config.tools.declared)?;
+    let kinds = ["builtin", "http", "subprocess"];
+    let count = |kind: &str| {
+        config
+            .tools
+            .declared
+            .iter()
+            .filter(|tool| tool.kind.name() == kind)
+            .count()
+    };
+    let declared: Vec<String> = kinds
+        .iter()
+        .map(|kind| format!("{} {kind}", count(kind)))
+        .collect();
+    Journal::open(&config.tools.journal, jiff::Timestamp::now())?;
+    Ok(format!(
+        "{} tools; declared: {}; journal {}",
+        own.specs().len(),
+        declared.join(", "),
+        config.tools.journal.display()
+    ))
 }
 
 async fn get(url: &str, config: &Config) -> reqwest::Result<reqwest::StatusCode> {

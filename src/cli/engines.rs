@@ -5,12 +5,16 @@ use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
 use crate::conversation::{EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
 use crate::llm::{Brain, Llm, OpenAiCompatible, Phrases, Prompts, openai_compatible};
 use crate::models::Models;
-use crate::session::{Builders, Engines};
-use crate::tools::{Registry, builtin};
+use crate::router::{
+    Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
+};
+use crate::session::{Builders, Engines, RouterBuilder};
+use crate::tools::{Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,8 +50,7 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 /// A model is missing, is not the file that belongs there, or cannot be loaded.
 pub fn all(config: &Config) -> Result<Arc<Engines>> {
     let models = with_runtime(config)?;
-    let mut tools = Registry::new();
-    builtin::register(&mut tools)?;
+    let tools = declared::registry(&config.tools.declared)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     let engines = Engines::start(Builders {
@@ -67,13 +70,48 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        llm: llm(&config.llm, &models)?,
+        llm: llm(&config.llm, &models, &tools)?,
+        router: Some(router(config, &models, &tools)),
         tools: Arc::new(tools),
-        router: None,
+        journal: Some(Journal::open(&config.tools.journal, Timestamp::now())?),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
     })?;
     Ok(engines)
+}
+
+/// The sources of predictions: the rules of the tools, and the trained head if there is one.
+fn router(config: &Config, models: &Models, tools: &Registry) -> RouterBuilder {
+    let hinted = tools.declarations().into_iter().map(|tool| {
+        let hints = tools.hints(&tool.spec.name).cloned();
+        (tool, hints.unwrap_or_default())
+    });
+    let hinted: Vec<_> = hinted.collect();
+    let (head, minilm) = (config.router_head.clone(), models.minilm());
+    let today = Today::new(Arc::new(SystemClock), config.session.time_zone.clone());
+    Box::new(move || {
+        let mut sources: Vec<Box<dyn Predictor>> = vec![Box::new(
+            Rules::new(&hinted, today.clone()).map_err(|error| unusable(Source::Rule, &error))?,
+        )];
+        if let Some(head) = &head {
+            let heads = Heads::load(head).map_err(|error| unusable(Source::Intent, &error))?;
+            let embedder =
+                Embedder::load(&minilm).map_err(|error| unusable(Source::Intent, &error))?;
+            let intents = Intents::new(embedder, heads.heads, &hinted, today.clone());
+            if !intents.is_useful() {
+                tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");
+            }
+            sources.push(Box::new(intents));
+        }
+        Ok(Router::new(sources))
+    })
+}
+
+fn unusable(predictor: Source, error: &dyn std::fmt::Display) -> PredictError {
+    PredictError {
+        predictor,
+        reason: error.to_string(),
+    }
 }
 
 pub(super) fn asr_builder(
@@ -101,9 +139,9 @@ pub(super) fn tts_builder(
     move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
 }
 
-fn llm(config: &LlmConfig, models: &Models) -> Result<Arc<dyn Llm>> {
+fn llm(config: &LlmConfig, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
     match config.engine {
-        LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm())?)),
+        LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm(), tools)?)),
         LlmEngine::OpenAiCompatible => {
             let url = config.base_url.clone().context("llm.base_url is not set")?;
             let settings = openai_compatible::Settings {
@@ -154,6 +192,8 @@ fn policy(config: &Config) -> Result<Policy> {
         tool_steps: session.max_tool_steps,
         greeting: session.greeting.clone(),
         instructions: config.llm.instructions.clone(),
+        speculation: config.speculation,
+        filler: config.filler,
         phrases,
         ..Policy::default()
     })

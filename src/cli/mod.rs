@@ -14,6 +14,7 @@ mod transcribe;
 use crate::config::{Config, ConfigError, Environment, Flags, Loaded};
 use crate::models::ModelsError;
 use crate::telemetry::{self, Secrets};
+use crate::tools::declared::Declared;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
@@ -122,7 +123,9 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 fn secrets(config: &Config) -> Secrets {
     let secrets = [&config.server.auth_token, &config.llm.api_key];
-    secrets.into_iter().flatten().cloned().collect()
+    let tools = config.tools.declared.iter().flat_map(Declared::secrets);
+    let all = secrets.into_iter().flatten().chain(tools);
+    all.cloned().collect()
 }
 
 fn exit_code(error: &anyhow::Error) -> ExitCode {

@@ -48,11 +48,13 @@ async fn serve(config: &Config) -> Result<()> {
         server_tools: engines.tool_names(),
         ..settings(config, address)
     };
-    let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
+    let opener = engines.clone();
+    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
     super::print(&welcome(address))?;
     server::run(listener, App::new(settings, sessions), shutdown).await?;
+    engines.finish_changes().await;
     Ok(())
 }
 

@@ -14,6 +14,8 @@ mod validate;
 
 pub use error::{ConfigError, Origin};
 
+use crate::conversation::{FillerPolicy, SpeculationPolicy};
+use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
 use layers::Layers;
 use secrecy::SecretString;
@@ -44,6 +46,14 @@ pub struct Config {
     pub llm: LlmConfig,
     /// Limits and habits of one conversation.
     pub session: SessionConfig,
+    /// The tools that the operator declared.
+    pub tools: ToolsConfig,
+    /// What may run before it is certain.
+    pub speculation: SpeculationPolicy,
+    /// What is said while the user waits.
+    pub filler: FillerPolicy,
+    /// A trained head for the router, beside the rules of the tools.
+    pub router_head: Option<PathBuf>,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -73,6 +83,17 @@ pub struct ServerConfig {
 pub struct ModelsConfig {
     /// The folder that holds `files.toml`.
     pub dir: PathBuf,
+}
+
+/// The tools that the operator declared.
+#[derive(Debug, Clone)]
+pub struct ToolsConfig {
+    /// Where their declarations were read; `None` if there are none.
+    pub folder: Option<PathBuf>,
+    /// The declarations, checked, with their secrets.
+    pub declared: Vec<Declared>,
+    /// The file that remembers calls which change something.
+    pub journal: PathBuf,
 }
 
 /// Which program transcribes.

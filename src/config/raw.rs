@@ -13,6 +13,10 @@ pub(super) struct RawConfig {
     pub(super) turn: RawTurn,
     pub(super) llm: RawLlm,
     pub(super) session: RawSession,
+    pub(super) tools: RawTools,
+    pub(super) speculation: RawSpeculation,
+    pub(super) filler: RawFiller,
+    pub(super) router: RawRouter,
     pub(super) log: RawLog,
 }
 
@@ -150,6 +154,70 @@ impl Default for RawSession {
             max_seconds: 3_600,
             max_tool_steps: 5,
             time_zone: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSpeculation {
+    pub(super) enabled: bool,
+    pub(super) per_turn: i64,
+    pub(super) at_once: i64,
+    pub(super) value_per_second: f64,
+    pub(super) preemptive: bool,
+}
+
+impl Default for RawSpeculation {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            per_turn: 3,
+            at_once: 2,
+            value_per_second: 0.01,
+            preemptive: true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawFiller {
+    pub(super) lead: String,
+    pub(super) confidence: f64,
+    pub(super) worth_ms: i64,
+    pub(super) long_ms: i64,
+}
+
+impl Default for RawFiller {
+    fn default() -> Self {
+        Self {
+            lead: "model".into(),
+            confidence: 0.9,
+            worth_ms: 700,
+            long_ms: 2_500,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawRouter {
+    pub(super) head: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTools {
+    pub(super) folder: String,
+    pub(super) journal: String,
+}
+
+impl Default for RawTools {
+    fn default() -> Self {
+        Self {
+            folder: "tools".into(),
+            journal: String::new(),
         }
     }
 }

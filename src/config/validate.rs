@@ -2,8 +2,13 @@
 
 use super::error::{ConfigError, nearest};
 use super::layers::Layers;
-use super::raw::{RawAsr, RawConfig, RawLlm, RawLog, RawServer, RawSession, RawTts, RawTurn};
+use super::raw::{
+    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawServer, RawSession, RawSpeculation, RawTools,
+    RawTts, RawTurn,
+};
 use super::*;
+use crate::conversation::FillerLead;
+use crate::tools::declared;
 use std::ops::RangeInclusive;
 
 type Checked<T> = Result<T, ConfigError>;
@@ -22,8 +27,27 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
         turn: check.turn(&raw.turn)?,
         llm: check.llm(&raw.llm)?,
         session: check.session(&raw.session)?,
+        tools: check.tools(&raw.tools)?,
+        speculation: check.speculation(&raw.speculation)?,
+        filler: check.filler(&raw.filler)?,
+        router_head: check.existing("router.head", &raw.router.head)?,
         log: check.log(&raw.log)?,
     })
+}
+
+/// A bad declaration stops the server like a bad setting.
+fn undeclared(error: declared::DeclarationError) -> ConfigError {
+    ConfigError {
+        origin: Origin::File {
+            path: error.file,
+            line: error.line,
+        },
+        problem: match error.key.as_str() {
+            "" => error.problem,
+            key => format!("{key}: {}", error.problem),
+        },
+        fix: error.fix,
+    }
 }
 
 struct Check<'a> {
@@ -136,6 +160,73 @@ impl Check<'_> {
             max_tool_steps: self.whole("session.max_tool_steps", raw.max_tool_steps, 0..=20)?,
             time_zone: self.time_zone(&raw.time_zone)?,
         })
+    }
+
+    fn speculation(&self, raw: &RawSpeculation) -> Checked<SpeculationPolicy> {
+        let value = raw.value_per_second;
+        Ok(SpeculationPolicy {
+            enabled: raw.enabled,
+            per_turn: self.whole("speculation.per_turn", raw.per_turn, 0..=20)?,
+            at_once: self.whole("speculation.at_once", raw.at_once, 0..=20)?,
+            value_per_second: self
+                .real("speculation.value_per_second", value, 0.0..=1_000.0)
+                .map(f64::from)?,
+            preemptive: raw.preemptive,
+            ..SpeculationPolicy::default()
+        })
+    }
+
+    fn filler(&self, raw: &RawFiller) -> Checked<FillerPolicy> {
+        let leads = [("model", FillerLead::Model), ("router", FillerLead::Router)];
+        Ok(FillerPolicy {
+            lead: self.choice("filler.lead", &raw.lead, &leads)?,
+            confidence: self.real("filler.confidence", raw.confidence, 0.0..=1.0)?,
+            worth_ms: self.whole("filler.worth_ms", raw.worth_ms, 0..=60_000)?,
+            long_ms: self.whole("filler.long_ms", raw.long_ms, 0..=60_000)?,
+        })
+    }
+
+    /// The default folder may be absent; one that is named may not.
+    fn tools(&self, raw: &RawTools) -> Checked<ToolsConfig> {
+        let folder = self.path("tools.folder", &raw.folder);
+        let named = raw.folder != RawTools::default().folder;
+        let folder = folder.filter(|folder| named || folder.is_dir());
+        if let Some(missing) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(self.wrong(
+                "tools.folder",
+                format!("tools.folder: there is no folder {}", missing.display()),
+                "correct the path, or set it to \"\" for the built-in tools alone",
+            ));
+        }
+        let variable = |name: &str| self.env.get(name).map(str::to_owned);
+        let declared = folder
+            .as_deref()
+            .map(|folder| declared::load(folder, &variable));
+        let declared = declared
+            .transpose()
+            .map_err(undeclared)?
+            .unwrap_or_default();
+        let journal = self.path("tools.journal", &raw.journal);
+        Ok(ToolsConfig {
+            folder,
+            declared,
+            journal: journal.unwrap_or_else(|| self.state_folder().join("journal.jsonl")),
+        })
+    }
+
+    /// Where the XDG Base Directory Specification puts what a program remembers.
+    fn state_folder(&self) -> PathBuf {
+        let state = self.env.get("XDG_STATE_HOME").map(PathBuf::from);
+        let state = state.filter(|path| path.is_absolute());
+        let home = || {
+            self.env
+                .get("HOME")
+                .map(|home| Path::new(home).join(".local/state"))
+        };
+        state
+            .or_else(home)
+            .unwrap_or_else(std::env::temp_dir)
+            .join("undertone")
     }
 
     fn log(&self, raw: &RawLog) -> Checked<LogConfig> {

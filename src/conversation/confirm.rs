@@ -131,7 +131,7 @@ fn reply(text: &str) -> Reply {
 
 /// The question with the exact arguments in it.
 fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, Value>) -> String {
-    let own = template.and_then(|template| super::filler::render(template, arguments));
+    let own = template.and_then(|template| super::filler::render(tool, template, arguments));
     own.unwrap_or_else(|| {
         let name = tool.spec.name.replace(['_', '-'], " ");
         let list = arguments.iter().map(|(key, value)| {

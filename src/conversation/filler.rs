@@ -69,15 +69,13 @@ fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<Str
     template.cloned()
 }
 
-/// A template with its arguments filled in; `None` if it does not fit them.
-pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Option<String> {
-    let mut environment = minijinja::Environment::new();
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    let text = environment
-        .render_str(template, minijinja::value::Serde(arguments))
-        .ok()?;
-    let text = sanitise(text.trim());
-    (!text.is_empty()).then_some(text)
+/// A template of a tool with a call's arguments filled in; `None` if it does not fit them.
+pub(super) fn render(
+    tool: &Declaration,
+    template: &str,
+    arguments: &Map<String, Value>,
+) -> Option<String> {
+    crate::tools::say(tool, template, arguments, None).map(|text| sanitise(&text))
 }
 
 impl Conversation {
@@ -101,7 +99,7 @@ impl Conversation {
             Some(expected) => Micros(expected.0.saturating_sub(elapsed.0)),
             None => Micros::from_ms(policy.worth_ms),
         };
-        render(&choose(&tool, wait, policy)?, &call.arguments)
+        render(&tool, &choose(&tool, wait, policy)?, &call.arguments)
     }
 
     /// The model has called a tool without a word before it: say something if the wait is long.
@@ -121,7 +119,7 @@ impl Conversation {
         let wait = self.remaining_wait(&[call], FORESEEN);
         let wait = wait.unwrap_or(Micros::from_ms(1_000));
         let template = choose(&tool, wait, &self.policy.filler);
-        if let Some(text) = template.and_then(|template| render(&template, arguments)) {
+        if let Some(text) = template.and_then(|template| render(&tool, &template, arguments)) {
             self.say_filler(&text);
         }
     }
@@ -171,7 +169,7 @@ impl Conversation {
             let tool = self.declaration(&run.tool)?;
             let again = &tool.fillers.again;
             let template = again.get(fillers % again.len().max(1))?;
-            render(template, &run.arguments)
+            render(&tool, template, &run.arguments)
         });
         own.unwrap_or_else(|| self.policy.phrases.still_working.clone())
     }

@@ -1,12 +1,14 @@
 //! Predictions by intent: a trained head says what is asked for, slots fill the arguments.
 
+use super::ToolHints;
 use super::heads::IntentHead;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
-use super::rules::{GROWING, OPEN, ToolHints};
+use super::rules::{GROWING, OPEN};
 use super::{
     Embedder, Heard, PredictError, Prediction, Predictor, Source, fill, manner::Manner, text,
 };
 use crate::tools::Declaration;
+use std::sync::Arc;
 
 /// What the head did not accept is worth less than any default threshold, and still seen.
 const DOUBTED: f32 = 0.5;
@@ -35,7 +37,7 @@ impl Intents {
     pub fn new(
         embedder: Embedder,
         heads: Vec<IntentHead>,
-        tools: &[(Declaration, ToolHints)],
+        tools: &[(Arc<Declaration>, ToolHints)],
         today: Today,
     ) -> Self {
         let tools: Vec<AskedTool> = tools

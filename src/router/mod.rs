@@ -27,13 +27,14 @@ pub mod slots;
 mod tagger;
 pub mod text;
 
+pub use crate::tools::RouterHints as ToolHints;
 pub use embed::{EmbedError, Embedder, cosine};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
 pub use parameters::Today;
 pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};
-pub use rules::{RuleError, Rules, ToolHints};
+pub use rules::{RuleError, Rules};
 
 /// More predictions than this are not passed on: the policy starts three calls a turn at most.
 const MOST: usize = 8;

@@ -1,6 +1,6 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
-use super::rules::ToolHints;
+use super::ToolHints;
 use super::{dates, expression, slots};
 use crate::tools::{Clock, Declaration, Equivalence, places};
 use jiff::civil::Date;

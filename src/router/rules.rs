@@ -15,12 +15,14 @@
 
 use super::manner::Manner;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
-use super::{Heard, PredictError, Prediction, Predictor, Source, builtin_rules, slots, text};
+use super::{
+    Heard, PredictError, Prediction, Predictor, Source, ToolHints, builtin_rules, slots, text,
+};
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Of a rule that fits a finished text, all arguments read.
 const SURE: f32 = 0.9;
@@ -30,20 +32,6 @@ pub(super) const OPEN: f32 = 0.75;
 pub(super) const GROWING: f32 = 0.6;
 /// Bytes of compiled programs for all rules together: some hundreds of rules.
 const SIZE_LIMIT: usize = 64 << 20;
-
-/// What a tool's declaration tells the router.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ToolHints {
-    /// Regular expressions with named captures.
-    pub rules: Vec<String>,
-    /// Ways to ask for it, for the intent classifier.
-    pub examples: Vec<String>,
-    /// By argument: what words stand for, such as "dollars" for "USD".
-    pub words: BTreeMap<String, BTreeMap<String, String>>,
-    /// Intents of a trained head that ask for it, beside the one of its own name.
-    pub intents: Vec<String>,
-}
 
 /// A rule that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -124,13 +112,13 @@ impl Rules {
     ///
     /// # Errors
     /// [`RuleError`] naming tool, rule and what to do.
-    pub fn new(tools: &[(Declaration, ToolHints)], today: Today) -> Result<Self, RuleError> {
+    pub fn new(tools: &[(Arc<Declaration>, ToolHints)], today: Today) -> Result<Self, RuleError> {
         let mut written = Vec::new();
         for (at, (declaration, hints)) in tools.iter().enumerate() {
             let own = hints.rules.iter().map(String::as_str);
             let builtin = builtin_rules::of(&declaration.spec.name).iter().copied();
             let rules = own.chain(builtin.filter(|_| hints.rules.is_empty()));
-            written.extend(rules.map(|rule| (at, declaration, rule)));
+            written.extend(rules.map(|rule| (at, &**declaration, rule)));
         }
         let (raw, normalised): (Vec<_>, Vec<_>) = written
             .into_iter()
@@ -346,7 +334,7 @@ mod tests {
         Declaration::new(spec, Effect::Read, Duration::from_secs(5))
     }
 
-    fn weather(rules: &[&str]) -> (Declaration, ToolHints) {
+    fn weather(rules: &[&str]) -> (Arc<Declaration>, ToolHints) {
         let schema = json!({
             "type": "object",
             "properties": {"city": {"type": "string"}},
@@ -357,10 +345,10 @@ mod tests {
             rules,
             ..ToolHints::default()
         };
-        (declaration("get_weather", schema), hints)
+        (declaration("get_weather", schema).into(), hints)
     }
 
-    fn flight() -> (Declaration, ToolHints) {
+    fn flight() -> (Arc<Declaration>, ToolHints) {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -376,10 +364,10 @@ mod tests {
             rules: vec![rule.into()],
             ..ToolHints::default()
         };
-        (declaration("find_flights", schema), hints)
+        (declaration("find_flights", schema).into(), hints)
     }
 
-    fn rules(tools: &[(Declaration, ToolHints)]) -> Rules {
+    fn rules(tools: &[(Arc<Declaration>, ToolHints)]) -> Rules {
         Rules::new(tools, Today::new(Arc::new(Still), TimeZone::UTC)).unwrap()
     }
 
@@ -556,7 +544,7 @@ mod tests {
             rules: vec![r"raw:(?-i:\b(?P<id>[A-Z]{2}-\d{4})\b)".into()],
             ..ToolHints::default()
         };
-        let rules = rules(&[(declaration("get_order", schema), hints)]);
+        let rules = rules(&[(declaration("get_order", schema).into(), hints)]);
         let (_, arguments, _) = best(&rules, "Where is my order AB-1234?", true).unwrap();
         assert_eq!(arguments, json!({"id": "AB-1234"}));
         assert_eq!(best(&rules, "where is my order ab-1234", true), None);

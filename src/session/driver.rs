@@ -11,7 +11,7 @@ use crate::conversation::{
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::router::Heard;
-use crate::tools::{CallContext, SessionTools, SystemClock, ToolError};
+use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
 use crate::transport::SessionOptions;
 use crate::vad::WINDOW;
 use crate::worker::Failed;
@@ -493,17 +493,34 @@ impl Driver {
             None => format!("{}-{run}", self.key),
         };
         tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
-        let context = CallContext::new(self.tools.clone(), key);
-        let call = self.engines.tools.call(&name, arguments, &context);
+        let declaration = self.engines.tools.declaration(&name);
+        let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
+        let context = CallContext::new(self.tools.clone(), key.clone());
+        let call = self.engines.tools.call(&name, arguments.clone(), &context);
+        let session = self.tools.clone();
+        let journal = self.engines.journal.clone().filter(|_| changes);
         let results = self.results.clone();
-        let task = self.tasks.spawn(async move {
-            let result = AssertUnwindSafe(call).catch_unwind().await;
+        let task = async move {
+            let result = match journal {
+                Some(journal) => {
+                    let now = || session.clock().now();
+                    let once = journal.once(&key, &name, &arguments, now, call);
+                    AssertUnwindSafe(once).catch_unwind().await
+                }
+                None => AssertUnwindSafe(call).catch_unwind().await,
+            };
             let result =
                 result.unwrap_or_else(|_| Err(ToolError::Failed("the tool crashed".into())));
             tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
             let finished = Input::ToolFinished { run, result };
             drop(results.send(Done::Input(finished)).await);
-        });
+        };
+        if changes {
+            // It runs to its end even if the session does not: half a change is worse than one.
+            self.engines.changes.spawn(task);
+            return;
+        }
+        let task = self.tasks.spawn(task);
         self.runs.retain(|_, task| !task.is_finished());
         self.runs.insert(run, task);
     }

@@ -5,7 +5,7 @@ use crate::asr::{Asr, AsrError};
 use crate::conversation::{Clauses, Policy, Samples};
 use crate::llm::Llm;
 use crate::router::{Heard, PredictError, Prediction, Router};
-use crate::tools::Registry;
+use crate::tools::{Journal, Registry};
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
@@ -13,6 +13,8 @@ use crate::worker::{SpawnError, Worker};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
 
 /// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
 /// this is two seconds of work.
@@ -21,6 +23,9 @@ const INBOX: usize = 32;
 /// Windows of all sessions that wait in front of the voice activity detector: two seconds of 32
 /// sessions.
 const VAD_INBOX: usize = 2_048;
+
+/// How long the last changes may take when the server stops.
+const LAST_CHANGES: Duration = Duration::from_secs(10);
 
 /// Windows for one session's voice activity detector, oldest first.
 #[derive(Debug)]
@@ -61,9 +66,15 @@ pub struct Engines {
     /// The sources of predictions, if there are any.
     pub(super) router: Option<Worker<Heard, Vec<Prediction>>>,
     pub(super) budget: Budget,
+    pub(super) journal: Option<Journal>,
+    /// Committed calls that change something: they outlive the session that asked for them.
+    pub(super) changes: TaskTracker,
     pub(super) zone: jiff::tz::TimeZone,
     pub(super) policy: Policy,
 }
+
+/// Makes the sources of predictions, on the thread that will own them.
+pub type RouterBuilder = Box<dyn FnMut() -> Result<Router, PredictError> + Send>;
 
 /// How to build each engine. The models' builders run on the threads that will own them, and
 /// again if a model has panicked.
@@ -81,7 +92,9 @@ pub struct Builders {
     /// The tools that the server runs.
     pub tools: Arc<Registry>,
     /// Makes the sources of predictions, if there are to be any.
-    pub router: Option<Box<dyn FnMut() -> Result<Router, PredictError> + Send>>,
+    pub router: Option<RouterBuilder>,
+    /// What remembers calls that change something; such calls are not remembered without it.
+    pub journal: Option<Journal>,
     /// The time zone of users who name none.
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
@@ -122,6 +135,7 @@ impl Engines {
             llm,
             tools,
             router,
+            journal,
             zone,
             mut policy,
         } = builders;
@@ -168,6 +182,8 @@ impl Engines {
                 })
                 .transpose()?,
             budget: Budget::default(),
+            journal,
+            changes: TaskTracker::new(),
             tts_rate,
             prepared,
             llm,
@@ -192,6 +208,21 @@ fn as_spoken(phrase: String) -> Vec<String> {
     texts.extend(clauses.finish());
     texts.push(phrase);
     texts
+}
+
+impl Engines {
+    /// Waits for committed calls that change something and are still under way, ten seconds at
+    /// most: the session that asked for them may be gone.
+    pub async fn finish_changes(&self) {
+        self.changes.close();
+        let wait = tokio::time::timeout(LAST_CHANGES, self.changes.wait());
+        if wait.await.is_err() {
+            tracing::warn!(
+                left = self.changes.len(),
+                "calls that change something were cut short"
+            );
+        }
+    }
 }
 
 /// The detectors of all sessions.

@@ -5,7 +5,7 @@ mod driver;
 mod engines;
 mod pacer;
 
-pub use engines::{Builders, Engines, StartError};
+pub use engines::{Builders, Engines, RouterBuilder, StartError};
 
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};
 use crate::transport::SessionOptions;

@@ -9,16 +9,24 @@ use std::time::Duration;
 
 pub mod builtin;
 mod canonical;
+pub mod declared;
+pub mod http;
+pub mod journal;
 pub mod places;
 mod registry;
 mod session;
+pub mod subprocess;
+mod template;
 
 pub use canonical::canonical;
+pub use declared::RouterHints;
+pub use journal::{Begun, Journal, JournalError};
 pub use registry::{Registry, RegistryError};
 pub use session::{Clock, SessionTools, SystemClock};
+pub use template::say;
 
 /// What running a tool does to the world; decides what may ever run before it is certain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// Changes nothing.
@@ -31,6 +39,19 @@ pub enum Effect {
     Reversible,
     /// Changes something for good.
     Irreversible,
+}
+
+impl Effect {
+    /// How much care it takes: an effect with a greater number is the stricter one.
+    pub(crate) fn strictness(self) -> u8 {
+        match self {
+            Self::Read => 0,
+            Self::ReadCostly => 1,
+            Self::Keyed => 2,
+            Self::Reversible => 3,
+            Self::Irreversible => 4,
+        }
+    }
 }
 
 /// Why a tool gave no result. The text is for the language model, which tells the user.

@@ -1,6 +1,6 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
-use super::{CallContext, Declaration, Tool, ToolError};
+use super::{CallContext, Declaration, RouterHints, Tool, ToolError};
 use crate::llm::ToolSpec;
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
@@ -32,6 +32,7 @@ pub enum RegistryError {
 struct Entry {
     tool: Arc<dyn Tool>,
     validator: Validator,
+    hints: RouterHints,
 }
 
 /// The tools that the server runs.
@@ -52,16 +53,30 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`] for a duplicate or bad name, or a schema that is none.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        self.register_with(tool, RouterHints::default())
+    }
+
+    /// The same, with ways to ask for the tool.
+    ///
+    /// # Errors
+    /// Those of [`Registry::register`].
+    pub fn register_with(
+        &mut self,
+        tool: Arc<dyn Tool>,
+        hints: RouterHints,
+    ) -> Result<(), RegistryError> {
         let spec = tool.declaration().spec.clone();
-        if !is_name(&spec.name) {
-            return Err(RegistryError::Name(spec.name));
-        }
+        check_name(&spec.name)?;
         if self.tools.contains_key(&spec.name) {
             return Err(RegistryError::Duplicate(spec.name));
         }
         let validator = compile(&spec)?;
-        self.tools
-            .insert(spec.name.clone(), Entry { tool, validator });
+        let entry = Entry {
+            tool,
+            validator,
+            hints,
+        };
+        self.tools.insert(spec.name.clone(), entry);
         Arc::make_mut(&mut self.specs).push(spec);
         Ok(())
     }
@@ -83,6 +98,16 @@ impl Registry {
     /// A tool's declaration.
     pub fn declaration(&self, name: &str) -> Option<&Declaration> {
         self.tools.get(name).map(|entry| entry.tool.declaration())
+    }
+
+    /// How people ask for a tool, where its declaration says so.
+    pub fn hints(&self, name: &str) -> Option<&RouterHints> {
+        self.tools.get(name).map(|entry| &entry.hints)
+    }
+
+    /// The tool itself, to warm it up.
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.get(name).map(|entry| entry.tool.clone())
     }
 
     /// The arguments as the tool will see them: the schema's defaults filled in, then checked.
@@ -161,6 +186,18 @@ fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.len() <= 64
         && name.chars().all(legal)
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), RegistryError> {
+    if is_name(name) {
+        Ok(())
+    } else {
+        Err(RegistryError::Name(name.into()))
+    }
+}
+
+pub(super) fn check_schema(spec: &ToolSpec) -> Result<(), RegistryError> {
+    compile(spec).map(|_| ())
 }
 
 fn compile(spec: &ToolSpec) -> Result<Validator, RegistryError> {

@@ -57,6 +57,8 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         llm,
         tools: Arc::new(Registry::new()),
+        router: None,
+        journal: None,
         zone: jiff::tz::TimeZone::UTC,
         policy: Policy::default(),
     }

@@ -56,6 +56,11 @@ pub(super) fn abilities(has: impl Fn(&str) -> bool) -> String {
         ("calculate", "do sums"),
         ("convert_units", "convert units"),
         ("set_timer", "keep timers"),
+        ("get_weather", "look up the weather"),
+        ("read_calendar", "read your calendar"),
+        ("add_note", "keep notes"),
+        ("convert_currency", "convert currencies"),
+        ("get_balance", "check your balance"),
     ];
     let can: Vec<&str> = all
         .iter()

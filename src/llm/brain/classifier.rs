@@ -1,7 +1,7 @@
 //! The trained part: sentence embeddings and a head for our intents.
 
 use crate::llm::ToolSpec;
-use crate::router::{EmbedError, Embedder, Guess, Head, cosine};
+use crate::router::{EmbedError, Embedder, Guess, Head, cosine, text};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,6 +28,22 @@ pub enum ClassifierError {
     /// The built-in head could not be read: a defect of the build.
     #[error("the built-in intents are broken: {0}")]
     Head(String),
+}
+
+/// How near a tool is to what was said, -1..1.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nearness {
+    /// By name or description.
+    pub(super) declared: f32,
+    /// By the nearest example; -1 without any.
+    pub(super) example: f32,
+}
+
+impl Nearness {
+    /// By whatever is nearer.
+    pub(super) fn best(self) -> f32 {
+        self.declared.max(self.example)
+    }
 }
 
 /// Text to intent, and text to tool.
@@ -66,19 +82,27 @@ impl Classifier {
     }
 
     /// How near each tool is to the nearest of some ways to say the same, -1..1: by its name or
-    /// by its description, whichever is nearer.
+    /// by its description, whichever is nearer; and by the nearest of its examples.
     pub(super) fn nearness(
         &mut self,
         ways: &[&str],
-        tools: &[&ToolSpec],
-    ) -> Result<Vec<f32>, EmbedError> {
+        tools: &[(&ToolSpec, &[String])],
+    ) -> Result<Vec<Nearness>, EmbedError> {
         let said: Result<Vec<_>, _> = ways.iter().map(|way| self.embedder.embed(way)).collect();
         let said = said?;
-        let near = |tool: &&ToolSpec| {
+        let near = |(tool, examples): &(&ToolSpec, &[String])| {
             let name = tool.name.replace(['_', '-'], " ");
             let by_name = nearest(&said, self.tool_words(&name)?);
             let by_description = nearest(&said, self.tool_words(&tool.description)?);
-            Ok(by_name.max(by_description))
+            let mut by_example = -1.0f32;
+            for example in *examples {
+                let example = text::normalise(example);
+                by_example = by_example.max(nearest(&said, self.tool_words(&example)?));
+            }
+            Ok(Nearness {
+                declared: by_name.max(by_description),
+                example: by_example,
+            })
         };
         tools.iter().map(near).collect()
     }
@@ -104,7 +128,7 @@ fn nearest(said: &[Vec<f32>], words: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::audio::testing::weights_and_runtime;
-    use crate::router::{Training, text};
+    use crate::router::Training;
     use sha2::{Digest, Sha256};
     use std::collections::BTreeMap;
 

@@ -1,11 +1,13 @@
 //! Tools that others declared: called when exactly one fits the words and its arguments are there.
 
-use super::classifier::Classifier;
+use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::llm::ToolSpec;
-use crate::router::{EmbedError, slots};
-use regex::Regex;
+use crate::router::{EmbedError, slots, text};
+use crate::tools::{Declaration, Registry, RouterHints};
+use regex::{Captures, Regex};
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Nearness from which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
@@ -13,6 +15,8 @@ use std::sync::LazyLock;
 const NEAR: f32 = 0.42;
 /// How much nearer it must be than the next.
 const CLEAR: f32 = 0.08;
+/// Nearness to an example from which no word of the tool's name has to be said.
+const SAME: f32 = 0.75;
 
 /// What came of looking for a tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,30 +29,141 @@ pub(super) enum Match {
     Missing(String),
 }
 
+/// What the declarations of the server's own tools say of how they are asked for.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<String, KnownTool>);
+
+#[derive(Debug)]
+struct KnownTool {
+    declaration: std::sync::Arc<Declaration>,
+    hints: RouterHints,
+    rules: Vec<Regex>,
+}
+
+impl Known {
+    pub(super) fn of(registry: &Registry) -> Self {
+        let known = registry.declarations().into_iter().map(|declaration| {
+            let name = declaration.spec.name.clone();
+            let hints = registry.hints(&name).cloned().unwrap_or_default();
+            // Declarations with rules that cannot be read are refused when they are loaded.
+            let rules = hints.rules.iter().filter_map(|rule| Regex::new(rule).ok());
+            let tool = KnownTool {
+                rules: rules.collect(),
+                hints,
+                declaration,
+            };
+            (name, tool)
+        });
+        Self(known.collect())
+    }
+
+    /// The call that a rule of one of `tools` reads in an utterance.
+    pub(super) fn ruled(
+        &self,
+        said: &str,
+        tools: &[&ToolSpec],
+    ) -> Option<(String, Map<String, Value>)> {
+        let whole = text::normalise(said);
+        let ways = [text::without_fillers(&whole), &whole];
+        let sentences = text::sentences(said);
+        let ways = ways.into_iter().chain(sentences.iter().map(String::as_str));
+        ways.flat_map(|way| tools.iter().map(move |tool| (way, tool)))
+            .find_map(|(way, tool)| {
+                let arguments = self.0.get(&tool.name)?.read(way, said)?;
+                Some((tool.name.clone(), arguments))
+            })
+    }
+
+    /// The filler of a call, if its declaration has one.
+    pub(super) fn filler(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
+        let declaration = &self.0.get(name)?.declaration;
+        crate::tools::say(
+            declaration,
+            declaration.fillers.short.first()?,
+            arguments,
+            None,
+        )
+    }
+
+    /// A result in the words of the tool's declaration.
+    pub(super) fn answer(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        result: &Value,
+    ) -> Option<String> {
+        let declaration = &self.0.get(name)?.declaration;
+        let template = declaration.answer.as_deref()?;
+        crate::tools::say(declaration, template, arguments, Some(result))
+    }
+
+    fn examples(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], |tool| &tool.hints.examples)
+    }
+}
+
+impl KnownTool {
+    fn read(&self, sentence: &str, said: &str) -> Option<Map<String, Value>> {
+        self.rules.iter().find_map(|rule| {
+            let caught = rule.captures(sentence)?;
+            // "Add a note not to forget the milk" is no refusal.
+            let around = without_arguments(sentence, &caught);
+            if rules::is_negated(&around) || rules::is_told(&around) {
+                return None;
+            }
+            let names: Vec<Option<&str>> = rule.capture_names().collect();
+            self.hints
+                .arguments(&self.declaration, &names, &caught, said)
+        })
+    }
+}
+
+fn without_arguments(sentence: &str, caught: &Captures<'_>) -> String {
+    let mut around = sentence.to_owned();
+    let mut spans: Vec<_> = caught
+        .iter()
+        .skip(1)
+        .flatten()
+        .map(|group| group.range())
+        .collect();
+    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+    for span in spans {
+        around.replace_range(span, "it");
+    }
+    around
+}
+
 /// Finds the tool for an utterance: `said` as it was transcribed, `sentence` normalised.
 pub(super) fn find(
     said: &str,
     sentence: &str,
     tools: &[&ToolSpec],
+    known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Match, EmbedError> {
     if tools.is_empty() || rules::is_negated(sentence) || rules::is_told(sentence) {
         return Ok(Match::None);
     }
     let general = without_place(sentence);
-    let nearness = classifier.nearness(&[sentence, &general], tools)?;
-    let mut ranked: Vec<(f32, &ToolSpec)> =
+    let with_examples: Vec<(&ToolSpec, &[String])> = tools
+        .iter()
+        .map(|tool| (*tool, known.examples(&tool.name)))
+        .collect();
+    let nearness = classifier.nearness(&[sentence, &general], &with_examples)?;
+    let mut ranked: Vec<(Nearness, &ToolSpec)> =
         nearness.into_iter().zip(tools.iter().copied()).collect();
-    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let second = ranked.get(1).map_or(0.0, |(near, _)| *near);
-    match ranked.first() {
-        Some((near, tool))
-            if *near >= NEAR && near - second >= CLEAR && shares_word(sentence, tool) =>
-        {
-            Ok(call(said, sentence, tool))
-        }
-        _ => Ok(Match::None),
-    }
+    ranked.sort_by(|a, b| b.0.best().total_cmp(&a.0.best()));
+    let second = ranked.get(1).map_or(0.0, |(near, _)| near.best());
+    let Some((near, tool)) = ranked.first().copied() else {
+        return Ok(Match::None);
+    };
+    let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
+    let certain = near.example >= SAME || shares_word(sentence, tool);
+    Ok(if fits && certain {
+        call(said, sentence, tool)
+    } else {
+        Match::None
+    })
 }
 
 /// The sentence up to the place it names, which weighs more than what is asked about it.
@@ -197,7 +312,6 @@ fn searched(sentence: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::text;
     use serde_json::json;
 
     fn weather() -> ToolSpec {

@@ -2,7 +2,7 @@
 
 use super::answers::{self, Asked};
 use super::classifier::Classifier;
-use super::foreign::{self, Match};
+use super::foreign::{self, Known, Match};
 use super::request::{Request, Talk, Target};
 use super::rules;
 use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
@@ -22,11 +22,12 @@ const MOST_CALLS: usize = 3;
 /// What the brain says to a prompt.
 pub(super) fn respond(
     prompt: &Prompt,
+    known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     let mut events = match prompt.messages.last() {
-        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages)),
-        Some(Message::User { .. }) => answer(prompt, classifier)?,
+        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
+        Some(Message::User { .. }) => answer(prompt, known, classifier)?,
         _ => Vec::new(),
     };
     events.push(LlmEvent::End);
@@ -34,12 +35,17 @@ pub(super) fn respond(
 }
 
 /// The results since the agent last spoke, or the user.
-fn spoken_results(messages: &[Message]) -> String {
+fn spoken_results(messages: &[Message], known: &Known) -> String {
     let asked = asked(last_user(messages));
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
     let result = |message: &Message| match message {
-        Message::ToolResult { name, output, .. } => Some(answers::result(name, output, asked)),
+        Message::ToolResult { id, name, output } => {
+            let declared = || known.answer(name, &arguments_of(id, messages), output);
+            let failed = output.get("error").is_some();
+            let said = (!failed).then(declared).flatten();
+            Some(said.unwrap_or_else(|| answers::result(name, output, asked)))
+        }
         _ => None,
     };
     messages[start..]
@@ -47,6 +53,14 @@ fn spoken_results(messages: &[Message]) -> String {
         .filter_map(result)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
+    let found = messages.iter().rev().find_map(|message| match message {
+        Message::ToolCall { id, arguments, .. } if id == call => Some(arguments.clone()),
+        _ => None,
+    });
+    found.unwrap_or_default()
 }
 
 fn asked(said: &str) -> Asked {
@@ -88,13 +102,20 @@ fn utterance(messages: &[Message]) -> (String, &[Message]) {
     (said.collect::<Vec<_>>().join(" "), &messages[..start])
 }
 
-fn answer(prompt: &Prompt, classifier: &mut Classifier) -> Result<Vec<LlmEvent>, EmbedError> {
+fn answer(
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
     let (said, before) = utterance(&prompt.messages);
-    let requests = understand(&said, before, classifier)?;
     // The tools that we know how to use; anything else goes by its declaration.
     let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
         prompt.tools.iter().partition(|tool| builtin::is_ours(tool));
     let can = abilities(&ours);
+    if let Some((name, arguments)) = known.ruled(&said, &foreign) {
+        return Ok(with_filler(&name, arguments, known));
+    }
+    let requests = understand(&said, before, classifier)?;
     if requests.iter().any(Request::needs_tool)
         && let Some(events) = calls(&requests, &ours)
     {
@@ -102,7 +123,7 @@ fn answer(prompt: &Prompt, classifier: &mut Classifier) -> Result<Vec<LlmEvent>,
     }
     let unknown = matches!(requests.last(), None | Some(Request::Unknown));
     if unknown || requests.iter().any(Request::needs_tool) {
-        return by_declaration(&said, before, &foreign, &can, classifier);
+        return by_declaration(&said, before, &foreign, &can, known, classifier);
     }
     Ok(speech(match requests.last() {
         Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
@@ -412,6 +433,7 @@ fn by_declaration(
     before: &[Message],
     foreign: &[&ToolSpec],
     can: &str,
+    known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     let question = last_agent(before).unwrap_or_default();
@@ -425,18 +447,21 @@ fn by_declaration(
     };
     let sentence = text::normalise(&said);
     Ok(
-        match foreign::find(&said, &sentence, foreign, classifier)? {
-            Match::Call(name, arguments) => {
-                let mut events = speech("One moment.".into());
-                events.extend(call(&name, arguments));
-                events
-            }
+        match foreign::find(&said, &sentence, foreign, known, classifier)? {
+            Match::Call(name, arguments) => with_filler(&name, arguments, known),
             Match::Missing(argument) => {
                 speech(format!("For that I need the {argument}. Which one?"))
             }
             Match::None => speech(answers::limit(can)),
         },
     )
+}
+
+fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<LlmEvent> {
+    let filler = known.filler(name, &arguments);
+    let mut events = speech(filler.unwrap_or_else(|| "One moment.".into()));
+    events.extend(call(name, arguments));
+    events
 }
 
 fn abilities(tools: &[&ToolSpec]) -> String {

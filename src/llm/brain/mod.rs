@@ -14,7 +14,9 @@ mod rules;
 pub use classifier::ClassifierError;
 
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use crate::tools::Registry;
 use classifier::Classifier;
+use foreign::Known;
 use futures_util::{StreamExt, stream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -45,27 +47,29 @@ pub enum BrainError {
 
 impl Brain {
     /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the
-    /// thread. [`crate::onnx::init`] comes first. Blocks for some 100 ms.
+    /// thread. Of the tools that a prompt names it knows more where `tools` has them: their rules,
+    /// examples, fillers and answers. [`crate::onnx::init`] comes first. Blocks for some 100 ms.
     ///
     /// # Errors
     /// [`BrainError`] if a file is missing or broken, or there is no thread to be had.
-    pub fn start(folder: &Path) -> Result<Self, BrainError> {
+    pub fn start(folder: &Path, tools: &Registry) -> Result<Self, BrainError> {
         let classifier = Classifier::load(folder)?;
+        let known = Known::of(tools);
         let (jobs, inbox) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("brain".into())
-            .spawn(move || work(&inbox, classifier))?;
+            .spawn(move || work(&inbox, classifier, &known))?;
         Ok(Self { jobs })
     }
 }
 
 /// Answers until the last sender is gone; what nobody waits for any more is skipped.
-fn work(inbox: &Receiver<Job>, mut classifier: Classifier) {
+fn work(inbox: &Receiver<Job>, mut classifier: Classifier, known: &Known) {
     while let Ok((prompt, reply)) = inbox.recv() {
         if reply.is_closed() {
             continue;
         }
-        let answer = mind::respond(&prompt, &mut classifier);
+        let answer = mind::respond(&prompt, known, &mut classifier);
         let answer = answer.map_err(|error| LlmError::Engine(error.to_string()));
         // The generation may have been cancelled meanwhile.
         drop(reply.send(answer));

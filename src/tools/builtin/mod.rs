@@ -1,9 +1,14 @@
-//! The tools that every server has: clock, calculator, units, timers.
+//! Tools that are part of this program. Every server has clock, calculator, units and timers; those
+//! that need an address or a file are there once a declaration gives it.
 
+mod accounts;
 mod calculator;
+mod calendar;
 mod clock;
+mod notes;
 mod timers;
 mod units;
+mod weather;
 
 pub use calculator::Calculate;
 pub use clock::GetTime;
@@ -11,18 +16,21 @@ pub(crate) use timers::length_words;
 pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, Which};
 pub use units::{ConvertUnits, Unit};
 
-use super::{Declaration, Effect, Registry, RegistryError, Tool};
+use super::http::Web;
+use super::{Declaration, Effect, Registry, RegistryError, Tool, ToolError};
 use crate::llm::ToolSpec;
+use serde::Deserialize;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Registers all of them.
+/// Registers those that every server has.
 ///
 /// # Errors
 /// [`RegistryError::Duplicate`] if one of their names is taken.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
-    all()
+    always()
         .into_iter()
         .try_for_each(|tool| registry.register(tool))
 }
@@ -32,13 +40,13 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 pub(crate) fn is_ours(spec: &ToolSpec) -> bool {
     static OURS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
         let spec = |tool: Arc<dyn Tool>| tool.declaration().spec.clone();
-        all().into_iter().map(spec).collect()
+        always().into_iter().map(spec).collect()
     });
     OURS.iter()
         .any(|ours| ours.name == spec.name && ours.parameters == spec.parameters)
 }
 
-fn all() -> [Arc<dyn Tool>; 6] {
+pub(super) fn always() -> [Arc<dyn Tool>; 6] {
     [
         Arc::new(GetTime::default()),
         Arc::new(Calculate::default()),
@@ -47,6 +55,130 @@ fn all() -> [Arc<dyn Tool>; 6] {
         Arc::new(ListTimers::default()),
         Arc::new(CancelTimer::default()),
     ]
+}
+
+/// A built-in tool that a file declares, with the settings that the file gives.
+#[derive(Debug, Clone)]
+pub struct Builtin(Inner);
+
+#[derive(Debug, Clone)]
+enum Inner {
+    Always(String),
+    Weather(weather::Settings),
+    Calendar(PathBuf),
+    ReadNotes(PathBuf),
+    AddNote(PathBuf),
+    Balance(PathBuf),
+}
+
+/// The settings of a tool that keeps what it knows in a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSettings {
+    file: PathBuf,
+}
+
+/// A tool that has nothing to set.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoSettings {}
+
+impl Builtin {
+    /// The tools that only a declaration brings in.
+    fn on_demand() -> [Declaration; 5] {
+        [
+            weather::declaration(),
+            calendar::declaration(),
+            notes::read_declaration(),
+            notes::add_declaration(),
+            accounts::declaration(),
+        ]
+    }
+
+    /// What the program says of the built-in tool with this name.
+    pub(super) fn declaration(name: &str) -> Option<Declaration> {
+        let always = always();
+        let always = always.iter().map(|tool| tool.declaration().clone());
+        always
+            .chain(Self::on_demand())
+            .find(|tool| tool.spec.name == name)
+    }
+
+    pub(super) fn names() -> Vec<String> {
+        let always = always();
+        let always = always.iter().map(|tool| tool.declaration().clone());
+        always
+            .chain(Self::on_demand())
+            .map(|tool| tool.spec.name)
+            .collect()
+    }
+
+    /// The tool `name` with `settings`, whose paths count from `folder`.
+    ///
+    /// # Errors
+    /// The key that is wrong, the problem and the fix.
+    pub(super) fn configured(
+        name: &str,
+        settings: toml::Table,
+        folder: &Path,
+    ) -> Result<Self, (String, String, String)> {
+        use super::declared::settings as read;
+        let file = |settings| read::<FileSettings>(settings).map(|typed| folder.join(typed.file));
+        let inner = match name {
+            "get_weather" => Inner::Weather(weather::Settings::read(settings)?),
+            "read_calendar" => Inner::Calendar(calendar::checked(file(settings)?)?),
+            "get_balance" => Inner::Balance(accounts::checked(file(settings)?)?),
+            "read_notes" => Inner::ReadNotes(file(settings)?),
+            "add_note" => Inner::AddNote(file(settings)?),
+            other => {
+                read::<NoSettings>(settings).map(|NoSettings {}| Inner::Always(other.into()))?
+            }
+        };
+        Ok(Self(inner))
+    }
+
+    /// Its calls leave this machine.
+    pub(super) fn uses_network(&self) -> bool {
+        matches!(&self.0, Inner::Weather(settings) if !settings.is_local())
+    }
+
+    /// The tool, with the declaration that its file gives it.
+    pub(super) fn tool(&self, declaration: Declaration, web: &Arc<Web>) -> Arc<dyn Tool> {
+        match &self.0 {
+            Inner::Weather(settings) => Arc::new(weather::GetWeather::new(
+                declaration,
+                settings.clone(),
+                web.clone(),
+            )),
+            Inner::Calendar(file) => {
+                Arc::new(calendar::ReadCalendar::new(declaration, file.clone()))
+            }
+            Inner::ReadNotes(file) => Arc::new(notes::ReadNotes::new(declaration, file.clone())),
+            Inner::AddNote(file) => Arc::new(notes::AddNote::new(declaration, file.clone())),
+            Inner::Balance(file) => Arc::new(accounts::GetBalance::new(declaration, file.clone())),
+            Inner::Always(name) => {
+                let known = always()
+                    .into_iter()
+                    .find(|tool| &tool.declaration().spec.name == name);
+                // `configured` is only asked for names that `declaration` knows.
+                known.unwrap_or_else(|| Arc::new(GetTime::default()))
+            }
+        }
+    }
+}
+
+/// Runs what reads or writes files off the runtime's threads.
+async fn blocking(
+    work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static,
+) -> Result<Value, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ToolError::Failed(error.to_string())))
+}
+
+/// `(key, problem, fix)` for a settings file that cannot be used.
+fn bad_file(path: &Path, problem: impl std::fmt::Display, fix: &str) -> (String, String, String) {
+    let problem = format!("{}: {problem}", path.display());
+    ("settings.file".into(), problem, fix.into())
 }
 
 /// They only compute: a second is generous.

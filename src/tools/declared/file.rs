@@ -1,0 +1,200 @@
+//! A declaration as it is typed.
+
+use super::{DeclarationError, RouterHints};
+use crate::tools::{Effect, Eligibility, Equivalence};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RawKind {
+    Http,
+    Subprocess,
+    Builtin,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTool {
+    pub(super) name: String,
+    pub(super) kind: RawKind,
+    pub(super) description: Option<String>,
+    pub(super) effect: Option<Effect>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) reads: Option<Vec<String>>,
+    pub(super) writes: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) ends_call: bool,
+    pub(super) answer: Option<String>,
+    pub(super) parameters: Option<Map<String, Value>>,
+    #[serde(default)]
+    pub(super) speculation: RawSpeculation,
+    #[serde(default)]
+    pub(super) equivalence: BTreeMap<String, Vec<Equivalence>>,
+    #[serde(default)]
+    pub(super) fillers: RawFillers,
+    #[serde(default)]
+    pub(super) confirm: RawConfirm,
+    #[serde(default)]
+    pub(super) router: RouterHints,
+    pub(super) http: Option<RawHttp>,
+    pub(super) subprocess: Option<RawSubprocess>,
+    #[serde(default)]
+    pub(super) settings: toml::Table,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSpeculation {
+    pub(super) allow: Eligibility,
+    pub(super) network: bool,
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) shareable: bool,
+    pub(super) min_confidence: Option<f32>,
+    pub(super) cost: f64,
+    pub(super) per_turn: Option<u32>,
+    pub(super) per_day: Option<u32>,
+    pub(super) cost_per_day: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawFillers {
+    pub(super) short: Vec<String>,
+    pub(super) long: Vec<String>,
+    pub(super) again: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawConfirm {
+    pub(super) spoken: Option<bool>,
+    pub(super) question: Option<String>,
+    pub(super) expiry_s: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHttp {
+    pub(super) method: Option<String>,
+    pub(super) url: String,
+    #[serde(default)]
+    pub(super) query: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, RawValue>,
+    pub(super) json: Option<Value>,
+    #[serde(default)]
+    pub(super) response: BTreeMap<String, String>,
+    pub(super) error: Option<String>,
+    pub(super) limit_kib: Option<u64>,
+    pub(super) idempotency_header: Option<String>,
+    pub(super) warm_up_url: Option<String>,
+    #[serde(default)]
+    pub(super) allow_private: bool,
+}
+
+/// Text, or a secret from elsewhere.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "write text, { env = \"VARIABLE\" } or { file = \"path\" }, the latter two with prefix = \"...\" if wanted"
+)]
+pub(super) enum RawValue {
+    Text(String),
+    Secret(RawSecret),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSecret {
+    pub(super) env: Option<String>,
+    pub(super) file: Option<String>,
+    #[serde(default)]
+    pub(super) prefix: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSubprocess {
+    pub(super) argv: Vec<String>,
+    #[serde(default)]
+    pub(super) stdin: bool,
+    pub(super) output: Option<RawOutput>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, RawValue>,
+    pub(super) folder: Option<String>,
+    pub(super) network: Option<bool>,
+    pub(super) limit_kib: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RawOutput {
+    Json,
+    Text,
+}
+
+/// The file at `path` in its types.
+pub(super) fn parse(path: &Path, text: &str) -> Result<RawTool, DeclarationError> {
+    let wrong = |key: String, error: &toml::de::Error| {
+        let (problem, fix) = mended(error.message(), &key);
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        DeclarationError {
+            file: path.into(),
+            line: text.as_bytes()[..at]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count()
+                + 1,
+            key,
+            problem,
+            fix,
+        }
+    };
+    let document = toml::Deserializer::parse(text).map_err(|error| wrong(String::new(), &error))?;
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = error.path().to_string();
+        let key = if key == "." { String::new() } else { key };
+        wrong(key, error.inner())
+    })
+}
+
+/// A table in its types; what is wrong with it is `(key, problem, fix)`.
+pub(crate) fn settings<T: DeserializeOwned>(
+    table: toml::Table,
+) -> Result<T, (String, String, String)> {
+    serde_path_to_error::deserialize(toml::Value::Table(table)).map_err(|error| {
+        let key = match error.path().to_string() {
+            path if path == "." => "settings".to_owned(),
+            path => format!("settings.{path}"),
+        };
+        let (problem, fix) = mended(error.inner().message(), &key);
+        (key, problem, fix)
+    })
+}
+
+/// serde's message, and what to do: of an unknown field or choice, the one that was meant.
+fn mended(message: &str, key: &str) -> (String, String) {
+    let message = message.lines().next().unwrap_or_default();
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let fix = match quoted.as_slice() {
+        [typed, known @ ..] if !known.is_empty() && message.starts_with("unknown") => {
+            let likeness = |name: &&&str| strsim::jaro_winkler(typed, name);
+            let best = known
+                .iter()
+                .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            let meant = best
+                .filter(|best| likeness(best) > 0.8)
+                .map(|best| format!("did you mean `{best}`? "))
+                .unwrap_or_default();
+            format!("{meant}known are: {}", known.join(", "))
+        }
+        [missing] if message.starts_with("missing") => format!("add a line `{missing} = ...`"),
+        _ if key.is_empty() => "the files in tools/ show how it is written".into(),
+        _ => "correct its value".into(),
+    };
+    (message.to_owned(), fix)
+}

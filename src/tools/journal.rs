@@ -1,0 +1,525 @@
+//! The journal of calls that change something: on disk before the call, and its result after it.
+//! So a call runs at most once, whatever is retried, reconnects or crashes.
+//!
+//! One JSON object a line, appended and synced. A line that a crash cut short is skipped, and that
+//! is safe: an intent that is not whole was never followed by its call, and without its result a
+//! call counts as [`Begun::Unknown`] and does not run again.
+
+use super::ToolError;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Finished calls are kept for a day: nobody retries one for longer.
+const KEEP_RESULTS: SignedDuration = SignedDuration::from_hours(24);
+/// Calls whose end is unknown, for a month, for an operator to look into.
+const KEEP_UNKNOWN: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// Why the journal cannot be used. No call may run without it.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file cannot be read or written.
+    #[error("the journal {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// One key for two different calls.
+    #[error("the key {0} belongs to another call")]
+    KeyReused(String),
+    /// A result without an intent, or a second one.
+    #[error("no call with the key {0} is running")]
+    NotBegun(String),
+    /// A write failed earlier; what the file holds is not certain.
+    #[error("the journal failed earlier; restart the server")]
+    Broken,
+}
+
+/// What is known of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// Nothing: its intent is on disk now, and it may run.
+    Started,
+    /// It ran, with this result.
+    Done(Result<Value, ToolError>),
+    /// It was begun and its end is not known: it runs still, or the server died meanwhile. It must
+    /// not run again.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+enum Line {
+    Intent {
+        key: String,
+        time: Timestamp,
+        tool: String,
+        arguments: Map<String, Value>,
+    },
+    Result {
+        key: String,
+        time: Timestamp,
+        result: Result<Value, ToolError>,
+    },
+}
+
+#[derive(Debug)]
+struct Entry {
+    time: Timestamp,
+    tool: String,
+    arguments: Map<String, Value>,
+    result: Option<(Timestamp, Result<Value, ToolError>)>,
+}
+
+/// The journal. Clones are the same one. Its methods block for as long as the disk takes to sync,
+/// some milliseconds: [`Journal::once`] does that off the runtime's threads.
+#[derive(Debug, Clone)]
+pub struct Journal(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    path: PathBuf,
+    file: File,
+    /// Held shared while the journal is open: only who holds it alone may rewrite the file.
+    _lock: File,
+    entries: HashMap<String, Entry>,
+    broken: bool,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, or makes it with the folders above it. What is older than a day
+    /// (a month, where the end is unknown) is left out, if no other process uses the file.
+    ///
+    /// # Errors
+    /// [`JournalError::File`].
+    pub fn open(path: &Path, now: Timestamp) -> Result<Self, JournalError> {
+        let state = open(path, now).map_err(|source| JournalError::File {
+            path: path.into(),
+            source,
+        })?;
+        Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// Writes down that the call with this key is about to run, unless it is known already.
+    ///
+    /// # Errors
+    /// [`JournalError`]; the call must not run then.
+    pub fn begin(
+        &self,
+        key: &str,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        now: Timestamp,
+    ) -> Result<Begun, JournalError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = state.entries.get(key) {
+            if entry.tool != tool || &entry.arguments != arguments {
+                return Err(JournalError::KeyReused(key.into()));
+            }
+            let done = entry.result.as_ref().map(|(_, result)| result.clone());
+            return Ok(done.map_or(Begun::Unknown, Begun::Done));
+        }
+        let line = Line::Intent {
+            key: key.into(),
+            time: now,
+            tool: tool.into(),
+            arguments: arguments.clone(),
+        };
+        state.append(&line)?;
+        learn(&mut state.entries, line);
+        Ok(Begun::Started)
+    }
+
+    /// Writes down what came of a call.
+    ///
+    /// # Errors
+    /// [`JournalError`]; the call counts as [`Begun::Unknown`] then.
+    pub fn finish(
+        &self,
+        key: &str,
+        result: &Result<Value, ToolError>,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state
+            .entries
+            .get(key)
+            .is_none_or(|entry| entry.result.is_some())
+        {
+            return Err(JournalError::NotBegun(key.into()));
+        }
+        let line = Line::Result {
+            key: key.into(),
+            time: now,
+            result: result.clone(),
+        };
+        state.append(&line)?;
+        learn(&mut state.entries, line);
+        Ok(())
+    }
+
+    /// Runs `call` unless the call with this key ran before, and gives its result, from the journal
+    /// if it did. A call that was interrupted is not run again, and that is what the error says.
+    /// `call` is not polled before its intent is on disk. If the future is dropped meanwhile, the
+    /// call counts as [`Begun::Unknown`].
+    ///
+    /// # Errors
+    /// The call's own, or [`ToolError::Failed`].
+    pub async fn once(
+        &self,
+        key: &str,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        now: impl Fn() -> Timestamp,
+        call: impl Future<Output = Result<Value, ToolError>>,
+    ) -> Result<Value, ToolError> {
+        let failed = |error: JournalError| ToolError::Failed(error.to_string());
+        let (journal, time) = (self.clone(), now());
+        let (key, tool, arguments) = (key.to_owned(), tool.to_owned(), arguments.clone());
+        let begun = blocking({
+            let key = key.clone();
+            move || journal.begin(&key, &tool, &arguments, time)
+        });
+        match begun.await.map_err(failed)? {
+            Begun::Done(result) => return result,
+            Begun::Unknown => {
+                return Err(ToolError::Failed(
+                    "it was begun before and interrupted; whether it took effect is not known"
+                        .into(),
+                ));
+            }
+            Begun::Started => {}
+        }
+        let result = call.await;
+        let (journal, time, written) = (self.clone(), now(), result.clone());
+        let finished = blocking(move || journal.finish(&key, &written, time)).await;
+        if let Err(error) = finished {
+            // The call has run: its result is the truth, whatever the disk says.
+            tracing::error!(%error, "a result could not be written down");
+        }
+        result
+    }
+
+    /// The calls whose end is not known: key, tool, arguments, and when each was begun.
+    pub fn unknown(&self) -> Vec<(String, String, Map<String, Value>, Timestamp)> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = state
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.result.is_none());
+        open.map(|(key, entry)| {
+            (
+                key.clone(),
+                entry.tool.clone(),
+                entry.arguments.clone(),
+                entry.time,
+            )
+        })
+        .collect()
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or(Err(JournalError::Broken))
+}
+
+impl State {
+    fn append(&mut self, line: &Line) -> Result<(), JournalError> {
+        if self.broken {
+            return Err(JournalError::Broken);
+        }
+        let written = write_line(&mut self.file, line).and_then(|()| self.file.sync_data());
+        written.map_err(|source| {
+            // Half a line may be there: what follows it would be lost with it.
+            self.broken = true;
+            JournalError::File {
+                path: self.path.clone(),
+                source,
+            }
+        })
+    }
+}
+
+fn open(path: &Path, now: Timestamp) -> io::Result<State> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let lock = private()
+        .truncate(false)
+        .write(true)
+        .open(path.with_extension("lock"))?;
+    let alone = lock.try_lock().is_ok();
+    if !alone {
+        lock.lock_shared()?;
+    }
+    let mut entries = read(path)?;
+    if alone {
+        let before = entries.len();
+        entries.retain(|_, entry| is_kept(entry, now));
+        if entries.len() < before {
+            rewrite(path, folder, &entries)?;
+        }
+        lock.unlock()?;
+        lock.lock_shared()?;
+    }
+    let mut file = private().read(true).append(true).open(path)?;
+    end_line(&mut file)?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    Ok(State {
+        path: path.into(),
+        file,
+        _lock: lock,
+        entries,
+        broken: false,
+    })
+}
+
+/// For this user alone: arguments are what people said.
+fn private() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+/// What a crash cut short gets an end, so that the next line is whole.
+fn end_line(file: &mut File) -> io::Result<()> {
+    use std::io::Read;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(());
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other?,
+    };
+    let mut entries = HashMap::new();
+    for line in bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        match serde_json::from_slice(line) {
+            Ok(line) => learn(&mut entries, line),
+            Err(_) => {
+                tracing::warn!(journal = %path.display(), "a line that was cut short is skipped")
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn learn(entries: &mut HashMap<String, Entry>, line: Line) {
+    match line {
+        Line::Intent {
+            key,
+            time,
+            tool,
+            arguments,
+        } => {
+            entries.entry(key).or_insert(Entry {
+                time,
+                tool,
+                arguments,
+                result: None,
+            });
+        }
+        Line::Result { key, time, result } => {
+            if let Some(entry) = entries.get_mut(&key) {
+                entry.result.get_or_insert((time, result));
+            }
+        }
+    }
+}
+
+fn is_kept(entry: &Entry, now: Timestamp) -> bool {
+    match &entry.result {
+        Some((time, _)) => now.duration_since(*time) < KEEP_RESULTS,
+        None => now.duration_since(entry.time) < KEEP_UNKNOWN,
+    }
+}
+
+/// Writes the entries to a new file, which takes the old one's place at once.
+fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = private().write(true).truncate(true).open(&new)?;
+    for (key, entry) in entries {
+        write_line(
+            &mut file,
+            &Line::Intent {
+                key: key.clone(),
+                time: entry.time,
+                tool: entry.tool.clone(),
+                arguments: entry.arguments.clone(),
+            },
+        )?;
+        if let Some((time, result)) = &entry.result {
+            write_line(
+                &mut file,
+                &Line::Result {
+                    key: key.clone(),
+                    time: *time,
+                    result: result.clone(),
+                },
+            )?;
+        }
+    }
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// In one write, so that lines of several processes do not mix.
+fn write_line(file: &mut File, line: &Line) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    file.write_all(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours)
+    }
+
+    fn arguments() -> Map<String, Value> {
+        json!({"text": "buy milk"}).as_object().cloned().unwrap()
+    }
+
+    fn begin(journal: &Journal, key: &str, hours: i64) -> Begun {
+        journal
+            .begin(key, "add_note", &arguments(), at(hours))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_call_is_started_once_and_its_result_survives_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/journal.jsonl");
+        let journal = Journal::open(&path, at(0)).unwrap();
+        assert_eq!(begin(&journal, "a", 0), Begun::Started);
+        assert_eq!(begin(&journal, "a", 0), Begun::Unknown);
+        let done = Ok(json!({"added": "buy milk"}));
+        journal.finish("a", &done, at(0)).unwrap();
+        assert!(matches!(
+            journal.finish("a", &done, at(0)),
+            Err(JournalError::NotBegun(_))
+        ));
+        let failed = Err(ToolError::Timeout(5));
+        assert_eq!(begin(&journal, "b", 0), Begun::Started);
+        journal.finish("b", &failed, at(0)).unwrap();
+        assert_eq!(begin(&journal, "c", 0), Begun::Started);
+        drop(journal);
+
+        let journal = Journal::open(&path, at(1)).unwrap();
+        assert_eq!(begin(&journal, "a", 1), Begun::Done(done));
+        assert_eq!(begin(&journal, "b", 1), Begun::Done(failed));
+        assert_eq!(begin(&journal, "c", 1), Begun::Unknown);
+        assert_eq!(journal.unknown().len(), 1);
+        let other = journal.begin("a", "add_note", &Map::new(), at(1));
+        assert!(matches!(other, Err(JournalError::KeyReused(_))));
+    }
+
+    /// Whatever the last line was cut to, no call that may have run is started again.
+    #[test]
+    fn a_torn_last_line_never_lets_a_call_run_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::open(&path, at(0)).unwrap();
+        begin(&journal, "a", 0);
+        let intent = std::fs::metadata(&path).unwrap().len() as usize;
+        journal.finish("a", &Ok(json!(1)), at(0)).unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let journal = Journal::open(&path, at(0)).unwrap();
+            let begun = begin(&journal, "a", 0);
+            // A line is whole when only its line feed is missing.
+            let expected = if cut < intent - 1 {
+                Begun::Started
+            } else if cut < whole.len() - 1 {
+                Begun::Unknown
+            } else {
+                Begun::Done(Ok(json!(1)))
+            };
+            assert_eq!(begun, expected, "{cut} of {} bytes", whole.len());
+            begin(&journal, "b", 0);
+            drop(journal);
+            let journal = Journal::open(&path, at(0)).unwrap();
+            assert_eq!(begin(&journal, "b", 0), Begun::Unknown, "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_old_is_left_out_unless_another_process_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::open(&path, at(0)).unwrap();
+        for key in ["old", "open"] {
+            begin(&journal, key, 0);
+        }
+        journal.finish("old", &Ok(Value::Null), at(0)).unwrap();
+        let second = Journal::open(&path, at(48)).unwrap();
+        assert_eq!(begin(&second, "old", 48), Begun::Done(Ok(Value::Null)));
+        drop((journal, second));
+
+        let journal = Journal::open(&path, at(48)).unwrap();
+        assert_eq!(begin(&journal, "old", 48), Begun::Started);
+        assert_eq!(begin(&journal, "open", 48), Begun::Unknown);
+        drop(journal);
+        let journal = Journal::open(&path, at(24 * 31)).unwrap();
+        assert_eq!(begin(&journal, "open", 24 * 31), Begun::Started);
+    }
+
+    #[tokio::test]
+    async fn once_runs_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::open(&path, at(0)).unwrap();
+        let runs = std::cell::Cell::new(0);
+        let run = || async {
+            runs.set(runs.get() + 1);
+            Ok(json!(runs.get()))
+        };
+        for _ in 0..3 {
+            let result = journal.once("k", "t", &arguments(), || at(0), run()).await;
+            assert_eq!(result, Ok(json!(1)));
+        }
+        // A call that is given up halfway is not run again.
+        let never = std::future::pending();
+        let noted = arguments();
+        let given_up = journal.once("dropped", "t", &noted, || at(0), never);
+        let late = tokio::time::timeout(std::time::Duration::from_millis(200), given_up).await;
+        assert!(late.is_err());
+        let again = journal
+            .once("dropped", "t", &arguments(), || at(0), run())
+            .await;
+        assert!(matches!(again, Err(ToolError::Failed(reason)) if reason.contains("not known")));
+        assert_eq!(runs.get(), 1);
+    }
+}

@@ -1,0 +1,228 @@
+//! Tools that are programs: started without a shell, with no more of our environment than the
+//! declaration names, and gone with everything they started when nobody waits for them any more.
+
+use super::template::{Template, context};
+use super::{CallContext, Declaration, Tool, ToolError};
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, Signal, kill_process_group};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// What is kept of a program's complaints, bytes.
+const MOST_COMPLAINT: usize = 4096;
+/// Where programs are looked for unless the declaration sets PATH: POSIX's own places.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What an environment variable of the program holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Variable {
+    /// As it is written in the declaration.
+    Text(String),
+    /// From our environment or a file.
+    Secret(SecretString),
+}
+
+impl Variable {
+    fn value(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Secret(secret) => secret.expose_secret(),
+        }
+    }
+}
+
+/// A program and how it is run.
+#[derive(Debug, Clone)]
+pub struct SubprocessPlan {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<Template>,
+    pub(crate) stdin: bool,
+    pub(crate) json: bool,
+    pub(crate) environment: Vec<(String, Variable)>,
+    pub(crate) folder: PathBuf,
+    pub(crate) limit: usize,
+}
+
+impl SubprocessPlan {
+    /// What its environment holds.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
+        self.environment
+            .iter()
+            .filter_map(|(_, value)| match value {
+                Variable::Secret(secret) => Some(secret),
+                Variable::Text(_) => None,
+            })
+    }
+
+    fn command(
+        &self,
+        parameters: &Value,
+        arguments: &Map<String, Value>,
+    ) -> Result<Command, String> {
+        let seen = context(parameters, arguments, []);
+        let mut command = Command::new(&self.program);
+        let mut options = true;
+        for template in &self.arguments {
+            let argument = template.text(&seen)?;
+            if argument.contains('\0') {
+                return Err("an argument holds a zero byte".into());
+            }
+            // What a user says must not become an option.
+            let is_said =
+                template.source().starts_with("{{") || template.source().starts_with("{%");
+            if options && is_said && argument.starts_with('-') {
+                return Err("an argument may not begin with a hyphen".into());
+            }
+            options &= argument != "--";
+            command.arg(argument);
+        }
+        command
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("PATH", PATH)
+            .envs(
+                self.environment
+                    .iter()
+                    .map(|(name, value)| (name, value.value())),
+            )
+            .stdin(if self.stdin {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    async fn run(
+        &self,
+        parameters: &Value,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, String> {
+        let mut command = self.command(parameters, arguments)?;
+        let name = self
+            .program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let child = command
+            .spawn()
+            .map_err(|error| format!("cannot start {name}: {error}"))?;
+        let mut group = Group(child);
+        let (input, output, complaint) = (
+            group.0.stdin.take(),
+            group.0.stdout.take(),
+            group.0.stderr.take(),
+        );
+        let write = async {
+            if let Some(mut input) = input {
+                // A program that does not read its input is no failure.
+                let _ = input
+                    .write_all(Value::Object(arguments.clone()).to_string().as_bytes())
+                    .await;
+            }
+        };
+        let ((), output, complaint) =
+            tokio::join!(write, all(output, self.limit), start(complaint));
+        let output = output?;
+        let status = group.0.wait().await.map_err(|error| error.to_string())?;
+        if !status.success() {
+            let last = complaint
+                .lines()
+                .rfind(|line| !line.trim().is_empty())
+                .unwrap_or_default();
+            return Err(format!("{name} failed ({status}): {}", last.trim()));
+        }
+        if !self.json {
+            return Ok(Value::String(
+                String::from_utf8_lossy(&output).trim().to_owned(),
+            ));
+        }
+        serde_json::from_slice(&output).map_err(|error| format!("{name} printed no JSON: {error}"))
+    }
+}
+
+/// A running program; with it goes everything that it started.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // An id means that it was not waited for yet, so that no other group can have that number.
+        let id = self.0.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = id.and_then(Pid::from_raw) {
+            // It may be gone already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn all(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+        stream
+            .take(most)
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(|error| error.to_string())?;
+    }
+    if bytes.len() > limit {
+        return Err(format!("it printed more than {} KiB", limit / 1024));
+    }
+    Ok(bytes)
+}
+
+/// The first of what comes; the rest is read and forgotten, or the program would block.
+async fn start(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
+    if let Some(mut stream) = stream {
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            let room = MOST_COMPLAINT.saturating_sub(kept.len());
+            kept.extend_from_slice(&buffer[..read.min(room)]);
+        }
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// A declared tool that runs a program.
+pub(super) struct SubprocessTool {
+    declaration: Declaration,
+    plan: Arc<SubprocessPlan>,
+}
+
+impl SubprocessTool {
+    pub(super) fn new(declaration: Declaration, plan: SubprocessPlan) -> Self {
+        Self {
+            declaration,
+            plan: Arc::new(plan),
+        }
+    }
+}
+
+impl Tool for SubprocessTool {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let plan = self.plan.clone();
+        let parameters = self.declaration.spec.parameters.clone();
+        Box::pin(async move {
+            plan.run(&parameters, &arguments)
+                .await
+                .map_err(ToolError::Failed)
+        })
+    }
+}

@@ -1,0 +1,226 @@
+//! Templates in declarations: minijinja over a call's arguments, checked when they are loaded.
+
+use super::Declaration;
+use minijinja::{Environment, Error, UndefinedBehavior, Value as Jinja};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::{Arc, LazyLock};
+
+static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(strict);
+
+/// Every value that is printed is percent-encoded; what the template itself says is not.
+static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = strict();
+    environment.set_formatter(|out, _, value| {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        out.write_str(&encoded(&text)).map_err(Error::from)
+    });
+    environment
+});
+
+fn strict() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment
+}
+
+/// Everything but RFC 3986's unreserved characters as `%XX`.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+/// A template whose variables are all known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Arc<str>);
+
+impl Template {
+    /// Checks the syntax, and that only `known` variables occur.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn new(source: &str, known: &BTreeSet<String>) -> Result<Self, (String, String)> {
+        let template = PLAIN.template_from_str(source).map_err(|error| {
+            let fix =
+                "write a value as {{ name }}, and a condition as {% if name %} ... {% endif %}";
+            (
+                format!("\"{source}\" is not a template: {error}"),
+                fix.to_owned(),
+            )
+        })?;
+        let unknown = template
+            .undeclared_variables(false)
+            .into_iter()
+            .find(|name| !known.contains(name));
+        if let Some(name) = unknown {
+            let fix = if known.is_empty() {
+                "no variables are known here".to_owned()
+            } else {
+                format!("known are: {}", joined(known))
+            };
+            return Err((
+                format!("\"{source}\" uses `{name}`, which is not known here"),
+                fix,
+            ));
+        }
+        Ok(Self(source.into()))
+    }
+
+    /// The template as it is written.
+    pub fn source(&self) -> &str {
+        &self.0
+    }
+
+    /// As text.
+    ///
+    /// # Errors
+    /// What minijinja says, such as of a division by zero.
+    pub fn text(&self, context: &Jinja) -> Result<String, String> {
+        PLAIN
+            .render_str(&self.0, context)
+            .map_err(|error| error.to_string())
+    }
+
+    /// As part of an address: what the values say is percent-encoded.
+    ///
+    /// # Errors
+    /// What minijinja says.
+    pub fn address(&self, context: &Jinja) -> Result<String, String> {
+        ENCODING
+            .render_str(&self.0, context)
+            .map_err(|error| error.to_string())
+    }
+
+    /// As JSON: a template that is one `{{ expression }}` keeps the expression's type, any other
+    /// is text.
+    ///
+    /// # Errors
+    /// What minijinja says.
+    pub fn json(&self, context: &Jinja) -> Result<Value, String> {
+        let Some(expression) = self.expression() else {
+            return self.text(context).map(Value::from);
+        };
+        let value = PLAIN
+            .compile_expression(expression)
+            .and_then(|expression| expression.eval(context))
+            .map_err(|error| error.to_string())?;
+        if value.is_undefined() {
+            return Err(format!("{expression} is not there"));
+        }
+        serde_json::to_value(value).map_err(|error| error.to_string())
+    }
+
+    /// The expression that the whole template is.
+    pub fn expression(&self) -> Option<&str> {
+        let inner = self.0.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+        (!inner.contains("{{") && !inner.contains("}}")).then_some(inner.trim())
+    }
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The names of a schema's properties.
+pub(crate) fn parameters(schema: &Value) -> BTreeSet<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties
+        .map(|all| all.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+/// What templates see: the arguments by name, `none` for those that were left out, and `more`.
+pub(crate) fn context<'a>(
+    schema: &Value,
+    arguments: &Map<String, Value>,
+    more: impl IntoIterator<Item = (&'a str, Value)>,
+) -> Jinja {
+    let mut all: Map<String, Value> = parameters(schema)
+        .into_iter()
+        .map(|name| (name, Value::Null))
+        .collect();
+    all.extend(arguments.clone());
+    all.extend(
+        more.into_iter()
+            .map(|(name, value)| (name.to_owned(), value)),
+    );
+    Jinja::from(minijinja::value::Serde(&all))
+}
+
+/// What a template of `declaration` ([`super::Fillers`], [`Declaration::answer`], a question) says
+/// about a call: the arguments by name, the result as `result`. `None` if it cannot be rendered or
+/// says nothing.
+pub fn say(
+    declaration: &Declaration,
+    template: &str,
+    arguments: &Map<String, Value>,
+    result: Option<&Value>,
+) -> Option<String> {
+    let result = result.map(|result| ("result", result.clone()));
+    let context = context(&declaration.spec.parameters, arguments, result);
+    let said = PLAIN.render_str(template, context);
+    let said = said.inspect_err(|error| tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered"));
+    let words = said.ok()?.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!words.is_empty()).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn known(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn seen(value: Value) -> Jinja {
+        context(
+            &json!({"properties": {"place": {}, "n": {}}}),
+            value.as_object().unwrap(),
+            [],
+        )
+    }
+
+    #[test]
+    fn values_are_encoded_in_addresses_and_keep_their_type_in_json() {
+        let template = |source| Template::new(source, &known(&["place", "n"])).unwrap();
+        let place = seen(json!({"place": "São Paulo/../&x=1", "n": 3}));
+        assert_eq!(
+            template("https://a.b/{{ place }}?n={{ n }}")
+                .address(&place)
+                .unwrap(),
+            "https://a.b/S%C3%A3o%20Paulo%2F..%2F%26x%3D1?n=3"
+        );
+        assert_eq!(template("{{ n }}").json(&place), Ok(json!(3)));
+        assert_eq!(template("{{ n * 2 }}").json(&place), Ok(json!(6)));
+        assert_eq!(template("n={{ n }}").json(&place), Ok(json!("n=3")));
+        assert_eq!(template("{{ n }}").json(&seen(json!({}))), Ok(Value::Null));
+        assert_eq!(
+            template("{% if n %}{{ n }}{% else %}none{% endif %}").text(&seen(json!({}))),
+            Ok("none".into())
+        );
+    }
+
+    #[test]
+    fn unknown_variables_and_bad_syntax_are_found_at_once() {
+        let wrong = |source| Template::new(source, &known(&["place"])).unwrap_err();
+        let (problem, fix) = wrong("in {{ palce }}");
+        assert!(problem.contains("`palce`"), "{problem}");
+        assert_eq!(fix, "known are: place");
+        assert!(wrong("{{ place ").0.contains("not a template"));
+    }
+}

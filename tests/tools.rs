@@ -1,0 +1,821 @@
+//! Declared tools against a real HTTP server, real programs and real files.
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect};
+use axum::routing::{any, get, post};
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use undertone::tools::declared::{self, DeclarationError, Declared};
+use undertone::tools::{
+    CallContext, Clock, Confirmation, Effect, Eligibility, Registry, SessionTools, ToolError,
+};
+
+/// Declarations in a folder of their own.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn with(self, name: &str, text: &str) -> Self {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn load(&self) -> Result<Vec<Declared>, DeclarationError> {
+        let variable = |name: &str| (name == "TOKEN").then(|| "s3cret-token".to_owned());
+        declared::load(self.0.path(), &variable)
+    }
+
+    fn tools(&self) -> Registry {
+        declared::registry(&self.load().unwrap()).unwrap()
+    }
+
+    /// The error is one line with all of `parts`.
+    #[track_caller]
+    fn refused(self, parts: &[&str]) {
+        let error = self.load().expect_err("this must be refused").to_string();
+        for part in parts {
+            assert!(error.contains(part), "no {part:?} in: {error}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}
+
+/// 2026-11-21 is a Saturday.
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        "2026-11-21T19:00:00Z".parse().unwrap()
+    }
+}
+
+fn context(key: &str) -> CallContext {
+    let zone = TimeZone::get("America/Denver").unwrap();
+    CallContext::new(SessionTools::new(zone, Arc::new(Noon)), key)
+}
+
+fn arguments(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+async fn call(tools: &Registry, name: &str, value: Value) -> Result<Value, ToolError> {
+    tools.call(name, arguments(value), &context("key-1")).await
+}
+
+/// Serves `router` on a free port of this machine.
+async fn serve(router: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    address
+}
+
+/// What the server was asked: method and address, headers, body.
+type Seen = Arc<Mutex<Vec<(String, HeaderMap, String)>>>;
+
+async fn echo(
+    State(seen): State<Seen>,
+    method: axum::http::Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: String,
+) -> impl IntoResponse {
+    let asked = format!("{method} {uri}");
+    let mut seen = seen.lock().unwrap();
+    seen.push((asked.clone(), headers, body));
+    axum::Json(json!({"asked": asked, "main": {"temp": 16.6}, "list": [1, 2]}))
+}
+
+async fn echo_server() -> (SocketAddr, Seen) {
+    let seen = Seen::default();
+    let router = Router::new().fallback(any(echo)).with_state(seen.clone());
+    (serve(router).await, seen)
+}
+
+fn http(address: SocketAddr, more: &str) -> String {
+    format!(
+        r#"
+name = "probe"
+kind = "http"
+description = "A test."
+effect = "read"
+timeout_ms = 2000
+[parameters.properties.place]
+type = "string"
+[parameters.properties.n]
+type = "integer"
+[parameters]
+required = ["place"]
+[http]
+allow_private = true
+url = "http://{address}/at/{{{{ place }}}}"
+{more}
+"#
+    )
+}
+
+#[tokio::test]
+async fn a_request_is_made_of_arguments_and_secrets_and_its_answer_is_mapped() {
+    let (address, seen) = echo_server().await;
+    let more = r#"
+query = { q = "{{ n }}", fixed = "a b" }
+headers = { Authorization = { env = "TOKEN", prefix = "Bearer " }, X-Place = "{{ place }}" }
+[http.response]
+temp = "/main/temp"
+rounded = "{{ body.main.temp | round | int }}"
+missing = "/main/wind?"
+"#;
+    let tools = Folder::new()
+        .with("probe.toml", &http(address, more))
+        .tools();
+    let result = call(&tools, "probe", json!({"place": "a/../b c&d"})).await;
+    assert_eq!(
+        result,
+        Ok(json!({"missing": null, "rounded": 17, "temp": 16.6}))
+    );
+    let (asked, headers, _) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(asked, "GET /at/a%2F..%2Fb%20c%26d?fixed=a+b");
+    assert_eq!(headers["authorization"], "Bearer s3cret-token");
+    assert_eq!(headers["x-place"], "a/../b c&d");
+    call(&tools, "probe", json!({"place": "b", "n": 3}))
+        .await
+        .unwrap();
+    assert_eq!(
+        seen.lock().unwrap().pop().unwrap().0,
+        "GET /at/b?fixed=a+b&q=3"
+    );
+    let dots = call(&tools, "probe", json!({"place": ".."})).await;
+    assert!(matches!(dots, Err(ToolError::Failed(_))), "{dots:?}");
+    let smuggled = call(&tools, "probe", json!({"place": "x\r\nHost: evil"})).await;
+    assert!(
+        matches!(smuggled, Err(ToolError::Failed(_))),
+        "{smuggled:?}"
+    );
+    assert!(seen.lock().unwrap().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn a_body_keeps_its_types_and_the_key_is_sent() {
+    let (address, seen) = echo_server().await;
+    let more = r#"
+method = "POST"
+json = { where = { name = "{{ place }}", n = "{{ n }}" }, list = ["{{ n }}", true], say = "to {{ place }}" }
+idempotency_header = "Idempotency-Key"
+"#;
+    let text = http(address, more).replace("\"read\"", "\"keyed\"");
+    let tools = Folder::new().with("probe.toml", &text).tools();
+    call(&tools, "probe", json!({"place": "Ulm", "n": 4}))
+        .await
+        .unwrap();
+    let (_, headers, body) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(headers["idempotency-key"], "key-1");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        body,
+        json!({"where": {"name": "Ulm", "n": 4}, "list": [4, true], "say": "to Ulm"})
+    );
+}
+
+#[tokio::test]
+async fn errors_long_answers_and_delays_are_told_apart() {
+    let router = Router::new()
+        .route(
+            "/at/missing",
+            get(|| async {
+                (
+                    StatusCode::NOT_FOUND,
+                    axum::Json(json!({"error": {"message": "no such place"}})),
+                )
+            }),
+        )
+        .route(
+            "/at/broken",
+            get(|| async { StatusCode::SERVICE_UNAVAILABLE }),
+        )
+        .route("/at/long", get(|| async { "x".repeat(3000) }))
+        .route("/at/slow", get(|| std::future::pending::<String>()));
+    let address = serve(router).await;
+    let text = http(address, "error = \"/error/message\"\nlimit_kib = 2").replace("2000", "300");
+    let tools = Folder::new().with("probe.toml", &text).tools();
+    let failure = async |place: &str| {
+        call(&tools, "probe", json!({"place": place}))
+            .await
+            .unwrap_err()
+    };
+    assert_eq!(
+        failure("missing").await.to_string(),
+        "127.0.0.1: no such place"
+    );
+    assert_eq!(
+        failure("broken").await.to_string(),
+        "127.0.0.1: it answered 503 Service Unavailable"
+    );
+    assert_eq!(
+        failure("long").await.to_string(),
+        "127.0.0.1: its answer is longer than 2 KiB"
+    );
+    assert_eq!(failure("slow").await, ToolError::Timeout(300));
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_bounds_and_checked_each_time() {
+    let seen = Seen::default();
+    let (inner, inner_seen) = echo_server().await;
+    let to_inner = format!("http://{inner}/secret");
+    let router = Router::new()
+        .route(
+            "/at/{place}",
+            any(
+                move |axum::extract::Path(place): axum::extract::Path<String>| {
+                    let to_inner = to_inner.clone();
+                    async move {
+                        match place.as_str() {
+                            "once" => Redirect::temporary("/end"),
+                            "forever" => Redirect::temporary("/at/forever"),
+                            "inside" => Redirect::temporary(&to_inner),
+                            "metadata" => Redirect::temporary("http://169.254.169.254/latest"),
+                            "number" => Redirect::temporary("http://2130706433/"),
+                            "mapped" => Redirect::temporary("http://[::ffff:127.0.0.1]/"),
+                            "file" => Redirect::temporary("file:///etc/passwd"),
+                            _ => Redirect::temporary("http://localhost:1/"),
+                        }
+                    }
+                },
+            ),
+        )
+        .fallback(any(echo))
+        .with_state(seen.clone());
+    let address = serve(router).await;
+    let tools = Folder::new()
+        .with(
+            "probe.toml",
+            &http(address, "response = { asked = \"/asked\" }"),
+        )
+        .tools();
+    let followed = async |place: &str| call(&tools, "probe", json!({"place": place})).await;
+    assert_eq!(followed("once").await, Ok(json!({"asked": "GET /end"})));
+    assert!(
+        followed("forever")
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("more than 3 redirects")
+    );
+    for place in ["inside", "metadata", "number", "mapped", "file", "name"] {
+        let error = followed(place).await.unwrap_err().to_string();
+        let seen = error.contains("not a public address") || error.contains("cannot be used");
+        assert!(seen, "{place}: {error}");
+    }
+    assert!(
+        inner_seen.lock().unwrap().is_empty(),
+        "the inner server was reached"
+    );
+
+    let post = http(address, "method = \"POST\"").replace("\"read\"", "\"reversible\"");
+    let tools = Folder::new().with("probe.toml", &post).tools();
+    let error = call(&tools, "probe", json!({"place": "once"}))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("does not follow"), "{error}");
+    assert_eq!(seen.lock().unwrap().len(), 1, "the POST was not repeated");
+}
+
+/// A server by hand: says when a connection opens, what is asked on it, and when it closes.
+async fn watched() -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = mpsc::channel(64);
+    tokio::spawn(async move {
+        for number in 1.. {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 4096];
+                loop {
+                    let read = socket.read(&mut buffer).await.unwrap_or(0);
+                    let first = String::from_utf8_lossy(&buffer[..read]);
+                    let first = first.lines().next().unwrap_or("closed");
+                    tell.send(format!("{number}: {first}")).await.unwrap();
+                    if read == 0 {
+                        return;
+                    }
+                    if !first.contains("slow") {
+                        let body = if first.starts_with("HEAD") { "" } else { "{}" };
+                        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{body}");
+                        socket.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    (address, told)
+}
+
+#[tokio::test]
+async fn a_warm_up_opens_the_connection_that_the_call_then_uses() {
+    let (address, mut told) = watched().await;
+    let tools = Folder::new().with("probe.toml", &http(address, "")).tools();
+    tools.tool("probe").unwrap().warm_up().await;
+    assert_eq!(told.recv().await.unwrap(), "1: HEAD / HTTP/1.1");
+    assert_eq!(
+        call(&tools, "probe", json!({"place": "x"})).await,
+        Ok(json!({}))
+    );
+    // The same connection, and nothing else was asked before.
+    assert_eq!(told.recv().await.unwrap(), "1: GET /at/x HTTP/1.1");
+}
+
+#[tokio::test]
+async fn dropping_a_call_closes_its_connection() {
+    let (address, mut told) = watched().await;
+    let tools = Folder::new().with("probe.toml", &http(address, "")).tools();
+    let running =
+        tokio::spawn(tools.call("probe", arguments(json!({"place": "slow"})), &context("k")));
+    assert_eq!(told.recv().await.unwrap(), "1: GET /at/slow HTTP/1.1");
+    running.abort();
+    let closed = tokio::time::timeout(Duration::from_secs(5), told.recv()).await;
+    assert_eq!(closed.unwrap().unwrap(), "1: closed");
+}
+
+fn program(argv: &str, more: &str) -> String {
+    format!(
+        r#"
+name = "probe"
+kind = "subprocess"
+description = "A test."
+effect = "read"
+timeout_ms = 3000
+[parameters.properties.text]
+type = "string"
+[subprocess]
+argv = {argv}
+{more}
+"#
+    )
+}
+
+async fn run(argv: &str, more: &str, text: &str) -> Result<Value, ToolError> {
+    let tools = Folder::new()
+        .with("probe.toml", &program(argv, more))
+        .tools();
+    call(&tools, "probe", json!({"text": text})).await
+}
+
+#[tokio::test]
+async fn a_program_gets_its_arguments_as_they_are_and_no_environment() {
+    let hostile = "; touch /tmp/x $(id) `id` 'a' \"b\"";
+    let said = run(
+        r#"["printf", "%s", "{{ text }}"]"#,
+        "output = \"text\"",
+        hostile,
+    )
+    .await;
+    assert_eq!(said, Ok(json!(hostile)));
+    let stdin = run(r#"["cat"]"#, "stdin = true", "hello").await;
+    assert_eq!(stdin, Ok(json!({"text": "hello"})));
+    let more = "output = \"text\"\nenvironment = { KEY = { env = \"TOKEN\" }, LANG = \"C\" }";
+    let environment = run(r#"["env"]"#, more, "").await.unwrap();
+    let mut lines: Vec<&str> = environment.as_str().unwrap().lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "KEY=s3cret-token",
+            "LANG=C",
+            "PATH=/usr/local/bin:/usr/bin:/bin"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_a_program_is_told() {
+    let error = async |argv: &str, more: &str, text: &str| {
+        run(argv, more, text).await.unwrap_err().to_string()
+    };
+    assert!(
+        error(r#"["ls", "/nowhere/at/all"]"#, "", "")
+            .await
+            .contains("No such file")
+    );
+    assert!(
+        error(r#"["no-such-program"]"#, "", "")
+            .await
+            .contains("cannot start no-such-program")
+    );
+    assert!(
+        error(r#"["echo", "{{ text }}"]"#, "", "--help")
+            .await
+            .contains("hyphen")
+    );
+    assert!(
+        error(r#"["echo", "no json"]"#, "", "")
+            .await
+            .contains("printed no JSON")
+    );
+    assert!(
+        error(r#"["yes"]"#, "limit_kib = 4", "")
+            .await
+            .contains("more than 4 KiB")
+    );
+    assert_eq!(
+        run(r#"["echo", "--", "{{ text }}"]"#, "output = \"text\"", "-n").await,
+        Ok(json!("-- -n"))
+    );
+}
+
+/// Whether a process runs; one that is dead and not yet collected does not.
+fn is_running(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    status
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim().starts_with('Z'))
+}
+
+#[tokio::test]
+async fn dropping_a_call_kills_the_program_and_its_children() {
+    let folder = Folder::new()
+        .with(
+            "spawn.sh",
+            "sleep 600 &\necho $! > child\nmv child ready\nwait\n",
+        )
+        .with("probe.toml", &program(r#"["sh", "spawn.sh"]"#, ""));
+    let tools = folder.tools();
+    let running = tokio::spawn(tools.call("probe", Map::new(), &context("k")));
+    let child = appears(&folder.path("ready")).await;
+    assert!(is_running(child.trim()));
+    running.abort();
+    let gone = async {
+        while is_running(child.trim()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), gone)
+        .await
+        .expect("the child lives on");
+}
+
+async fn appears(path: &Path) -> String {
+    loop {
+        match std::fs::read_to_string(path) {
+            Ok(text) => return text,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+#[test]
+fn a_bad_declaration_names_file_key_and_fix() {
+    let tool = |text: &str| Folder::new().with("bad.toml", text);
+    let valid = http("127.0.0.1:1".parse().unwrap(), "");
+    let changed = |from: &str, to: &str| {
+        assert!(valid.contains(from), "{from}");
+        tool(&valid.replace(from, to))
+    };
+    tool("name = ").refused(&["bad.toml:1"]);
+    changed("timeout_ms", "timout_ms").refused(&[
+        "bad.toml:6",
+        "timout_ms",
+        "did you mean `timeout_ms`",
+    ]);
+    changed("effect = \"read\"", "effect = \"reed\"").refused(&["effect", "did you mean `read`"]);
+    changed("effect = \"read\"", "").refused(&["bad.toml", "effect", "irreversible"]);
+    changed("kind = \"http\"", "kind = \"htpp\"").refused(&["kind", "did you mean `http`"]);
+    changed("name = \"probe\"", "name = \"2 tools\"").refused(&["bad.toml:2", "name", "letters"]);
+    changed("{{ place }}", "{{ palce }}").refused(&[
+        "bad.toml:15",
+        "http.url",
+        "`palce`",
+        "n, place",
+    ]);
+    changed("http://127.0.0.1:1", "http://{{ place }}").refused(&[
+        "http.url",
+        "host",
+        "https://example.org",
+    ]);
+    changed("allow_private = true", "").refused(&[
+        "http.url",
+        "not a public address",
+        "allow_private",
+    ]);
+    changed("required = [\"place\"]", "required = [\"plaice\"]")
+        .refused(&["parameters.required", "plaice"]);
+    changed("type = \"integer\"", "type = \"intejer\"").refused(&["parameters"]);
+    let more = |more: &str| tool(&format!("{valid}\n{more}"));
+    more("[equivalence]\ncity = [\"case\"]").refused(&["equivalence", "`city`", "n, place"]);
+    more("[equivalence]\nplace = [\"plase\"]").refused(&["equivalence", "did you mean `place`"]);
+    more("[router]\nrules = ['(?P<x>a)']").refused(&["bad.toml", "router.rules", "`x`"]);
+    more("[router]\nrules = ['(']").refused(&["router.rules", "regular expression"]);
+    more("[fillers]\nshort = [\"{{ plase }}\"]").refused(&["fillers.short", "`plase`"]);
+    more("[http.headers]\nA = { env = \"ABSENT\" }").refused(&[
+        "http.headers.A",
+        "ABSENT",
+        "not set",
+    ]);
+    more("[http.headers]\nA = { env = \"s3cret-token\" }")
+        .refused(&["http.headers.A", "<not shown>"]);
+    more("[http.headers]\nA = { file = \"absent\" }").refused(&["http.headers.A", "cannot read"]);
+    more("[subprocess]\nargv = [\"ls\"]").refused(&["subprocess", "kind"]);
+    tool(&program(r#"["sh", "-c", "echo {{ text }}"]"#, "")).refused(&["subprocess.argv", "shell"]);
+    tool(&program(r#"["{{ text }}"]"#, "")).refused(&["subprocess.argv", "program"]);
+    changed("effect = \"read\"", "effect = \"keyed\"").refused(&["idempotency_header"]);
+    let risky = |effect: &str, allow: &str| {
+        let text = valid
+            .replace("\"read\"", effect)
+            .replace("[http]\n", "[http]\nidempotency_header = \"K\"\n");
+        tool(&format!("{text}\n[speculation]\nallow = \"{allow}\""))
+    };
+    risky("\"reversible\"", "warm-up").refused(&["speculation.allow", "may change something"]);
+    risky("\"keyed\"", "full").refused(&["speculation.allow"]);
+    risky("\"read-costly\"", "full").refused(&["speculation.per_day", "budget"]);
+    assert!(risky("\"keyed\"", "warm-up").load().is_ok());
+    tool("name = \"get_tme\"\nkind = \"builtin\"").refused(&["name", "get_tme", "get_time"]);
+    tool("name = \"set_timer\"\nkind = \"builtin\"\neffect = \"read\"").refused(&[
+        "bad.toml:3",
+        "effect",
+        "never looser",
+    ]);
+    tool("name = \"get_time\"\nkind = \"builtin\"\n[settings]\nx = 1").refused(&["settings", "x"]);
+    tool("name = \"read_notes\"\nkind = \"builtin\"").refused(&["settings", "file"]);
+    tool("name = \"read_calendar\"\nkind = \"builtin\"\n[settings]\nfile = \"absent.ics\"")
+        .refused(&["settings.file", "absent.ics"]);
+    let twice = tool(&valid).with("again.toml", &valid);
+    twice.refused(&["bad.toml", "again.toml", "probe"]);
+}
+
+#[test]
+fn what_is_left_out_is_what_is_safe() {
+    let valid = http("127.0.0.1:1".parse().unwrap(), "");
+    let tools = Folder::new().with("a.toml", &valid).load().unwrap();
+    let tool = &tools[0].declaration;
+    assert_eq!(tool.speculation.eligibility, Eligibility::Forbid);
+    assert!(!tool.speculation.network);
+    assert_eq!(tool.confirmation, Confirmation::None);
+    let for_good = valid.replace("\"read\"", "\"irreversible\"");
+    let tools = Folder::new().with("a.toml", &for_good).load().unwrap();
+    assert!(matches!(
+        tools[0].declaration.confirmation,
+        Confirmation::Spoken { .. }
+    ));
+    let stricter = "name = \"get_time\"\nkind = \"builtin\"\neffect = \"read-costly\"";
+    let tools = Folder::new().with("a.toml", stricter).tools();
+    assert_eq!(
+        tools.declaration("get_time").unwrap().effect,
+        Effect::ReadCostly
+    );
+    assert_eq!(tools.specs().len(), 6);
+}
+
+/// A copy of the folder that is shipped, with its services on this machine.
+fn shipped(address: SocketAddr) -> Folder {
+    let folder = Folder::new();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+    std::fs::create_dir(folder.path("data")).unwrap();
+    for data in ["calendar.ics", "accounts.json"] {
+        std::fs::copy(own.join("data").join(data), folder.path("data").join(data)).unwrap();
+    }
+    for entry in own.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let service = format!("http://{address}");
+        let text = text
+            .replace("url = \"https://api.frankfurter.dev", &format!("allow_private = true\nurl = \"{service}"))
+            .replace("[settings]\n# \"local\"", &format!("[settings]\nallow_private = true\ngeocoding = \"{service}/v1/search\"\nforecast = \"{service}/v1/forecast\"\n# \"local\""));
+        std::fs::write(
+            folder.path(path.file_name().unwrap().to_str().unwrap()),
+            text,
+        )
+        .unwrap();
+    }
+    folder
+}
+
+#[test]
+fn the_shipped_declarations_are_right_and_disclose_nothing_early() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+    let variable = |name: &str| (name == "HELPDESK_TOKEN").then(|| "x".to_owned());
+    let mut tools = declared::load(&own, &variable).unwrap();
+    tools.extend(declared::load(&own.join("examples"), &variable).unwrap());
+    assert_eq!(tools.len(), 8);
+    for tool in &tools {
+        let name = &tool.declaration.spec.name;
+        assert!(!tool.declaration.speculation.network, "{name}");
+        assert!(tool.declaration.answer.is_some(), "{name}");
+    }
+    declared::registry(&tools).unwrap();
+}
+
+/// What Open-Meteo and Frankfurter answer, in their forms.
+async fn services(queries: Arc<Mutex<Vec<String>>>, failing: Arc<AtomicUsize>) -> SocketAddr {
+    let search = {
+        let queries = queries.clone();
+        move |Query(query): Query<HashMap<String, String>>| async move {
+            queries.lock().unwrap().push(query["name"].clone());
+            let place = |region: &str, latitude: f64| json!({"name": "Boulder", "latitude": latitude, "longitude": -105.27, "country": "United States", "country_code": "US", "admin1": region});
+            axum::Json(match query["name"].to_lowercase().as_str() {
+                "boulder" => json!({"results": [place("Montana", 46.2), place("Colorado", 40.01)]}),
+                "paris" => {
+                    json!({"results": [{"name": "Paris", "latitude": 48.85, "longitude": 2.35, "country": "France", "country_code": "FR"}]})
+                }
+                _ => json!({"generationtime_ms": 0.4}),
+            })
+        }
+    };
+    let forecast = move |Query(query): Query<HashMap<String, String>>| async move {
+        if failing.load(Ordering::SeqCst) > 0 {
+            return (
+                StatusCode::BAD_REQUEST,
+                axum::Json(json!({"error": true, "reason": "too many requests"})),
+            );
+        }
+        let warm = query["latitude"] == "40.01";
+        let now = if warm { 61.7 } else { 12.2 };
+        (
+            StatusCode::OK,
+            axum::Json(json!({
+                "current": {"temperature_2m": now, "weather_code": 3},
+                "daily": {
+                    "weather_code": [3, 61],
+                    "temperature_2m_max": [64.9, 50.0],
+                    "temperature_2m_min": [40.1, 33.4],
+                    "precipitation_probability_max": [10, 80]
+                },
+                "unit": query["temperature_unit"]
+            })),
+        )
+    };
+    let rates = |Query(query): Query<HashMap<String, String>>| async move {
+        match query["symbols"].as_str() {
+            "EUR" => (
+                StatusCode::OK,
+                axum::Json(
+                    json!({"amount": 1.0, "base": query["base"], "date": "2026-11-20", "rates": {"EUR": 0.9213}}),
+                ),
+            ),
+            _ => (
+                StatusCode::NOT_FOUND,
+                axum::Json(json!({"message": "not found"})),
+            ),
+        }
+    };
+    let router = Router::new()
+        .route("/v1/search", get(search))
+        .route("/v1/forecast", get(forecast))
+        .route("/v1/latest", get(rates))
+        .route("/none", post(|| async {}));
+    serve(router).await
+}
+
+#[tokio::test]
+async fn the_shipped_tools_work() {
+    let (queries, failing) = (
+        Arc::<Mutex<Vec<String>>>::default(),
+        Arc::<AtomicUsize>::default(),
+    );
+    let address = services(queries.clone(), failing.clone()).await;
+    let folder = shipped(address);
+    let tools = folder.tools();
+
+    let weather = call(&tools, "get_weather", json!({"place": "Boulder, CO"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        weather,
+        json!({"place": "Boulder", "region": "Colorado", "day": "now", "sky": "cloudy", "high": 65, "low": 40, "rain_chance": 10, "unit": "fahrenheit", "temperature": 62})
+    );
+    let spoken = call(
+        &tools,
+        "get_weather",
+        json!({"place": "boulder colorado", "day": "tomorrow"}),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (&spoken["region"], &spoken["sky"], &spoken["high"]),
+        (&json!("Colorado"), &json!("light rain"), &json!(50))
+    );
+    let paris = call(&tools, "get_weather", json!({"place": "Paris, France"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&paris["unit"], &paris["temperature"]),
+        (&json!("celsius"), &json!(12))
+    );
+    let nowhere = call(&tools, "get_weather", json!({"place": "Atlantis"})).await;
+    assert_eq!(
+        nowhere,
+        Err(ToolError::Failed("unknown place: Atlantis".into()))
+    );
+    assert_eq!(
+        *queries.lock().unwrap(),
+        [
+            "Boulder",
+            "boulder colorado",
+            "boulder",
+            "Paris",
+            "Atlantis"
+        ]
+    );
+    failing.store(1, Ordering::SeqCst);
+    let refused = call(&tools, "get_weather", json!({"place": "Paris"})).await;
+    assert_eq!(
+        refused,
+        Err(ToolError::Failed(
+            "the weather service: too many requests".into()
+        ))
+    );
+
+    let euros = call(
+        &tools,
+        "convert_currency",
+        json!({"amount": 100, "from": "usd", "to": "EUR"}),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        euros,
+        json!({"converted": 92.13, "date": "2026-11-20", "rate": 0.9213})
+    );
+    let unknown = call(
+        &tools,
+        "convert_currency",
+        json!({"from": "USD", "to": "XXX"}),
+    )
+    .await;
+    assert_eq!(
+        unknown,
+        Err(ToolError::Failed("127.0.0.1: not found".into()))
+    );
+
+    let monday = call(&tools, "read_calendar", json!({"day": "monday"}))
+        .await
+        .unwrap();
+    assert_eq!(monday["day"], "Monday, November 23");
+    assert_eq!(
+        monday["events"],
+        json!([{"title": "team stand-up", "all_day": false, "start": "9:30 AM", "end": "9:45 AM"}])
+    );
+
+    assert_eq!(
+        call(&tools, "read_notes", json!({})).await,
+        Ok(json!({"notes": []}))
+    );
+    let add = json!({"text": "buy milk"});
+    for _ in 0..2 {
+        let added = tools
+            .call("add_note", arguments(add.clone()), &context("first"))
+            .await;
+        assert_eq!(
+            added,
+            Ok(json!({"added": "buy milk", "count": 1})),
+            "once per key"
+        );
+    }
+    let again = tools
+        .call("add_note", arguments(add), &context("second"))
+        .await;
+    assert_eq!(again, Ok(json!({"added": "buy milk", "count": 2})));
+    assert_eq!(
+        call(&tools, "read_notes", json!({})).await,
+        Ok(json!({"notes": ["buy milk", "buy milk"]}))
+    );
+
+    let savings = call(&tools, "get_balance", json!({"account": "Savings account"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        savings,
+        json!({"accounts": [{"name": "savings", "balance": 12500.0, "currency": "USD"}]})
+    );
+    let unknown = call(&tools, "get_balance", json!({"account": "gold"}))
+        .await
+        .unwrap_err();
+    assert!(
+        unknown.to_string().contains("checking, savings"),
+        "{unknown}"
+    );
+}
