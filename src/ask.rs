@@ -5,7 +5,7 @@
     reason = "an edge: it plays and listens in real time"
 )]
 
-use crate::conversation::{Event, TurnLatency};
+use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
 use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
 use crate::transport::{Door, SessionOptions};
 use serde::Serialize;
@@ -34,6 +34,8 @@ pub struct Answer {
     pub said: Vec<String>,
     /// The stamps of each turn that was answered.
     pub turns: Vec<TurnLatency>,
+    /// What ran for each turn, and what came of it.
+    pub records: Vec<TurnRecord>,
     /// Every event with its time since the session began, ms.
     #[serde(skip)]
     pub events: Vec<(u64, Event)>,
@@ -76,6 +78,47 @@ impl Answer {
             reached.join(", ")
         ))
     }
+}
+
+impl Answer {
+    /// One line for each tool that ran: when it started and what that saved or wasted.
+    pub fn runs(&self) -> Vec<String> {
+        let turns = self.records.iter();
+        let lines = turns.flat_map(|turn| turn.runs.iter().map(|run| told(turn, run)));
+        lines.collect()
+    }
+}
+
+/// A run in words.
+fn told(turn: &TurnRecord, run: &RunRecord) -> String {
+    let relative = turn.latency.speech_end.map_or_else(String::new, |end| {
+        let (before, after) = (end.since(run.started), run.started.since(end));
+        match before.as_ms() {
+            0 => format!(", {} ms after the end of speech", after.as_ms()),
+            ms => format!(", {ms} ms before the end of speech"),
+        }
+    });
+    let source = run.source.map_or_else(
+        || "when it was committed".to_owned(),
+        |source| {
+            format!(
+                "early, predicted by {} ({:.2})",
+                source.name(),
+                run.confidence
+            )
+        },
+    );
+    let fate = match &run.fate {
+        Fate::Committed { .. } => format!("committed, {} ms saved", run.saved.as_ms()),
+        Fate::Discarded { reason, .. } => {
+            format!(
+                "discarded ({}), {} ms wasted",
+                reason.name(),
+                run.wasted.as_ms()
+            )
+        }
+    };
+    format!("{} started {source}{relative}: {fate}", run.tool)
 }
 
 /// Asks `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
@@ -207,6 +250,7 @@ impl Listener {
             Event::UserItem { text, .. } => self.answer.heard.push(text.clone()),
             Event::ResponseStarted { .. } => self.responding = true,
             Event::AgentItemDone { text, .. } => self.answer.said.push(text.clone()),
+            Event::TurnRecorded(record) => self.answer.records.push((**record).clone()),
             Event::ResponseDone { latency, .. } => {
                 self.responding = false;
                 self.answer.turns.push(*latency);

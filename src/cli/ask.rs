@@ -61,6 +61,9 @@ impl Ask {
         for text in &answer.said {
             super::print(&format!("agent: {text}"))?;
         }
+        for line in answer.runs() {
+            super::print(&format!("tool:  {line}"))?;
+        }
         answer
             .breakdown()
             .map_or(Ok(()), |line| super::print(&line))

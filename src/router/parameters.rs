@@ -269,8 +269,57 @@ fn place(words: &str) -> Option<String> {
     if let Ok(place) = places::find(words) {
         return Some(place.name);
     }
+    let words = words_of_a_name(words);
+    if let Ok(place) = places::find(words) {
+        return Some(place.name);
+    }
+    if words.is_empty() {
+        return None;
+    }
     let short = words.split(' ').count() <= 4 && !words.contains(|c: char| c.is_ascii_digit());
     short.then(|| places::title_case(words.trim_start_matches("the ")))
+}
+
+/// The words up to the first that no place has in its name: "boulder" of "boulder is like".
+fn words_of_a_name(words: &str) -> &str {
+    const NEVER: [&str; 28] = [
+        "is",
+        "are",
+        "was",
+        "were",
+        "will",
+        "be",
+        "been",
+        "being",
+        "looks",
+        "look",
+        "looking",
+        "going",
+        "doing",
+        "gonna",
+        "gets",
+        "getting",
+        "like",
+        "right",
+        "now",
+        "currently",
+        "today",
+        "tonight",
+        "tomorrow",
+        "if",
+        "because",
+        "when",
+        "please",
+        "but",
+    ];
+    let mut end = 0;
+    for word in words.split(' ') {
+        if NEVER.contains(&word) {
+            break;
+        }
+        end += word.len() + 1;
+    }
+    words[..end.min(words.len())].trim_end()
 }
 
 /// The words without the courtesies and adverbs that people end a request with.
@@ -377,5 +426,16 @@ mod tests {
         assert!(city.may_grow("york new"));
         assert!(city.may_grow("san"));
         assert!(!city.may_grow("tokyo"));
+    }
+
+    #[test]
+    fn a_place_ends_before_a_verb() {
+        assert_eq!(place("boulder is like").as_deref(), Some("Boulder"));
+        assert_eq!(place("gotham is looking").as_deref(), Some("Gotham"));
+        assert_eq!(place("is").as_deref(), None);
+        assert_eq!(
+            place("trinidad and tobago").map(|p| p.to_lowercase()),
+            Some("trinidad and tobago".into())
+        );
     }
 }

@@ -1,0 +1,267 @@
+//! A spoken conversation with a real tool over HTTP: with speculation the answer follows the filler,
+//! without it there is silence between, and what the model does not ask for leaves no trace.
+//!
+//! The language model is a server that speaks the OpenAI protocol with the delays of a fast one:
+//! 350 ms to the first token, 15 ms a token.
+
+#![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
+
+use axum::extract::{Json, State};
+use axum::response::sse::{Event, Sse};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+const QUESTION: &str = "Could you tell me what the weather in Boulder is like right now?";
+const NEGATED: &str = "No, I do not want to check the weather in Boulder right now.";
+
+/// How long the weather service thinks.
+const TOOL: Duration = Duration::from_millis(1_500);
+
+/// What the weather service saw.
+#[derive(Default)]
+struct Seen {
+    asked: AtomicUsize,
+    answered: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+/// Counts a request that ends before it was answered.
+struct Under(Arc<Seen>, bool);
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        let counter = if self.1 {
+            &self.0.answered
+        } else {
+            &self.0.dropped
+        };
+        counter.fetch_add(1, SeqCst);
+    }
+}
+
+async fn forecast(State(seen): State<Arc<Seen>>) -> Json<Value> {
+    seen.asked.fetch_add(1, SeqCst);
+    let mut under = Under(seen, false);
+    tokio::time::sleep(TOOL).await;
+    under.1 = true;
+    Json(json!({
+        "current": {"temperature_2m": 61.7, "weather_code": 3},
+        "daily": {
+            "weather_code": [3, 61],
+            "temperature_2m_max": [64.9, 50.0],
+            "temperature_2m_min": [40.1, 33.4],
+            "precipitation_probability_max": [10, 80]
+        }
+    }))
+}
+
+async fn geocode() -> Json<Value> {
+    Json(json!({"results": [{
+        "name": "Boulder", "latitude": 40.01, "longitude": -105.27,
+        "country": "United States", "country_code": "US", "admin1": "Colorado"
+    }]}))
+}
+
+/// Says what a well-behaved model says.
+async fn model(
+    Json(request): Json<Value>,
+) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    let messages = request["messages"].as_array().cloned().unwrap_or_default();
+    let said = |role: &str| {
+        let of_role = messages.iter().rfind(|message| message["role"] == role);
+        of_role.map_or_else(String::new, |message| {
+            message["content"].to_string().to_lowercase()
+        })
+    };
+    let last = messages.last().map_or_else(String::new, Value::to_string);
+    let answer = if last.contains("temperature") {
+        "<speech>It is sixty two degrees and cloudy in Boulder.</speech>"
+    } else if said("user").contains("not want") {
+        "<speech>All right, I leave it.</speech>"
+    } else {
+        "<speech>Let me check that for you.</speech><tool>get_weather(place=\"Boulder\")</tool>"
+    };
+    let tokens: Vec<String> = answer
+        .as_bytes()
+        .chunks(4)
+        .map(|piece| String::from_utf8_lossy(piece).into_owned())
+        .collect();
+    let first = futures_util::stream::once(tokio::time::sleep(Duration::from_millis(350)));
+    let rest = futures_util::stream::unfold(tokens.into_iter(), |mut tokens| async {
+        let token = tokens.next()?;
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        let delta = json!({"choices": [{"index": 0, "delta": {"content": token}}]});
+        Some((Ok(Event::default().data(delta.to_string())), tokens))
+    });
+    let done = futures_util::stream::iter([
+        Ok(Event::default().data(
+            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string(),
+        )),
+        Ok(Event::default().data("[DONE]")),
+    ]);
+    use futures_util::StreamExt;
+    Sse::new(
+        first
+            .filter_map(|()| std::future::ready(None))
+            .chain(rest)
+            .chain(done),
+    )
+}
+
+/// Serves until the process ends.
+fn serve(seen: Arc<Seen>) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+                .await
+                .expect("a port");
+            tell.send(listener.local_addr().expect("an address"))
+                .expect("a test");
+            let router = axum::Router::new()
+                .route("/v1/search", get(geocode))
+                .route("/v1/forecast", get(forecast))
+                .route("/v1/chat/completions", post(model))
+                .with_state(seen);
+            axum::serve(listener, router).await.expect("a server");
+        });
+    });
+    told.recv().expect("a server")
+}
+
+/// A configuration with the weather tool alone.
+fn configure(folder: &Path, address: SocketAddr, speculation: bool) -> std::path::PathBuf {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/weather.toml");
+    let shipped = std::fs::read_to_string(shipped).expect("the shipped tool");
+    let tools = folder.join("tools");
+    std::fs::create_dir_all(&tools).expect("a folder");
+    let settings = format!(
+        "{shipped}\ngeocoding = \"http://{address}/v1/search\"\nforecast = \"http://{address}/v1/forecast\"\nallow_private = true\n"
+    );
+    std::fs::write(tools.join("weather.toml"), settings).expect("a tool");
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/weights");
+    let config = folder.join(format!("{speculation}.toml"));
+    let text = format!(
+        "[models]\ndir = \"{}\"\n[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://{address}/v1\"\nmodel = \"scripted\"\n\
+         [tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n[speculation]\nenabled = {speculation}\n",
+        models.display()
+    );
+    std::fs::write(&config, text).expect("a configuration");
+    config
+}
+
+fn undertone(arguments: &[&str], config: Option<&Path>) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+    command.args(arguments);
+    if let Some(config) = config {
+        command.arg("--config").arg(config);
+    }
+    let output = command.output().expect("undertone runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+struct Asked {
+    answer: Value,
+    events: String,
+}
+
+impl Asked {
+    fn last_turn(&self, stamp: &str) -> Option<u64> {
+        self.answer["turns"].as_array()?.last()?[stamp].as_u64()
+    }
+
+    /// From the end of speech to the answer, ms.
+    fn answer_ms(&self) -> u64 {
+        let (end, answer) = (self.last_turn("speech_end"), self.last_turn("answer_audio"));
+        (answer.expect("an answer") - end.expect("speech")) / 1_000
+    }
+
+    fn dead_air_ms(&self) -> u64 {
+        self.last_turn("dead_air").expect("a tool turn") / 1_000
+    }
+}
+
+fn ask(folder: &Path, question: &str, config: &Path) -> Asked {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (wav, out, events) = (
+        path("question.wav"),
+        path("answer.wav"),
+        path("events.jsonl"),
+    );
+    undertone(&["say", question, "--out", &wav], None);
+    let printed = undertone(
+        &["ask", &wav, "--out", &out, "--events", &events, "--json"],
+        Some(config),
+    );
+    Asked {
+        answer: serde_json::from_str(&printed).expect("JSON"),
+        events: std::fs::read_to_string(&events).expect("events"),
+    }
+}
+
+#[test]
+fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seen = Arc::<Seen>::default();
+    let address = serve(seen.clone());
+    let on = configure(folder.path(), address, true);
+    let off = configure(folder.path(), address, false);
+    let fast = ask(folder.path(), QUESTION, &on);
+    let slow = ask(folder.path(), QUESTION, &off);
+    for (name, asked) in [("on ", &fast), ("off", &slow)] {
+        println!(
+            "speculation {name}: answer {} ms after the end of speech, dead air {} ms",
+            asked.answer_ms(),
+            asked.dead_air_ms()
+        );
+    }
+    assert_eq!(fast.answer["said"], slow.answer["said"]);
+    let run = &fast.answer["records"][0]["runs"][0];
+    assert_eq!(run["fate"]["kind"], "committed", "{run}");
+    assert!(run["source"].is_string(), "it ran early: {run}");
+    assert!(slow.answer["records"][0]["runs"][0]["source"].is_null());
+    assert!(fast.dead_air_ms() < slow.dead_air_ms());
+    assert!(fast.answer_ms() < slow.answer_ms());
+    assert_eq!(seen.asked.load(SeqCst), 2, "one request each");
+}
+
+#[test]
+fn what_the_model_does_not_ask_for_leaves_no_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seen = Arc::<Seen>::default();
+    let address = serve(seen.clone());
+    let asked = ask(
+        folder.path(),
+        NEGATED,
+        &configure(folder.path(), address, true),
+    );
+    assert_eq!(asked.answer["said"], json!(["All right, I leave it."]));
+    let told = asked.events.lines().filter(|line| {
+        !line.contains("\"type\":\"speculation\"") && !line.contains("\"type\":\"turn_recorded\"")
+    });
+    for line in told {
+        assert!(
+            !line.contains("get_weather") && !line.contains("temperature"),
+            "{line}"
+        );
+    }
+    assert!(
+        !asked.events.contains("temperature"),
+        "no result is in any event"
+    );
+    let (started, dropped) = (seen.asked.load(SeqCst), seen.dropped.load(SeqCst));
+    println!("requests that were started: {started}, dropped: {dropped}");
+    assert_eq!(seen.answered.load(SeqCst) + dropped, started);
+}
