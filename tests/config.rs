@@ -272,3 +272,32 @@ fn a_missing_file_is_an_error_only_if_it_was_named() {
     assert_eq!(error.origin, Origin::Flag("--config".into()));
     assert!(load(&Flags::default(), &Environment::default()).is_ok());
 }
+
+#[test]
+fn declared_tools_are_part_of_the_configuration() {
+    let tool = |url: &str| {
+        format!(
+            "name = \"t\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n[http]\nurl = \"{url}\""
+        )
+    };
+    let with = |url: &str| {
+        let setup = file("[tools]\nfolder = \"mine\"\njournal = \"j.jsonl\"");
+        std::fs::create_dir(setup.path("mine")).unwrap();
+        setup.beside("mine/t.toml", &tool(url))
+    };
+    let setup = with("https://example.org/");
+    let loaded = setup.load().unwrap();
+    assert_eq!(loaded.config.tools.declared.len(), 1);
+    assert_eq!(loaded.config.tools.journal, setup.path("j.jsonl"));
+    with("http://127.0.0.1/").refused(&["mine/t.toml:6", "http.url", "allow_private"]);
+    file("[tools]\nfolder = \"absent\"").refused(&["undertone.toml:2", "tools.folder", "absent"]);
+    let none = file("").load().unwrap();
+    assert!(
+        none.config
+            .tools
+            .journal
+            .ends_with("undertone/journal.jsonl")
+    );
+    let off = file("[tools]\nfolder = \"\"").load().unwrap();
+    assert!(off.config.tools.declared.is_empty());
+}

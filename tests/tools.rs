@@ -376,10 +376,9 @@ argv = {argv}
 }
 
 async fn run(argv: &str, more: &str, text: &str) -> Result<Value, ToolError> {
-    let tools = Folder::new()
-        .with("probe.toml", &program(argv, more))
-        .tools();
-    call(&tools, "probe", json!({"text": text})).await
+    // The program runs in the declaration's folder.
+    let folder = Folder::new().with("probe.toml", &program(argv, more));
+    call(&folder.tools(), "probe", json!({"text": text})).await
 }
 
 #[tokio::test]
@@ -416,7 +415,7 @@ async fn what_goes_wrong_with_a_program_is_told() {
     assert!(
         error(r#"["ls", "/nowhere/at/all"]"#, "", "")
             .await
-            .contains("No such file")
+            .contains("ls failed (exit status: 2)")
     );
     assert!(
         error(r#"["no-such-program"]"#, "", "")

@@ -173,7 +173,9 @@ pub fn say(
     let result = result.map(|result| ("result", result.clone()));
     let context = context(&declaration.spec.parameters, arguments, result);
     let said = PLAIN.render_str(template, context);
-    let said = said.inspect_err(|error| tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered"));
+    if let Err(error) = &said {
+        tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered");
+    }
     let words = said.ok()?.split_whitespace().collect::<Vec<_>>().join(" ");
     (!words.is_empty()).then_some(words)
 }

@@ -523,7 +523,7 @@ END:VCALENDAR\r\n";
         );
         assert_eq!(
             titles(date(2026, 11, 26)),
-            ["Thanksgiving all day", "Trip all day", "Call 4:00 PM"]
+            ["Trip all day", "Thanksgiving all day", "Call 4:00 PM"]
         );
         assert_eq!(
             titles(date(2027, 11, 25)),

@@ -1,21 +1,17 @@
 //! From what was typed to what is meant. The first thing that is wrong ends it.
 
-use super::file::{
-    self, RawConfirm, RawHttp, RawKind, RawOutput, RawSecret, RawSubprocess, RawTool, RawValue,
-};
+mod kinds;
+
+use super::file::{self, RawConfirm, RawKind, RawTool};
 use super::{DeclarationError, Declared, Kind};
 use crate::llm::ToolSpec;
 use crate::tools::builtin::Builtin;
-use crate::tools::http::{self, Header, HttpPlan, Pick};
-use crate::tools::subprocess::{SubprocessPlan, Variable};
 use crate::tools::template::{Template, parameters};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, Fillers, Speculation};
-use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use url::Url;
 
 type Checked<T> = Result<T, DeclarationError>;
 
@@ -23,8 +19,6 @@ const DEFAULT_TIMEOUT_MS: u64 = 5_000;
 const LONGEST_TIMEOUT_MS: u64 = 120_000;
 /// Long enough to think about a question, short enough that a later "yes" means something else.
 const CONFIRM_EXPIRY_S: u64 = 30;
-const DEFAULT_LIMIT_KIB: u64 = 256;
-const MOST_LIMIT_KIB: u64 = 16 * 1024;
 const DAY_MS: u64 = 86_400_000;
 
 pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Checked<Declared> {
@@ -103,7 +97,12 @@ impl Check<'_> {
             )?,
             parameters: self.schema(raw)?,
         };
-        let effect = self.needed("effect", raw.effect, "add effect = \"read\", \"read-costly\", \"keyed\", \"reversible\" or \"irreversible\": what a call does to the world")?;
+        let effect = self.needed(
+            "effect",
+            raw.effect,
+            "say what a call does to the world: \"read\", \
+            \"read-costly\", \"keyed\", \"reversible\" or \"irreversible\"",
+        )?;
         self.validated(Declaration::new(
             spec,
             effect,
@@ -129,7 +128,11 @@ impl Check<'_> {
         }
         if let Some(effect) = raw.effect {
             if effect.strictness() < declaration.effect.strictness() {
-                return Err(self.wrong("effect", format!("{} does more than that to the world", raw.name), "a file may make a built-in tool's effect stricter, never looser; remove this line"));
+                return Err(self.wrong(
+                    "effect",
+                    format!("{} does more than that to the world", raw.name),
+                    "a file may make it stricter, never looser; remove this line",
+                ));
             }
             declaration.effect = effect;
         }
@@ -418,292 +421,6 @@ impl Check<'_> {
         }
     }
 
-    fn http(&self, raw: &RawHttp, known: &BTreeSet<String>, effect: Effect) -> Checked<HttpPlan> {
-        let method = raw.method.as_deref().unwrap_or("GET");
-        let method = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-            .into_iter()
-            .find(|known| *known == method)
-            .and_then(|method| method.parse().ok())
-            .ok_or_else(|| {
-                self.wrong(
-                    "http.method",
-                    format!("\"{method}\" is unknown"),
-                    "use GET, POST, PUT, PATCH, DELETE or HEAD",
-                )
-            })?;
-        let origin = self.origin(raw)?;
-        let wrong_url = |(problem, fix): (String, String)| self.wrong("http.url", problem, &fix);
-        if raw.idempotency_header.is_none() && effect == Effect::Keyed {
-            return Err(self.wrong(
-                "http.idempotency_header",
-                "a keyed tool has to send its key".into(),
-                "name the header that takes it, as in idempotency_header = \"Idempotency-Key\"",
-            ));
-        }
-        let answered = with(known, ["body"]);
-        let pick = |(name, typed): (&String, &String)| {
-            Ok((
-                name.clone(),
-                self.pick(&format!("http.response.{name}"), typed, &answered)?,
-            ))
-        };
-        Ok(HttpPlan {
-            method,
-            url: Template::new(&raw.url, known).map_err(wrong_url)?,
-            query: raw
-                .query
-                .iter()
-                .map(|(name, typed)| {
-                    Ok((
-                        name.clone(),
-                        self.template(&format!("http.query.{name}"), typed, known)?,
-                    ))
-                })
-                .collect::<Checked<_>>()?,
-            headers: raw
-                .headers
-                .iter()
-                .map(|(name, typed)| self.header(name, typed, known))
-                .collect::<Checked<_>>()?,
-            json: raw
-                .json
-                .as_ref()
-                .map(|body| self.body("http.json", body, known))
-                .transpose()?,
-            response: raw.response.iter().map(pick).collect::<Checked<_>>()?,
-            error: raw.error.clone(),
-            limit: self.limit("http.limit_kib", raw.limit_kib)?,
-            idempotency_header: raw
-                .idempotency_header
-                .as_deref()
-                .map(|name| self.header_name("http.idempotency_header", name))
-                .transpose()?,
-            warm_up: self.warm_up(raw, &origin)?,
-            allow_private: raw.allow_private,
-            origin,
-        })
-    }
-
-    /// Scheme, host and port, which no argument may choose.
-    fn origin(&self, raw: &RawHttp) -> Checked<Url> {
-        let fix = "write scheme and host out, as in \"https://example.org/{{ id }}\"; arguments belong behind the host";
-        let end = raw.url.find("://").map(|at| at + 3).and_then(|start| {
-            Some(
-                start
-                    + raw.url[start..]
-                        .find(['/', '?', '#'])
-                        .unwrap_or(raw.url.len() - start),
-            )
-        });
-        let typed = &raw.url[..end.unwrap_or(raw.url.len())];
-        if typed.contains(['{', '}', '@']) {
-            return Err(self.wrong(
-                "http.url",
-                "the host depends on an argument, or carries a password".into(),
-                fix,
-            ));
-        }
-        let origin = Url::parse(typed)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let origin = origin.ok_or_else(|| {
-            self.wrong(
-                "http.url",
-                format!("\"{typed}\" is no http or https address"),
-                fix,
-            )
-        })?;
-        if !raw.allow_private && http::is_private_host(&origin) {
-            return Err(self.wrong(
-                "http.url",
-                format!("\"{typed}\" is not a public address"),
-                "add allow_private = true if this host is meant",
-            ));
-        }
-        Ok(origin)
-    }
-
-    fn warm_up(&self, raw: &RawHttp, origin: &Url) -> Checked<Url> {
-        let Some(typed) = &raw.warm_up_url else {
-            return Ok(origin.clone());
-        };
-        Url::parse(typed)
-            .ok()
-            .filter(|url| url.origin() == origin.origin())
-            .ok_or_else(|| {
-                self.wrong(
-                    "http.warm_up_url",
-                    format!("\"{typed}\" is not an address of {origin}"),
-                    "name an address of the same scheme, host and port, without templates",
-                )
-            })
-    }
-
-    fn header(
-        &self,
-        name: &str,
-        typed: &RawValue,
-        known: &BTreeSet<String>,
-    ) -> Checked<(http::HeaderName, Header)> {
-        let key = format!("http.headers.{name}");
-        let header = match typed {
-            RawValue::Text(source) => Header::Template(self.template(&key, source, known)?),
-            RawValue::Secret(secret) => Header::Secret(self.secret(&key, secret)?),
-        };
-        Ok((self.header_name(&key, name)?, header))
-    }
-
-    fn header_name(&self, key: &str, name: &str) -> Checked<http::HeaderName> {
-        name.parse().map_err(|_| {
-            self.wrong(
-                key,
-                format!("\"{name}\" is no name of a header"),
-                "use letters, digits and hyphens",
-            )
-        })
-    }
-
-    /// The secret that is meant; what it is is never said.
-    fn secret(&self, key: &str, typed: &RawSecret) -> Checked<SecretString> {
-        let value = match (&typed.env, &typed.file) {
-            (Some(name), None) => (self.variable)(name).ok_or_else(|| {
-                self.wrong(key, format!("the environment variable {} is not set", name_or_hint(name)), "set it, or name the one that holds the secret (the name, not the secret)")
-            })?,
-            (None, Some(file)) => std::fs::read_to_string(self.folder().join(file)).map_err(|error| {
-                self.wrong(key, format!("cannot read the secret's file: {error}"), "name a file that this user may read; a relative path counts from the declaration's folder")
-            })?,
-            _ => return Err(self.wrong(key, "it names no source, or two".into(), "write { env = \"VARIABLE\" } or { file = \"path\" }")),
-        };
-        let value = value.trim();
-        let printable = value
-            .bytes()
-            .all(|byte| byte == b'\t' || (32..127).contains(&byte));
-        if value.is_empty() || !printable {
-            return Err(self.wrong(
-                key,
-                "the secret is empty, or no single line of plain text".into(),
-                "put the secret there, and nothing else",
-            ));
-        }
-        Ok(format!("{}{value}", typed.prefix).into())
-    }
-
-    fn body(&self, key: &str, typed: &Value, known: &BTreeSet<String>) -> Checked<http::Body> {
-        Ok(match typed {
-            Value::String(source) => http::Body::Template(self.template(key, source, known)?),
-            Value::Array(items) => http::Body::Array(
-                items
-                    .iter()
-                    .map(|item| self.body(key, item, known))
-                    .collect::<Checked<_>>()?,
-            ),
-            Value::Object(entries) => http::Body::Object(
-                entries
-                    .iter()
-                    .map(|(name, value)| {
-                        Ok((
-                            name.clone(),
-                            self.body(&format!("{key}.{name}"), value, known)?,
-                        ))
-                    })
-                    .collect::<Checked<_>>()?,
-            ),
-            other => http::Body::Fixed(other.clone()),
-        })
-    }
-
-    /// `/a/b`, `/a/b?` (may be absent), or `{{ an expression over body }}`.
-    fn pick(&self, key: &str, typed: &str, known: &BTreeSet<String>) -> Checked<Pick> {
-        let (source, optional) = match typed.strip_suffix('?') {
-            Some(source) => (source, true),
-            None => (typed, false),
-        };
-        let template = self.template(key, source, known)?;
-        if source.is_empty() || source.starts_with('/') {
-            return Ok(Pick::Pointer {
-                pointer: template,
-                optional,
-            });
-        }
-        match template.expression() {
-            Some(_) => Ok(Pick::Expression(template)),
-            None => Err(self.wrong(key, format!("\"{typed}\" picks nothing"), "write a JSON pointer such as \"/main/temp\" (with ? behind it if it may be absent), or one expression such as \"{{ body.main.temp | round }}\"")),
-        }
-    }
-
-    fn subprocess(&self, raw: &RawSubprocess, known: &BTreeSet<String>) -> Checked<SubprocessPlan> {
-        let program = raw
-            .argv
-            .first()
-            .filter(|program| !program.is_empty() && !program.contains('{'));
-        let Some(program) = program else {
-            return Err(self.wrong(
-                "subprocess.argv",
-                "the program is missing, or depends on an argument".into(),
-                "write [\"program\", \"first argument\", \"{{ place }}\"]",
-            ));
-        };
-        let shells = ["sh", "bash", "dash", "zsh", "fish", "ksh"];
-        let is_shell = Path::new(program)
-            .file_name()
-            .is_some_and(|name| shells.iter().any(|shell| name == *shell));
-        let templated = raw
-            .argv
-            .iter()
-            .any(|argument| argument.contains("{{") || argument.contains("{%"));
-        if is_shell && templated {
-            return Err(self.wrong(
-                "subprocess.argv",
-                "a shell would run what a user says".into(),
-                "name the program itself; every argument is passed on as it is",
-            ));
-        }
-        Ok(SubprocessPlan {
-            program: if program.contains('/') {
-                self.folder().join(program)
-            } else {
-                program.into()
-            },
-            arguments: raw.argv[1..]
-                .iter()
-                .map(|source| self.template("subprocess.argv", source, known))
-                .collect::<Checked<_>>()?,
-            stdin: raw.stdin,
-            json: raw.output != Some(RawOutput::Text),
-            environment: raw
-                .environment
-                .iter()
-                .map(|(name, typed)| self.variable_of(name, typed))
-                .collect::<Checked<_>>()?,
-            folder: raw
-                .folder
-                .as_ref()
-                .map_or_else(|| self.folder(), |folder| self.folder().join(folder)),
-            limit: self.limit("subprocess.limit_kib", raw.limit_kib)?,
-        })
-    }
-
-    fn variable_of(&self, name: &str, typed: &RawValue) -> Checked<(String, Variable)> {
-        let key = format!("subprocess.environment.{name}");
-        let value = match typed {
-            RawValue::Text(text) => Variable::Text(text.clone()),
-            RawValue::Secret(secret) => Variable::Secret(self.secret(&key, secret)?),
-        };
-        Ok((name.to_owned(), value))
-    }
-
-    fn limit(&self, key: &str, typed: Option<u64>) -> Checked<usize> {
-        let kib = typed.unwrap_or(DEFAULT_LIMIT_KIB);
-        match usize::try_from(kib * 1024) {
-            Ok(bytes) if (1..=MOST_LIMIT_KIB).contains(&kib) => Ok(bytes),
-            _ => Err(self.wrong(
-                key,
-                format!("{kib} is out of range"),
-                &format!("use 1 to {MOST_LIMIT_KIB}"),
-            )),
-        }
-    }
-
     fn template(&self, key: &str, source: &str, known: &BTreeSet<String>) -> Checked<Template> {
         Template::new(source, known).map_err(|(problem, fix)| self.wrong(key, problem, &fix))
     }
@@ -737,12 +454,4 @@ fn with<const N: usize>(known: &BTreeSet<String>, more: [&str; N]) -> BTreeSet<S
         .cloned()
         .chain(more.map(str::to_owned))
         .collect()
-}
-
-/// A secret typed where its variable's name belongs must not be printed.
-fn name_or_hint(typed: &str) -> &str {
-    let is_name = typed
-        .bytes()
-        .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-    if is_name { typed } else { "<not shown>" }
 }

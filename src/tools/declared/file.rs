@@ -100,7 +100,7 @@ pub(super) struct RawHttp {
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "write text, { env = \"VARIABLE\" } or { file = \"path\" }, the latter two with prefix = \"...\" if wanted"
+    expecting = "write text, { env = \"VARIABLE\" } or { file = \"path\" }, these two with a prefix if wanted"
 )]
 pub(super) enum RawValue {
     Text(String),
