@@ -158,6 +158,11 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         offered.map_err(|_| self.overloaded())
     }
 
+    /// Jobs that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.inbox.waiting()
+    }
+
     fn overloaded(&self) -> Overloaded {
         Overloaded {
             worker: self.name.clone(),

@@ -463,10 +463,17 @@ impl Driver {
         let Some(router) = &self.engines.router else {
             return self.input(predicted(Vec::new()));
         };
-        let sent = router.try_send(heard, self.cancel.clone(), move |predictions| {
+        let paused = heard.paused;
+        let done = move |predictions: Result<Vec<_>, _>| {
             let input = predicted(predictions.unwrap_or_default());
             drop(results.try_send(Done::Input(input)));
-        });
+        };
+        // What is being said changes soon; what was said up to a pause may be all.
+        let sent = if paused {
+            router.try_send(heard, self.cancel.clone(), done)
+        } else {
+            router.offer(heard, self.cancel.clone(), done)
+        };
         if sent.is_err() {
             let predictions = Vec::new();
             self.input(Input::Predicted {
@@ -525,8 +532,11 @@ impl Driver {
         self.runs.insert(run, task);
     }
 
-    /// Why a speculative run is not started: a day's budget is used up.
+    /// Why a speculative run is not started: users wait, or a day's budget is used up.
     fn refusal(&self, tool: &str) -> Option<Discard> {
+        if self.engines.are_busy() {
+            return Some(Discard::Overloaded);
+        }
         let declaration = self.engines.tools.declaration(tool)?;
         let today = self.tools.clock().now().to_zoned(self.tools.zone().clone());
         let within = self.engines.budget.take(declaration, today.date());

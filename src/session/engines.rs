@@ -24,6 +24,9 @@ const INBOX: usize = 32;
 /// sessions.
 const VAD_INBOX: usize = 2_048;
 
+/// Jobs that wait for recogniser and voice before speculation is shed: more than a second of work.
+const BUSY: usize = 8;
+
 /// How long the last changes may take when the server stops.
 const LAST_CHANGES: Duration = Duration::from_secs(10);
 
@@ -222,6 +225,13 @@ impl Engines {
                 "calls that change something were cut short"
             );
         }
+    }
+}
+
+impl Engines {
+    /// Users wait for the models: what only may be useful is left undone.
+    pub(super) fn are_busy(&self) -> bool {
+        self.asr.waiting() + self.tts.waiting() > BUSY
     }
 }
 

@@ -84,6 +84,13 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> Sender<T> {
+    /// Jobs that wait, offers not counted.
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.lock().jobs.len()
+    }
+}
+
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
         self.shared.lock().senders += 1;
