@@ -719,6 +719,7 @@ static WITH_DECLARED: LazyLock<Brain> = LazyLock::new(|| {
 
 #[tokio::test]
 async fn declared_tools_are_called_by_their_rules_and_examples() {
+    let mut wrong = Vec::new();
     for (said, call) in [
         (
             "What's the weather in Boulder?",
@@ -778,8 +779,11 @@ async fn declared_tools_are_called_by_their_rules_and_examples() {
         ("Tell me a joke.", ""),
     ] {
         let heard = generate_with(&WITH_DECLARED, &[user(said)], DECLARED.specs()).await;
-        assert_eq!(heard.calls(), call, "{said} -> {heard:?}");
+        if heard.calls() != call {
+            wrong.push(format!("{said} -> {} {:?}", heard.calls(), heard.words));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[tokio::test]

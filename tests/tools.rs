@@ -214,7 +214,7 @@ async fn errors_long_answers_and_delays_are_told_apart() {
             get(|| async { StatusCode::SERVICE_UNAVAILABLE }),
         )
         .route("/at/long", get(|| async { "x".repeat(3000) }))
-        .route("/at/slow", get(|| std::future::pending::<String>()));
+        .route("/at/slow", get(std::future::pending::<String>));
     let address = serve(router).await;
     let text = http(address, "error = \"/error/message\"\nlimit_kib = 2").replace("2000", "300");
     let tools = Folder::new().with("probe.toml", &text).tools();

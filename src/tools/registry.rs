@@ -27,6 +27,9 @@ pub enum RegistryError {
         /// What is wrong with the schema.
         reason: String,
     },
+    /// Nothing could be reached.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(#[source] reqwest::Error),
 }
 
 struct Entry {

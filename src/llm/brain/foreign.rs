@@ -111,9 +111,7 @@ impl KnownTool {
             if rules::is_negated(&around) || rules::is_told(&around) {
                 return None;
             }
-            let names: Vec<Option<&str>> = rule.capture_names().collect();
-            self.hints
-                .arguments(&self.declaration, &names, &caught, said)
+            self.hints.arguments(&self.declaration, &caught, said)
         })
     }
 }

@@ -231,7 +231,7 @@ impl Check<'_> {
         if let Some(http) = &raw.http {
             let plan = self.http(http, known, declaration.effect)?;
             let network = !plan.is_local();
-            return Ok((Kind::Http(plan), network));
+            return Ok((Kind::Http(Box::new(plan)), network));
         }
         if let Some(subprocess) = &raw.subprocess {
             let plan = self.subprocess(subprocess, known)?;

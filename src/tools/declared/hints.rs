@@ -23,35 +23,32 @@ pub struct RouterHints {
 }
 
 impl RouterHints {
-    /// The arguments that a rule caught, in the types of the schema. `said` is the utterance as it
-    /// was transcribed: names keep the capitals they have there. `None` if a caught number is none,
-    /// or a required argument was not caught.
+    /// The arguments that a rule caught, in the order and the types of the schema. `said` is the
+    /// utterance as it was transcribed: names keep the capitals they have there. `None` if a caught
+    /// number is none, or a required argument was not caught.
     pub fn arguments(
         &self,
         declaration: &Declaration,
-        names: &[Option<&str>],
         caught: &Captures<'_>,
         said: &str,
     ) -> Option<Map<String, Value>> {
+        let schema = &declaration.spec.parameters;
         let mut arguments = Map::new();
-        for name in names.iter().flatten() {
-            if let Some(words) = caught.name(name).map(|found| found.as_str().trim())
-                && !words.is_empty()
-            {
+        for name in schema.get("properties")?.as_object()?.keys() {
+            let words = caught.name(name).map(|found| found.as_str().trim());
+            if let Some(words) = words.filter(|words| !words.is_empty()) {
                 let value = self.value(declaration, name, words, said)?;
-                arguments.insert((*name).to_owned(), value);
+                arguments.insert(name.clone(), value);
             }
         }
-        let schema = &declaration.spec.parameters;
         let required = schema.get("required").and_then(Value::as_array);
-        let there = |name: &Value| {
+        let is_there = |name: &Value| {
             name.as_str().is_some_and(|name| {
                 arguments.contains_key(name) || property(schema, name).get("default").is_some()
             })
         };
-        required
-            .is_none_or(|names| names.iter().all(there))
-            .then_some(arguments)
+        let complete = required.is_none_or(|names| names.iter().all(is_there));
+        complete.then_some(arguments)
     }
 
     fn value(

@@ -71,7 +71,7 @@ impl Declared {
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// HTTP requests.
-    Http(HttpPlan),
+    Http(Box<HttpPlan>),
     /// A program.
     Subprocess(SubprocessPlan),
     /// Code of this program.
@@ -142,10 +142,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, DeclarationError> {
 /// All tools of a server: those that every server has, and `declared`.
 ///
 /// # Errors
-/// [`RegistryError`] if two tools have one name; [`load`] makes sure that they have not.
+/// [`RegistryError`] if two tools have one name ([`load`] makes sure that they have not), or TLS
+/// cannot be set up.
 pub fn registry(declared: &[Declared]) -> Result<Registry, RegistryError> {
     let mut registry = Registry::new();
-    let web = Arc::new(Web::default());
+    let web = Arc::new(Web::new().map_err(RegistryError::Client)?);
     for tool in builtin::always() {
         let name = &tool.declaration().spec.name;
         if !declared
@@ -164,7 +165,7 @@ pub fn registry(declared: &[Declared]) -> Result<Registry, RegistryError> {
 fn build(tool: &Declared, web: &Arc<Web>) -> Arc<dyn Tool> {
     let declaration = tool.declaration.clone();
     match &tool.kind {
-        Kind::Http(plan) => Arc::new(HttpTool::new(declaration, plan.clone(), web.clone())),
+        Kind::Http(plan) => Arc::new(HttpTool::new(declaration, *plan.clone(), web.clone())),
         Kind::Subprocess(plan) => Arc::new(SubprocessTool::new(declaration, plan.clone())),
         Kind::Builtin(builtin) => Arc::new(Redeclared {
             inner: builtin.tool(declaration.clone(), web),

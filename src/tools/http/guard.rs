@@ -5,6 +5,7 @@
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use url::{Host, Url};
 
@@ -18,13 +19,16 @@ pub struct Web {
     any: reqwest::Client,
 }
 
-impl Default for Web {
-    fn default() -> Self {
-        let public = client().dns_resolver(std::sync::Arc::new(PublicOnly));
-        Self {
-            public: build(public),
-            any: build(client()),
-        }
+impl Web {
+    /// No connections yet.
+    ///
+    /// # Errors
+    /// What reqwest says if TLS cannot be set up.
+    pub fn new() -> Result<Self, reqwest::Error> {
+        Ok(Self {
+            public: client().dns_resolver(Arc::new(PublicOnly)).build()?,
+            any: client().build()?,
+        })
     }
 }
 
@@ -36,14 +40,6 @@ fn client() -> reqwest::ClientBuilder {
         .referer(false)
         .connect_timeout(CONNECT_PATIENCE)
         .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
-}
-
-#[expect(
-    clippy::expect_used,
-    reason = "fails only where no TLS provider was compiled in"
-)]
-fn build(client: reqwest::ClientBuilder) -> reqwest::Client {
-    client.build().expect("a TLS provider is compiled in")
 }
 
 /// An address that a tool may not reach.
@@ -165,6 +161,7 @@ mod tests {
 
     #[test]
     fn every_way_to_write_a_private_address_is_seen() {
+        let web = Web::new().unwrap();
         for host in [
             "127.0.0.1",
             "2130706433",
@@ -208,7 +205,7 @@ mod tests {
         ] {
             let url = Url::parse(&format!("http://{host}/")).unwrap();
             assert!(is_private_host(&url), "{host} is {:?}", url.host());
-            assert!(Web::default().client(&url, None).is_err(), "{host}");
+            assert!(web.client(&url, None).is_err(), "{host}");
         }
         for host in [
             "example.org",
@@ -227,7 +224,7 @@ mod tests {
     fn a_private_origin_is_allowed_to_the_port() {
         let url = |text| Url::parse(text).unwrap();
         let allowed = url("http://127.0.0.1:8080/x");
-        let web = Web::default();
+        let web = Web::new().unwrap();
         assert!(
             web.client(&url("http://127.0.0.1:8080/other"), Some(&allowed))
                 .is_ok()

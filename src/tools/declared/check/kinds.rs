@@ -90,15 +90,9 @@ impl Check<'_> {
     /// Scheme, host and port, which no argument may choose.
     fn origin(&self, raw: &RawHttp) -> Checked<Url> {
         let fix = "write the host out, as in \"https://example.org/{{ id }}\"; arguments belong behind it";
-        let end = raw.url.find("://").map(|at| at + 3).and_then(|start| {
-            Some(
-                start
-                    + raw.url[start..]
-                        .find(['/', '?', '#'])
-                        .unwrap_or(raw.url.len() - start),
-            )
-        });
-        let typed = &raw.url[..end.unwrap_or(raw.url.len())];
+        let start = raw.url.find("://").map_or(0, |at| at + 3);
+        let end = raw.url[start..].find(['/', '?', '#']);
+        let typed = &raw.url[..end.map_or(raw.url.len(), |end| start + end)];
         if typed.contains(['{', '}', '@']) {
             return Err(self.wrong(
                 "http.url",
