@@ -14,6 +14,7 @@
 //! | [`router`] | text to intents |
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
+//! | [`recording`] | recorded sessions and their replay |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
 //! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
@@ -36,6 +37,7 @@ pub mod llm;
 pub mod markup;
 pub mod models;
 pub mod onnx;
+pub mod recording;
 pub mod router;
 pub mod server;
 pub mod session;

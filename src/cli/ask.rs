@@ -4,6 +4,7 @@ use super::{audio_file, engines};
 use crate::ask::{Answer, RATE};
 use crate::audio::{to_f32, to_i16};
 use crate::config::Config;
+use crate::session::Witnesses;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
@@ -22,6 +23,9 @@ pub(super) struct Ask {
     /// Where to write what happened in the conversation, one JSON object a line
     #[arg(long, value_name = "FILE.jsonl")]
     events: Option<PathBuf>,
+    /// Record the session in this folder, for `undertone replay`: the file holds what was said
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// Print a JSON object with what was heard, what was said and the latencies
     #[arg(long)]
     json: bool,
@@ -31,8 +35,13 @@ impl Ask {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let question = to_i16(&audio_file::read(&self.question)?);
         let answer = super::runtime()?.block_on(async {
-            let engines = engines::all(config)?;
-            anyhow::Ok(crate::ask::ask(&engines, &question).await)
+            let witnesses = Witnesses {
+                recordings: super::recordings(self.record.as_deref())?,
+            };
+            let engines = engines::witnessed(config, witnesses)?;
+            let answer = crate::ask::ask(&engines, &question).await;
+            engines.finish_witnesses().await;
+            anyhow::Ok(answer)
         })?;
         if let Some(path) = &self.events {
             write_events(path, &answer)

@@ -8,7 +8,7 @@ use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
-use crate::session::{Builders, Engines, RouterBuilder};
+use crate::session::{Builders, Engines, RouterBuilder, Witnesses};
 use crate::tools::{Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -49,6 +49,14 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 /// # Errors
 /// A model is missing, is not the file that belongs there, or cannot be loaded.
 pub fn all(config: &Config) -> Result<Arc<Engines>> {
+    witnessed(config, Witnesses::default())
+}
+
+/// The same, and who keeps what sessions do.
+///
+/// # Errors
+/// As [`all`].
+pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
     let models = with_runtime(config)?;
     let tools = declared::registry(&config.tools.declared)?;
     let silero = models.silero();
@@ -76,6 +84,7 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
         journal: Some(Journal::open(&config.tools.journal, Timestamp::now())?),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
+        witnesses,
     })?;
     Ok(engines)
 }

@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 pub mod engines;
 mod models;
+mod replay;
 mod router;
 mod say;
 mod serve;
@@ -13,12 +14,13 @@ mod transcribe;
 
 use crate::config::{Config, ConfigError, Environment, Flags, Loaded};
 use crate::models::ModelsError;
+use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
 use crate::tools::declared::Declared;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
@@ -58,6 +60,8 @@ enum Command {
     Serve(serve::Serve),
     /// Ask one question from a WAV file and keep the spoken answer
     Ask(ask::Ask),
+    /// Feed a recorded session to the conversation's rules again
+    Replay(replay::Replay),
     /// Print what is said in a WAV file
     Transcribe(transcribe::Transcribe),
     /// Speak a text into a WAV file
@@ -94,6 +98,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
         Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
         Command::Say(say) => done(say.run(&start(&common.into())?)),
+        Command::Replay(replay) => replay.run(common),
         Command::Router(router) => done(router.run(&start(&common.into())?)),
         Command::Models(models) => models.run(&load(&common.into())?.config),
         Command::Config(command) => done(command.run(&load(&common.into())?)),
@@ -126,6 +131,14 @@ fn secrets(config: &Config) -> Secrets {
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
     let all = secrets.into_iter().flatten().chain(tools);
     all.cloned().collect()
+}
+
+/// Where sessions are recorded, if they are to be.
+fn recordings(folder: Option<&Path>) -> Result<Option<Recordings>> {
+    let open = |folder: &Path| {
+        Recordings::new(folder).with_context(|| format!("cannot make {}", folder.display()))
+    };
+    folder.map(open).transpose()
 }
 
 fn exit_code(error: &anyhow::Error) -> ExitCode {

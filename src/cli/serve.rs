@@ -3,10 +3,11 @@
 use super::Common;
 use crate::config::{Config, Flags};
 use crate::server::{self, App, ServerSettings};
-use crate::session;
+use crate::session::{self, Witnesses};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,10 @@ pub(super) struct Serve {
     /// Let other machines in without a token
     #[arg(long)]
     insecure: bool,
+    /// Record every session in this folder, for `undertone replay`. The files hold all that was
+    /// said: only their owner may read them
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
 }
 
 impl Serve {
@@ -35,15 +40,18 @@ impl Serve {
     }
 
     pub(super) fn run(&self, config: &Config) -> Result<()> {
-        super::runtime()?.block_on(serve(config))
+        let witnesses = Witnesses {
+            recordings: super::recordings(self.record.as_deref())?,
+        };
+        super::runtime()?.block_on(serve(config, witnesses))
     }
 }
 
-async fn serve(config: &Config) -> Result<()> {
+async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     // Before the models are loaded: a taken port is known at once.
     let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
     let address = listener.local_addr()?;
-    let engines = super::engines::all(config)?;
+    let engines = super::engines::witnessed(config, witnesses)?;
     let settings = ServerSettings {
         server_tools: engines.tool_names(),
         ..settings(config, address)
@@ -55,6 +63,7 @@ async fn serve(config: &Config) -> Result<()> {
     super::print(&welcome(address))?;
     server::run(listener, App::new(settings, sessions), shutdown).await?;
     engines.finish_changes().await;
+    engines.finish_witnesses().await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// One decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "decision", rename_all = "snake_case")]
 pub enum Output {
     /// Transcribe the user's audio between two positions.
     Transcribe {

@@ -2,12 +2,13 @@
 
 use super::engines::{Engines, SpeakJob, VadJob};
 use super::pacer::Pacer;
+use super::recorder::Recorded;
 use super::{Inbound, Outbound};
 use crate::asr::AsrError;
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CallId, ClauseId, Conversation, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId,
-    RunId, Samples, Time,
+    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
+    Samples, Time,
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::router::Heard;
@@ -48,7 +49,7 @@ enum Done {
 pub(super) struct Driver {
     id: u64,
     engines: Arc<Engines>,
-    conversation: Conversation,
+    conversation: Recorded,
     began: Instant,
     ears: Ears,
     pacer: Pacer,
@@ -104,7 +105,11 @@ impl Driver {
         let (results, incoming) = mpsc::channel(RESULTS);
         let driver = Self {
             id,
-            conversation: Conversation::new(engines.policy.clone()),
+            conversation: Recorded::new(
+                engines.policy.clone(),
+                engines.witnesses.recordings.as_ref(),
+                id,
+            ),
             began: Instant::now(),
             ears: Ears {
                 resampler: Resampler::new(options.input_rate, Samples::RATE),
@@ -160,6 +165,7 @@ impl Driver {
                 log(&event);
             }
         }
+        self.conversation.end();
         self.cancel.cancel();
         let forget = VadJob::Close { session: self.id };
         if self
@@ -191,7 +197,7 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
-        self.conversation.handle_input(self.now(), input);
+        self.conversation.input(self.now(), input);
     }
 
     #[allow(
@@ -204,7 +210,7 @@ impl Driver {
                 text: timer.announcement(),
             });
         }
-        self.conversation.handle_timeout(self.now());
+        self.conversation.timeout(self.now());
     }
 
     fn on_inbound(&mut self, inbound: Inbound) {

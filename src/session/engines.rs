@@ -1,6 +1,7 @@
 //! The models that all sessions share, each on its own thread.
 
 use super::budget::Budget;
+use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::conversation::{Clauses, Policy, Samples};
 use crate::llm::Llm;
@@ -74,6 +75,14 @@ pub struct Engines {
     pub(super) changes: TaskTracker,
     pub(super) zone: jiff::tz::TimeZone,
     pub(super) policy: Policy,
+    pub(super) witnesses: Witnesses,
+}
+
+/// Who keeps what sessions do.
+#[derive(Debug, Clone, Default)]
+pub struct Witnesses {
+    /// Every session is recorded there.
+    pub recordings: Option<Recordings>,
 }
 
 /// Makes the sources of predictions, on the thread that will own them.
@@ -102,6 +111,8 @@ pub struct Builders {
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
     pub policy: Policy,
+    /// Who keeps what sessions do.
+    pub witnesses: Witnesses,
 }
 
 /// Why the engines could not be started.
@@ -141,6 +152,7 @@ impl Engines {
             journal,
             zone,
             mut policy,
+            witnesses,
         } = builders;
         policy.tools = Arc::new(tools.declarations());
         let mut first_voice = tts().map_err(SpawnError::State)?;
@@ -193,6 +205,7 @@ impl Engines {
             tools,
             zone,
             policy,
+            witnesses,
         }))
     }
 
@@ -224,6 +237,13 @@ impl Engines {
                 left = self.changes.len(),
                 "calls that change something were cut short"
             );
+        }
+    }
+
+    /// Waits until what is kept of sessions that are over is written.
+    pub async fn finish_witnesses(&self) {
+        if let Some(recordings) = &self.witnesses.recordings {
+            recordings.finish().await;
         }
     }
 }

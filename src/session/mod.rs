@@ -4,8 +4,10 @@ mod budget;
 mod driver;
 mod engines;
 mod pacer;
+mod recorder;
 
-pub use engines::{Builders, Engines, RouterBuilder, StartError};
+pub use engines::{Builders, Engines, RouterBuilder, StartError, Witnesses};
+pub use recorder::Recordings;
 
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};
 use crate::transport::SessionOptions;

@@ -59,6 +59,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tools: Arc::new(Registry::new()),
         router: None,
         journal: None,
+        witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
         policy: Policy::default(),
     }

@@ -1,0 +1,217 @@
+//! Recordings of sessions: what went into the conversation, when, and what it decided. The
+//! conversation is pure, so the same inputs at the same times give the same decisions, byte for
+//! byte.
+//!
+//! A recording is a file of JSON lines:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `{"version":1,"made_by":...,"policy":{...}}` | the first line: the numbers behind the rules |
+//! | `{"t":µs,"input":{...}}` | something happened |
+//! | `{"t":µs,"timeout":true}` | time passed |
+//! | `{"output":{...}}` | a decision that followed from the line before |
+//! | `{"end":true}` | the session ended; without it the recording was cut short |
+
+mod replay;
+
+pub use replay::{Difference, Replayed, replay};
+
+use crate::conversation::{Input, Output, Policy, Time};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// The first line of a recording.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The version of the program that recorded: another one may decide otherwise.
+    pub made_by: String,
+    /// The numbers behind the rules, tools included.
+    pub policy: Policy,
+}
+
+impl Header {
+    /// The header of a recording that is made now.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            version: VERSION,
+            made_by: env!("CARGO_PKG_VERSION").to_owned(),
+            policy,
+        }
+    }
+}
+
+/// Any later line.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    t: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Input>,
+    #[serde(skip_serializing_if = "is_false")]
+    timeout: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Output>,
+    #[serde(skip_serializing_if = "is_false")]
+    end: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Line {
+    /// An input, or that time has passed.
+    pub(crate) fn step(at: Time, input: Option<Input>) -> Self {
+        Self {
+            t: Some(at),
+            timeout: input.is_none(),
+            input,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn output(output: Output) -> Self {
+        Self {
+            output: Some(output),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn end() -> Self {
+        Self {
+            end: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// One step of a session, and what was decided then.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The line it stands in, from 1.
+    pub line: usize,
+    /// When it happened.
+    pub at: Time,
+    /// What happened; `None` if only time passed.
+    pub input: Option<Input>,
+    /// The lines of its decisions as they were written.
+    pub outputs: Vec<String>,
+}
+
+/// A recorded session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// The first line.
+    pub header: Header,
+    /// Decisions that were made before anything happened, such as the greeting.
+    pub opening: Vec<String>,
+    /// What happened.
+    pub steps: Vec<Step>,
+    /// The recording goes to the end of the session.
+    pub complete: bool,
+}
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file is empty.
+    #[error("there is nothing in it")]
+    Empty,
+    /// A line is not what a recording has there.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Recording {
+    /// Reads a recording. A last line that was not written to its end is left out.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if it cannot be read or is no recording of this [`VERSION`].
+    pub fn read(mut file: impl BufRead) -> Result<Self, RecordingError> {
+        let mut text = String::new();
+        if file.read_line(&mut text)? == 0 {
+            return Err(RecordingError::Empty);
+        }
+        let mut recording = Self {
+            header: header(&text)?,
+            opening: Vec::new(),
+            steps: Vec::new(),
+            complete: false,
+        };
+        for number in 2.. {
+            text.clear();
+            if file.read_line(&mut text)? == 0 || !text.ends_with('\n') {
+                break;
+            }
+            recording.take(number, text.trim_end())?;
+        }
+        Ok(recording)
+    }
+
+    fn take(&mut self, line: usize, text: &str) -> Result<(), RecordingError> {
+        let wrong = |problem: &str| RecordingError::Line {
+            line,
+            problem: problem.to_owned(),
+        };
+        if self.complete {
+            return Err(wrong("the recording has ended above"));
+        }
+        // Decisions are compared as text; whether this version could read them does not matter.
+        if text.starts_with(r#"{"output":"#) {
+            let outputs = match self.steps.last_mut() {
+                Some(step) => &mut step.outputs,
+                None => &mut self.opening,
+            };
+            outputs.push(text.to_owned());
+            return Ok(());
+        }
+        let read: Line = serde_json::from_str(text).map_err(|e| wrong(&e.to_string()))?;
+        match (read.t, read.input, read.timeout, read.end) {
+            (None, None, false, true) => self.complete = true,
+            (Some(at), input, timeout, false) if input.is_some() != timeout => {
+                self.steps.push(Step {
+                    line,
+                    at,
+                    input,
+                    outputs: Vec::new(),
+                });
+            }
+            _ => return Err(wrong("this is no step, no output and no end")),
+        }
+        Ok(())
+    }
+}
+
+fn header(text: &str) -> Result<Header, RecordingError> {
+    let wrong = |problem: String| RecordingError::Line { line: 1, problem };
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let Versioned { version } = serde_json::from_str(text)
+        .map_err(|error| wrong(format!("this is no recording: {error}")))?;
+    if version != VERSION {
+        return Err(wrong(format!(
+            "the recording has version {version}, this program reads version {VERSION}"
+        )));
+    }
+    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+use super::*;
+use crate::conversation::{
+    CallId, ClauseId, Conversation, Job, Micros, RequestId, RunId, Samples, Time,
+};
+use crate::llm::{LlmEvent, ToolSpec};
+use crate::router::{Prediction, Source};
+use crate::tools::{Declaration, Effect, Eligibility, ToolError};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn policy() -> Policy {
+    let spec = ToolSpec {
+        name: "weather".into(),
+        description: "The weather".into(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
+    };
+    let mut tool = Declaration::new(spec, Effect::Read, Duration::from_millis(1_234));
+    tool.speculation.eligibility = Eligibility::Full;
+    tool.speculation.cost = 0.1 + 0.2;
+    Policy {
+        greeting: "Hello there.".into(),
+        tools: Arc::new(vec![Arc::new(tool)]),
+        ..Policy::default()
+    }
+}
+
+/// Floats of every size, and those that are read wrongly by a parser that rounds twice.
+fn floats() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        prop::num::f64::NORMAL,
+        Just(0.1 + 0.2),
+        Just(5e-324),
+        Just(1.797_693_134_862_315_7e308),
+    ]
+}
+
+fn arguments() -> impl Strategy<Value = Map<String, Value>> {
+    (
+        floats(),
+        prop::sample::select(vec!["Boulder", "Rome \"\u{1F600}\n"]),
+    )
+        .prop_map(|(number, city)| {
+            let arguments = json!({"z": number, "city": city, "a": [null, true, -1, u64::MAX]});
+            arguments.as_object().cloned().unwrap_or_default()
+        })
+}
+
+/// Any input, about few enough jobs that many of them are the ones that are under way.
+fn inputs() -> impl Strategy<Value = Input> {
+    let request = || (0u64..8).prop_map(RequestId);
+    let clause = || (0u64..6).prop_map(ClauseId);
+    let text = || prop::sample::select(vec!["", "what is the weather in Boulder", "yes", "stop."]);
+    let event = prop_oneof![
+        text().prop_map(|text| LlmEvent::Speech { text: text.into() }),
+        Just(LlmEvent::ToolOpened {
+            name: "weather".into()
+        }),
+        arguments().prop_map(|arguments| LlmEvent::ToolClosed {
+            arguments: Ok(arguments)
+        }),
+        Just(LlmEvent::End),
+    ];
+    let result = prop_oneof![
+        arguments().prop_map(|value| Ok(Value::Object(value))),
+        Just(Err(ToolError::Failed("down".into()))),
+    ];
+    prop_oneof![
+        8 => (0u64..200, 0f32..1.0).prop_map(|(window, probability)| Input::Vad {
+            end: Samples(512 * window),
+            probability,
+        }),
+        4 => (request(), text()).prop_map(|(request, text)| Input::Transcript {
+            request,
+            text: text.into(),
+        }),
+        2 => (request(), 0f32..1.0).prop_map(|(request, probability)| Input::Completeness {
+            request,
+            probability,
+        }),
+        6 => (request(), event).prop_map(|(request, event)| Input::Llm { request, event }),
+        3 => (request(), arguments(), 0f32..1.0).prop_map(|(request, arguments, confidence)| {
+            let prediction = Prediction {
+                tool: "weather".into(),
+                arguments,
+                confidence,
+                source: Source::Rule,
+            };
+            Input::Predicted { request, predictions: vec![prediction] }
+        }),
+        2 => ((0u64..8).prop_map(RunId), result).prop_map(|(run, result)| {
+            Input::ToolFinished { run, result }
+        }),
+        3 => (clause(), 0u64..2_000_000, any::<bool>()).prop_map(|(clause, length, last)| {
+            Input::Synthesised { clause, length: Micros(length), last }
+        }),
+        3 => (clause(), 0u64..2_000_000).prop_map(|(clause, until)| Input::Sent {
+            clause,
+            until: Micros(until),
+        }),
+        1 => request().prop_map(|request| Input::Failed {
+            job: Job::Generation(request),
+            reason: "down".into(),
+        }),
+        1 => text().prop_map(|text| Input::Announce { text: text.into() }),
+        1 => Just(Input::CommitAudio),
+        1 => Just(Input::Respond { instructions: None }),
+        1 => (0u64..8, any::<bool>()).prop_map(|(call, accepted)| Input::Confirm {
+            call: CallId(call),
+            accepted,
+        }),
+    ]
+}
+
+/// The recording of a session in which these things happen, each so many ms after the one before.
+fn record(happened: Vec<(u64, Option<Input>)>) -> String {
+    let mut lines = vec![serde_json::to_string(&Header::new(policy())).unwrap()];
+    let mut conversation = Conversation::new(policy());
+    let decided = |conversation: &mut Conversation, lines: &mut Vec<String>| {
+        while let Some(output) = conversation.poll_output() {
+            lines.push(replay::text_of(output));
+        }
+    };
+    decided(&mut conversation, &mut lines);
+    let mut now = Time(0);
+    for (ms, input) in happened {
+        now = now + Micros(ms * 1_000 + 7);
+        lines.push(serde_json::to_string(&Line::step(now, input.clone())).unwrap());
+        match input {
+            Some(input) => conversation.handle_input(now, input),
+            None => conversation.handle_timeout(now),
+        }
+        decided(&mut conversation, &mut lines);
+    }
+    lines.push(serde_json::to_string(&Line::end()).unwrap());
+    lines.join("\n") + "\n"
+}
+
+/// The user says something, and the model asks for the weather.
+fn one_turn() -> String {
+    let mut happened = Vec::new();
+    for window in 1..60 {
+        let probability = if window < 20 { 0.95 } else { 0.01 };
+        let vad = Input::Vad {
+            end: Samples(512 * window),
+            probability,
+        };
+        happened.push((32, Some(vad)));
+        happened.push((0, None));
+    }
+    record(happened)
+}
+
+fn read(text: &str) -> Result<Recording, RecordingError> {
+    Recording::read(text.as_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_happens_happens_again(
+        happened in prop::collection::vec((0u64..700, prop::option::weighted(0.85, inputs())), 0..60),
+    ) {
+        let text = record(happened);
+        let recording = read(&text).unwrap();
+        let replayed = replay(&recording);
+        prop_assert_eq!(&replayed.difference, &None);
+        prop_assert!(replayed.complete);
+        let outputs = text.lines().filter(|line| line.starts_with(r#"{"output""#)).count();
+        prop_assert_eq!(replayed.outputs, outputs);
+    }
+
+    #[test]
+    fn numbers_survive_being_written(number in floats(), small in any::<f32>()) {
+        let text = serde_json::to_string(&number).unwrap();
+        let read: f64 = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read.to_bits(), number.to_bits());
+        prop_assume!(small.is_finite());
+        let vad = Input::Vad { end: Samples(1), probability: small };
+        let text = serde_json::to_string(&vad).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Input>(&text).unwrap(), vad);
+    }
+}
+
+#[test]
+fn a_decision_that_was_changed_is_found() {
+    let text = one_turn();
+    let number = text
+        .lines()
+        .position(|line| line.contains(r#""decision":"transcribe""#))
+        .expect("something is transcribed");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let original = lines[number].clone();
+    lines[number] = original.replace(r#""from":0"#, r#""from":1"#);
+    assert_ne!(lines[number], original);
+    let difference = replay(&read(&lines.join("\n")).unwrap()).difference;
+    let difference = difference.expect("the changed line");
+    assert_eq!(difference.line, number + 1);
+    assert_eq!(difference.recorded.as_ref(), Some(&lines[number]));
+    assert_eq!(difference.replayed, Some(original));
+}
+
+#[test]
+fn an_input_that_was_changed_and_a_decision_that_was_removed_are_found() {
+    let text = one_turn();
+    let loud = text.replacen("\"probability\":0.95", "\"probability\":0.05", 17);
+    assert_ne!(loud, text);
+    assert!(replay(&read(&loud).unwrap()).difference.is_some());
+    let number = text
+        .lines()
+        .position(|line| line.starts_with(r#"{"output""#))
+        .unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(number);
+    let difference = replay(&read(&(lines.join("\n") + "\n")).unwrap()).difference;
+    assert_eq!(difference.unwrap().line, number + 1);
+}
+
+#[test]
+fn a_recording_that_was_cut_short_is_the_same_as_far_as_it_goes() {
+    let text = one_turn();
+    for cut in (text.find('\n').unwrap() + 1..text.len() - 1).step_by(97) {
+        if !text.is_char_boundary(cut) {
+            continue;
+        }
+        let recording = read(&text[..cut]).unwrap();
+        let replayed = replay(&recording);
+        assert_eq!(replayed.difference, None, "cut at {cut}");
+        assert!(!replayed.complete);
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_its_line() {
+    let error = |text: &str| read(text).unwrap_err().to_string();
+    assert_eq!(error(""), "there is nothing in it");
+    assert!(error("{}\n").starts_with("line 1: this is no recording"));
+    let header = serde_json::to_string(&Header::new(policy())).unwrap();
+    let newer = header.replacen("\"version\":1", "\"version\":2", 1);
+    assert_eq!(
+        error(&format!("{newer}\n")),
+        "line 1: the recording has version 2, this program reads version 1"
+    );
+    let after = |line: &str| error(&format!("{header}\n{line}\n"));
+    assert!(after("{\"t\":1}").starts_with("line 2: this is no step"));
+    assert!(after("{\"t\":1,\"inputs\":{}}").starts_with("line 2: unknown field"));
+    assert!(after("{\"end\":true}\n{\"t\":1,\"timeout\":true}").starts_with("line 3"));
+}
+
+#[test]
+fn the_policy_survives_being_written() {
+    let text = serde_json::to_string(&Header::new(policy())).unwrap();
+    let read: Header = serde_json::from_str(&text).unwrap();
+    assert_eq!(read.policy, policy());
+}
