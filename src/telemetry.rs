@@ -44,12 +44,18 @@ pub fn init(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
 /// The operator's filter. ONNX Runtime tells of every allocation at INFO: unless the filter names
 /// it, only its warnings are shown.
 fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
-    let quiet = if directives.contains("ort") {
+    let quiet = if directives.split(',').any(is_of_ort) {
         ""
     } else {
         ",ort=warn"
     };
     Ok(EnvFilter::try_new(format!("{directives}{quiet}"))?)
+}
+
+/// Whether a directive, as in `ort::session[span]=debug`, is about ONNX Runtime's crate.
+fn is_of_ort(directive: &str) -> bool {
+    let target = directive.trim().split(['=', '[']).next();
+    target.is_some_and(|target| target == "ort" || target.starts_with("ort::"))
 }
 
 /// What must never be printed.
@@ -106,6 +112,16 @@ impl<'a> MakeWriter<'a> for Masked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_directive_for_onnx_runtime_makes_it_talk() {
+        let quiet = |directives| filter(directives).unwrap().to_string().contains("ort=warn");
+        assert!(quiet("info"));
+        assert!(quiet("info,undertone::transport=debug"));
+        assert!(quiet("undertone[port]=debug"));
+        assert!(!quiet("info,ort=debug"));
+        assert!(!quiet("info, ort::logging=trace"));
+    }
 
     #[test]
     fn secrets_are_masked_and_the_rest_is_left_alone() {

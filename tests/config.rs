@@ -129,8 +129,28 @@ fn unknown_names_are_refused_with_what_was_meant() {
         .variable("UNDERTONE_SERVER__PROT", "1")
         .refused(&["did you mean UNDERTONE_SERVER__PORT"]);
     file("")
-        .variable("UNDERTONE_X", "1")
-        .refused(&["UNDERTONE_X", "UNDERTONE_SECTION__KEY"]);
+        .variable("UNDERTONE_X__Y", "1")
+        .refused(&["UNDERTONE_X__Y", "UNDERTONE_SECTION__KEY"]);
+}
+
+#[test]
+fn the_variables_of_a_cluster_are_no_settings() {
+    let loaded = file("")
+        .variable("UNDERTONE_PORT", "tcp://10.0.0.1:8080")
+        .variable("UNDERTONE_PORT_8080_TCP_ADDR", "10.0.0.1")
+        .variable("UNDERTONE_SERVICE_HOST", "10.0.0.1")
+        .variable("UNDERTONE_SERVICE_PORT", "8080")
+        .variable("UNDERTONE_AUTH_TOKN", "canary-canary-canary")
+        .load()
+        .unwrap();
+    assert_eq!(loaded.config.server.port, 8787);
+    assert!(loaded.config.server.auth_token.is_none());
+    let names: Vec<&str> = loaded.ignored.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+    // A slip of the pen is named, its value is not.
+    let slip = loaded.ignored.iter().find(|i| i.name.ends_with("TOKN"));
+    assert_eq!(slip.unwrap().meant, Some("UNDERTONE_AUTH_TOKEN"));
+    assert!(!format!("{:?}", loaded.ignored).contains("canary"));
 }
 
 #[test]
@@ -243,7 +263,7 @@ fn a_secret_typed_in_the_wrong_place_is_not_repeated() {
         assert!(!error.contains("canary"), "{error}");
     }
     let error = file("")
-        .variable("UNDERTONE_AUTH_TOKN", "canary-canary-canary")
+        .variable("UNDERTONE_LLM__API_KY_FILE", "canary-canary-canary")
         .load()
         .unwrap_err();
     assert!(!error.to_string().contains("canary"), "{error}");

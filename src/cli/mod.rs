@@ -12,7 +12,7 @@ mod say;
 mod serve;
 mod transcribe;
 
-use crate::config::{Config, ConfigError, Environment, Flags, Loaded};
+use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded};
 use crate::models::ModelsError;
 use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
@@ -116,8 +116,17 @@ fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
 
 /// Reads the configuration and starts the log.
 fn start(flags: &Flags) -> Result<Config> {
-    let config = load(flags)?.config;
+    let Loaded {
+        config, ignored, ..
+    } = load(flags)?;
     telemetry::init(&config.log, secrets(&config))?;
+    for Ignored { name, meant } in ignored {
+        tracing::warn!(
+            variable = name,
+            did_you_mean = meant,
+            "this variable is no setting and is ignored; settings are UNDERTONE_SECTION__KEY"
+        );
+    }
     Ok(config)
 }
 

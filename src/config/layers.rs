@@ -21,6 +21,17 @@ pub(super) const SPECIAL: [&str; 5] = [
 pub(super) struct Layers {
     table: toml::Table,
     origins: BTreeMap<String, Origin>,
+    ignored: Vec<Ignored>,
+}
+
+/// A variable that begins like ours and is no setting. A cluster puts such variables into every
+/// container of a service that is called "undertone" (`UNDERTONE_PORT`, `UNDERTONE_SERVICE_HOST`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ignored {
+    /// The variable.
+    pub name: String,
+    /// The variable of ours that it is most like, if it may be a slip of the pen.
+    pub meant: Option<&'static str>,
 }
 
 impl Layers {
@@ -54,7 +65,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays every `UNDERTONE_SECTION__KEY` over what is there.
+    /// Lays every `UNDERTONE_SECTION__KEY` over what is there. What has no `__` and no meaning of
+    /// its own is ignored.
     pub(super) fn environment(
         &mut self,
         variables: &BTreeMap<String, String>,
@@ -64,6 +76,10 @@ impl Layers {
                 "UNDERTONE_LOG" => self.variable("log.level", name, value),
                 "UNDERTONE_MODELS" => self.variable("models.dir", name, value),
                 special if SPECIAL.contains(&special) => {}
+                other if !other.contains("__") => self.ignored.push(Ignored {
+                    name: name.clone(),
+                    meant: nearest(other, &SPECIAL),
+                }),
                 _ => self.variable(&key_of_variable(name)?, name, value),
             }
         }
@@ -84,6 +100,11 @@ impl Layers {
     /// Where the value of `key` (`section.key`) was found.
     pub(super) fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// The variables that begin like ours and are no settings.
+    pub(super) fn ignored(&self) -> &[Ignored] {
+        &self.ignored
     }
 
     /// The folder that a relative path in `key` counts from; `None` is the working directory.

@@ -13,6 +13,7 @@ mod raw;
 mod validate;
 
 pub use error::{ConfigError, Origin};
+pub use layers::Ignored;
 
 use crate::conversation::{FillerPolicy, SpeculationPolicy};
 use crate::tools::declared::Declared;
@@ -246,6 +247,8 @@ pub struct Loaded {
     pub settings: Vec<Setting>,
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// Variables that begin like ours and are no settings.
+    pub ignored: Vec<Ignored>,
 }
 
 impl Environment {
@@ -297,6 +300,7 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, ConfigEr
     let config = validate::check(&raw, &layers, environment)?;
     Ok(Loaded {
         settings: settings(&raw, &layers, &config),
+        ignored: layers.ignored().to_vec(),
         config,
         file: file.map(|(path, _)| path),
     })
