@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-const QUESTION: &str = "Could you tell me what the weather in Boulder is like right now?";
-const NEGATED: &str = "No, I do not want to check the weather in Boulder right now.";
+const QUESTION: &str = "Please tell me the weather in London right now.";
+const NEGATED: &str = "No, I do not want to check the weather in London right now.";
 
 /// How long the weather service thinks.
 const TOOL: Duration = Duration::from_millis(1_500);
@@ -64,8 +64,8 @@ async fn forecast(State(seen): State<Arc<Seen>>) -> Json<Value> {
 
 async fn geocode() -> Json<Value> {
     Json(json!({"results": [{
-        "name": "Boulder", "latitude": 40.01, "longitude": -105.27,
-        "country": "United States", "country_code": "US", "admin1": "Colorado"
+        "name": "London", "latitude": 51.5, "longitude": -0.13,
+        "country": "United Kingdom", "country_code": "GB"
     }]}))
 }
 
@@ -82,11 +82,11 @@ async fn model(
     };
     let last = messages.last().map_or_else(String::new, Value::to_string);
     let answer = if last.contains("temperature") {
-        "<speech>It is sixty two degrees and cloudy in Boulder.</speech>"
+        "<speech>It is sixty two degrees and cloudy in London.</speech>"
     } else if said("user").contains("not want") {
         "<speech>All right, I leave it.</speech>"
     } else {
-        "<speech>Let me check that for you.</speech><tool>get_weather(place=\"Boulder\")</tool>"
+        "<speech>Let me check that for you.</speech><tool>get_weather(place=\"London\")</tool>"
     };
     let tokens: Vec<String> = answer
         .as_bytes()

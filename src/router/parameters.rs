@@ -266,12 +266,17 @@ fn place(words: &str) -> Option<String> {
     if matches!(words, "here" | "there" | "my area" | "my city" | "town") {
         return None;
     }
-    if let Ok(place) = places::find(words) {
-        return Some(place.name);
-    }
-    let words = words_of_a_name(words);
-    if let Ok(place) = places::find(words) {
-        return Some(place.name);
+    // "Boulder, Colorado" keeps its region: there is more than one Boulder.
+    let listed = |words: &str| {
+        let known = places::is_listed(words).then(|| places::find(words).ok());
+        known.flatten().map(|place| place.name)
+    };
+    let words = match listed(words) {
+        Some(name) => return Some(name),
+        None => words_of_a_name(words),
+    };
+    if let Some(name) = listed(words) {
+        return Some(name);
     }
     if words.is_empty() {
         return None;
@@ -281,7 +286,7 @@ fn place(words: &str) -> Option<String> {
 }
 
 /// The words up to the first that no place has in its name: "boulder" of "boulder is like".
-fn words_of_a_name(words: &str) -> &str {
+pub(crate) fn words_of_a_name(words: &str) -> &str {
     const NEVER: [&str; 28] = [
         "is",
         "are",

@@ -29,7 +29,7 @@ const SURE: f32 = 0.9;
 /// The text goes on, and an argument that is open yet may be named.
 pub(super) const OPEN: f32 = 0.75;
 /// The text goes on, and may change an argument at its end.
-pub(super) const GROWING: f32 = 0.6;
+pub(super) const GROWING: f32 = 0.5;
 /// Bytes of compiled programs for all rules together: some hundreds of rules.
 const SIZE_LIMIT: usize = 64 << 20;
 

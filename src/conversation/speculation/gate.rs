@@ -56,6 +56,8 @@ pub enum Decision {
 pub enum Decline {
     /// There is no such tool.
     UnknownTool,
+    /// The same call has failed in this turn.
+    FailedBefore,
     /// The tool must not run before it is committed.
     Forbidden,
     /// It is not likely enough.
@@ -81,6 +83,8 @@ pub(in crate::conversation) struct Situation {
     pub started_of_tool: u32,
     /// Speculative calls that are running and not committed.
     pub running: u32,
+    /// The same call has failed in this turn.
+    pub failed: bool,
     /// A committed write that the tool's result depends on has not ended.
     pub write_pending: bool,
     /// How long the tool is expected to take.
@@ -124,7 +128,9 @@ pub(in crate::conversation) fn decide(
         Eligibility::Full if !likely => return Decision::Declined(Decline::Unlikely),
         Eligibility::Full => {}
     }
-    let decline = if situation.write_pending {
+    let decline = if situation.failed {
+        Decline::FailedBefore
+    } else if situation.write_pending {
         Decline::WritePending
     } else if situation.started >= policy.per_turn {
         Decline::TurnCap
@@ -240,6 +246,14 @@ mod tests {
         assert_eq!(
             decide(0.9, of_tool(3)),
             Decision::Declined(Decline::ToolCap)
+        );
+        let failed = Situation {
+            failed: true,
+            ..free
+        };
+        assert_eq!(
+            decide(0.9, failed),
+            Decision::Declined(Decline::FailedBefore)
         );
         let pending = Situation {
             write_pending: true,

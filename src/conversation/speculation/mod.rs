@@ -41,6 +41,8 @@ pub(super) struct Track {
     /// What was predicted last of each tool, to be followed if the model begins to call it.
     candidates: BTreeMap<String, Prediction>,
     started: BTreeMap<String, u32>,
+    /// Calls that have failed: they would fail again.
+    failed: Vec<(String, Map<String, Value>)>,
     /// What the sources were asked about last.
     asked: Heard,
 }
@@ -52,6 +54,7 @@ impl Track {
             predictions: Vec::new(),
             candidates: BTreeMap::new(),
             started: BTreeMap::new(),
+            failed: Vec::new(),
             asked: Heard::default(),
         }
     }
@@ -231,6 +234,9 @@ impl Conversation {
         }
         let write_pending = self.write_pending(&tool.reads);
         let running = self.speculation.ledger.speculating();
+        let failed = self
+            .track(id)
+            .is_some_and(|track| track.failed.contains(&(name.clone(), key.clone())));
         let expected = self.speculation.ledger.expected(name, 0.5);
         let started = self.track(id).map(|track| {
             let of_tool = track.started.get(name).copied().unwrap_or(0);
@@ -241,6 +247,7 @@ impl Conversation {
             started,
             started_of_tool,
             running,
+            failed,
             write_pending,
             expected,
         };
@@ -507,7 +514,7 @@ impl Conversation {
         }
         let calls = self.speculation.ledger.get(run).map(|r| r.calls.clone());
         match calls.unwrap_or_default().as_slice() {
-            [] if failed => self.discard(run, Discard::Failed),
+            [] if failed => self.discard_failed(run),
             [] => self.notify(Event::Speculation(SpeculationEvent::Ready {
                 at: self.now,
                 run,
@@ -520,6 +527,17 @@ impl Conversation {
             }
         }
         self.speculation.ledger.forget_told();
+    }
+
+    fn discard_failed(&mut self, run: RunId) {
+        let failed = self.speculation.ledger.get(run);
+        let failed = failed.map(|run| (run.track, (run.tool.clone(), run.key.clone())));
+        if let Some((track, call)) = failed
+            && let Some(track) = self.track(track)
+        {
+            track.failed.push(call);
+        }
+        self.discard(run, Discard::Failed);
     }
 
     /// The server did not start a speculative run. If it was committed in the meantime, it is

@@ -1,6 +1,6 @@
 //! How people ask for a tool, for whoever predicts calls from words.
 
-use crate::router::text;
+use crate::router::{parameters, text};
 use crate::tools::{Declaration, Equivalence, places};
 use regex::Captures;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,10 @@ impl RouterHints {
                 whole.or_else(|| Number::from_f64(words.parse().ok()?).map(Value::Number))
             }
             Some("boolean") => Some(Value::Bool(!["no", "off", "false"].contains(&words))),
-            _ if is_place(declaration, name) => Some(place(words, said).into()),
+            _ if is_place(declaration, name) => {
+                let words = parameters::words_of_a_name(words);
+                (!words.is_empty()).then(|| place(words, said).into())
+            }
             _ => Some(
                 as_said(words, said)
                     .unwrap_or_else(|| words.to_owned())
