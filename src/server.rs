@@ -71,6 +71,8 @@ pub struct ServerSettings {
     pub pcm_intake: IntakeLimits,
     /// Names of the tools that the server runs: a client may declare none of the same name.
     pub server_tools: Arc<[String]>,
+    /// The user may interrupt the agent by speaking, unless a client says otherwise.
+    pub interrupt: bool,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
 }
@@ -91,6 +93,7 @@ impl Default for ServerSettings {
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
             server_tools: Arc::default(),
+            interrupt: true,
             drain_deadline: Duration::from_secs(20),
         }
     }

@@ -855,3 +855,25 @@ async fn results_are_said_as_their_declaration_says() {
         assert_eq!(heard.words, expected);
     }
 }
+
+#[tokio::test]
+async fn whoever_has_not_spoken_yet_is_greeted() {
+    let tools = || Arc::new(TOOLS.specs().to_vec());
+    let note = Message::System {
+        text: "Greet the caller.".into(),
+    };
+    for history in [vec![], vec![note.clone()]] {
+        let said = generate(&history, tools()).await;
+        assert_eq!(said.words, "Hello! What can I do for you?");
+        assert!(said.calls.is_empty());
+    }
+    let greeted = Message::Agent {
+        text: "Hello!".into(),
+        interrupted: false,
+    };
+    for history in [vec![greeted.clone()], vec![greeted, note]] {
+        let said = generate(&history, tools()).await;
+        assert!(said.words.contains("tell the time"), "{}", said.words);
+        assert!(said.words.ends_with('?') && said.calls.is_empty());
+    }
+}

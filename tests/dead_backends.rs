@@ -16,6 +16,7 @@ use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, LlmStream, OpenAiCompatible, Phrases, Prompt, Prompts};
 use undertone::session::Builders;
 use undertone::tts::{Tts, TtsError};
+use undertone::vad::{Vad, VadError, WINDOW};
 
 const WELL: &str = "I am well again.";
 
@@ -199,6 +200,73 @@ fn remote(address: std::net::SocketAddr) -> OpenAiCompatible {
     OpenAiCompatible::new(Settings::new(url, "m"), prompts).expect("a client")
 }
 
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("the log").extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A server that answers everything with an error whose body tells what nobody is to know.
+async fn refusing_with(body: &'static str) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = vec![0; 64 * 1024];
+            let _ = socket.read(&mut request).await;
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 500 Oops\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            let _ = socket.write_all(answer.as_bytes()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn what_a_model_server_says_reaches_neither_clients_nor_the_log() {
+    const CANARY: &str = "sk-canary-of-somebody-else";
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let address = refusing_with(CANARY).await;
+    let server = live::serve(mind(remote(address)));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call).await;
+    let failed = events
+        .iter()
+        .find(|heard| heard.is("undertone.stage_failed"))
+        .expect("the client is told");
+    let message = failed.event["message"].as_str().expect("why");
+    assert!(message.contains("500"), "{message}");
+    for heard in &events {
+        let event = heard.event.to_string();
+        assert!(!event.contains(CANARY), "{event}");
+        assert!(!event.contains(&address.to_string()), "{event}");
+    }
+    let log = String::from_utf8(log.0.lock().expect("the log").clone()).expect("text");
+    assert!(!log.contains(CANARY), "{log}");
+    let logged = log.contains("the language model refuses") && log.contains(&address.to_string());
+    assert!(logged, "the operator is told which server it was: {log}");
+}
+
 /// The kernel accepts, and nobody ever answers.
 #[tokio::test]
 async fn a_model_that_stalls() {
@@ -276,6 +344,38 @@ async fn a_recogniser_that_panics() {
         &[&Phrases::default().asr_failed],
     )
     .await;
+}
+
+/// A detector that fails at every window.
+struct Deaf;
+
+impl Vad for Deaf {
+    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+        Err(VadError("no detector".into()))
+    }
+}
+
+#[tokio::test]
+async fn a_detector_that_fails_is_told_once() {
+    let make = || Ok(Box::new(Deaf) as Box<dyn Vad>);
+    let server = live::serve(Builders {
+        vad: Box::new(move || Box::new(make)),
+        ..live::without_models(well())
+    });
+    let mut call = Call::to(&server).await;
+    let told = |events: &[Heard]| {
+        let told =
+            |heard: &&Heard| heard.is("undertone.stage_failed") && heard.event["stage"] == "vad";
+        events.iter().filter(told).count()
+    };
+    let events = call.until("undertone.stage_failed").await;
+    assert_eq!(told(&events), 1);
+    // Twenty more windows fail while the agent speaks.
+    call.send(serde_json::json!({"type": "response.create"}))
+        .await;
+    let events = call.until("response.done").await;
+    assert_eq!(said(&events), WELL);
+    assert_eq!(told(&events), 0);
 }
 
 /// What is said when all fails was made when the server started.

@@ -388,6 +388,26 @@ async fn a_client_that_vanished_is_freed() {
 }
 
 #[tokio::test]
+async fn a_client_that_opens_no_session_gives_its_place_back() {
+    let socket = SocketLimits {
+        open_within: Duration::from_millis(300),
+        ..SocketLimits::default()
+    };
+    let settings = ServerSettings {
+        max_sessions: 1,
+        socket,
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let mut idle = server.open("/v1/pcm").await;
+    // What is no opening does not count as one.
+    idle.send_text(r#"{"type":"hello","sample_rate":1}"#).await;
+    assert_eq!(server.try_open("/v1/pcm", &[]).await.err(), Some(503));
+    assert_eq!(u16::from(idle.close_frame().await.code), 1008);
+    admitted(&server).await;
+}
+
+#[tokio::test]
 async fn an_idle_client_that_answers_pings_stays() {
     let socket = SocketLimits {
         ping_every: Duration::from_millis(20),

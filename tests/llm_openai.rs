@@ -277,10 +277,11 @@ async fn refusals_say_why_and_keep_the_key() {
     let error = all(llm.generate(prompt())).await.1.unwrap();
     assert!(matches!(error, LlmError::Status { status: 401, .. }));
     assert!(
-        error.to_string().contains("Incorrect API key: [key]"),
-        "{error}"
+        error.details().contains("Incorrect API key: [key]"),
+        "{}",
+        error.details()
     );
-    assert!(!format!("{error:?} {error} {llm:?}").contains(KEY));
+    assert!(!format!("{error:?} {error} {llm:?} {}", error.details()).contains(KEY));
 
     let (_, llm) = Server::start(Reply::Status(
         429,
@@ -288,11 +289,11 @@ async fn refusals_say_why_and_keep_the_key() {
         "slow down".into(),
     ))
     .await;
-    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
     assert!(error.contains("429: slow down (retry after 7)"), "{error}");
 
     let (_, llm) = Server::start(Reply::Status(500, &[], "é".repeat(100_000))).await;
-    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
     assert!(
         error.contains("500") && error.len() < 1000,
         "{}",
@@ -344,14 +345,14 @@ async fn an_error_within_the_stream() {
     let (_, llm) = Server::start(whole([text.into_bytes()])).await;
     let (events, error) = all(llm.generate(prompt())).await;
     assert_eq!(spoken(&events), "Hi");
-    assert!(error.unwrap().to_string().ends_with("overloaded [key]"));
+    assert!(error.unwrap().details().ends_with("overloaded [key]"));
 }
 
 #[tokio::test]
 async fn a_line_without_end_is_given_up() {
     let endless = (0..64).map(|_| vec![b'x'; 64 * 1024]);
     let (_, llm) = Server::start(whole(endless)).await;
-    let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
     assert!(error.contains("longer than"), "{error}");
 }
 
@@ -365,7 +366,7 @@ async fn silence_ends_with_an_error() {
         let mut settings = settings(&url);
         settings.stall_timeout = Duration::from_millis(200);
         let llm = OpenAiCompatible::new(settings, Prompts::load(None).unwrap()).unwrap();
-        let error = all(llm.generate(prompt())).await.1.unwrap().to_string();
+        let error = all(llm.generate(prompt())).await.1.unwrap().details();
         assert!(error.contains("nothing came for 200 ms"), "{error}");
     }
     drop(tx);
@@ -433,7 +434,8 @@ async fn nobody_there() {
     let llm = client(&url);
     let error = all(llm.generate(prompt())).await.1.unwrap();
     assert!(matches!(error, LlmError::Unreachable { .. }));
-    assert!(error.to_string().contains("refused"), "{error}");
+    let details = error.details();
+    assert!(details.contains("refused"), "{details}");
     assert!(matches!(
         llm.check().await,
         Err(LlmError::Unreachable { .. })
@@ -458,7 +460,7 @@ async fn the_check() {
         llm.check()
             .await
             .unwrap_err()
-            .to_string()
+            .details()
             .ends_with("401: bad key")
     );
 }

@@ -4,9 +4,10 @@ use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError};
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use ort::session::{Session, SessionInputValue};
-use ort::value::{DynValue, Tensor, TensorRef};
+use ort::value::{DynValue, Outlet, Tensor, TensorRef};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
@@ -15,6 +16,9 @@ const START: i64 = 50_257;
 const NO_TIMESTAMPS: i64 = 50_362;
 const END: i64 = 50_256;
 const NO_SPEECH: usize = 50_361;
+
+/// Tokens that the English models know.
+const VOCABULARY: i64 = 51_864;
 
 /// Decoder layers, heads and size of a head of tiny.en.
 const LAYERS: usize = 4;
@@ -43,13 +47,19 @@ impl WhisperOnnx {
     /// `folder`.
     ///
     /// # Errors
-    /// [`AsrError::Load`] naming the file and the reason.
+    /// [`AsrError::Load`] naming the file and the reason; a model of another size than tiny.en, or
+    /// of many languages, is one.
     pub fn load(folder: &Path) -> Result<Self, AsrError> {
         let config = read_config(&folder.join("config.json"))?;
         let tokenizer = folder.join("tokenizer.json");
+        let path = folder.join("decoder.int8.onnx");
+        let decoder = load_graph(&path)?;
+        if let Some(reason) = misfit(&shapes(decoder.inputs()), &shapes(decoder.outputs())) {
+            return Err(load_error(&path, reason));
+        }
         Ok(Self {
             encoder: load_graph(&folder.join("encoder.int8.onnx"))?,
-            decoder: load_graph(&folder.join("decoder.int8.onnx"))?,
+            decoder,
             tokenizer: Tokenizer::from_file(&tokenizer)
                 .map_err(|error| load_error(&tokenizer, error.to_string()))?,
             suppressed: config.suppress_ids,
@@ -198,6 +208,38 @@ fn step(
     Ok((logits, present))
 }
 
+type Shapes = HashMap<String, Vec<i64>>;
+
+/// The shape of each tensor by its name; -1 stands for any length.
+fn shapes(outlets: &[Outlet]) -> Shapes {
+    let shape = |outlet: &Outlet| {
+        let shape = outlet.dtype().tensor_shape()?;
+        Some((outlet.name().to_owned(), shape.to_vec()))
+    };
+    outlets.iter().filter_map(shape).collect()
+}
+
+/// Why a decoder with these inputs and outputs is not that of tiny.en, if it is not.
+fn misfit(inputs: &Shapes, outputs: &Shapes) -> Option<String> {
+    let ours = format!("only Whisper tiny.en ({LAYERS} layers of {HEADS} heads) can be used here");
+    let layers = (0..)
+        .take_while(|layer| inputs.contains_key(&format!("pk{layer}")))
+        .count();
+    if layers != LAYERS {
+        return Some(format!("its decoder has {layers} layers; {ours}"));
+    }
+    let heads = [HEADS as i64, HEAD as i64];
+    let keys = inputs.get("pk0").and_then(|shape| shape.get(1..3))?;
+    if keys != heads {
+        return Some(format!(
+            "its decoder has {} heads of {}; {ours}",
+            keys[0], keys[1]
+        ));
+    }
+    let vocabulary = *outputs.get("logits").and_then(|shape| shape.last())?;
+    (vocabulary != VOCABULARY).then(|| format!("it knows {vocabulary} tokens; {ours}"))
+}
+
 fn read_config(path: &Path) -> Result<Config, AsrError> {
     let text = std::fs::read_to_string(path).map_err(|e| load_error(path, e.to_string()))?;
     serde_json::from_str(&text).map_err(|error| load_error(path, error.to_string()))
@@ -216,4 +258,26 @@ fn load_error(path: &Path, reason: String) -> AsrError {
 
 fn failed(error: ort::Error) -> AsrError {
     AsrError::Run(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoder(layers: usize, heads: i64, vocabulary: i64) -> Option<String> {
+        let cache = |layer| (format!("pk{layer}"), vec![1, heads, 64, -1]);
+        let inputs = (0..layers).map(cache).collect();
+        let outputs = [("logits".to_owned(), vec![1, 1, vocabulary])].into();
+        misfit(&inputs, &outputs)
+    }
+
+    #[test]
+    fn models_of_another_size_are_refused_when_they_are_loaded() {
+        assert_eq!(decoder(4, 6, 51_864), None);
+        let base = decoder(6, 8, 51_864).unwrap();
+        assert!(base.contains("6 layers; only Whisper tiny.en"), "{base}");
+        assert!(decoder(4, 8, 51_864).unwrap().contains("8 heads"));
+        let multilingual = decoder(4, 6, 51_865).unwrap();
+        assert!(multilingual.contains("51865 tokens"), "{multilingual}");
+    }
 }

@@ -2,14 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 
-use super::engines::{asr_builder, tts_builder, verified_models};
+use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
-use crate::telemetry::Secrets;
 use crate::tools::{Journal, declared};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use secrecy::ExposeSecret;
 use serde::Serialize;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
@@ -201,26 +199,32 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
     Ok(format!("{}: first audio after {first} ms", tts.name()))
 }
 
-/// Asks the server for its models: costs nothing, and shows address, key and delay.
+/// Asks the server for its models, by the client that the sessions use: costs nothing, and shows
+/// address, key and delay.
 fn language_model(config: &Config) -> Result<String> {
     if config.llm.engine == LlmEngine::Brain {
         return Ok("the embedded brain".into());
     }
-    let base = config.llm.base_url.as_ref().context("no llm.base_url")?;
-    let url = format!("{}/models", base.as_str().trim_end_matches('/'));
+    let model = remote_llm(&config.llm, |settings| {
+        settings.connect_timeout = BACKEND_PATIENCE;
+        settings.stall_timeout = BACKEND_PATIENCE;
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let began = Instant::now();
-    let answer = runtime.block_on(get(&url, config));
-    let secrets: Secrets = config.llm.api_key.clone().into_iter().collect();
-    let status = answer.map_err(|error| anyhow!("{}", secrets.mask(&format!("{error:#}"))))?;
-    let delay = millis(began);
-    match status.as_u16() {
-        401 | 403 => bail!("{url} refuses the key ({status})"),
-        500.. => bail!("{url} answers {status}"),
-        // Not every server lists its models; that it answers is what matters.
-        _ => Ok(format!("{url} answers {status} after {delay} ms")),
+    let health = runtime
+        .block_on(model.check())
+        .map_err(|error| anyhow!("{}", error.details()))?;
+    let name = &config.llm.model;
+    let delay = health.latency.as_millis();
+    match health.model_listed {
+        Some(true) => Ok(format!("{name} is there; an answer after {delay} ms")),
+        // Aliases and freshly loaded models are not on every list.
+        Some(false) => Ok(format!(
+            "an answer after {delay} ms, but {name} is not on the server's list of {} models",
+            health.models.map_or(0, |models| models.len())
+        )),
+        None => Ok(format!("an answer after {delay} ms; it lists no models")),
     }
 }
 
@@ -247,17 +251,6 @@ fn tools(config: &Config) -> Result<String> {
         declared.join(", "),
         config.tools.journal.display()
     ))
-}
-
-async fn get(url: &str, config: &Config) -> reqwest::Result<reqwest::StatusCode> {
-    let client = reqwest::Client::builder()
-        .timeout(BACKEND_PATIENCE)
-        .build()?;
-    let mut request = client.get(url);
-    if let Some(key) = &config.llm.api_key {
-        request = request.bearer_auth(key.expose_secret());
-    }
-    Ok(request.send().await?.status())
 }
 
 fn port(config: &Config) -> Result<String> {

@@ -152,19 +152,32 @@ fn llm(config: &LlmConfig, models: &Models, tools: &Registry) -> Result<Arc<dyn 
     match config.engine {
         LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm(), tools)?)),
         LlmEngine::OpenAiCompatible => {
-            let url = config.base_url.clone().context("llm.base_url is not set")?;
-            let settings = openai_compatible::Settings {
-                api_key: config.api_key.clone(),
-                temperature: config.temperature,
-                max_tokens: Some(config.max_tokens),
-                ..openai_compatible::Settings::new(url, &config.model)
-            };
-            Ok(Arc::new(OpenAiCompatible::new(
-                settings,
-                Prompts::load(None)?,
-            )?))
+            let model = remote_llm(config, |_| ())?;
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                let model = model.clone();
+                // What goes wrong is logged there, and the first turn tries again.
+                runtime.spawn(async move { drop(model.warm().await) });
+            }
+            Ok(Arc::new(model))
         }
     }
+}
+
+/// The model behind an OpenAI-compatible server, with the settings changed by `adapt`.
+pub(super) fn remote_llm(
+    config: &LlmConfig,
+    adapt: impl FnOnce(&mut openai_compatible::Settings),
+) -> Result<OpenAiCompatible> {
+    let url = config.base_url.clone().context("llm.base_url is not set")?;
+    let mut settings = openai_compatible::Settings {
+        api_key: config.api_key.clone(),
+        temperature: config.temperature,
+        max_tokens: Some(config.max_tokens),
+        ..openai_compatible::Settings::new(url, &config.model)
+    };
+    adapt(&mut settings);
+    let prompts = Prompts::load(None)?.limited(config.max_prompt_tokens);
+    Ok(OpenAiCompatible::new(settings, prompts)?)
 }
 
 /// The numbers behind the conversation's rules, from the configuration.

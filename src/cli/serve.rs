@@ -74,6 +74,7 @@ fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
         auth_token: config.server.auth_token.clone(),
         allowed_origins: config.server.allowed_origins.clone(),
         insecure: config.server.insecure,
+        interrupt: config.turn.interrupt,
         drain_deadline: config.server.drain,
         ..ServerSettings::default()
     }

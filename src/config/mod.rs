@@ -169,6 +169,8 @@ pub struct LlmConfig {
     pub temperature: Option<f32>,
     /// The longest answer, tokens.
     pub max_tokens: u32,
+    /// The longest prompt, tokens of some four characters; older turns are left out.
+    pub max_prompt_tokens: usize,
     /// The operator's instructions, added to the system prompt.
     pub instructions: Option<String>,
     /// Silence while an answer is owed, before the agent says that it takes a moment.

@@ -146,6 +146,11 @@ impl Check<'_> {
                 .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
                 .transpose()?,
             max_tokens: self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?,
+            max_prompt_tokens: self.whole(
+                "llm.max_prompt_tokens",
+                raw.max_prompt_tokens,
+                500..=1_000_000,
+            )?,
             instructions: self.instructions(raw)?,
             stall_filler: self.millis("llm.stall_filler_ms", raw.stall_filler_ms, 100..=60_000)?,
             give_up: self.millis("llm.give_up_ms", raw.give_up_ms, 500..=120_000)?,

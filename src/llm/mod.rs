@@ -111,10 +111,13 @@ pub struct Prompt {
 }
 
 /// Why a generation failed. The conversation goes on with an apology.
+///
+/// Clients are told the `Display` form, so it names no address and repeats no word of the model's
+/// server; [`LlmError::details`] is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// No connection could be made.
-    #[error("cannot reach the language model at {url}: {reason}")]
+    #[error("the language model cannot be reached")]
     Unreachable {
         /// The address without secrets.
         url: String,
@@ -122,7 +125,7 @@ pub enum LlmError {
         reason: String,
     },
     /// The server answered with an error status.
-    #[error("the language model at {url} answered {status}: {body}")]
+    #[error("the language model answered with status {status}")]
     Status {
         /// The address without secrets.
         url: String,
@@ -132,11 +135,28 @@ pub enum LlmError {
         body: String,
     },
     /// The stream broke off or was not what the protocol says.
-    #[error("the language model's stream broke: {0}")]
+    #[error("the language model's stream broke")]
     Stream(String),
     /// The engine could not be set up or run.
     #[error("{0}")]
     Engine(String),
+}
+
+impl LlmError {
+    /// All that is known: where, and what the server said.
+    #[must_use]
+    pub fn details(&self) -> String {
+        match self {
+            Self::Unreachable { url, reason } => {
+                format!("cannot reach the language model at {url}: {reason}")
+            }
+            Self::Status { url, status, body } => {
+                format!("the language model at {url} answered {status}: {body}")
+            }
+            Self::Stream(reason) => format!("{self}: {reason}"),
+            Self::Engine(reason) => reason.clone(),
+        }
+    }
 }
 
 /// A stream of events that ends after [`LlmEvent::End`] or the first error. Dropping it cancels

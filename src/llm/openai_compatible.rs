@@ -278,19 +278,26 @@ impl<S: Stream<Item = SseResult> + Unpin> Reading<S> {
             Some(Err(error)) => (Vec::new(), Some(self.broken(error))),
             None => self.decoder.end_of_stream(),
         };
-        let error = error.map(|reason| Err(LlmError::Stream(self.endpoint.redacted(&reason))));
+        let error = error.map(|reason| {
+            let reason = self.endpoint.redacted(&reason);
+            tracing::debug!(reason, "the language model's stream broke");
+            Err(LlmError::Stream(reason))
+        });
         events.into_iter().map(Ok).chain(error).collect()
     }
 
     fn broken(&self, error: eventsource_stream::EventStreamError<Broken>) -> String {
         use eventsource_stream::EventStreamError::{Parser, Transport, Utf8};
-        match error {
+        let reason = match error {
             Transport(Broken::Transport(error)) => self.endpoint.explain(&error),
             Transport(Broken::TooLong) => {
                 format!("one event is longer than {MAX_EVENT_BYTES} bytes")
             }
             Utf8(_) | Parser(_) => "it is no event stream".into(),
-        }
+        };
+        let url = shown(&self.endpoint.settings.base_url);
+        tracing::warn!(url, reason, "the language model's stream broke");
+        reason
     }
 }
 
@@ -339,13 +346,15 @@ impl Endpoint {
             Some(key) => request.bearer_auth(key.expose_secret()),
             None => request,
         };
-        request.send().await.map_err(|error| LlmError::Unreachable {
-            url: shown(&self.settings.base_url),
-            reason: self.explain(&error),
+        request.send().await.map_err(|error| {
+            let (url, reason) = (shown(&self.settings.base_url), self.explain(&error));
+            tracing::warn!(url, reason, "the language model cannot be reached");
+            LlmError::Unreachable { url, reason }
         })
     }
 
-    /// What an error status means, with the start of the body and when to try again.
+    /// What an error status means, with the start of the body and when to try again. The body is
+    /// logged at DEBUG alone: it may repeat what was said.
     async fn refusal(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
         let wait = response.headers().get(reqwest::header::RETRY_AFTER);
@@ -361,11 +370,10 @@ impl Endpoint {
             Some(wait) => format!("{message} (retry after {})", clipped(&wait, 40)),
             None => message,
         };
-        LlmError::Status {
-            url: shown(&self.settings.base_url),
-            status,
-            body: self.redacted(&body),
-        }
+        let (url, body) = (shown(&self.settings.base_url), self.redacted(&body));
+        tracing::warn!(url, status, "the language model refuses");
+        tracing::debug!(body, "the language model refuses");
+        LlmError::Status { url, status, body }
     }
 
     /// The body's first `limit` bytes as text.

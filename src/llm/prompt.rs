@@ -11,8 +11,12 @@
 //!
 //! Everything that comes from outside is [`sanitise`]d, so that no tag can be forged. Messages of
 //! the same role that follow one another are one message: many chat templates insist that roles
-//! alternate. The system message depends on nothing but tools and instructions, and later turns
-//! only append, so that a server's prefix cache stays valid.
+//! alternate; and the last is the user's, for many servers take one of the assistant's to be the
+//! beginning of the answer. The system message depends on nothing but tools and instructions, and
+//! later turns only append, so that a server's prefix cache stays valid.
+//!
+//! A history that is too long for the model loses its oldest turns, several at a time, so that the
+//! cache is lost now and then and not at every turn.
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Message, Prompt, ToolSpec};
@@ -29,6 +33,14 @@ const VARIABLES: [&str; 2] = ["tools", "instructions"];
 /// The most characters of one tool result that a model is shown: some 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
 
+/// Characters of a token of English text.
+const TOKEN_CHARS: usize = 4;
+
+/// The most tokens of a prompt unless told otherwise.
+pub const DEFAULT_TOKENS: usize = 6_000;
+
+const YOUR_TURN: &str = "<note>Nobody has spoken since. It is your turn.</note>";
+const SHORTENED: &str = "<note>The beginning of the call is left out here.</note>";
 const BEGUN: &str = "<note>The call has begun.</note>";
 const INTERRUPTED: &str = "<note>The user interrupted you here and heard no more.</note>";
 
@@ -92,9 +104,20 @@ pub enum PromptError {
 #[derive(Debug, Clone)]
 pub struct Prompts {
     templates: Environment<'static>,
+    max_tokens: usize,
 }
 
 impl Prompts {
+    /// The same, with room for `tokens` of system prompt and history together, at four characters
+    /// a token. Whatever the number, the newest turn is shown.
+    #[must_use]
+    pub fn limited(self, tokens: usize) -> Self {
+        Self {
+            max_tokens: tokens,
+            ..self
+        }
+    }
+
     /// The system prompt at `path`, or the embedded one. It may use `tools`, a list of objects
     /// with `name`, `description` and `parameters`, and `instructions`, a text or none.
     ///
@@ -120,7 +143,10 @@ impl Prompts {
         templates
             .add_template_owned(SYSTEM, source.clone())
             .map_err(|e| explain(name, &source, &e))?;
-        let prompts = Self { templates };
+        let prompts = Self {
+            templates,
+            max_tokens: DEFAULT_TOKENS,
+        };
         prompts.check_variables(name, &source)?;
         for sample in [Prompt::sample(), Prompt::default()] {
             prompts
@@ -167,14 +193,79 @@ impl Prompts {
         let system = self
             .render_system(prompt)
             .map_err(|e| explain(SYSTEM, "", &e))?;
+        let room = (self.max_tokens * TOKEN_CHARS).saturating_sub(system.chars().count());
+        let newest = newest(&prompt.messages, room);
         let mut chat = Chat(vec![ChatMessage {
             role: Role::System,
             content: system,
         }]);
-        prompt.messages.iter().for_each(|message| chat.add(message));
+        if newest.len() < prompt.messages.len() {
+            chat.push(Role::User, "\n", SHORTENED.to_owned());
+        }
+        newest
+            .iter()
+            .filter(|message| !is_orphan(message, newest))
+            .for_each(|message| chat.add(message));
         chat.begin_with_the_user();
+        chat.end_with_the_user();
         Ok(chat.0)
     }
+}
+
+/// The newest turns, which fit into `room` characters as far as there is more than one. What is
+/// left out grows in steps of a quarter of the room: between two steps the beginning stays where
+/// it is.
+fn newest(messages: &[Message], room: usize) -> &[Message] {
+    let sizes: Vec<usize> = messages.iter().map(size).collect();
+    let total: usize = sizes.iter().sum();
+    if total <= room {
+        return messages;
+    }
+    let step = (room / 4).max(1);
+    let too_much = (total - room).div_ceil(step) * step;
+    let mut gone = 0;
+    let mut from = 0;
+    for (at, size) in sizes.iter().enumerate() {
+        if begins_turn(messages, at) {
+            from = at;
+            if gone >= too_much {
+                break;
+            }
+        }
+        gone += size;
+    }
+    &messages[from..]
+}
+
+/// A turn begins where the user, or a note, speaks up after something else.
+fn begins_turn(messages: &[Message], at: usize) -> bool {
+    let opens =
+        |message: &Message| matches!(message, Message::User { .. } | Message::System { .. });
+    opens(&messages[at])
+        && !at
+            .checked_sub(1)
+            .is_some_and(|before| opens(&messages[before]))
+}
+
+/// A result without its call, which is among what was left out.
+fn is_orphan(message: &Message, shown: &[Message]) -> bool {
+    let Message::ToolResult { id: result, .. } = message else {
+        return false;
+    };
+    let is_its_call =
+        |other: &Message| matches!(other, Message::ToolCall { id, .. } if id == result);
+    !shown.iter().any(is_its_call)
+}
+
+/// The characters of a message as the model is shown it, tags included.
+fn size(message: &Message) -> usize {
+    let mut alone = Chat(Vec::new());
+    alone.add(message);
+    let contents = alone
+        .0
+        .iter()
+        .map(|message| message.content.chars().count());
+    contents.sum()
 }
 
 struct Chat(Vec<ChatMessage>);
@@ -221,6 +312,17 @@ impl Chat {
                 last.content.push_str(&content);
             }
             _ => self.0.push(ChatMessage { role, content }),
+        }
+    }
+
+    /// A server that is given the assistant's words last goes on with them, or refuses.
+    fn end_with_the_user(&mut self) {
+        if self
+            .0
+            .last()
+            .is_some_and(|last| last.role == Role::Assistant)
+        {
+            self.push(Role::User, "", YOUR_TURN.to_owned());
         }
     }
 
@@ -389,6 +491,88 @@ mod tests {
         let begun = (Role::User, BEGUN.to_owned());
         assert_eq!(chat(vec![]), std::slice::from_ref(&begun));
         assert_eq!(chat(vec![agent("Hello.", false)])[0], begun);
+    }
+
+    #[test]
+    fn the_assistant_does_not_come_last() {
+        let chat = chat(vec![user("Hi"), agent("Hello.", false)]);
+        assert_eq!(chat.last(), Some(&(Role::User, YOUR_TURN.to_owned())));
+    }
+
+    /// Turns of 100 characters, some with a call, shown with room for 1,000.
+    fn long_talk(turns: usize) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for turn in 0..turns {
+            messages.push(user(&format!("{turn:>50}")));
+            if turn % 3 == 0 {
+                messages.push(call());
+                messages.push(result(json!({ "turn": turn })));
+            }
+            messages.push(agent("It is so, it is so.", false));
+        }
+        messages
+    }
+
+    fn shown(messages: &[Message]) -> Vec<ChatMessage> {
+        let prompts = Prompts::load(None).unwrap();
+        let system = prompts.render_system(&Prompt::default()).unwrap();
+        let tokens = (system.chars().count() + 1_000) / TOKEN_CHARS;
+        let prompt = Prompt {
+            messages: messages.to_vec(),
+            ..Prompt::default()
+        };
+        prompts.limited(tokens).chat(&prompt).unwrap()
+    }
+
+    #[test]
+    fn a_long_history_loses_its_oldest_turns_and_no_call_its_result() {
+        let short = shown(&long_talk(3));
+        assert!(short[1].content.ends_with(" 0"), "{short:?}");
+        let mut beginnings = Vec::new();
+        for turns in 20..60 {
+            let chat = shown(&long_talk(turns));
+            let text: String = chat[1..].iter().map(|m| m.content.as_str()).collect();
+            assert!(text.chars().count() <= 1_000 + 100, "{}", text.len());
+            assert!(text.chars().count() >= 500, "{}", text.len());
+            assert!(chat[1].content.starts_with(SHORTENED));
+            let newest = chat[chat.len() - 3..].iter().map(|m| m.content.as_str());
+            assert!(
+                newest
+                    .collect::<String>()
+                    .contains(&format!(" {}", turns - 1))
+            );
+            let count = |what| text.matches(what).count();
+            assert_eq!(count("<tool>"), count("<tool_result"));
+            beginnings.push(chat[1].content.clone());
+        }
+        let turns = beginnings.len();
+        beginnings.dedup();
+        assert!(beginnings.len() <= turns / 2, "the cache is lost too often");
+    }
+
+    #[test]
+    fn a_late_result_goes_with_its_call() {
+        let mut messages = long_talk(30);
+        messages.insert(0, user("Weather?"));
+        messages.insert(1, call());
+        let late = Message::ToolResult {
+            id: "late".into(),
+            name: "get_weather".into(),
+            output: json!("late"),
+        };
+        messages.extend([user("And now?"), late]);
+        let chat = shown(&messages);
+        assert!(chat.iter().all(|m| !m.content.contains("late")), "{chat:?}");
+        assert!(chat.last().unwrap().content.ends_with("And now?"));
+    }
+
+    #[test]
+    fn the_newest_turn_is_shown_however_long_it_is() {
+        let mut messages = long_talk(30);
+        messages.push(user(&"long ".repeat(1_000)));
+        let chat = shown(&messages);
+        assert_eq!(chat.len(), 2, "{chat:?}");
+        assert!(chat[1].content.len() > 5_000);
     }
 
     #[test]

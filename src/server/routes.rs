@@ -76,7 +76,8 @@ async fn open_realtime(
         client(&headers),
         vendor_events,
         shared.settings.server_tools.clone(),
-    );
+    )
+    .interruptible(shared.settings.interrupt);
     let limit = Limits {
         message: shared.settings.max_realtime_message,
         intake: shared.settings.realtime_intake,

@@ -37,6 +37,8 @@ enum Done {
     Input(Input),
     /// Windows were judged.
     Judged(Vec<(Samples, f32)>),
+    /// Windows could not be judged.
+    Deaf(String),
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -75,6 +77,10 @@ struct Ears {
     rest: Vec<f32>,
     /// End of the last window that was handed to the detector.
     end: Samples,
+    /// The detector has failed, and it was told: it would fail at every window from then on.
+    deaf: bool,
+    /// Windows that the detector had no room for.
+    unjudged: u64,
 }
 
 /// A clause that is being made. Dropping it stops the voice.
@@ -116,6 +122,8 @@ impl Driver {
                 ring: Ring::new(),
                 rest: Vec::new(),
                 end: Samples(0),
+                deaf: false,
+                unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
             output_rate: options.output_rate,
@@ -168,13 +176,12 @@ impl Driver {
         self.conversation.end();
         self.cancel.cancel();
         let forget = VadJob::Close { session: self.id };
-        if self
-            .engines
-            .vad
-            .try_send(forget, CancellationToken::new(), |_| {})
-            .is_err()
-        {
-            tracing::warn!("the voice activity detector was too busy to forget this session");
+        // With a full inbox it is forgotten later: its jobs' token is cancelled.
+        let vad = &self.engines.vad;
+        drop(vad.try_send(forget, CancellationToken::new(), |_| {}));
+        if self.ears.unjudged > 0 {
+            let windows = self.ears.unjudged;
+            tracing::warn!(windows, "the voice activity detector had no room for them");
         }
         tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
     }
@@ -259,16 +266,33 @@ impl Driver {
             .engines
             .vad
             .try_send(job, self.cancel.clone(), move |judged| {
-                match judged {
-                    Ok(Ok(judged)) => drop(results.try_send(Done::Judged(judged))),
-                    Ok(Err(error)) => tracing::error!(%error),
-                    // The worker has logged its own failure.
-                    Err(_) => {}
-                }
+                let done = match judged {
+                    Ok(Ok(judged)) => Done::Judged(judged),
+                    Ok(Err(error)) => Done::Deaf(error.to_string()),
+                    Err(failed) => Done::Deaf(failed.to_string()),
+                };
+                drop(results.try_send(done));
             });
         if let Err(error) = sent {
-            tracing::warn!(%error, "audio was not judged");
+            if self.ears.unjudged == 0 {
+                tracing::warn!(%error, "audio was not judged");
+            }
+            self.ears.unjudged += (whole / WINDOW) as u64;
         }
+    }
+
+    /// The detector fails: tells the operator and the client, once.
+    fn on_deaf(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.ears.deaf, true) {
+            return;
+        }
+        tracing::error!(reason, "the user cannot be heard");
+        let event = Event::StageFailed {
+            stage: "vad".into(),
+            message: "the voice activity detector failed".into(),
+        };
+        // A client that does not take it is found out at the next frame.
+        drop(self.send(Outbound::Event(event)));
     }
 
     fn on_done(&mut self, done: Done) {
@@ -279,6 +303,7 @@ impl Driver {
                     self.input(Input::Vad { end, probability });
                 }
             }
+            Done::Deaf(reason) => self.on_deaf(&reason),
             Done::Audio {
                 clause,
                 samples,

@@ -5,16 +5,20 @@ use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::conversation::{Clauses, Policy, Samples};
 use crate::llm::Llm;
+use crate::llm::untrusted::sanitise;
 use crate::router::{Heard, PredictError, Prediction, Router};
-use crate::tools::{Journal, Registry};
+use crate::tools::{Declaration, Fillers, Journal, Registry};
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
 use crate::worker::{SpawnError, Worker};
+use serde_json::Map;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
@@ -40,7 +44,8 @@ pub(super) enum VadJob {
         end: Samples,
         windows: Vec<[f32; WINDOW]>,
     },
-    /// The session is over: forget its state.
+    /// The session is over: forget its state now. If this is lost, the next session's first job
+    /// sees to it.
     Close { session: u64 },
 }
 
@@ -159,13 +164,13 @@ impl Engines {
         let tts_rate = first_voice.sample_rate();
         let phrases = policy.phrases.all().map(str::to_owned);
         let greeting = Some(policy.greeting.clone()).filter(|text| !text.is_empty());
-        let sayings = phrases.into_iter().chain(greeting).flat_map(as_spoken);
+        let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
+        let sayings = phrases.into_iter().chain(greeting).chain(fillers);
+        let sayings = sayings.flat_map(as_spoken);
         let prepared = Prepared::render(&mut *first_voice, sayings);
         let mut first_voice = Some(first_voice);
         Ok(Arc::new(Self {
-            vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), |state, job, _| {
-                state.handle(job)
-            })?,
+            vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), Detectors::handle)?,
             asr: Worker::spawn("asr", INBOX, asr, |asr, audio: Vec<f32>, _| {
                 asr.transcribe(&audio)
             })?,
@@ -226,6 +231,18 @@ fn as_spoken(phrase: String) -> Vec<String> {
     texts
 }
 
+/// What a tool says while the user waits, where the words are the same for every call.
+fn fixed_fillers(tool: &Declaration) -> Vec<String> {
+    let Fillers { short, long, again } = &tool.fillers;
+    let templates = short.iter().chain(long).chain(again);
+    let fixed = templates.filter(|template| !template.contains('{'));
+    // As the conversation would say them.
+    fixed
+        .filter_map(|template| crate::tools::say(tool, template, &Map::new(), None))
+        .map(|text| sanitise(&text))
+        .collect()
+}
+
 impl Engines {
     /// Waits for committed calls that change something and are still under way, ten seconds at
     /// most: the session that asked for them may be gone.
@@ -258,7 +275,14 @@ impl Engines {
 /// The detectors of all sessions.
 struct Detectors {
     make: MakeVad,
-    sessions: HashMap<u64, Box<dyn Vad>>,
+    sessions: HashMap<u64, Detector>,
+}
+
+/// The detector of one session.
+struct Detector {
+    vad: Box<dyn Vad>,
+    /// Cancelled when the session is over.
+    over: CancellationToken,
 }
 
 fn vad_state(
@@ -276,7 +300,8 @@ fn vad_state(
 }
 
 impl Detectors {
-    fn handle(&mut self, job: VadJob) -> Result<Judged, VadError> {
+    /// `over` is the session's token, which is cancelled when the session ends.
+    fn handle(&mut self, job: VadJob, over: &CancellationToken) -> Result<Judged, VadError> {
         match job {
             VadJob::Close { session } => {
                 self.sessions.remove(&session);
@@ -287,10 +312,7 @@ impl Detectors {
                 end,
                 windows,
             } => {
-                let vad = match self.sessions.entry(session) {
-                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                    std::collections::hash_map::Entry::Vacant(new) => new.insert((self.make)()?),
-                };
+                let vad = self.detector(session, over)?;
                 windows
                     .iter()
                     .enumerate()
@@ -300,6 +322,90 @@ impl Detectors {
                     })
                     .collect()
             }
+        }
+    }
+
+    /// The session's detector, made when it is first needed. Those of sessions that are over are
+    /// forgotten on the way, so that they cannot pile up.
+    fn detector(
+        &mut self,
+        session: u64,
+        over: &CancellationToken,
+    ) -> Result<&mut Box<dyn Vad>, VadError> {
+        if !self.sessions.contains_key(&session) {
+            self.sessions.retain(|_, other| !other.over.is_cancelled());
+        }
+        Ok(match self.sessions.entry(session) {
+            Entry::Occupied(known) => &mut known.into_mut().vad,
+            Entry::Vacant(new) => {
+                let vad = (self.make)()?;
+                let over = over.clone();
+                &mut new.insert(Detector { vad, over }).vad
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::ToolSpec;
+    use crate::tools::Effect;
+    use crate::tts::Scripted;
+
+    struct Silent;
+
+    impl Vad for Silent {
+        fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+            Ok(0.0)
+        }
+    }
+
+    #[test]
+    fn a_session_that_could_not_say_goodbye_is_forgotten() {
+        let make = || Ok(Box::new(Silent) as Box<dyn Vad>);
+        let mut detectors = vad_state(Box::new(move || Box::new(make)))().unwrap();
+        let mut judge = |session, over: &CancellationToken| {
+            let windows = vec![[0.0; WINDOW]];
+            let end = Samples(WINDOW as u64);
+            let job = VadJob::Judge {
+                session,
+                end,
+                windows,
+            };
+            assert_eq!(detectors.handle(job, over).unwrap(), [(end, 0.0)]);
+            detectors.sessions.len()
+        };
+        let tokens = [1, 2, 3].map(|_| CancellationToken::new());
+        assert_eq!(judge(1, &tokens[0]), 1);
+        assert_eq!(judge(2, &tokens[1]), 2);
+        tokens[0].cancel();
+        assert_eq!(judge(2, &tokens[1]), 2);
+        assert_eq!(judge(3, &tokens[2]), 2);
+    }
+
+    #[test]
+    fn fillers_that_are_always_the_same_are_prepared() {
+        let spec = ToolSpec {
+            name: "get_weather".into(),
+            description: String::new(),
+            parameters: serde_json::json!({"properties": {"city": {}}}),
+        };
+        let mut tool = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
+        tool.fillers = Fillers {
+            short: vec!["Let me look.".into(), "{{ city }}, let me see.".into()],
+            long: vec!["This takes  a while. Please bear with me.".into()],
+            again: vec!["Still looking.".into()],
+        };
+        let sayings = fixed_fillers(&tool).into_iter().flat_map(as_spoken);
+        let prepared = Prepared::render(&mut Scripted::new(), sayings);
+        let mut cutter = Clauses::new();
+        let mut spoken = vec!["Let me look.".to_owned(), "Still looking.".into()];
+        spoken.extend(cutter.push("This takes a while. Please bear with me."));
+        spoken.extend(cutter.finish());
+        assert!(spoken.len() > 2, "{spoken:?}");
+        for clause in spoken {
+            assert!(prepared.get(&clause).is_some(), "{clause}");
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct SocketLimits {
     pub gone_after: Duration,
     /// A client that has not read a frame for this long, while one waits, is disconnected.
     pub write_timeout: Duration,
+    /// A client that has not opened its session for this long is disconnected: it holds a place.
+    pub open_within: Duration,
 }
 
 impl Default for SocketLimits {
@@ -55,6 +57,7 @@ impl Default for SocketLimits {
             ping_every: Duration::from_secs(20),
             gone_after: Duration::from_secs(30),
             write_timeout: Duration::from_secs(5),
+            open_within: Duration::from_secs(10),
         }
     }
 }
@@ -368,6 +371,13 @@ impl<D: Dialect> Pump<D> {
         if now >= self.heard + limits.gone_after {
             return Err(End::Vanished);
         }
+        if self.open_by().is_some_and(|by| now >= by) {
+            let reason = "no session was opened";
+            return Err(blame(Close {
+                code: close_code::POLICY,
+                reason,
+            }));
+        }
         if now >= self.ping_at() {
             self.pinged = now;
             self.ping = true;
@@ -384,10 +394,17 @@ impl<D: Dialect> Pump<D> {
             .ready_at()
             .filter(|_| self.into.is_some() && !self.intake_ready())
             .map(|at| self.opened + at.duration());
-        [stuck, intake, Some(self.heard + limits.gone_after)]
+        let gone = Some(self.heard + limits.gone_after);
+        [stuck, intake, gone, self.open_by()]
             .into_iter()
             .flatten()
             .fold(self.ping_at(), Instant::min)
+    }
+
+    /// When a client that has opened no session has to have done so.
+    fn open_by(&self) -> Option<Instant> {
+        let unopened = self.into.is_none();
+        unopened.then(|| self.opened + self.around.limits.open_within)
     }
 
     fn ping_at(&self) -> Instant {

@@ -28,10 +28,25 @@ pub(super) fn respond(
     let mut events = match prompt.messages.last() {
         Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
         Some(Message::User { .. }) => answer(prompt, known, classifier)?,
-        _ => Vec::new(),
+        None | Some(Message::System { .. } | Message::Agent { .. }) => speech(opening(prompt)),
+        Some(Message::ToolCall { .. }) => Vec::new(),
     };
     events.push(LlmEvent::End);
     Ok(events)
+}
+
+/// What to say when it is the agent's turn although nobody has asked for anything: a greeting, or
+/// what can be asked for once the two have spoken.
+fn opening(prompt: &Prompt) -> String {
+    if last_agent(&prompt.messages).is_none() {
+        return answers::talk(Talk::Greeting, "", None);
+    }
+    let ours: Vec<&ToolSpec> = prompt
+        .tools
+        .iter()
+        .filter(|t| builtin::is_ours(t))
+        .collect();
+    format!("{} What would you like?", abilities(&ours))
 }
 
 /// The results since the agent last spoke, or the user.

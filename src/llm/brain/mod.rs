@@ -14,36 +14,32 @@ mod rules;
 pub use classifier::ClassifierError;
 
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use crate::router::EmbedError;
 use crate::tools::Registry;
+use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
 use foreign::Known;
 use futures_util::{StreamExt, stream};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// Prompts that may wait: at 10 ms each the last waits for two thirds of a second. One more is refused.
 const WAITING: usize = 64;
 
-type Answer = Result<Vec<LlmEvent>, LlmError>;
-type Job = (Prompt, oneshot::Sender<Answer>);
+type Answer = Result<Vec<LlmEvent>, EmbedError>;
 
-/// The brain, on a thread of its own that ends when this is dropped.
+/// The brain, on a thread of its own that ends when this is dropped. A prompt that makes it panic
+/// fails alone: the classifier is loaded anew.
 #[derive(Debug)]
 pub struct Brain {
-    jobs: SyncSender<Job>,
+    worker: Worker<Prompt, Answer>,
 }
 
 /// Why the brain could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum BrainError {
-    /// Its models could not be loaded.
-    #[error(transparent)]
-    Classifier(#[from] ClassifierError),
-    /// The system gave no thread.
-    #[error("cannot start the local brain's thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
+#[error("cannot start the local brain: {0}")]
+pub struct BrainError(#[from] SpawnError<ClassifierError>);
 
 impl Brain {
     /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the
@@ -53,26 +49,15 @@ impl Brain {
     /// # Errors
     /// [`BrainError`] if a file is missing or broken, or there is no thread to be had.
     pub fn start(folder: &Path, tools: &Registry) -> Result<Self, BrainError> {
-        let classifier = Classifier::load(folder)?;
         let known = Known::of(tools);
-        let (jobs, inbox) = sync_channel(WAITING);
-        std::thread::Builder::new()
-            .name("brain".into())
-            .spawn(move || work(&inbox, classifier, &known))?;
-        Ok(Self { jobs })
-    }
-}
-
-/// Answers until the last sender is gone; what nobody waits for any more is skipped.
-fn work(inbox: &Receiver<Job>, mut classifier: Classifier, known: &Known) {
-    while let Ok((prompt, reply)) = inbox.recv() {
-        if reply.is_closed() {
-            continue;
-        }
-        let answer = mind::respond(&prompt, known, &mut classifier);
-        let answer = answer.map_err(|error| LlmError::Engine(error.to_string()));
-        // The generation may have been cancelled meanwhile.
-        drop(reply.send(answer));
+        let folder = folder.to_owned();
+        let worker = Worker::spawn(
+            "brain",
+            WAITING,
+            move || Classifier::load(&folder),
+            move |classifier, prompt, _| mind::respond(&prompt, &known, classifier),
+        )?;
+        Ok(Self { worker })
     }
 }
 
@@ -82,21 +67,62 @@ impl Llm for Brain {
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
-        let (reply, answer) = oneshot::channel();
-        let accepted = self.jobs.try_send((prompt, reply)).is_ok();
+        let (reply, answer) = oneshot::channel::<Result<Answer, Failed>>();
+        let cancel = CancellationToken::new();
+        let cancel_if_dropped = cancel.clone().drop_guard();
+        let sent = self.worker.try_send(prompt, cancel, |answer| {
+            // The generation may have been cancelled meanwhile.
+            drop(reply.send(answer));
+        });
         let events = async move {
-            let refused = |reason: &str| Err(LlmError::Engine(reason.into()));
-            let answer = match accepted {
-                true => answer
-                    .await
-                    .unwrap_or_else(|_| refused("the local brain stopped")),
-                false => refused("the local brain is busy"),
+            let _wanted = cancel_if_dropped;
+            let failed = |reason: &str| Err(LlmError::Engine(reason.into()));
+            let answer = match sent {
+                Ok(()) => answer.await,
+                Err(_) => return stream::iter(vec![failed("the local brain is busy")]),
             };
             match answer {
-                Ok(events) => stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()),
-                Err(error) => stream::iter(vec![Err(error)]),
+                Ok(Ok(Ok(events))) => stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()),
+                Ok(Ok(Err(error))) => stream::iter(vec![failed(&error.to_string())]),
+                // The worker has logged what the panic said.
+                Ok(Err(_)) | Err(_) => stream::iter(vec![failed("the local brain failed")]),
             }
         };
         stream::once(events).flatten().boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::Message;
+    use std::convert::Infallible;
+
+    fn said(text: &str) -> Prompt {
+        Prompt {
+            instructions: None,
+            messages: vec![Message::User { text: text.into() }],
+            tools: Vec::new().into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_one_prompt_and_the_brain_lives_on() {
+        let worker = Worker::spawn(
+            "brain",
+            WAITING,
+            || Ok::<(), Infallible>(()),
+            |(), prompt: Prompt, _| match prompt == said("die") {
+                true => panic!("a bug"),
+                false => Ok(vec![LlmEvent::End]),
+            },
+        );
+        let brain = Brain {
+            worker: worker.unwrap(),
+        };
+        let failed: Vec<_> = brain.generate(said("die")).collect().await;
+        assert!(matches!(failed[..], [Err(LlmError::Engine(_))]));
+        let well: Vec<_> = brain.generate(said("live")).collect().await;
+        assert!(matches!(well[..], [Ok(LlmEvent::End)]));
     }
 }

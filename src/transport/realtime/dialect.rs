@@ -35,6 +35,8 @@ struct Utterance {
     name: String,
     from: Samples,
     to: Option<Samples>,
+    /// The client was told that it could not be transcribed.
+    failed: bool,
 }
 
 /// One client of `/v1/realtime`. Pure: text and events in, [`Effect`]s out.
@@ -105,6 +107,14 @@ impl Realtime {
             overrun_told: false,
             effects: Vec::new(),
         }
+    }
+
+    /// The same, where the operator says whether the user may interrupt the agent by speaking; a
+    /// client may say otherwise. The default is that the user may.
+    #[must_use]
+    pub fn interruptible(mut self, interrupt: bool) -> Self {
+        self.session = self.session.interruptible(interrupt);
+        self
     }
 
     fn tell(&mut self, kind: &str, fields: Value) {

@@ -16,6 +16,8 @@ pub(super) struct Item {
     pub(super) json: Value,
     /// Audio of it that was sent.
     pub(super) audio: Micros,
+    /// Text of it that the client sent, bytes.
+    pub(super) created_text: usize,
 }
 
 /// All items.
@@ -46,6 +48,7 @@ impl Items {
                 id,
                 json,
                 audio: Micros(0),
+                created_text: 0,
             },
         );
     }

@@ -12,7 +12,15 @@
 //! - `response.create` with `conversation: "none"`, `input` or `tools` of its own is refused.
 //! - With `output_modalities: ["text"]` words come as `response.output_text.*` and no audio is
 //!   sent, at the pace of speech.
-//! - Usage is zero.
+//! - Audio that the client commits and in which no word is recognised gives no item: after
+//!   `input_audio_buffer.committed` comes `conversation.item.input_audio_transcription.failed` with
+//!   the code `audio_unintelligible`.
+//! - `turn_detection.interrupt_response` is the operator's `turn.interrupt` where it is left out.
+//! - Two tools of the same name are refused, and so is one that is named as one of the server's.
+//! - Usage is zero, and `rate_limits.updated` is not sent: there are no such limits.
+//! - These fields of a session are ignored: `model`, `max_output_tokens`, `temperature`, `tracing`,
+//!   `truncation`, `prompt`, `include`, `audio.output.speed`, `audio.input.noise_reduction`, and of
+//!   `turn_detection` `threshold`, `prefix_padding_ms`, `idle_timeout_ms` and `eagerness`.
 //!
 //! Events that only this server has are sent when asked for, by `?vendor_events=1` or by
 //! `{"undertone": {"events": true}}` in `session.update`:

@@ -5,6 +5,7 @@ use crate::conversation::{EndOfTurnRule, Settings, TurnDetection};
 use crate::llm::ToolSpec;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 /// Rate of a Realtime client's audio in both directions, Hz: the only one in the protocol.
 pub const RATE: u32 = 24_000;
@@ -25,8 +26,8 @@ pub struct SessionUpdate {
     pub instructions: Option<String>,
     /// Answer in text instead of audio.
     pub text_only: Option<bool>,
-    /// How the end of a turn is found, and how the client wrote it.
-    pub turn_detection: Option<(TurnDetection, Value)>,
+    /// How the end of a turn is found.
+    pub turn_detection: Option<Detection>,
     /// Transcription of the user as the client wrote it; `null` turns the events off.
     pub transcription: Option<Value>,
     /// The name of a voice. Echoed; the server has one voice.
@@ -37,6 +38,17 @@ pub struct SessionUpdate {
     pub tool_choice: Option<ToolChoice>,
     /// Send the events that only this server has.
     pub vendor_events: Option<bool>,
+}
+
+/// Turn detection as the client wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detection {
+    rule: EndOfTurnRule,
+    respond: bool,
+    /// `None` leaves it to the operator.
+    interrupt: Option<bool>,
+    /// As the client wrote it.
+    written: Value,
 }
 
 impl SessionUpdate {
@@ -206,14 +218,14 @@ fn format(format: Option<Value>, param: &str) -> Result<(), Fault> {
     }
 }
 
-fn turn_detection(value: Value, param: &str) -> Result<(TurnDetection, Value), Fault> {
+fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
     if value.is_null() {
-        let by_hand = TurnDetection {
+        return Ok(Detection {
             rule: EndOfTurnRule::Client,
             respond: false,
-            interrupt: false,
-        };
-        return Ok((by_hand, value));
+            interrupt: Some(false),
+            written: value,
+        });
     }
     let raw: RawTurnDetection = read(value.clone(), param)?;
     let rule = match raw.kind.as_str() {
@@ -226,12 +238,12 @@ fn turn_detection(value: Value, param: &str) -> Result<(TurnDetection, Value), F
             return Err(Fault::value(format!("{param}.type"), other, allowed));
         }
     };
-    let detection = TurnDetection {
+    Ok(Detection {
         rule,
         respond: raw.create_response.unwrap_or(true),
-        interrupt: raw.interrupt_response.unwrap_or(true),
-    };
-    Ok((detection, value))
+        interrupt: raw.interrupt_response,
+        written: value,
+    })
 }
 
 fn silence(raw: &RawTurnDetection, param: &str) -> Result<u64, Fault> {
@@ -268,7 +280,18 @@ fn tools(values: Vec<Value>) -> Result<(Vec<ToolSpec>, Value), Fault> {
         .enumerate()
         .map(|(index, value)| tool(value, index))
         .collect::<Result<Vec<_>, _>>()?;
+    check_unique(&specs)?;
     Ok((specs, Value::Array(values)))
+}
+
+/// Nobody could tell which of two tools of the same name is called.
+fn check_unique(specs: &[ToolSpec]) -> Result<(), Fault> {
+    let mut seen = HashSet::new();
+    let again = specs.iter().position(|spec| !seen.insert(&*spec.name));
+    let Some(index) = again else { return Ok(()) };
+    let message = format!("There are two tools named '{}'.", specs[index].name);
+    let param = format!("session.tools[{index}].name");
+    Err(Fault::new("invalid_value", param, message))
 }
 
 fn tool(value: &Value, index: usize) -> Result<ToolSpec, Fault> {
@@ -327,6 +350,8 @@ pub(super) struct Session {
     pub(super) transcripts: bool,
     pub(super) vendor_events: bool,
     pub(super) by_hand: bool,
+    /// Whether the user may interrupt where the client does not say.
+    interrupt: bool,
     tools: Vec<ToolSpec>,
     tool_choice: ToolChoice,
     echo: Map<String, Value>,
@@ -371,10 +396,24 @@ impl Session {
             transcripts: true,
             vendor_events,
             by_hand: false,
+            interrupt: true,
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             echo,
         }
+    }
+
+    /// The same, where the operator says whether the user may interrupt.
+    pub(super) fn interruptible(mut self, interrupt: bool) -> Self {
+        self.interrupt = interrupt;
+        let detection = self
+            .echo
+            .get_mut("audio")
+            .and_then(|audio| audio["input"].get_mut("turn_detection"));
+        if let Some(detection) = detection {
+            detection["interrupt_response"] = interrupt.into();
+        }
+        self
     }
 
     /// As it is echoed to the client.
@@ -404,10 +443,14 @@ impl Session {
             self.echo
                 .insert("output_modalities".into(), modalities(text_only));
         }
-        if let Some((detection, value)) = update.turn_detection {
+        if let Some(detection) = update.turn_detection {
             self.by_hand = detection.rule == EndOfTurnRule::Client;
-            self.set_audio("input", "turn_detection", value);
-            settings.turn_detection = Some(detection);
+            self.set_audio("input", "turn_detection", detection.written);
+            settings.turn_detection = Some(TurnDetection {
+                rule: detection.rule,
+                respond: detection.respond,
+                interrupt: detection.interrupt.unwrap_or(self.interrupt),
+            });
         }
         if let Some(transcription) = update.transcription {
             self.transcripts = !transcription.is_null();
@@ -514,6 +557,14 @@ mod tests {
                 json!({"tools": [{"type": "function"}]}),
                 "session.tools[0].name",
             ),
+            (
+                json!({"tools": [
+                    {"type": "function", "name": "a"},
+                    {"type": "function", "name": "b"},
+                    {"type": "function", "name": "a"},
+                ]}),
+                "session.tools[2].name",
+            ),
             (json!({"tool_choice": "required"}), "session.tool_choice"),
             (
                 json!({"output_modalities": []}),
@@ -527,12 +578,7 @@ mod tests {
 
     #[test]
     fn null_turn_detection_is_not_the_same_as_none() {
-        let update = |session| {
-            parse(session)
-                .expect("valid")
-                .turn_detection
-                .map(|(rule, _)| rule)
-        };
+        let update = |session| parse(session).expect("valid").turn_detection;
         assert_eq!(update(json!({"audio": {"input": {}}})), None);
         let by_hand = update(json!({"audio": {"input": {"turn_detection": null}}}));
         assert_eq!(
@@ -545,6 +591,26 @@ mod tests {
             flat.map(|detection| detection.rule),
             Some(EndOfTurnRule::Silence { ms: 700 })
         );
+    }
+
+    #[test]
+    fn the_operator_decides_on_interruptions_unless_the_client_does() {
+        let mut session = Session::new("sess_1", "m", false).interruptible(false);
+        let echoed = &session.to_json()["audio"]["input"]["turn_detection"];
+        assert_eq!(echoed["interrupt_response"], false);
+        let mut interrupt = |detection: Value| {
+            let update = json!({"audio": {"input": {"turn_detection": detection}}});
+            let settings = session.apply(parse(update).expect("valid"));
+            settings.turn_detection.expect("changed").interrupt
+        };
+        assert!(!interrupt(json!({"type": "server_vad"})));
+        assert!(interrupt(
+            json!({"type": "server_vad", "interrupt_response": true})
+        ));
+        let mut session = Session::new("sess_1", "m", false);
+        let update = parse(json!({"turn_detection": {"type": "semantic_vad"}})).expect("valid");
+        let settings = session.apply(update);
+        assert!(settings.turn_detection.expect("changed").interrupt);
     }
 
     #[test]

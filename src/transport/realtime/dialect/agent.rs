@@ -227,8 +227,9 @@ impl Realtime {
             json!({"stage": stage, "message": message}),
         );
         let code = format!("{stage}_failed");
-        match (&self.utterance, &self.response) {
+        match (&mut self.utterance, &self.response) {
             (Some(utterance), _) if stage == "asr" => {
+                utterance.failed = true;
                 let fields = json!({
                     "item_id": utterance.name, "content_index": 0,
                     "error": {"type": "server_error", "code": code, "message": message},

@@ -269,7 +269,11 @@ impl Realtime {
 
     pub(super) fn refused(&mut self, request: &str, message: String) {
         let request = request.replace('_', "").to_lowercase();
-        let event_id = self.answered(&request).and_then(|pending| pending.event_id);
+        let pending = self.answered(&request);
+        if let Some((_, content)) = pending.as_ref().and_then(|pending| pending.item.as_ref()) {
+            self.created_text = self.created_text.saturating_sub(content.size());
+        }
+        let event_id = pending.and_then(|pending| pending.event_id);
         if request == "respond" {
             self.next_response = ResponseRequest::default();
         }

@@ -2,6 +2,8 @@ use super::requests::MAX_PENDING;
 use super::*;
 use crate::conversation::{ClauseId, ItemId, ResponseStatus, TurnId, TurnLatency};
 use crate::transport::realtime::CLIENT_EVENTS;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::Map;
 
@@ -148,4 +150,68 @@ fn requests_that_are_never_answered_lock_nobody_out() {
             [Effect::Request(Input::Respond { .. })]
         ));
     }
+}
+
+fn user_text(text: &str) -> String {
+    let content = json!([{"type": "input_text", "text": text}]);
+    json!({"type": "conversation.item.create",
+        "item": {"type": "message", "role": "user", "content": content}})
+    .to_string()
+}
+
+#[test]
+fn what_is_deleted_or_refused_makes_room_for_more_text() {
+    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    realtime.start();
+    let text = user_text(&"x".repeat(32 * 1024));
+    let refused = Event::Refused {
+        request: "AddItem".into(),
+        message: "no".into(),
+    };
+    // A megabyte is the limit; this is four of them.
+    for n in 0..128 {
+        let effects = realtime.client(ClientMessage::Text(&text));
+        assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
+        let item = ItemId(n);
+        if n % 2 == 0 {
+            realtime.session(Outbound::Event(refused.clone()));
+        } else {
+            realtime.session(Outbound::Event(Event::ItemAdded { item }));
+            realtime.session(Outbound::Event(Event::ItemDeleted { item }));
+        }
+    }
+    for n in 0..32 {
+        let effects = realtime.client(ClientMessage::Text(&text));
+        assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
+        let item = ItemId(1_000 + n);
+        realtime.session(Outbound::Event(Event::ItemAdded { item }));
+    }
+    let effects = realtime.client(ClientMessage::Text(&text));
+    assert_eq!(
+        events(&effects)[0]["error"]["code"],
+        "conversation_too_long"
+    );
+}
+
+#[test]
+fn a_commit_without_words_is_answered() {
+    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    realtime.start();
+    let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
+    let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
+    realtime.client(ClientMessage::Text(&append));
+    realtime.client(ClientMessage::Text(
+        r#"{"type":"input_audio_buffer.commit"}"#,
+    ));
+    let told = events(&realtime.session(Outbound::Event(Event::UtteranceDropped)));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0]["type"], "input_audio_buffer.committed");
+    assert_eq!(
+        told[1]["type"],
+        "conversation.item.input_audio_transcription.failed"
+    );
+    assert_eq!(told[0]["item_id"], told[1]["item_id"]);
+    // What was not committed comes to nothing without a word.
+    let told = events(&realtime.session(Outbound::Event(Event::UtteranceDropped)));
+    assert!(told.is_empty(), "{told:?}");
 }

@@ -20,6 +20,7 @@ impl Realtime {
             name,
             from: at,
             to: None,
+            failed: false,
         });
     }
 
@@ -47,8 +48,12 @@ impl Realtime {
     }
 
     pub(super) fn utterance_dropped(&mut self) {
-        self.answered("commitaudio");
+        let committed = self.answered("commitaudio").is_some();
         let Some(utterance) = self.utterance.take() else {
+            if committed {
+                let name = self.writer.id("item");
+                self.committed_in_vain(&name, false);
+            }
             return;
         };
         if utterance.to.is_none() {
@@ -57,10 +62,34 @@ impl Realtime {
                 json!({"audio_end_ms": utterance.from.as_ms(), "item_id": utterance.name}),
             );
         }
+        if committed {
+            self.committed_in_vain(&utterance.name, utterance.failed);
+        }
         self.tell_vendor(
             "undertone.utterance_dropped",
             json!({"item_id": utterance.name}),
         );
+    }
+
+    /// The client has committed audio without a word in it. It waits for an answer, and there will
+    /// be no item.
+    fn committed_in_vain(&mut self, name: &str, told: bool) {
+        let previous = self.items.last().map(str::to_owned);
+        self.tell(
+            "input_audio_buffer.committed",
+            json!({"previous_item_id": previous, "item_id": name}),
+        );
+        if !told {
+            let message = "No words were recognised in the audio, so there is no item.";
+            let error = json!({
+                "type": "invalid_request_error", "code": "audio_unintelligible",
+                "message": message, "param": null,
+            });
+            self.tell(
+                "conversation.item.input_audio_transcription.failed",
+                json!({"item_id": name, "content_index": 0, "error": error}),
+            );
+        }
     }
 
     pub(super) fn user_item(&mut self, item: ItemId, text: &str, spoken: bool) {
@@ -146,6 +175,9 @@ impl Realtime {
         }
         let json = content.to_json(&name);
         self.add_item(&name, id, json.clone());
+        if let Some(item) = self.items.get_mut(&name) {
+            item.created_text = content.size();
+        }
         self.item_done(&name, json);
     }
 
@@ -154,6 +186,8 @@ impl Realtime {
         let Some(name) = self.items.name(id).map(str::to_owned) else {
             return;
         };
+        let text = self.items.get(&name).map_or(0, |item| item.created_text);
+        self.created_text = self.created_text.saturating_sub(text);
         self.items.remove(&name);
         self.tell("conversation.item.deleted", json!({"item_id": name}));
     }
