@@ -10,6 +10,7 @@ mod routes;
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 
+use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::socket::Surroundings;
 use axum::Router;
@@ -106,6 +107,8 @@ pub struct App {
     pub routes: Router,
     /// Counted into.
     pub counters: Arc<Counters>,
+    /// What `/metrics` shows.
+    pub metrics: Arc<Metrics>,
 }
 
 impl App {
@@ -116,6 +119,7 @@ impl App {
             sessions,
             routes: Router::new(),
             counters: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -159,6 +163,7 @@ struct Shared {
     admission: Arc<Semaphore>,
     tasks: TaskTracker,
     around: Surroundings,
+    metrics: Arc<Metrics>,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -179,6 +184,7 @@ pub async fn run(
             drain: shutdown.clone(),
             stop: stop.clone(),
         },
+        metrics: app.metrics,
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);
@@ -225,6 +231,8 @@ async fn accept(
         if let Ok(permit) = connections.clone().try_acquire_owned() {
             let serve = serve(stream, router.clone(), shared.clone(), permit);
             tokio::spawn(serve);
+        } else {
+            shared.metrics.refused(Refusal::Connections);
         }
     }
 }

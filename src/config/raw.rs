@@ -227,6 +227,7 @@ impl Default for RawTools {
 pub(super) struct RawLog {
     pub(super) level: String,
     pub(super) format: String,
+    pub(super) turns: String,
 }
 
 impl Default for RawLog {
@@ -234,6 +235,7 @@ impl Default for RawLog {
         Self {
             level: "info".into(),
             format: "text".into(),
+            turns: String::new(),
         }
     }
 }
