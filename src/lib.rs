@@ -15,6 +15,7 @@
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
 //! | [`recording`] | recorded sessions and their replay |
+//! | [`stats`] [`metrics`] | what turns took, what speculation saved and wasted |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
 //! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
@@ -35,12 +36,14 @@ pub mod config;
 pub mod conversation;
 pub mod llm;
 pub mod markup;
+pub mod metrics;
 pub mod models;
 pub mod onnx;
 pub mod recording;
 pub mod router;
 pub mod server;
 pub mod session;
+pub mod stats;
 pub mod telemetry;
 pub mod tools;
 pub mod transport;

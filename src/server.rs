@@ -10,6 +10,7 @@ mod routes;
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 
+use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::socket::Surroundings;
 use axum::Router;
@@ -109,6 +110,8 @@ pub struct App {
     pub routes: Router,
     /// Counted into.
     pub counters: Arc<Counters>,
+    /// What `/metrics` shows.
+    pub metrics: Arc<Metrics>,
 }
 
 impl App {
@@ -119,6 +122,7 @@ impl App {
             sessions,
             routes: Router::new(),
             counters: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -162,6 +166,7 @@ struct Shared {
     admission: Arc<Semaphore>,
     tasks: TaskTracker,
     around: Surroundings,
+    metrics: Arc<Metrics>,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -182,6 +187,7 @@ pub async fn run(
             drain: shutdown.clone(),
             stop: stop.clone(),
         },
+        metrics: app.metrics,
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);
@@ -228,6 +234,8 @@ async fn accept(
         if let Ok(permit) = connections.clone().try_acquire_owned() {
             let serve = serve(stream, router.clone(), shared.clone(), permit);
             tokio::spawn(serve);
+        } else {
+            shared.metrics.refused(Refusal::Connections);
         }
     }
 }

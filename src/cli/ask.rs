@@ -37,10 +37,11 @@ impl Ask {
         let answer = super::runtime()?.block_on(async {
             let witnesses = Witnesses {
                 recordings: super::recordings(self.record.as_deref())?,
+                ..Witnesses::default()
             };
             let engines = engines::witnessed(config, witnesses)?;
             let answer = crate::ask::ask(&engines, &question).await;
-            engines.finish_witnesses().await;
+            engines.finish_sessions().await;
             anyhow::Ok(answer)
         })?;
         if let Some(path) = &self.events {

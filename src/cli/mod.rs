@@ -10,6 +10,7 @@ mod replay;
 mod router;
 mod say;
 mod serve;
+mod stats;
 mod transcribe;
 
 use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded};
@@ -62,6 +63,8 @@ enum Command {
     Ask(ask::Ask),
     /// Feed a recorded session to the conversation's rules again
     Replay(replay::Replay),
+    /// Print what turns took, and what speculation saved and wasted
+    Stats(stats::Stats),
     /// Print what is said in a WAV file
     Transcribe(transcribe::Transcribe),
     /// Speak a text into a WAV file
@@ -99,6 +102,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
         Command::Say(say) => done(say.run(&start(&common.into())?)),
         Command::Replay(replay) => replay.run(common),
+        Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.into())?)),
         Command::Models(models) => models.run(&load(&common.into())?.config),
         Command::Config(command) => done(command.run(&load(&common.into())?)),

@@ -4,10 +4,11 @@ use super::Common;
 use crate::config::{Config, Flags};
 use crate::server::{self, App, ServerSettings};
 use crate::session::{self, Witnesses};
+use crate::stats::TurnLog;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,10 @@ pub(super) struct Serve {
     /// said: only their owner may read them
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
+    /// Append a line for each turn to this file, for `undertone stats`: times, tools and what
+    /// speculation came to, no words
+    #[arg(long, value_name = "FILE.jsonl")]
+    turns: Option<PathBuf>,
 }
 
 impl Serve {
@@ -36,21 +41,32 @@ impl Serve {
             host: self.host.clone(),
             port: self.port,
             insecure: self.insecure,
+            turns: self.turns.clone(),
         }
     }
 
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let witnesses = Witnesses {
             recordings: super::recordings(self.record.as_deref())?,
+            turns: turn_log(config.log.turns.as_deref())?,
+            ..Witnesses::default()
         };
         super::runtime()?.block_on(serve(config, witnesses))
     }
+}
+
+fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
+    let open = |path: &Path| {
+        TurnLog::open(path).with_context(|| format!("cannot write {}", path.display()))
+    };
+    path.map(open).transpose()
 }
 
 async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     // Before the models are loaded: a taken port is known at once.
     let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
     let address = listener.local_addr()?;
+    let metrics = witnesses.metrics.clone();
     let engines = super::engines::witnessed(config, witnesses)?;
     let settings = ServerSettings {
         server_tools: engines.tool_names(),
@@ -61,9 +77,13 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
     super::print(&welcome(address))?;
-    server::run(listener, App::new(settings, sessions), shutdown).await?;
+    let app = App {
+        metrics,
+        ..App::new(settings, sessions)
+    };
+    server::run(listener, app, shutdown).await?;
     engines.finish_changes().await;
-    engines.finish_witnesses().await;
+    engines.finish_sessions().await;
     Ok(())
 }
 

@@ -210,6 +210,8 @@ pub struct LogConfig {
     pub filter: String,
     /// How a line is written.
     pub format: LogFormat,
+    /// A file that gets a line for each turn, for `undertone stats`.
+    pub turns: Option<PathBuf>,
 }
 
 /// What the command line says about the configuration.
@@ -223,6 +225,8 @@ pub struct Flags {
     pub port: Option<u16>,
     /// `--insecure`.
     pub insecure: bool,
+    /// `--turns`.
+    pub turns: Option<PathBuf>,
 }
 
 /// The process's environment, as far as it matters here.
@@ -341,6 +345,10 @@ fn lay_flags(layers: &mut Layers, flags: &Flags) {
     }
     if flags.insecure {
         layers.flag("server.insecure", "--insecure", true.into());
+    }
+    if let Some(turns) = &flags.turns {
+        let turns = turns.to_string_lossy().into_owned();
+        layers.flag("log.turns", "--turns", turns.into());
     }
 }
 

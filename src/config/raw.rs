@@ -229,6 +229,7 @@ impl Default for RawTools {
 pub(super) struct RawLog {
     pub(super) level: String,
     pub(super) format: String,
+    pub(super) turns: String,
 }
 
 impl Default for RawLog {
@@ -236,6 +237,7 @@ impl Default for RawLog {
         Self {
             level: "info".into(),
             format: "text".into(),
+            turns: String::new(),
         }
     }
 }

@@ -246,6 +246,7 @@ impl Check<'_> {
         Ok(LogConfig {
             filter: raw.level.clone(),
             format: self.choice("log.format", &raw.format, &formats)?,
+            turns: self.path("log.turns", &raw.turns),
         })
     }
 

@@ -408,7 +408,7 @@ mod tests {
             (
                 "weather for Boulder, Colorado please",
                 "get_weather",
-                json!({"city": "Boulder"}),
+                json!({"city": "Boulder Colorado"}),
             ),
             (
                 "Any flights from Boston to Los Angeles next Friday in business?",

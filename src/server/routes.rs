@@ -1,6 +1,7 @@
 //! The routes and the upgrade of a request to a session.
 
 use super::{Shared, access};
+use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pcm::{self, Pcm};
@@ -11,7 +12,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -29,7 +30,7 @@ const PAGE: &str = "<!doctype html><html lang=\"en\"><title>undertone</title>\
 <h1>undertone</h1><p>A real-time voice agent server.</p>\
 <ul><li><code>/v1/realtime</code>: WebSocket, OpenAI's Realtime protocol</li>\
 <li><code>/v1/pcm</code>: WebSocket, 16-bit PCM</li>\
-<li><code>/healthz</code>, <code>/readyz</code></li></ul></html>";
+<li><code>/healthz</code>, <code>/readyz</code>, <code>/metrics</code></li></ul></html>";
 
 /// The server's own routes.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -37,6 +38,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(async || Html(PAGE)))
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
         .route("/v1/realtime", get(open_realtime))
         .route("/v1/pcm", get(open_pcm))
         .with_state(shared)
@@ -50,6 +52,29 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     } else {
         "ready".into_response()
     }
+}
+
+/// For Prometheus. What a server does is nobody else's business: the rules are those of sessions.
+async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if let Err(refused) = admit(&shared, &headers) {
+        return refused;
+    }
+    let text = shared.metrics.render();
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+/// Says why a client stays out.
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the answer, made once for each stranger"
+)]
+fn admit(shared: &Shared, headers: &HeaderMap) -> Result<(), Response> {
+    access::check(headers, &shared.settings, shared.address).map_err(|denied| {
+        tracing::info!(%denied, "a client stays out");
+        shared.metrics.refused(Refusal::Denied);
+        let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+        (denied.status(), challenge, denied.to_string()).into_response()
+    })
 }
 
 #[derive(Deserialize)]
@@ -118,19 +143,19 @@ fn open(
     dialect: impl Dialect,
     limits: Limits,
 ) -> Response {
-    if let Err(denied) = access::check(headers, &shared.settings, shared.address) {
-        tracing::info!(%denied, "a client stays out");
-        let challenge = [(WWW_AUTHENTICATE, "Bearer")];
-        return (denied.status(), challenge, denied.to_string()).into_response();
+    if let Err(refused) = admit(&shared, headers) {
+        return refused;
     }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
     };
     if shared.around.drain.is_cancelled() {
+        shared.metrics.refused(Refusal::Draining);
         return busy("the server shuts down");
     }
     let Ok(permit) = shared.admission.clone().try_acquire_owned() else {
+        shared.metrics.refused(Refusal::Full);
         return busy("all sessions are taken");
     };
     let (around, task) = (shared.around.clone(), shared.tasks.token());

@@ -11,6 +11,7 @@ use crate::conversation::{
     Samples, Time,
 };
 use crate::llm::{LlmEvent, Prompt};
+use crate::metrics::OpenSession;
 use crate::router::Heard;
 use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
 use crate::transport::SessionOptions;
@@ -67,6 +68,10 @@ pub(super) struct Driver {
     results: mpsc::Sender<Done>,
     /// Cancels the session's jobs on the model threads when the session ends.
     cancel: CancellationToken,
+    /// When the detector's verdict came in which is being acted upon: what makes the agent fall
+    /// silent now is the user's voice.
+    speech_found: Option<Time>,
+    _open: OpenSession,
 }
 
 /// The user's audio on its way to the models.
@@ -136,6 +141,8 @@ impl Driver {
             outbound,
             results,
             cancel: CancellationToken::new(),
+            speech_found: None,
+            _open: engines.witnesses.metrics.session(),
             engines,
         };
         (driver, Results(incoming))
@@ -170,7 +177,7 @@ impl Driver {
         self.input(Input::HangUp);
         while let Some(output) = self.conversation.poll_output() {
             if let Output::Notify(event) = output {
-                log(&event);
+                self.witness(&event);
             }
         }
         self.conversation.end();
@@ -184,6 +191,19 @@ impl Driver {
             tracing::warn!(windows, "the voice activity detector had no room for them");
         }
         tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
+    }
+
+    /// Logs and counts what happened.
+    fn witness(&self, event: &Event) {
+        log(event);
+        let witnesses = &self.engines.witnesses;
+        match event {
+            Event::TurnRecorded(record) => {
+                witnesses.turn(self.id, record, &self.engines.tools);
+            }
+            Event::StageFailed { stage, .. } => witnesses.metrics.stage_failed(stage),
+            _ => {}
+        }
     }
 
     fn now(&self) -> Time {
@@ -212,6 +232,7 @@ impl Driver {
         reason = "the edge: timers ring in real time"
     )]
     fn on_time(&mut self) {
+        self.speech_found = None;
         for timer in self.tools.timers().take_due(Instant::now()) {
             self.input(Input::Announce {
                 text: timer.announcement(),
@@ -221,6 +242,7 @@ impl Driver {
     }
 
     fn on_inbound(&mut self, inbound: Inbound) {
+        self.speech_found = None;
         match inbound {
             Inbound::Audio(samples) => self.hear(&to_f32(&samples)),
             Inbound::Request(input) => {
@@ -296,9 +318,11 @@ impl Driver {
     }
 
     fn on_done(&mut self, done: Done) {
+        self.speech_found = None;
         match done {
             Done::Input(input) => self.input(input),
             Done::Judged(windows) => {
+                self.speech_found = Some(self.now());
                 for (end, probability) in windows {
                     self.input(Input::Vad { end, probability });
                 }
@@ -400,9 +424,13 @@ impl Driver {
                 self.pacer.flush(self.now());
                 self.voices.clear();
                 self.send(Outbound::Clear)?;
+                if let Some(found) = self.speech_found {
+                    let stop = self.now().since(found);
+                    self.engines.witnesses.metrics.barge_in(stop);
+                }
             }
             Output::Notify(event) => {
-                log(&event);
+                self.witness(&event);
                 self.send(Outbound::Event(event))?;
             }
             Output::HangUp { reason } => {

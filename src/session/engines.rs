@@ -3,11 +3,13 @@
 use super::budget::Budget;
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
-use crate::conversation::{Clauses, Policy, Samples};
+use crate::conversation::{Clauses, Policy, Samples, TurnRecord};
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
+use crate::metrics::Metrics;
 use crate::router::{Heard, PredictError, Prediction, Router};
-use crate::tools::{Declaration, Fillers, Journal, Registry};
+use crate::stats::{LoggedTurn, TurnLog};
+use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
@@ -81,6 +83,8 @@ pub struct Engines {
     pub(super) zone: jiff::tz::TimeZone,
     pub(super) policy: Policy,
     pub(super) witnesses: Witnesses,
+    /// Sessions that are open.
+    pub(super) sessions: TaskTracker,
 }
 
 /// Who keeps what sessions do.
@@ -88,6 +92,24 @@ pub struct Engines {
 pub struct Witnesses {
     /// Every session is recorded there.
     pub recordings: Option<Recordings>,
+    /// Every turn is written there.
+    pub turns: Option<TurnLog>,
+    /// Everything is counted there.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Witnesses {
+    /// A turn of a session is over.
+    pub(super) fn turn(&self, session: u64, record: &TurnRecord, tools: &Registry) {
+        let only_reads = |tool: &str| {
+            let declaration = tools.declaration(tool)?;
+            Some(declaration.effect <= Effect::ReadCostly)
+        };
+        self.metrics.turn(record, |tool| only_reads(tool).is_some());
+        if let Some(turns) = &self.turns {
+            turns.put(LoggedTurn::new(session, record.clone(), only_reads));
+        }
+    }
 }
 
 /// Makes the sources of predictions, on the thread that will own them.
@@ -211,6 +233,7 @@ impl Engines {
             zone,
             policy,
             witnesses,
+            sessions: TaskTracker::new(),
         }))
     }
 
@@ -257,8 +280,17 @@ impl Engines {
         }
     }
 
-    /// Waits until what is kept of sessions that are over is written.
-    pub async fn finish_witnesses(&self) {
+    /// Waits until the sessions are over and what is kept of them is written, ten seconds at most
+    /// for each.
+    pub async fn finish_sessions(&self) {
+        self.sessions.close();
+        let wait = tokio::time::timeout(LAST_CHANGES, self.sessions.wait());
+        if wait.await.is_err() {
+            tracing::warn!(left = self.sessions.len(), "sessions were cut short");
+        }
+        if let Some(turns) = &self.witnesses.turns {
+            turns.finish().await;
+        }
         if let Some(recordings) = &self.witnesses.recordings {
             recordings.finish().await;
         }

@@ -32,7 +32,8 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
     let (driver, results) = Driver::new(id, engines.clone(), options, outgoing);
     let span = tracing::info_span!("session", id);
-    tokio::spawn(driver.run(incoming, results).instrument(span));
+    let running = driver.run(incoming, results).instrument(span);
+    engines.sessions.spawn(running);
     SessionHandle { inbound, outbound }
 }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The events that a client may send.
-pub const CLIENT_EVENTS: [&str; 11] = [
+pub const CLIENT_EVENTS: [&str; 12] = [
     "session.update",
     "input_audio_buffer.append",
     "input_audio_buffer.commit",
@@ -21,6 +21,7 @@ pub const CLIENT_EVENTS: [&str; 11] = [
     "response.create",
     "response.cancel",
     "output_audio_buffer.clear",
+    "undertone.confirmation.respond",
 ];
 
 /// Longest id of an item that a client may choose, bytes.
@@ -76,6 +77,13 @@ pub enum ClientRequest {
     },
     /// `output_audio_buffer.clear`.
     ClearOutput,
+    /// `undertone.confirmation.respond`.
+    Confirm {
+        /// The id of the call, as it was told to the client.
+        call: String,
+        /// Yes or no.
+        accept: bool,
+    },
 }
 
 /// An item that a client adds.
@@ -204,6 +212,7 @@ fn request(mut event: Map<String, Value>) -> Result<ClientRequest, Fault> {
         "response.create" => respond(rest),
         "response.cancel" => cancel(rest),
         "output_audio_buffer.clear" => Ok(ClientRequest::ClearOutput),
+        "undertone.confirmation.respond" => confirm(rest),
         other => Err(Fault::value(
             "type",
             other,
@@ -250,6 +259,19 @@ fn update(event: Value) -> Result<ClientRequest, Fault> {
     Ok(ClientRequest::Update(Box::new(session_config::parse(
         event.session,
     )?)))
+}
+
+fn confirm(event: Value) -> Result<ClientRequest, Fault> {
+    #[derive(Deserialize)]
+    struct Event {
+        call_id: String,
+        accept: bool,
+    }
+    let event: Event = read(event, "")?;
+    Ok(ClientRequest::Confirm {
+        call: event.call_id,
+        accept: event.accept,
+    })
 }
 
 fn append(event: Value) -> Result<ClientRequest, Fault> {

@@ -53,6 +53,8 @@ pub struct Realtime {
     next_response: ResponseRequest,
     calls: HashMap<String, CallId>,
     server_calls: HashMap<CallId, ServerCall>,
+    /// The call that waits for the user's yes, and its name on the wire.
+    confirmation: Option<(String, CallId)>,
     pending: VecDeque<Pending>,
     uncommitted: Micros,
     created_text: usize,
@@ -100,6 +102,7 @@ impl Realtime {
             next_response: ResponseRequest::default(),
             calls: HashMap::new(),
             server_calls: HashMap::new(),
+            confirmation: None,
             pending: VecDeque::new(),
             uncommitted: Micros(0),
             created_text: 0,
@@ -201,17 +204,12 @@ impl Realtime {
                 name,
                 arguments,
                 question,
-            } => {
-                let call = call.to_string();
-                let fields = json!({"call_id": call, "name": name, "arguments": arguments, "question": question});
-                self.tell_vendor("undertone.confirmation.asked", fields);
-            }
-            Event::ConfirmationEnded { call, outcome } => {
-                let fields = json!({"call_id": call.to_string(), "outcome": outcome});
-                self.tell_vendor("undertone.confirmation.ended", fields);
-            }
+            } => self.confirmation_asked(call, &name, arguments, &question),
+            Event::ConfirmationEnded { call, outcome } => self.confirmation_ended(call, outcome),
             Event::Speculation(event) => self.tell_vendor("undertone.speculation", json!(event)),
-            Event::TurnRecorded(record) => self.tell_vendor("undertone.turn", json!(record)),
+            Event::TurnRecorded(record) => {
+                self.tell_vendor("undertone.turn_record", json!(record));
+            }
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
         }

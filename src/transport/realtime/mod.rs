@@ -31,7 +31,16 @@
 //! | `undertone.utterance_dropped` | `item_id` | it was no speech; the item will not come |
 //! | `undertone.clear` | | drop the audio that has not been played |
 //! | `undertone.turn` | `response_id`, `turn`, `status`, `latency` | stamps of each stage, µs since the session began |
+//! | `undertone.turn_record` | `turn`, `status`, `latency`, `predictions`, `runs`, `fillers` | what was predicted and run for a turn, and the fate of each run |
+//! | `undertone.speculation` | `kind` and its fields | `predicted`, `started`, `ready`, `committed` or `discarded`, as it happens; never a result |
+//! | `undertone.confirmation.asked` | `call_id`, `item_id`, `name`, `arguments`, `question` | a call that changes something waits for the user's yes |
+//! | `undertone.confirmation.ended` | `call_id`, `outcome` | `accepted`, `declined`, `abandoned` or `expired` |
 //! | `undertone.stage_failed` | `stage`, `message` | a stage failed; the conversation goes on |
+//!
+//! A client that shows a button may answer for the user with
+//! `{"type": "undertone.confirmation.respond", "call_id": ..., "accept": true}`. Times are
+//! microseconds since the session began. Clients that do not ask get none of this: nothing that
+//! ran early and was discarded leaves a trace in what they are sent.
 
 mod client_events;
 mod dialect;

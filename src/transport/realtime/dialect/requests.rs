@@ -40,6 +40,7 @@ impl Realtime {
             ClientRequest::Respond(request) => return self.respond(request, event_id),
             ClientRequest::Cancel { response } => return self.cancel(response, event_id),
             ClientRequest::ClearOutput => self.clear_output(),
+            ClientRequest::Confirm { call, accept } => return self.confirm(&call, accept),
         }
         Ok(())
     }
@@ -52,6 +53,16 @@ impl Realtime {
         }
         let session = self.session.to_json();
         self.tell("session.updated", json!({ "session": session }));
+        Ok(())
+    }
+
+    fn confirm(&mut self, name: &str, accepted: bool) -> Result<(), Fault> {
+        let Some((_, call)) = self.confirmation.as_ref().filter(|(n, _)| n == name) else {
+            let message = "No call of this id waits for a confirmation.";
+            return Err(Fault::new("confirmation_not_found", "call_id", message));
+        };
+        let call = *call;
+        self.ask(Input::Confirm { call, accepted });
         Ok(())
     }
 

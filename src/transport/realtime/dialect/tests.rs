@@ -1,6 +1,10 @@
 use super::requests::MAX_PENDING;
 use super::*;
-use crate::conversation::{ClauseId, ItemId, ResponseStatus, TurnId, TurnLatency};
+use crate::conversation::{
+    ClauseId, ConfirmationOutcome, Discard, ItemId, ResponseStatus, RunId, SpeculationEvent, Time,
+    TurnId, TurnLatency,
+};
+use crate::router::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -214,4 +218,119 @@ fn a_commit_without_words_is_answered() {
     // What was not committed comes to nothing without a word.
     let told = events(&realtime.session(Outbound::Event(Event::UtteranceDropped)));
     assert!(told.is_empty(), "{told:?}");
+}
+
+/// All that the session tells of a run that nobody asked for, and of a call that waits for a yes.
+fn early_events() -> Vec<Event> {
+    let arguments = Map::from_iter([("city".to_owned(), json!("Boulder"))]);
+    vec![
+        Event::Speculation(SpeculationEvent::Started {
+            at: Time(5),
+            run: RunId(1),
+            tool: "weather".into(),
+            arguments: arguments.clone(),
+            source: Source::Rule,
+            confidence: 0.75,
+        }),
+        Event::Speculation(SpeculationEvent::Discarded {
+            at: Time(9),
+            run: RunId(1),
+            reason: Discard::Superseded,
+            wasted: Micros(4),
+        }),
+        Event::TurnRecorded(Box::new(crate::stats::testing::record())),
+        Event::ConfirmationAsked {
+            call: CallId(7),
+            name: "book".into(),
+            arguments,
+            question: "Shall I book Boulder?".into(),
+        },
+    ]
+}
+
+fn told(realtime: &mut Realtime, told: Vec<Event>) -> Vec<Value> {
+    let effects = told
+        .into_iter()
+        .map(|e| realtime.session(Outbound::Event(e)));
+    effects.flat_map(|effects| events(&effects)).collect()
+}
+
+fn ended() -> Vec<Event> {
+    vec![Event::ConfirmationEnded {
+        call: CallId(7),
+        outcome: ConfirmationOutcome::Accepted,
+    }]
+}
+
+#[test]
+fn what_runs_early_is_told_to_those_who_ask() {
+    let mut realtime = Realtime::new(None, None, true, Arc::default());
+    realtime.start();
+    let all = told(&mut realtime, early_events());
+    let kinds: Vec<_> = all.iter().map(|e| e["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "undertone.speculation",
+            "undertone.speculation",
+            "undertone.turn_record",
+            "undertone.confirmation.asked"
+        ]
+    );
+    assert_eq!(
+        (&all[0]["kind"], &all[0]["tool"]),
+        (&json!("started"), &json!("weather"))
+    );
+    assert_eq!(
+        (&all[1]["kind"], &all[1]["reason"]),
+        (&json!("discarded"), &json!("superseded"))
+    );
+    assert_eq!(all[2]["runs"][0]["fate"]["kind"], "committed");
+    assert_eq!(all[3]["arguments"], json!({"city": "Boulder"}));
+}
+
+#[test]
+fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
+    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    realtime.start();
+    for event in early_events().into_iter().chain(ended()) {
+        assert_eq!(realtime.session(Outbound::Event(event)), []);
+    }
+}
+
+#[test]
+fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
+    let mut realtime = Realtime::new(None, None, true, Arc::default());
+    realtime.start();
+    let asked = told(&mut realtime, early_events()).pop().unwrap();
+    let answer = json!({
+        "type": "undertone.confirmation.respond", "call_id": asked["call_id"], "accept": true,
+    });
+    let answer = answer.to_string();
+    let confirm = Input::Confirm {
+        call: CallId(7),
+        accepted: true,
+    };
+    let effects = realtime.client(ClientMessage::Text(&answer));
+    assert_eq!(effects, [Effect::Request(confirm)]);
+    let last = told(&mut realtime, ended()).pop().unwrap();
+    assert_eq!(
+        (&last["call_id"], &last["outcome"]),
+        (&asked["call_id"], &json!("accepted"))
+    );
+    for (text, code) in [
+        (answer.as_str(), "confirmation_not_found"),
+        (
+            r#"{"type":"undertone.confirmation.respond","call_id":"call_7","accept":true}"#,
+            "confirmation_not_found",
+        ),
+        (
+            r#"{"type":"undertone.confirmation.respond","call_id":"x"}"#,
+            "missing_required_parameter",
+        ),
+    ] {
+        let effects = realtime.client(ClientMessage::Text(text));
+        assert_eq!(events(&effects)[0]["error"]["code"], code, "{text}");
+        assert_eq!(effects.len(), 1, "nothing is asked of the session");
+    }
 }

@@ -1,7 +1,7 @@
 //! Tool calls: of the server's tools, which it runs, and of the client's.
 
 use super::{Realtime, ServerCall, merge};
-use crate::conversation::{CallId, ItemId};
+use crate::conversation::{CallId, ConfirmationOutcome, ItemId};
 use crate::tools::ToolError;
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Map, Value, json};
@@ -104,6 +104,33 @@ impl Realtime {
         };
         self.tell(kind, json!({"item_id": item, "output_index": index}));
         self.output_item_done(&response, index, &item, json);
+    }
+
+    /// Tells clients that ask for it which call waits for the user's yes. They may answer for the
+    /// user.
+    pub(super) fn confirmation_asked(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+        question: &str,
+    ) {
+        let call_id = self.writer.id("call");
+        let item = self.server_calls.get(&call).map(|call| call.item.clone());
+        let fields = json!({
+            "call_id": call_id, "item_id": item, "name": name, "arguments": arguments,
+            "question": question,
+        });
+        self.confirmation = Some((call_id, call));
+        self.tell_vendor("undertone.confirmation.asked", fields);
+    }
+
+    pub(super) fn confirmation_ended(&mut self, call: CallId, outcome: ConfirmationOutcome) {
+        let Some((call_id, _)) = self.confirmation.take_if(|(_, asked)| *asked == call) else {
+            return;
+        };
+        let fields = json!({"call_id": call_id, "outcome": outcome});
+        self.tell_vendor("undertone.confirmation.ended", fields);
     }
 }
 

@@ -1,0 +1,113 @@
+//! `undertone stats`.
+
+use crate::stats::{Collector, Counts, LoggedTurn, Quantiles, Stats as Figures};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(super) struct Stats {
+    /// The turns of a server, written by `serve --turns`
+    #[arg(value_name = "FILE.jsonl")]
+    file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub(super) fn run(&self) -> Result<()> {
+        let name = self.file.display();
+        let figures = read(&self.file).with_context(|| format!("cannot read {name}"))?;
+        if self.json {
+            return super::print_json(&figures);
+        }
+        super::print(&table(&figures))
+    }
+}
+
+fn read(path: &Path) -> Result<Figures> {
+    let mut collector = Collector::default();
+    for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
+        let turn: LoggedTurn =
+            serde_json::from_str(&line?).with_context(|| format!("line {}", index + 1))?;
+        collector.turn(&turn.turn, |tool| turn.reads.contains(tool));
+    }
+    Ok(collector.finish())
+}
+
+/// All figures: none of them says much alone.
+pub(super) fn table(figures: &Figures) -> String {
+    let total = &figures.total;
+    let mut lines = vec![
+        format!("turns               {}", figures.turns),
+        format!("first audio         {}", quantiles(figures.first_audio)),
+        format!("answer audio        {}", quantiles(figures.answer_audio)),
+        format!("dead air            {}", quantiles(figures.dead_air)),
+        format!(
+            "immediate recall    {} of {} committed reads",
+            percent(figures.immediate_recall),
+            figures.committed_reads
+        ),
+        format!(
+            "hits per start      {} ({} of {})",
+            percent(figures.hits_per_start),
+            total.hits,
+            total.starts
+        ),
+        format!("saved               {:.2} s", total.saved_seconds),
+        format!(
+            "waste               {} calls, {:.2} s, {:.4} in money",
+            total.wasted_calls, total.wasted_seconds, total.wasted_cost
+        ),
+        format!(
+            "blocked             {} predictions, {} of them of tools that change something",
+            figures.blocked, figures.blocked_state_changing
+        ),
+    ];
+    if !figures.by_tool_and_source.is_empty() {
+        lines.push(format!(
+            "\n{:<24} {:<10} {:>9} {:>6} {:>5} {:>8} {:>9} {:>9}",
+            "tool", "source", "predicted", "starts", "hits", "saved s", "wasted s", "money"
+        ));
+    }
+    for row in &figures.by_tool_and_source {
+        lines.push(format!(
+            "{:<24} {:<10} {}",
+            row.tool,
+            row.source,
+            counts(&row.counts)
+        ));
+    }
+    lines.join("\n")
+}
+
+fn counts(counts: &Counts) -> String {
+    format!(
+        "{:>9} {:>6} {:>5} {:>8.2} {:>9.2} {:>9.4}",
+        counts.predictions,
+        counts.starts,
+        counts.hits,
+        counts.saved_seconds,
+        counts.wasted_seconds,
+        counts.wasted_cost
+    )
+}
+
+fn quantiles(quantiles: Option<Quantiles>) -> String {
+    quantiles.map_or_else(
+        || "-".to_owned(),
+        |q| {
+            format!(
+                "p50 {} ms, p95 {} ms ({} turns)",
+                q.p50_ms, q.p95_ms, q.count
+            )
+        },
+    )
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", 100.0 * part))
+}

@@ -1,0 +1,333 @@
+//! What speculation did and what it cost, over many turns. A hit rate says nothing without its
+//! starts, so all figures are made and shown together.
+
+mod log;
+
+pub use log::{LoggedTurn, TurnLog};
+
+use crate::conversation::{Decision, Decline, Fate, Micros, Time, TurnLatency, TurnRecord};
+use crate::metrics::was_refused;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The figures of many turns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Turns that were answered.
+    pub turns: usize,
+    /// End of speech to the agent's first audio.
+    pub first_audio: Option<Quantiles>,
+    /// End of speech to the answer, of turns with a tool.
+    pub answer_audio: Option<Quantiles>,
+    /// Silence between filler and answer, of turns with a tool.
+    pub dead_air: Option<Quantiles>,
+    /// Runs of tools that only read and that the model asked for.
+    pub committed_reads: u64,
+    /// Of these, the part that had been started before: 0..1.
+    pub immediate_recall: Option<f64>,
+    /// Of the runs that started early, the part that the model asked for: 0..1.
+    pub hits_per_start: Option<f64>,
+    /// Predictions of tools that change something, kept from running early.
+    pub blocked_state_changing: u64,
+    /// Predictions that were kept from running early because the tool must not.
+    pub blocked: u64,
+    /// All tools and sources together.
+    pub total: Counts,
+    /// By tool and by who predicted.
+    pub by_tool_and_source: Vec<Row>,
+}
+
+/// Half of the values are below the first figure, 95 of 100 below the second. Milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    /// How many values there are.
+    pub count: usize,
+    /// The median.
+    pub p50_ms: u64,
+    /// The 95th of 100.
+    pub p95_ms: u64,
+}
+
+/// The figures of one tool and one source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The tool.
+    pub tool: String,
+    /// Who predicted.
+    pub source: &'static str,
+    /// The figures.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// What was predicted, started, used and wasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Predictions.
+    pub predictions: u64,
+    /// Runs that started early.
+    pub starts: u64,
+    /// Of these, those that the model asked for.
+    pub hits: u64,
+    /// Of these, those that it did not.
+    pub wasted_calls: u64,
+    /// How long those ran, seconds.
+    pub wasted_seconds: f64,
+    /// What those cost, in the operator's currency.
+    pub wasted_cost: f64,
+    /// How much sooner results were there, seconds.
+    pub saved_seconds: f64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.predictions += other.predictions;
+        self.starts += other.starts;
+        self.hits += other.hits;
+        self.wasted_calls += other.wasted_calls;
+        self.wasted_seconds += other.wasted_seconds;
+        self.wasted_cost += other.wasted_cost;
+        self.saved_seconds += other.saved_seconds;
+    }
+}
+
+/// Takes turns one after another.
+#[derive(Debug, Default)]
+pub struct Collector {
+    stats: Stats,
+    rows: BTreeMap<(String, &'static str), Counts>,
+    first_audio: Vec<u64>,
+    answer_audio: Vec<u64>,
+    dead_air: Vec<u64>,
+    /// Of the committed runs of tools that only read, those that had been started early.
+    recalled: u64,
+}
+
+impl Collector {
+    /// Takes in a turn; `reads` tells of a tool whether it only reads.
+    pub fn turn(&mut self, record: &TurnRecord, reads: impl Fn(&str) -> bool) {
+        if record.turn.is_some() {
+            self.stats.turns += 1;
+        }
+        self.latency(&record.latency);
+        for prediction in &record.predictions {
+            self.row(&prediction.tool, prediction.source.name())
+                .predictions += 1;
+            if prediction.decision == Decision::Declined(Decline::Forbidden) {
+                self.stats.blocked += 1;
+                self.stats.blocked_state_changing += u64::from(!reads(&prediction.tool));
+            }
+        }
+        for run in &record.runs {
+            let committed = matches!(run.fate, Fate::Committed { .. });
+            if committed && reads(&run.tool) {
+                self.stats.committed_reads += 1;
+                self.recalled += u64::from(run.source.is_some());
+            }
+            let Some(source) = run.source else { continue };
+            let row = self.row(&run.tool, source.name());
+            match run.fate {
+                Fate::Committed { .. } => {
+                    row.starts += 1;
+                    row.hits += 1;
+                    row.saved_seconds += seconds(run.saved);
+                }
+                Fate::Discarded { reason, .. } if was_refused(reason) => {}
+                Fate::Discarded { .. } => {
+                    row.starts += 1;
+                    row.wasted_calls += 1;
+                    row.wasted_seconds += seconds(run.wasted);
+                    row.wasted_cost += run.cost;
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, tool: &str, source: &'static str) -> &mut Counts {
+        self.rows.entry((tool.to_owned(), source)).or_default()
+    }
+
+    fn latency(&mut self, latency: &TurnLatency) {
+        let since_speech = |to: Option<Time>| Some(to?.since(latency.speech_end?).as_ms());
+        self.first_audio.extend(since_speech(latency.first_audio));
+        if latency.commit.is_some() {
+            self.answer_audio.extend(since_speech(latency.answer_audio));
+        }
+        self.dead_air.extend(latency.dead_air.map(Micros::as_ms));
+    }
+
+    /// The figures.
+    pub fn finish(self) -> Stats {
+        let mut total = Counts::default();
+        self.rows.values().for_each(|counts| total.add(counts));
+        let part = |of: u64, all: u64| (all > 0).then(|| of as f64 / all as f64);
+        let row = |((tool, source), counts)| Row {
+            tool,
+            source,
+            counts,
+        };
+        Stats {
+            first_audio: quantiles(self.first_audio),
+            answer_audio: quantiles(self.answer_audio),
+            dead_air: quantiles(self.dead_air),
+            immediate_recall: part(self.recalled, self.stats.committed_reads),
+            hits_per_start: part(total.hits, total.starts),
+            total,
+            by_tool_and_source: self.rows.into_iter().map(row).collect(),
+            ..self.stats
+        }
+    }
+}
+
+/// By nearest rank.
+fn quantiles(mut values: Vec<u64>) -> Option<Quantiles> {
+    values.sort_unstable();
+    let rank = |percent: usize| (values.len() * percent).div_ceil(100).saturating_sub(1);
+    Some(Quantiles {
+        count: values.len(),
+        p50_ms: *values.get(rank(50))?,
+        p95_ms: *values.get(rank(95))?,
+    })
+}
+
+fn seconds(span: Micros) -> f64 {
+    span.duration().as_secs_f64()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use crate::conversation::{
+        CallId, Decision, Discard, Fate, Micros, PredictionRecord, ResponseStatus, RunId,
+        RunRecord, Time, TurnId, TurnLatency, TurnRecord,
+    };
+    use crate::router::Source;
+    use serde_json::json;
+
+    /// A run that started early, and was committed unless it was discarded.
+    pub(crate) fn early_run(tool: &str, discarded: Option<Discard>) -> RunRecord {
+        let at = Time::from_ms(1_500);
+        let (fate, saved, wasted) = match discarded {
+            None => {
+                let calls = vec![CallId(3)];
+                (Fate::Committed { at, calls }, 800, 0)
+            }
+            Some(reason) => (Fate::Discarded { at, reason }, 0, 300),
+        };
+        RunRecord {
+            run: RunId(1),
+            tool: tool.into(),
+            arguments: json!({"city": "Secretville"}).as_object().cloned().unwrap(),
+            source: Some(Source::Rule),
+            confidence: 0.9,
+            started: Time::from_ms(700),
+            finished: Some(at),
+            ok: true,
+            fate,
+            saved: Micros::from_ms(saved),
+            wasted: Micros::from_ms(wasted),
+            cost: 0.02,
+        }
+    }
+
+    /// A turn with one prediction and one hit.
+    pub(crate) fn record() -> TurnRecord {
+        let at = |ms| Some(Time::from_ms(ms));
+        TurnRecord {
+            turn: Some(TurnId(1)),
+            status: Some(ResponseStatus::Completed),
+            latency: TurnLatency {
+                speech_end: at(1_000),
+                end_of_turn: at(1_200),
+                commit: at(1_500),
+                first_audio: at(1_900),
+                answer_audio: at(2_600),
+                dead_air: Some(Micros::from_ms(250)),
+                ..TurnLatency::default()
+            },
+            predictions: vec![PredictionRecord {
+                at: Time::from_ms(700),
+                tool: "weather".into(),
+                source: Source::Rule,
+                confidence: 0.9,
+                decision: Decision::Started,
+            }],
+            runs: vec![early_run("weather", None)],
+            fillers: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{early_run, record};
+    use super::*;
+    use crate::conversation::Discard;
+
+    #[test]
+    fn all_figures_come_together() {
+        let mut collector = Collector::default();
+        let mut turn = record();
+        turn.runs
+            .push(early_run("weather", Some(Discard::TurnEnded)));
+        turn.runs
+            .push(early_run("weather", Some(Discard::Overloaded)));
+        let mut serial = early_run("weather", None);
+        serial.source = None;
+        turn.runs.push(serial);
+        let mut forbidden = turn.predictions[0].clone();
+        forbidden.tool = "book".into();
+        forbidden.decision = Decision::Declined(Decline::Forbidden);
+        turn.predictions.push(forbidden);
+        collector.turn(&turn, |tool| tool == "weather");
+        let stats = collector.finish();
+        let one = |ms| {
+            Some(Quantiles {
+                count: 1,
+                p50_ms: ms,
+                p95_ms: ms,
+            })
+        };
+        assert_eq!(stats.turns, 1);
+        assert_eq!(stats.first_audio, one(900));
+        assert_eq!(stats.answer_audio, one(1_600));
+        assert_eq!(stats.dead_air, one(250));
+        assert_eq!(
+            (stats.committed_reads, stats.immediate_recall),
+            (2, Some(0.5))
+        );
+        assert_eq!(stats.hits_per_start, Some(0.5), "a refused run is no start");
+        assert_eq!((stats.blocked, stats.blocked_state_changing), (1, 1));
+        let total = Counts {
+            predictions: 2,
+            starts: 2,
+            hits: 1,
+            wasted_calls: 1,
+            wasted_seconds: 0.3,
+            wasted_cost: 0.02,
+            saved_seconds: 0.8,
+        };
+        assert_eq!(stats.total, total);
+        let rows: Vec<_> = stats
+            .by_tool_and_source
+            .iter()
+            .map(|row| row.tool.as_str())
+            .collect();
+        assert_eq!(rows, ["book", "weather"]);
+    }
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        assert_eq!(quantiles(vec![]), None);
+        let hundred = quantiles((1..=100).rev().collect()).unwrap();
+        assert_eq!(
+            (hundred.count, hundred.p50_ms, hundred.p95_ms),
+            (100, 50, 95)
+        );
+    }
+
+    #[test]
+    fn what_was_not_done_has_no_rate() {
+        let stats = Collector::default().finish();
+        assert_eq!((stats.immediate_recall, stats.hits_per_start), (None, None));
+    }
+}
