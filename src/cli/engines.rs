@@ -181,7 +181,7 @@ pub(super) fn remote_llm(
 }
 
 /// The numbers behind the conversation's rules, from the configuration.
-fn policy(config: &Config) -> Result<Policy> {
+pub(super) fn policy(config: &Config) -> Result<Policy> {
     let (turn, session) = (&config.turn, &config.session);
     let micros = |duration: std::time::Duration| Micros(duration.as_micros() as u64);
     let windows = |ms: u64| u32::try_from(ms.div_ceil(32)).unwrap_or(u32::MAX).max(1);

@@ -101,7 +101,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
         Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
         Command::Say(say) => done(say.run(&start(&common.into())?)),
-        Command::Replay(replay) => replay.run(common),
+        Command::Replay(replay) => replay.run(),
         Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.into())?)),
         Command::Models(models) => models.run(&load(&common.into())?.config),

@@ -1,12 +1,15 @@
 //! `undertone replay`.
 
-use super::Common;
-use crate::recording::{Difference, Recording, Replayed, replay};
+use super::engines;
+use crate::config::Flags;
+use crate::conversation::Policy;
+use crate::recording::{Difference, Recording, Replayed, Unknown, WhatIf, replay, what_if};
+use crate::stats::{Quantiles, Stats};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Characters of a long line that are shown around the first difference.
@@ -17,14 +20,20 @@ pub(super) struct Replay {
     /// A recording, made with `serve --record` or `ask --record`
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
+    /// Another configuration: print what its [speculation], [filler] and [turn] would have come to
+    #[arg(long, value_name = "FILE.toml")]
+    policy: Option<PathBuf>,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
 impl Replay {
-    pub(super) fn run(&self, _common: Common) -> Result<ExitCode> {
+    pub(super) fn run(&self) -> Result<ExitCode> {
         let recording = self.read()?;
+        if let Some(path) = &self.policy {
+            return super::done(self.what_if(&recording, path));
+        }
         let replayed = replay(&recording);
         if self.json {
             super::print_json(&replayed)?;
@@ -37,6 +46,14 @@ impl Replay {
         })
     }
 
+    fn what_if(&self, recording: &Recording, path: &Path) -> Result<()> {
+        let what_if = what_if(recording, other_policy(recording, path)?);
+        if self.json {
+            return super::print_json(&what_if);
+        }
+        super::print(&side_by_side(&what_if))
+    }
+
     fn read(&self) -> Result<Recording> {
         let read = || {
             let file = BufReader::new(File::open(&self.file)?);
@@ -44,6 +61,81 @@ impl Replay {
         };
         read().with_context(|| format!("cannot read {}", self.file.display()))
     }
+}
+
+/// The recorded policy with the keys that can be tried out from another configuration.
+fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
+    let flags = Flags {
+        config: Some(path.to_owned()),
+        ..Flags::default()
+    };
+    let other = engines::policy(&super::load(&flags)?.config)?;
+    Ok(Policy {
+        vad: other.vad,
+        endpoint: other.endpoint,
+        turn_detection: other.turn_detection,
+        speculation: other.speculation,
+        filler: other.filler,
+        ..recording.header.policy.clone()
+    })
+}
+
+fn side_by_side(what_if: &WhatIf) -> String {
+    let figures = |stats: &Stats| {
+        let part = |part: Option<f64>| part.map_or("-".into(), |p| format!("{:.1} %", 100.0 * p));
+        let median = |q: Option<Quantiles>| q.map_or("-".into(), |q| format!("{} ms", q.p50_ms));
+        let total = &stats.total;
+        [
+            stats.turns.to_string(),
+            median(stats.first_audio),
+            median(stats.answer_audio),
+            median(stats.dead_air),
+            part(stats.immediate_recall),
+            total.starts.to_string(),
+            total.hits.to_string(),
+            format!("{:.0} ms", 1_000.0 * total.saved_seconds),
+            total.wasted_calls.to_string(),
+            format!("{:.0} ms", 1_000.0 * total.wasted_seconds),
+            format!("{:.4}", total.wasted_cost),
+            stats.blocked_state_changing.to_string(),
+        ]
+    };
+    let names = [
+        "turns",
+        "first audio p50",
+        "answer audio p50",
+        "dead air p50",
+        "immediate recall",
+        "starts",
+        "hits",
+        "saved",
+        "wasted calls",
+        "wasted time",
+        "wasted money",
+        "blocked state-changing",
+    ];
+    let rows = names.into_iter().zip(figures(&what_if.recorded));
+    let rows = rows.zip(figures(&what_if.changed));
+    let mut lines = vec![format!("{:<24} {:>12} {:>12}", "", "recorded", "changed")];
+    lines.extend(rows.map(|((name, was), is)| format!("{name:<24} {was:>12} {is:>12}")));
+    lines.push(caveat(&what_if.unknown));
+    lines.join("\n")
+}
+
+fn caveat(unknown: &Unknown) -> String {
+    let Unknown {
+        runs,
+        generations,
+        predictions,
+        approximated,
+        estimated_clauses,
+    } = unknown;
+    format!(
+        "\nThe user, the models and the tools do what they did in the recording. What was not asked for then has no result: {runs} runs \
+         of tools and\n{generations} generations never end, {predictions} questions to the router are \
+         not answered, {approximated} transcripts and scores are\nthose of the nearest audio, and \
+         {estimated_clauses} clauses have an estimated length."
+    )
 }
 
 fn summary(replayed: &Replayed, recording: &Recording) -> String {

@@ -13,8 +13,11 @@
 //! | `{"end":true}` | the session ended; without it the recording was cut short |
 
 mod replay;
+mod what_if;
+mod world;
 
 pub use replay::{Difference, Replayed, replay};
+pub use what_if::{Unknown, WhatIf, what_if};
 
 use crate::conversation::{Input, Output, Policy, Time};
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,7 @@ mod pacer;
 mod recorder;
 
 pub use engines::{Builders, Engines, RouterBuilder, StartError, Witnesses};
+pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
 
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};

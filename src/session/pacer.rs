@@ -13,7 +13,7 @@ const LEAD: Micros = Micros::from_ms(200);
 
 /// Audio that waits to be sent.
 #[derive(Debug)]
-pub(super) struct Pacer {
+pub(crate) struct Pacer {
     frame: usize,
     rate: u32,
     clauses: VecDeque<Clause>,
@@ -33,20 +33,20 @@ struct Clause {
 
 /// A frame to be sent now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) item: ItemId,
-    pub(super) clause: ClauseId,
+pub(crate) struct Frame {
+    pub(crate) item: ItemId,
+    pub(crate) clause: ClauseId,
     /// 20 ms, the clause's last frame padded with silence.
-    pub(super) samples: Vec<i16>,
+    pub(crate) samples: Vec<i16>,
     /// It is the first of its clause.
-    pub(super) first: bool,
+    pub(crate) first: bool,
     /// How much of the clause has been sent with it.
-    pub(super) until: Micros,
+    pub(crate) until: Micros,
 }
 
 impl Pacer {
     /// A pacer of audio at `rate` Hz.
-    pub(super) fn new(rate: u32) -> Self {
+    pub(crate) fn new(rate: u32) -> Self {
         let frame = (u64::from(rate) * FRAME.0 / 1_000_000) as usize;
         Self {
             frame,
@@ -57,7 +57,7 @@ impl Pacer {
     }
 
     /// A clause will come; it is played after those that were expected before.
-    pub(super) fn expect(&mut self, id: ClauseId, item: ItemId) {
+    pub(crate) fn expect(&mut self, id: ClauseId, item: ItemId) {
         let waiting = VecDeque::new();
         self.clauses.push_back(Clause {
             id,
@@ -70,7 +70,7 @@ impl Pacer {
     }
 
     /// More audio of a clause was made; returns how much that is. `None` if the clause is dead.
-    pub(super) fn push(&mut self, id: ClauseId, samples: &[i16], last: bool) -> Option<Micros> {
+    pub(crate) fn push(&mut self, id: ClauseId, samples: &[i16], last: bool) -> Option<Micros> {
         let rate = self.rate;
         let clause = self.clauses.iter_mut().find(|c| c.id == id)?;
         let before = Micros::of_samples(clause.made, rate);
@@ -81,7 +81,7 @@ impl Pacer {
     }
 
     /// The next frame, if one is due and made.
-    pub(super) fn pop(&mut self, now: Time) -> Option<Frame> {
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Frame> {
         self.clauses
             .retain(|c| !(c.complete && c.waiting.is_empty()));
         if self.played.since(now) >= LEAD {
@@ -108,7 +108,7 @@ impl Pacer {
     }
 
     /// When the next frame is due; `None` while none is made.
-    pub(super) fn due(&self) -> Option<Time> {
+    pub(crate) fn due(&self) -> Option<Time> {
         let clause = self
             .clauses
             .iter()
@@ -118,12 +118,12 @@ impl Pacer {
     }
 
     /// Forgets a clause.
-    pub(super) fn cancel(&mut self, id: ClauseId) {
+    pub(crate) fn cancel(&mut self, id: ClauseId) {
         self.clauses.retain(|c| c.id != id);
     }
 
     /// Forgets everything that is not sent, and that what was sent would still be playing.
-    pub(super) fn flush(&mut self, now: Time) {
+    pub(crate) fn flush(&mut self, now: Time) {
         self.clauses.clear();
         self.played = self.played.min(now);
     }

@@ -1,0 +1,260 @@
+//! The same session under another policy: what would have been hit, and what wasted.
+//!
+//! The user, the models and the tools do what they did in the recording: a job that was asked for
+//! then takes as long now and has the same result. What was never asked for has no recorded
+//! result. Words that are spoken now and were not then are given a length; everything else without
+//! a result never ends, and is counted.
+
+use super::world::{Job, JobId, World};
+use super::{Recording, Step};
+use crate::conversation::{
+    ClauseId, Conversation, Event, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
+};
+use crate::session::Pacer;
+use crate::stats::{Collector, Stats};
+use crate::tools::Effect;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A session as it was, and as it might have been.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// What was recorded.
+    pub recorded: Stats,
+    /// Under the other policy.
+    pub changed: Stats,
+    /// What is not known of that.
+    pub unknown: Unknown,
+}
+
+/// Jobs that the other policy asks for and the recording has no result of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Unknown {
+    /// Runs of tools: they never end.
+    pub runs: u32,
+    /// Generations of the language model: they never answer.
+    pub generations: u32,
+    /// Questions to the sources of predictions: nothing is predicted.
+    pub predictions: u32,
+    /// Transcripts and end-of-turn scores of a stretch that was not asked about: those of the
+    /// nearest stretch are taken.
+    pub approximated: u32,
+    /// Clauses whose length is estimated from the others.
+    pub estimated_clauses: u32,
+}
+
+/// Plays the recorded session under `policy`.
+pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
+    let tools = policy.tools.clone();
+    let reads = |name: &str| {
+        let tool = tools.iter().find(|tool| tool.spec.name == name);
+        tool.is_some_and(|tool| tool.effect <= Effect::ReadCostly)
+    };
+    let stats = |turns: &[TurnRecord]| {
+        let mut collector = Collector::default();
+        for turn in turns {
+            collector.turn(turn, reads);
+        }
+        collector.finish()
+    };
+    let (world, recorded) = observe(recording);
+    let mut play = Play::new(world, policy);
+    play.run(&recording.steps);
+    WhatIf {
+        recorded: stats(&recorded),
+        changed: stats(&play.turns),
+        unknown: play.unknown,
+    }
+}
+
+/// What the world did in the recording, and what the turns came to.
+fn observe(recording: &Recording) -> (World, Vec<TurnRecord>) {
+    let policy = recording.header.policy.clone();
+    let mut world = World::new(policy.tools.clone());
+    let mut turns = Vec::new();
+    let mut conversation = Conversation::new(policy);
+    let mut collect = |conversation: &mut Conversation, world: &mut World, at| {
+        while let Some(output) = conversation.poll_output() {
+            match &output {
+                Output::Notify(Event::TurnRecorded(turn)) => turns.push((**turn).clone()),
+                asked => world.asked(at, asked),
+            }
+        }
+    };
+    collect(&mut conversation, &mut world, Time(0));
+    for step in &recording.steps {
+        match &step.input {
+            Some(input) => {
+                world.answered(step.at, input);
+                conversation.handle_input(step.at, input.clone());
+            }
+            None => conversation.handle_timeout(step.at),
+        }
+        collect(&mut conversation, &mut world, step.at);
+    }
+    (world, turns)
+}
+
+/// A session that is played under virtual time.
+struct Play {
+    conversation: Conversation,
+    world: World,
+    now: Time,
+    due: BTreeMap<(Time, u64), Input>,
+    scheduled: u64,
+    pacer: Pacer,
+    turns: Vec<TurnRecord>,
+    unknown: Unknown,
+}
+
+impl Play {
+    fn new(world: World, policy: Policy) -> Self {
+        Self {
+            conversation: Conversation::new(policy),
+            world,
+            now: Time(0),
+            due: BTreeMap::new(),
+            scheduled: 0,
+            pacer: Pacer::new(Samples::RATE),
+            turns: Vec::new(),
+            unknown: Unknown::default(),
+        }
+    }
+
+    fn run(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Some(input) = step.input.clone().filter(from_outside) {
+                self.schedule(step.at, input);
+            }
+        }
+        let end = steps.last().map_or(Time(0), |step| step.at);
+        self.perform();
+        loop {
+            let input = self.due.keys().next().map(|(at, _)| *at);
+            let frame = self.pacer.due().map(|at| at.max(self.now));
+            let timer = self.conversation.poll_timeout();
+            let next = [input, frame, timer].into_iter().flatten().min();
+            let Some(at) = next.filter(|at| *at <= end) else {
+                return;
+            };
+            self.now = self.now.max(at);
+            if input == Some(at) {
+                if let Some((_, input)) = self.due.pop_first() {
+                    self.deliver(input);
+                }
+            } else if frame == Some(at) {
+                self.send_frame();
+            } else {
+                self.conversation.handle_timeout(self.now);
+            }
+            self.perform();
+        }
+    }
+
+    fn schedule(&mut self, at: Time, input: Input) {
+        self.scheduled += 1;
+        self.due.insert((at, self.scheduled), input);
+    }
+
+    fn deliver(&mut self, input: Input) {
+        let input = match input {
+            Input::Synthesised {
+                clause,
+                length,
+                last,
+            } => {
+                let count = length.0 * u64::from(Samples::RATE) / 1_000_000;
+                let silence = vec![0; count as usize];
+                let Some(length) = self.pacer.push(clause, &silence, last) else {
+                    return;
+                };
+                Input::Synthesised {
+                    clause,
+                    length,
+                    last,
+                }
+            }
+            other => other,
+        };
+        self.conversation.handle_input(self.now, input);
+    }
+
+    fn send_frame(&mut self) {
+        let Some(frame) = self.pacer.pop(self.now) else {
+            return;
+        };
+        let clause = frame.clause;
+        if frame.first {
+            let until = Micros(0);
+            let sent = Input::Sent { clause, until };
+            self.conversation.handle_input(self.now, sent);
+            self.perform();
+        }
+        let until = frame.until;
+        let sent = Input::Sent { clause, until };
+        self.conversation.handle_input(self.now, sent);
+    }
+
+    fn perform(&mut self) {
+        while let Some(output) = self.conversation.poll_output() {
+            match &output {
+                Output::Notify(Event::TurnRecorded(turn)) => self.turns.push((**turn).clone()),
+                Output::CancelClause { clause } => self.pacer.cancel(*clause),
+                Output::Flush => self.pacer.flush(self.now),
+                Output::Speak { clause, item, text } => {
+                    self.pacer.expect(*clause, *item);
+                    if self.world.lacks(&output) {
+                        self.estimate(*clause, text);
+                    } else {
+                        self.answer(&output);
+                    }
+                }
+                asked => self.answer(asked),
+            }
+        }
+    }
+
+    /// Has the world answer as it did.
+    fn answer(&mut self, asked: &Output) {
+        let Some(id) = JobId::asked_by(asked) else {
+            return;
+        };
+        let found = self.world.take(asked);
+        self.count(asked, found.as_ref());
+        for (after, input) in found.map(|(job, _)| job.answers).unwrap_or_default() {
+            self.schedule(self.now + after, id.address(input));
+        }
+    }
+
+    /// `found` is what was recorded of it, and whether of this very stretch.
+    fn count(&mut self, asked: &Output, found: Option<&(Job, bool)>) {
+        let whole = found.is_some_and(|(job, _)| job.is_whole());
+        let exact = found.is_some_and(|(_, exact)| *exact);
+        let unknown = &mut self.unknown;
+        match asked {
+            Output::StartTool { .. } => unknown.runs += u32::from(!whole),
+            Output::Generate { .. } => unknown.generations += u32::from(!whole),
+            Output::Route { .. } => unknown.predictions += u32::from(!whole),
+            Output::Transcribe { .. } | Output::ScoreEndOfTurn { .. } => {
+                unknown.approximated += u32::from(!exact);
+            }
+            _ => {}
+        }
+    }
+
+    fn estimate(&mut self, clause: ClauseId, text: &str) {
+        self.unknown.estimated_clauses += 1;
+        let (after, length) = self.world.estimate(text);
+        let made = Input::Synthesised {
+            clause,
+            length,
+            last: true,
+        };
+        self.schedule(self.now + after, made);
+    }
+}
+
+/// It is none of the world's answers and no consequence of the decisions.
+fn from_outside(input: &Input) -> bool {
+    JobId::answered_by(input).is_none() && !matches!(input, Input::Sent { .. })
+}

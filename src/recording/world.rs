@@ -1,0 +1,258 @@
+//! What models and tools did in a recording: each job, how long it took, and its results.
+
+use crate::conversation::{
+    ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time,
+};
+use crate::llm::{LlmEvent, Message, Prompt};
+use crate::tools::{Declaration, canonical};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a clause of unknown length takes to be made.
+const SYNTHESIS: Micros = Micros::from_ms(100);
+
+/// Speech for each character where nothing was spoken to compare with: 15 characters a second.
+const CHARACTER: Micros = Micros::from_ms(66);
+
+/// Names a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum JobId {
+    Request(RequestId),
+    Run(RunId),
+    Clause(ClauseId),
+}
+
+impl JobId {
+    /// The job that a decision asks for.
+    pub(super) fn asked_by(output: &Output) -> Option<Self> {
+        match output {
+            Output::Transcribe { request, .. }
+            | Output::ScoreEndOfTurn { request, .. }
+            | Output::Generate { request, .. }
+            | Output::Route { request, .. } => Some(Self::Request(*request)),
+            Output::StartTool { run, .. } => Some(Self::Run(*run)),
+            Output::Speak { clause, .. } => Some(Self::Clause(*clause)),
+            _ => None,
+        }
+    }
+
+    /// The job that an input answers.
+    pub(super) fn answered_by(input: &Input) -> Option<Self> {
+        match input {
+            Input::Transcript { request, .. }
+            | Input::Completeness { request, .. }
+            | Input::Llm { request, .. }
+            | Input::Predicted { request, .. } => Some(Self::Request(*request)),
+            Input::RunRefused { run, .. } | Input::ToolFinished { run, .. } => {
+                Some(Self::Run(*run))
+            }
+            Input::Synthesised { clause, .. } => Some(Self::Clause(*clause)),
+            Input::Failed { job, .. } => Some(match job {
+                Failing::Transcription(request)
+                | Failing::Completeness(request)
+                | Failing::Generation(request) => Self::Request(*request),
+                Failing::Synthesis(clause) => Self::Clause(*clause),
+            }),
+            _ => None,
+        }
+    }
+
+    /// An answer to another job of the same kind, made an answer to this one.
+    pub(super) fn address(self, mut answer: Input) -> Input {
+        match (self, &mut answer) {
+            (
+                Self::Request(id),
+                Input::Transcript { request, .. }
+                | Input::Completeness { request, .. }
+                | Input::Llm { request, .. }
+                | Input::Predicted { request, .. }
+                | Input::Failed {
+                    job:
+                        Failing::Transcription(request)
+                        | Failing::Completeness(request)
+                        | Failing::Generation(request),
+                    ..
+                },
+            ) => *request = id,
+            (Self::Run(id), Input::RunRefused { run, .. } | Input::ToolFinished { run, .. }) => {
+                *run = id;
+            }
+            (
+                Self::Clause(id),
+                Input::Synthesised { clause, .. }
+                | Input::Failed {
+                    job: Failing::Synthesis(clause),
+                    ..
+                },
+            ) => *clause = id,
+            _ => {}
+        }
+        answer
+    }
+}
+
+/// One job as it was done.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    asked: Time,
+    used: bool,
+    /// The answers, each so long after the job was asked for.
+    pub(super) answers: Vec<(Micros, Input)>,
+}
+
+impl Job {
+    /// It was done to its end, or failed.
+    pub(super) fn is_whole(&self) -> bool {
+        self.answers.last().is_some_and(|(_, answer)| match answer {
+            Input::Llm { event, .. } => *event == LlmEvent::End,
+            Input::Synthesised { last, .. } => *last,
+            Input::RunRefused { .. } => false,
+            _ => true,
+        })
+    }
+}
+
+/// All jobs of a recording, by what was asked.
+#[derive(Debug)]
+pub(super) struct World {
+    tools: Arc<Vec<Arc<Declaration>>>,
+    jobs: HashMap<String, Vec<Job>>,
+    open: HashMap<JobId, (String, usize)>,
+    /// Stretches of audio: kind, first sample, one past the last, and the key of the job.
+    stretches: Vec<(&'static str, u64, u64, String)>,
+    /// Characters spoken, and how long they were.
+    spoken: (u64, Micros),
+}
+
+impl World {
+    pub(super) fn new(tools: Arc<Vec<Arc<Declaration>>>) -> Self {
+        Self {
+            tools,
+            jobs: HashMap::new(),
+            open: HashMap::new(),
+            stretches: Vec::new(),
+            spoken: (0, Micros(0)),
+        }
+    }
+
+    /// Takes in a recorded decision.
+    pub(super) fn asked(&mut self, at: Time, output: &Output) {
+        let (Some(id), Some(key)) = (JobId::asked_by(output), self.key(output)) else {
+            return;
+        };
+        if let Some((kind, from, to)) = stretch(output) {
+            self.stretches.push((kind, from, to, key.clone()));
+        }
+        if let Output::Speak { text, .. } = output {
+            self.spoken.0 += text.chars().count() as u64;
+        }
+        let jobs = self.jobs.entry(key.clone()).or_default();
+        self.open.insert(id, (key, jobs.len()));
+        jobs.push(Job {
+            asked: at,
+            used: false,
+            answers: Vec::new(),
+        });
+    }
+
+    /// Takes in a recorded input.
+    pub(super) fn answered(&mut self, at: Time, input: &Input) {
+        let open = JobId::answered_by(input).and_then(|id| self.open.get(&id));
+        let job = open.and_then(|(key, index)| self.jobs.get_mut(key)?.get_mut(*index));
+        let Some(job) = job else { return };
+        if let Input::Synthesised { length, .. } = input {
+            self.spoken.1 = self.spoken.1 + *length;
+        }
+        job.answers.push((at.since(job.asked), input.clone()));
+    }
+
+    /// What was done when the same was asked, and whether it was the same: each job once as long
+    /// as there are more, those that were done to their end first. Of audio the nearest stretch.
+    pub(super) fn take(&mut self, output: &Output) -> Option<(Job, bool)> {
+        let key = self.key(output)?;
+        if let Some(job) = self.take_job(&key) {
+            return Some((job, true));
+        }
+        let (kind, from, to) = stretch(output)?;
+        let distance = |(_, a, b, _): &&(&str, u64, u64, String)| a.abs_diff(from) + b.abs_diff(to);
+        let alike = self.stretches.iter().filter(|known| {
+            known.0 == kind
+                && self
+                    .jobs
+                    .get(&known.3)
+                    .is_some_and(|j| j.iter().any(Job::is_whole))
+        });
+        let nearest = alike.min_by_key(distance)?.3.clone();
+        Some((self.take_job(&nearest)?, false))
+    }
+
+    fn take_job(&mut self, key: &str) -> Option<Job> {
+        let jobs = self.jobs.get_mut(key)?;
+        let index = jobs
+            .iter()
+            .position(|job| !job.used && job.is_whole())
+            .or_else(|| jobs.iter().rposition(Job::is_whole))
+            .or_else(|| jobs.iter().position(|job| !job.answers.is_empty()))?;
+        jobs[index].used = true;
+        Some(jobs[index].clone())
+    }
+
+    /// Nothing was recorded that this could be answered with.
+    pub(super) fn lacks(&self, output: &Output) -> bool {
+        let jobs = self.key(output).and_then(|key| self.jobs.get(&key));
+        !jobs.is_some_and(|jobs| jobs.iter().any(Job::is_whole))
+    }
+
+    /// After how long a clause is made and how long it is, judged by the others.
+    pub(super) fn estimate(&self, text: &str) -> (Micros, Micros) {
+        let characters = text.chars().count() as u64;
+        let length = match self.spoken {
+            (0, _) | (_, Micros(0)) => characters * CHARACTER.0,
+            (spoken, took) => characters * took.0 / spoken,
+        };
+        (SYNTHESIS, Micros(length))
+    }
+
+    /// What is asked, without names that differ from one session to the next.
+    fn key(&self, output: &Output) -> Option<String> {
+        let asked = match output {
+            Output::Generate { prompt, .. } => json!(["generate", nameless(prompt.clone())]),
+            Output::Route { heard, .. } => json!(["route", heard]),
+            Output::StartTool {
+                name, arguments, ..
+            } => json!(["run", name, self.canonical(name, arguments)]),
+            Output::Speak { text, .. } => json!(["speak", text]),
+            audio => json!(stretch(audio)?),
+        };
+        Some(asked.to_string())
+    }
+
+    fn canonical(&self, name: &str, arguments: &Map<String, Value>) -> Map<String, Value> {
+        let tool = self.tools.iter().find(|tool| tool.spec.name == name);
+        tool.map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments))
+    }
+}
+
+fn stretch(output: &Output) -> Option<(&'static str, u64, u64)> {
+    match output {
+        Output::Transcribe {
+            from,
+            to,
+            partial: true,
+            ..
+        } => Some(("partial", from.0, to.0)),
+        Output::Transcribe { from, to, .. } => Some(("transcript", from.0, to.0)),
+        Output::ScoreEndOfTurn { from, to, .. } => Some(("score", from.0, to.0)),
+        _ => None,
+    }
+}
+
+fn nameless(mut prompt: Prompt) -> Prompt {
+    for message in &mut prompt.messages {
+        if let Message::ToolCall { id, .. } | Message::ToolResult { id, .. } = message {
+            id.clear();
+        }
+    }
+    prompt
+}
