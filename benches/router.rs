@@ -4,6 +4,8 @@
 //! table at the end gives 99th percentiles, and how they compare with a fixed piece of work that is
 //! timed in between: that ratio can be compared between machines and busy hours.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

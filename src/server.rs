@@ -70,8 +70,6 @@ pub struct ServerSettings {
     pub realtime_intake: IntakeLimits,
     /// How fast a PCM client's audio may come.
     pub pcm_intake: IntakeLimits,
-    /// Names of the tools that the server runs: a client may declare none of the same name.
-    pub server_tools: Arc<[String]>,
     /// The user may interrupt the agent by speaking, unless a client says otherwise.
     pub interrupt: bool,
     /// How long sessions may take to finish at shutdown.
@@ -93,7 +91,6 @@ impl Default for ServerSettings {
             socket: SocketLimits::default(),
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
-            server_tools: Arc::default(),
             interrupt: true,
             drain_deadline: Duration::from_secs(20),
         }

@@ -743,7 +743,7 @@ async fn declared_tools_are_called_by_their_rules_and_examples() {
         ),
         (
             "Do I have any meetings on Monday?",
-            r#"read_calendar {"day":"monday"}"#,
+            r#"read_calendar {"day":"Monday"}"#,
         ),
         ("Add a note, buy milk.", r#"add_note {"text":"buy milk"}"#),
         (

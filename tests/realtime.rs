@@ -439,26 +439,3 @@ async fn the_subprotocol_is_optional() {
         .expect("opens");
     assert_eq!(client.protocol.as_deref(), Some("realtime"));
 }
-
-#[tokio::test]
-async fn a_tool_named_as_one_of_the_servers_is_refused() {
-    let settings = undertone::server::ServerSettings {
-        server_tools: ["calculate".to_owned()].into(),
-        ..support::local()
-    };
-    let server = Server::with(settings, Script::default()).await;
-    let mut client = server.realtime().await;
-    let update = |name: &str| {
-        let tools = json!([
-            {"type": "function", "name": "open_door"},
-            {"type": "function", "name": name},
-        ]);
-        json!({"type": "session.update", "session": {"type": "realtime", "tools": tools}})
-    };
-    let error = client.error_of(update("calculate")).await;
-    assert_eq!(error["param"], "session.tools[1].name");
-    let message = error["message"].as_str().expect("a message");
-    assert!(message.contains("'calculate'"), "{message}");
-    client.send(update("compute")).await;
-    client.until("session.updated").await;
-}

@@ -9,12 +9,11 @@ use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::session::{Builders, Engines, RouterBuilder, Witnesses};
-use crate::tools::{Journal, Registry, SystemClock, declared};
+use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -81,7 +80,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
         llm: llm(&config.llm, &models, &tools)?,
         router: Some(router(config, &models, &tools)),
         tools: Arc::new(tools),
-        journal: Some(Journal::open(&config.tools.journal, Timestamp::now())?),
+        journal: Some(Journal::open(&config.tools.journal, SystemClock.now())?),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
         witnesses,

@@ -1,5 +1,10 @@
 //! `undertone router`: trains the intent classifier on examples, and measures it.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it measures how long the router takes"
+)]
+
 use super::engines;
 use crate::config::Config;
 use crate::models::Models;

@@ -68,10 +68,7 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     let address = listener.local_addr()?;
     let metrics = witnesses.metrics.clone();
     let engines = super::engines::witnessed(config, witnesses)?;
-    let settings = ServerSettings {
-        server_tools: engines.tool_names(),
-        ..settings(config, address)
-    };
+    let settings = settings(config, address);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let shutdown = CancellationToken::new();

@@ -251,7 +251,9 @@ impl Conversation {
         .flatten()
         .collect();
         let tools = if steps < self.policy.tool_steps {
+            // A client's tool takes the place of the server's of the same name.
             let own = self.policy.tools.iter().map(|tool| &tool.spec);
+            let own = own.filter(|spec| !self.is_clients(&spec.name));
             own.chain(&self.client.tools).cloned().collect()
         } else {
             Vec::new()
@@ -378,7 +380,7 @@ impl Conversation {
                 return self.wait_for(call, Some(json!({ "error": error })));
             }
         };
-        if self.client.tools.iter().any(|tool| tool.name == name) {
+        if self.is_clients(name) {
             return self.hand_to_client(call, name, arguments);
         }
         match self.declaration(name) {

@@ -1,5 +1,10 @@
 //! How well a head does on examples that it has not seen.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it measures how long the router takes"
+)]
+
 use super::examples::{Example, NONE};
 use super::heads::{IntentHead, Judgement, quantile};
 use super::text;

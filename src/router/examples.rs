@@ -151,10 +151,11 @@ pub fn read(path: &Path) -> Result<Vec<DataSet>, DataError> {
 fn collect(path: &Path, sets: &mut Vec<DataSet>) -> Result<(), DataError> {
     if !path.is_dir() {
         let examples = file(path)?;
-        return Ok(sets.push(DataSet {
+        sets.push(DataSet {
             name: name_of(path),
             examples,
-        }));
+        });
+        return Ok(());
     }
     let mut inside: Vec<PathBuf> = entries(path)?;
     inside.sort();

@@ -381,6 +381,9 @@ pub(super) fn quantile(mut numbers: Vec<f32>, share: f32) -> Option<f32> {
         .copied()
 }
 
+/// A text and the slots in it.
+type Taught<'a> = (&'a str, &'a [(String, Range<usize>)]);
+
 fn manners(examples: &[Prepared], intents: &[String]) -> Vec<Manner> {
     let of = |intent: &String| {
         let asked = examples.iter().filter(|one| one.intent == *intent);
@@ -390,7 +393,7 @@ fn manners(examples: &[Prepared], intents: &[String]) -> Vec<Manner> {
 }
 
 fn taggers(examples: &[&Example]) -> BTreeMap<String, Tagger> {
-    let mut by_intent: BTreeMap<&str, Vec<(&str, &[(String, Range<usize>)])>> = BTreeMap::new();
+    let mut by_intent: BTreeMap<&str, Vec<Taught<'_>>> = BTreeMap::new();
     for example in examples {
         let annotated = (example.text.as_str(), example.slots.as_slice());
         by_intent
@@ -398,7 +401,7 @@ fn taggers(examples: &[&Example]) -> BTreeMap<String, Tagger> {
             .or_default()
             .push(annotated);
     }
-    let taught = |examples: &Vec<(&str, &[(String, Range<usize>)])>| {
+    let taught = |examples: &Vec<Taught<'_>>| {
         examples
             .iter()
             .filter(|(_, slots)| !slots.is_empty())

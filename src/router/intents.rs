@@ -44,7 +44,11 @@ impl Intents {
             .iter()
             .map(|(declaration, hints)| AskedTool {
                 name: declaration.spec.name.clone(),
-                intents: [hints.intents.as_slice(), &[declaration.spec.name.clone()]].concat(),
+                intents: [
+                    hints.intents.as_slice(),
+                    std::slice::from_ref(&declaration.spec.name),
+                ]
+                .concat(),
                 parameters: parameters(declaration, hints),
             })
             .collect();

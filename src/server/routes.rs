@@ -96,13 +96,8 @@ async fn open_realtime(
     let vendor_events = query
         .vendor_events
         .is_some_and(|value| value == "1" || value == "true");
-    let dialect = Realtime::new(
-        query.model.map(clip),
-        client(&headers),
-        vendor_events,
-        shared.settings.server_tools.clone(),
-    )
-    .interruptible(shared.settings.interrupt);
+    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
+        .interruptible(shared.settings.interrupt);
     let limit = Limits {
         message: shared.settings.max_realtime_message,
         intake: shared.settings.realtime_intake,

@@ -236,12 +236,6 @@ impl Engines {
             sessions: TaskTracker::new(),
         }))
     }
-
-    /// The names of the tools that the server runs.
-    pub fn tool_names(&self) -> Arc<[String]> {
-        let specs = self.tools.specs();
-        specs.iter().map(|spec| spec.name.clone()).collect()
-    }
 }
 
 /// A phrase whole and in the clauses that a response would cut it into: the voice is asked for

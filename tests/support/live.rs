@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
-use undertone::conversation::Policy;
+use undertone::conversation::{Policy, SpeculationPolicy};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines};
@@ -61,7 +61,14 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         journal: None,
         witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
-        policy: Policy::default(),
+        // A script is played once: an answer that is asked for early and thrown away would use it up.
+        policy: Policy {
+            speculation: SpeculationPolicy {
+                preemptive: false,
+                ..SpeculationPolicy::default()
+            },
+            ..Policy::default()
+        },
     }
 }
 

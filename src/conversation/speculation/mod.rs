@@ -95,10 +95,16 @@ impl Default for Speculation {
 }
 
 impl Conversation {
-    /// A tool that the server runs.
+    /// A tool that the server runs. What the client declared is the client's to run.
     pub(super) fn declaration(&self, name: &str) -> Option<Arc<Declaration>> {
         let mut tools = self.policy.tools.iter();
-        tools.find(|tool| tool.spec.name == name).cloned()
+        let tool = tools.find(|tool| tool.spec.name == name);
+        tool.filter(|_| !self.is_clients(name)).cloned()
+    }
+
+    /// Whether the client has declared a tool of this name.
+    pub(super) fn is_clients(&self, name: &str) -> bool {
+        self.client.tools.iter().any(|tool| tool.name == name)
     }
 
     /// Asks the sources what the words so far may need.

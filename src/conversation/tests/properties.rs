@@ -1,9 +1,9 @@
 //! Whatever happens in whatever order, these hold.
 
 use super::super::*;
-use super::sim::{Sim, Step, call, call_with, end, say};
+use super::sim::{Sim, Sources, Step, call, call_with, end, say};
 use super::tool;
-use crate::router::{Heard, Prediction, Source};
+use crate::router::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
 use proptest::prelude::*;
 use serde_json::json;
@@ -225,7 +225,7 @@ fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
     prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)
 }
 
-fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Box<dyn Fn(&Heard) -> Vec<Prediction>> {
+fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
     let asked = std::cell::Cell::new(0);
     Box::new(move |_| {
         let nth = asked.replace(asked.get() + 1);
@@ -247,15 +247,18 @@ fn policy(tools: Vec<Declaration>) -> Policy {
     }
 }
 
-/// Interleavings in `make test`; `UNDERTONE_CASES=10000000 cargo test --release --lib
-/// speculation_is_harmless` for as many as you have time for.
-fn cases() -> u32 {
-    let asked = std::env::var("UNDERTONE_CASES").ok();
-    asked.and_then(|n| n.parse().ok()).unwrap_or(10_000)
+/// 10,000 interleavings in `make test`; `PROPTEST_CASES=10000000 cargo test --release --lib
+/// speculation_` for as many as you have time for.
+fn many() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    if asked.cases == 256 {
+        return ProptestConfig::with_cases(10_000);
+    }
+    asked
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(many())]
 
     #[test]
     fn speculation_is_harmless(

@@ -56,6 +56,9 @@ struct Clause {
     complete: bool,
 }
 
+/// What the sources of predictions say to what was heard.
+pub(super) type Sources = Box<dyn Fn(&Heard) -> Vec<Prediction>>;
+
 pub(super) struct Sim {
     pub(super) core: Conversation,
     now: Time,
@@ -73,7 +76,7 @@ pub(super) struct Sim {
     /// Tools that take another time than the others.
     pub(super) tool_times: BTreeMap<String, u64>,
     /// What the sources of predictions say.
-    pub(super) router: Box<dyn Fn(&Heard) -> Vec<Prediction>>,
+    pub(super) router: Sources,
     pub(super) heard: Vec<Heard>,
     /// Results name the run that they are of, so that they can be told apart.
     pub(super) marked: bool,

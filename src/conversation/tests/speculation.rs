@@ -504,6 +504,27 @@ fn tools_that_are_only_warmed_up_do_not_run() {
 }
 
 #[test]
+fn a_client_s_tool_takes_the_place_of_the_server_s() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.input(Input::Configure(Settings {
+        tools: Some(vec![early("weather").spec]),
+        ..Settings::default()
+    }));
+    sim.scripts.push_back(weather_answer("boulder")[0].clone());
+    ask(&mut sim, "weather in boulder", 4_000);
+    assert_eq!(sim.started(), []);
+    assert_eq!(sim.prompts[0].tools.len(), 1);
+    assert!(sim.saw(|e| matches!(
+        e,
+        Event::ToolCalled {
+            by_client: true,
+            ..
+        }
+    )));
+}
+
+#[test]
 fn hanging_up_ends_every_run() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);

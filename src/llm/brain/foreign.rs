@@ -69,7 +69,10 @@ impl Known {
         let ways = ways.into_iter().chain(sentences.iter().map(String::as_str));
         ways.flat_map(|way| tools.iter().map(move |tool| (way, tool)))
             .find_map(|(way, tool)| {
-                let arguments = self.0.get(&tool.name)?.read(way, said)?;
+                let known = self.0.get(&tool.name);
+                // Another's tool of the same name has arguments of its own.
+                let known = known.filter(|known| known.declaration.spec == **tool);
+                let arguments = known?.read(way, said)?;
                 Some((tool.name.clone(), arguments))
             })
     }

@@ -15,7 +15,6 @@ use crate::session::Outbound;
 use crate::transport::{ClientMessage, Close, Dialect, Door, Effect, SessionOptions, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 /// The model's name if the client gives none.
 const DEFAULT_MODEL: &str = "undertone";
@@ -45,8 +44,6 @@ pub struct Realtime {
     options: SessionOptions,
     writer: Writer,
     session: Session,
-    /// Names that the client's own tools may not have.
-    server_tools: Arc<[String]>,
     items: Items,
     utterance: Option<Utterance>,
     response: Option<Response>,
@@ -73,14 +70,8 @@ struct ServerCall {
 
 impl Realtime {
     /// `model` and `client` are what the client named, `vendor_events` whether it asked for the
-    /// events that only this server has. The client may declare no tool that is named as one of
-    /// `server_tools`.
-    pub fn new(
-        model: Option<String>,
-        client: Option<String>,
-        vendor_events: bool,
-        server_tools: Arc<[String]>,
-    ) -> Self {
+    /// events that only this server has.
+    pub fn new(model: Option<String>, client: Option<String>, vendor_events: bool) -> Self {
         let writer = Writer::new();
         let name = model.as_deref().unwrap_or(DEFAULT_MODEL);
         let session = Session::new(&writer.session_id("sess"), name, vendor_events);
@@ -95,7 +86,6 @@ impl Realtime {
             options,
             writer,
             session,
-            server_tools,
             items: Items::default(),
             utterance: None,
             response: None,

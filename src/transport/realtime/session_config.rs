@@ -51,26 +51,6 @@ pub struct Detection {
     written: Value,
 }
 
-impl SessionUpdate {
-    /// Refuses a tool that is named as one of the server's: the model could not tell which of the
-    /// two it calls, nor the server who is to run it.
-    pub(super) fn check_names(&self, server_tools: &[String]) -> Result<(), Fault> {
-        let tools = self.tools.iter().flat_map(|(tools, _)| tools);
-        let taken = tools
-            .enumerate()
-            .find(|(_, tool)| server_tools.contains(&tool.name));
-        let Some((index, tool)) = taken else {
-            return Ok(());
-        };
-        let message = format!(
-            "The server has a tool named '{}' and runs it itself; give yours another name.",
-            tool.name
-        );
-        let param = format!("session.tools[{index}].name");
-        Err(Fault::new("invalid_value", param, message))
-    }
-}
-
 /// Whether tools may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolChoice {

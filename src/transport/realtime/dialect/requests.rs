@@ -46,7 +46,6 @@ impl Realtime {
     }
 
     fn update(&mut self, update: SessionUpdate) -> Result<(), Fault> {
-        update.check_names(&self.server_tools)?;
         let settings = self.session.apply(update);
         if settings != Default::default() {
             self.ask(Input::Configure(settings));

@@ -126,7 +126,7 @@ proptest! {
             0..60
         )
     ) {
-        let mut realtime = Realtime::new(None, None, true, Arc::default());
+        let mut realtime = Realtime::new(None, None, true);
         let mut all = events(&realtime.start());
         for step in steps {
             let effects = match &step {
@@ -145,7 +145,7 @@ proptest! {
 
 #[test]
 fn requests_that_are_never_answered_lock_nobody_out() {
-    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     for _ in 0..10 * MAX_PENDING {
         let effects = realtime.client(ClientMessage::Text(r#"{"type":"response.create"}"#));
@@ -165,7 +165,7 @@ fn user_text(text: &str) -> String {
 
 #[test]
 fn what_is_deleted_or_refused_makes_room_for_more_text() {
-    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     let text = user_text(&"x".repeat(32 * 1024));
     let refused = Event::Refused {
@@ -199,7 +199,7 @@ fn what_is_deleted_or_refused_makes_room_for_more_text() {
 
 #[test]
 fn a_commit_without_words_is_answered() {
-    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
     let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
@@ -264,7 +264,7 @@ fn ended() -> Vec<Event> {
 
 #[test]
 fn what_runs_early_is_told_to_those_who_ask() {
-    let mut realtime = Realtime::new(None, None, true, Arc::default());
+    let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let all = told(&mut realtime, early_events());
     let kinds: Vec<_> = all.iter().map(|e| e["type"].as_str().unwrap()).collect();
@@ -291,7 +291,7 @@ fn what_runs_early_is_told_to_those_who_ask() {
 
 #[test]
 fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
-    let mut realtime = Realtime::new(None, None, false, Arc::default());
+    let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     for event in early_events().into_iter().chain(ended()) {
         assert_eq!(realtime.session(Outbound::Event(event)), []);
@@ -300,7 +300,7 @@ fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
 
 #[test]
 fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
-    let mut realtime = Realtime::new(None, None, true, Arc::default());
+    let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let asked = told(&mut realtime, early_events()).pop().unwrap();
     let answer = json!({
