@@ -614,7 +614,7 @@ fn shipped(address: SocketAddr) -> Folder {
 }
 
 #[test]
-fn the_shipped_declarations_are_right_and_disclose_nothing_early() {
+fn the_shipped_declarations_are_right_and_only_the_weather_is_asked_early() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
     let variable = |name: &str| (name == "HELPDESK_TOKEN").then(|| "x".to_owned());
     let mut tools = declared::load(&own, &variable).unwrap();
@@ -622,7 +622,8 @@ fn the_shipped_declarations_are_right_and_disclose_nothing_early() {
     assert_eq!(tools.len(), 8);
     for tool in &tools {
         let name = &tool.declaration.spec.name;
-        assert!(!tool.declaration.speculation.network, "{name}");
+        let early = tool.declaration.speculation.network;
+        assert_eq!(early, name == "get_weather", "{name}");
         assert!(tool.declaration.answer.is_some(), "{name}");
     }
     declared::registry(&tools).unwrap();
