@@ -3,7 +3,8 @@
 //! Client to server: binary messages of mono PCM16LE, any number of whole samples up to the
 //! message limit, 16 kHz. To speak at 24 kHz in both directions, the first message is the text
 //! `{"type":"hello","sample_rate":24000}`; the answer is
-//! `{"type":"ready","sample_rate":24000}`. The session opens with the first message.
+//! `{"type":"ready","sample_rate":24000}`. The session opens with the first message; a socket that
+//! has opened none within ten seconds is closed with 1008.
 //!
 //! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
 //!
