@@ -107,7 +107,10 @@ impl Server {
         let host = self.address;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}{more}\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
-        stream.shutdown().await.expect("no more to say");
+        if connection.is_empty() {
+            // Before the answer only where it must be: a server may take it for a client that left.
+            stream.shutdown().await.expect("no more to say");
+        }
         let mut answer = String::new();
         timeout(PATIENCE, stream.read_to_string(&mut answer))
             .await
