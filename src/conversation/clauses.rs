@@ -143,9 +143,8 @@ impl Clauses {
     /// Where to cut a clause that has become too long.
     fn too_long(&self, at: usize) -> Option<usize> {
         let before = &self.pending[..at];
-        if before.ends_with(' ') && words(before) >= MOST_WORDS && words(&self.pending) > MOST_WORDS
-        {
-            return Some(best_space(before));
+        if words(&self.pending) > MOST_WORDS {
+            return before.rfind(' ').map(|space| best_space(&before[..space]));
         }
         (self.pending.len() > MOST_BYTES).then(|| before.rfind(' ').unwrap_or(at))
     }
@@ -436,6 +435,14 @@ mod tests {
         check("... !? — \n\n ** 🎉", &[]);
         check("Yes. ... No.", &["Yes.", "... No."]);
         check("", &[]);
+    }
+
+    #[test]
+    fn a_thirteenth_word_behind_a_mark_is_counted() {
+        check(
+            "a b c d e f g h i j k l ,m",
+            &["a b c d e f g h i j k l", ",m"],
+        );
     }
 
     fn text() -> impl Strategy<Value = String> {
