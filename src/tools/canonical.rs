@@ -110,11 +110,11 @@ fn levelled(text: &str, kinds: &[Equivalence]) -> String {
     if has(Equivalence::Punctuation) {
         text = unpunctuated(&text);
     }
-    if has(Equivalence::Unit) {
-        text = unit(&text);
-    }
     if has(Equivalence::Place) {
         text = places::comparable(&text);
+    }
+    if has(Equivalence::Unit) {
+        text = unit(&text);
     }
     if has(Equivalence::Case) {
         text = text.to_lowercase();
@@ -219,6 +219,13 @@ mod tests {
         assert_ne!(sizes(json!([1, 2])), sizes(json!([2, 1])));
         assert_ne!(full, of(&tool, json!({"place": "Bonn", "days": 2})));
         assert_ne!(full, of(&tool, json!({"place": "bonn"})));
+    }
+
+    #[test]
+    fn what_levelling_lays_bare_is_levelled_too() {
+        let kinds = [Equivalence::Unit, Equivalence::Place];
+        let once = levelled("'f", &kinds);
+        assert_eq!(levelled(&once, &kinds), once);
     }
 
     #[test]
