@@ -314,7 +314,7 @@ impl Driver {
             message: "the voice activity detector failed".into(),
         };
         // A client that does not take it is found out at the next frame.
-        drop(self.send(Outbound::Event(event)));
+        drop(self.tell(event));
     }
 
     fn on_done(&mut self, done: Done) {
@@ -383,6 +383,11 @@ impl Driver {
             })
     }
 
+    fn tell(&self, event: Event) -> Result<(), End> {
+        let at = self.now();
+        self.send(Outbound::Event { at, event })
+    }
+
     fn perform(&mut self, output: Output) -> Result<(), End> {
         match output {
             Output::Transcribe {
@@ -431,7 +436,7 @@ impl Driver {
             }
             Output::Notify(event) => {
                 self.witness(&event);
-                self.send(Outbound::Event(event))?;
+                self.tell(event)?;
             }
             Output::HangUp { reason } => {
                 self.send(Outbound::HangUp(reason))?;
