@@ -3,6 +3,9 @@
 /** Seconds that must wait before playing begins, so that a late frame does not tear a hole. */
 const LEAD = 0.06;
 
+/** After a hole more must wait, up to this; each piece without one takes some of it back. */
+const MOST_LEAD = 0.24;
+
 class Playback extends AudioWorkletProcessor {
   constructor() {
     super();
@@ -15,6 +18,7 @@ class Playback extends AudioWorkletProcessor {
     this.played = new Map();
     this.running = false;
     this.waited = 0;
+    this.lead = LEAD;
     this.port.onmessage = ({ data }) => (data.flush ? this.flush() : this.push(data));
   }
 
@@ -48,7 +52,7 @@ class Playback extends AudioWorkletProcessor {
   /** Enough waits, or it has waited long enough. */
   mayStart(quantum) {
     this.waited = this.waiting === 0 ? 0 : this.waited + quantum;
-    const ready = this.waiting > LEAD * sampleRate || this.waited > LEAD * sampleRate;
+    const ready = this.waiting > this.lead * sampleRate || this.waited > this.lead * sampleRate;
     if (ready) this.waited = 0;
     return ready;
   }
@@ -71,6 +75,8 @@ class Playback extends AudioWorkletProcessor {
   begin(id, time) {
     this.stop('ended', time);
     this.current = id;
+    const hole = (this.played.get(id) ?? 0) > 0;
+    this.lead = hole ? Math.min(this.lead * 2, MOST_LEAD) : Math.max(this.lead * 0.8, LEAD);
     this.port.postMessage({ type: 'started', id, samples: this.played.get(id) ?? 0, time });
   }
 

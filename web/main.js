@@ -27,7 +27,7 @@ const recording = new Recording();
 const transcript = new Transcript(find('log'), find('partial'));
 const timeline = new Timeline(find('drawing'), find('detail'), find('numbers'));
 
-const view = { turn: null, follows: true, timer: 0 };
+const view = { turn: null, timer: 0 };
 const voice = { microphone: null, muted: false, held: false, opening: false };
 const talk = { open: false, waiting: [], pieces: new Map() };
 let tools = [];
@@ -312,10 +312,7 @@ function askConfirmation(event) {
 
 // ---------------------------------------------------------------- the timeline
 
-turns.addEventListener('new', ({ detail: turn }) => {
-  if (!view.follows) return;
-  show(turn);
-});
+turns.addEventListener('new', ({ detail: turn }) => show(turn));
 
 turns.addEventListener('change', ({ detail: turn }) => {
   if (turn === view.turn) draw();
@@ -324,7 +321,6 @@ turns.addEventListener('change', ({ detail: turn }) => {
 
 function show(turn) {
   view.turn = turn;
-  view.follows = turn === turns.list.at(-1);
   draw();
 }
 

@@ -4,9 +4,9 @@ import { deadAir, end, isFiller, playout, speech } from './turns.js';
 import { el, listed, plain, span, svg } from './text.js';
 
 const TRACKS = ['You', 'Transcript', 'Router', 'Early calls', 'Model', 'Tool', 'Filler', 'Answer', 'Heard'];
-const ROW = 30;
+const ROW = 27;
 const BAR = 16;
-const TOP = 26;
+const TOP = 40;
 const LABEL = 88;
 const RIGHT = 16;
 /** The least that the axis shows, ms. */
@@ -62,9 +62,9 @@ export class Timeline {
       'aria-label': `Timeline of turn ${turn.number}. Arrow keys go from mark to mark.`,
     });
     root.append(hatch(), ...ticks(axis, height), ...lanes(axis));
-    if (turn.latency.end_of_turn !== undefined) root.append(line(axis, turn.latency.end_of_turn, height, 'turn-end', 'end of turn', 0));
+    if (turn.latency.end_of_turn !== undefined) root.append(line(axis, turn.latency.end_of_turn, height, 'turn-end', 'turn over', true));
     const committed = turn.latency.commit ?? turn.runs.find((run) => run.committed !== undefined)?.committed;
-    if (committed !== undefined) root.append(line(axis, committed, height, this.#once('commit', 'commit'), 'commit', 1));
+    if (committed !== undefined) root.append(line(axis, committed, height, this.#once('commit', 'commit'), 'commit', false));
     const chosen = this.#focus && marks.some((mark) => mark.key === this.#focus) ? this.#focus : marks[0]?.key;
     root.append(...marks.map((mark) => this.#mark(mark, axis, mark.key === chosen)));
     return root;
@@ -192,7 +192,7 @@ function marksOf(turn, now) {
       key: `dead-${index}`, track: 8, from: gap.from, to: gap.to, style: 'dead', name: 'Dead air', facts: ['nothing was heard between filler and answer'],
     })),
     ...playout(turn, now).map((piece, index) => ({
-      key: `heard-${index}`, track: 8, from: piece.from, to: piece.to, style: piece.cut ? 'heard cut' : 'heard',
+      key: `heard-${index}`, track: 8, from: piece.from, to: piece.to, style: [piece.kind, piece.cut ? 'cut' : ''].join(' '),
       name: piece.cut ? 'Heard until interrupted' : 'Heard', facts: [`“${piece.text}”`],
     })),
     ...bargeMarks(turn),
@@ -308,13 +308,13 @@ function lanes(axis) {
   ]);
 }
 
-function line(axis, at, height, style, name, row) {
+function line(axis, at, height, style, name, before) {
   const x = axis.x(at);
   return svg(
     'g',
     { class: `moment ${style}` },
     svg('line', { x1: x, x2: x, y1: TOP - 4, y2: height - 8 }),
-    svg('text', { x: x + 4, y: height - 11 - row * 0, 'text-anchor': 'start' }, name),
+    svg('text', { x: before ? x - 4 : x + 4, y: TOP - 9, 'text-anchor': before ? 'end' : 'start' }, name),
   );
 }
 

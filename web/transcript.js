@@ -69,7 +69,9 @@ export class Transcript {
   }
 
   #add(kind, who, words) {
-    this.#log.append(el('div', { class: `message ${kind}` }, el('span', { class: 'who' }, who), words));
+    const goesOn = this.#log.lastElementChild?.classList.contains(kind);
+    const name = goesOn ? [] : [el('span', { class: 'who' }, who)];
+    this.#log.append(el('div', { class: `message ${kind}${goesOn ? ' goes-on' : ''}` }, ...name, words));
     this.#follow();
   }
 

@@ -78,14 +78,14 @@ async function firstVisit(browser) {
   assert.ok(await page.evaluate(() => window.sawStarted), 'a call was seen before it was committed');
   assert.equal(await page.locator('#drawing .early.committed').count(), 1);
   assert.equal(await page.locator('#drawing .moment.commit').count(), 1);
-  assert.match(await log(page), /weather in boulder/i);
+  assert.match(await log(page), /how warm is it in tokyo/i);
   assert.match(await log(page), /ran early, .* saved/);
   await shot(page, 'desktop');
 
   step('the microphone is heard');
   await page.click('#microphone');
   await page.waitForFunction(() => /London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
-  await page.waitForFunction(() => /degrees in London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
+  await page.waitForFunction(() => /cloudy in London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
   assert.ok((await page.locator('#device option').count()) > 0);
   await calm(page);
   await writeHeard(page, join(artefacts, 'spoken.wav'));
