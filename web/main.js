@@ -42,7 +42,7 @@ session.addEventListener('message', ({ detail: { event, arrived } }) => {
 });
 
 const REACTIONS = {
-  'session.created': () => switchSpeculation(),
+  'session.created': () => find('early').checked || switchSpeculation(),
   'input_audio_buffer.speech_started': () => {
     speaker.wake();
     status('listening');
@@ -240,6 +240,7 @@ function showMicrophone() {
   find('talk').hidden = !find('push').checked;
   find('mute').setAttribute('aria-pressed', voice.muted);
   find('mute').textContent = voice.muted ? 'Unmute' : 'Mute';
+  if (session.state === 'open' && !speaker.playing && !talk.open) status('open');
   if (!on) find('level').value = 0;
 }
 
@@ -333,7 +334,7 @@ function draw() {
   find('turn').hidden = false;
   timeline.draw(turn, turns.at(performance.now()) ?? 0);
   find('which').textContent = `Turn ${turn.number} of ${turns.list.length}`;
-  find('question').textContent = turn.status === 'dropped' ? 'That was no speech' : turn.user.text;
+  find('question').textContent = turn.status === 'dropped' ? 'That was no speech' : turn.user.text || (turn.over ? 'The agent went on by itself' : '…');
   find('earlier').disabled = turn.number === 1;
   find('later').disabled = turn.number === turns.list.length;
   const moves = !turn.over || turn.clauses.some((clause) => clause.pieces.at(-1)?.to === null);
@@ -383,7 +384,7 @@ const STATUS = {
 
 function status(name) {
   find('status').dataset.state = name;
-  find('status').textContent = STATUS[name];
+  find('status').textContent = name === 'open' && voice.microphone && !voice.muted ? STATUS.listening : STATUS[name];
   find('hush').hidden = name !== 'speaking';
 }
 

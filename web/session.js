@@ -150,6 +150,7 @@ export class Session extends EventTarget {
   }
 
   #tell(state, reason = '') {
+    if (state === 'lost' && this.state === 'lost') return;
     this.state = state;
     this.dispatchEvent(new CustomEvent('state', { detail: { state, reason } }));
   }

@@ -70,21 +70,22 @@ export class Timeline {
     return root;
   }
 
-  /** A class with which something appears, the first time only. */
+  /** A class with which something appears, the first time only, and not in a turn of before. */
   #once(key, name) {
-    if (this.#seen.has(key)) return name;
+    if (this.#seen.has(key) || this.#turn.over) return name;
     this.#seen.add(key);
     return `${name} fresh`;
   }
 
   #mark(mark, axis, chosen) {
-    const y = TOP + mark.track * ROW + (ROW - BAR) / 2;
+    const height = BAR / (mark.lanes ?? 1);
+    const y = TOP + mark.track * ROW + (ROW - BAR) / 2 + height * (mark.lane ?? 0);
     const from = axis.x(mark.from);
     const width = Math.max(axis.x(mark.to) - from, 3);
     const shape = mark.point
       ? svg('circle', { cx: from, cy: y + BAR / 2, r: 5 })
-      : svg('rect', { x: from, y, width, height: BAR, rx: 4 });
-    const words = !mark.point && mark.label && width > 40 ? [label(mark, from, y, width)] : [];
+      : svg('rect', { x: from, y, width, height: height - (mark.lanes > 1 ? 1 : 0), rx: 4 });
+    const words = !mark.point && mark.label && width > 40 && height === BAR ? [label(mark, from, y, width)] : [];
     const tell = () => this.#tell(mark, axis);
     return svg(
       'g',
@@ -101,7 +102,7 @@ export class Timeline {
           tell();
         },
       },
-      svg('rect', { class: 'target', x: from - 4, y: y - 5, width: Math.max(width + 8, 14), height: BAR + 10 }),
+      svg('rect', { class: 'target', x: from - 4, y: y - 5, width: Math.max(width + 8, 14), height: height + 10 }),
       shape,
       ...words,
     );
@@ -184,10 +185,11 @@ function marksOf(turn, now) {
     ...speechMarks(turn, now),
     ...transcriptMarks(turn),
     ...turn.predictions.map(predictionMark),
-    ...turn.runs.filter((run) => run.source).map((run) => earlyMark(run, now)),
+    ...side(turn.runs.filter((run) => run.source).map((run) => earlyMark(run, now))),
     ...modelMarks(turn, now),
-    ...turn.runs.filter((run) => run.committed !== undefined).map((run) => toolMark(run, now)),
+    ...side(turn.runs.filter((run) => run.committed !== undefined).map((run) => toolMark(run, now))),
     ...turn.clauses.map((clause, index) => clauseMark(turn, clause, index)),
+    ...waitMarks(turn, now),
     ...deadAir(turn, now).map((gap, index) => ({
       key: `dead-${index}`, track: 8, from: gap.from, to: gap.to, style: 'dead', name: 'Dead air', facts: ['nothing was heard between filler and answer'],
     })),
@@ -197,6 +199,17 @@ function marksOf(turn, now) {
     })),
     ...bargeMarks(turn),
   ].filter((mark) => Number.isFinite(mark.from) && Number.isFinite(mark.to));
+}
+
+/** Puts marks that overlap beside each other, each in a lane of the track. */
+function side(marks) {
+  const ends = [];
+  for (const mark of marks.filter((mark) => !mark.point)) {
+    const free = ends.findIndex((end) => end <= mark.from);
+    mark.lane = free < 0 ? ends.length : free;
+    ends[mark.lane] = mark.to;
+  }
+  return marks.map((mark) => (mark.point ? mark : { ...mark, lanes: ends.length }));
 }
 
 function speechMarks(turn, now) {
@@ -276,6 +289,16 @@ function clauseMark(turn, clause, index) {
     style: filler ? 'filler' : 'answer', name: filler ? 'Filler' : 'Answer', label: clause.text,
     facts: [`“${clause.text}”`, clause.cut ? `heard ${span(clause.heard / 24)} of ${span(clause.samples / 24)}` : null].filter(Boolean),
   };
+}
+
+/** The silence before the first sound. */
+function waitMarks(turn, now) {
+  const { to } = speech(turn);
+  if (to === null || turn.user.speaking) return [];
+  const [first] = playout(turn, now);
+  const until = first?.from ?? (turn.over ? null : now);
+  if (until === null || until <= to) return [];
+  return [{ key: 'wait', track: 8, from: to, to: until, style: 'wait', name: 'Waiting for the first sound', facts: [] }];
 }
 
 function bargeMarks({ bargeIn }) {

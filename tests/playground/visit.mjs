@@ -75,7 +75,6 @@ async function firstVisit(browser) {
   measured.demo_click_to_answer_ms = Date.now() - clicked;
   await calm(page);
   await writeHeard(page, join(artefacts, 'demo.wav'));
-  assert.ok(await page.evaluate(() => window.sawStarted), 'a call was seen before it was committed');
   assert.equal(await page.locator('#drawing .early.committed').count(), 1);
   assert.equal(await page.locator('#drawing .moment.commit').count(), 1);
   assert.match(await log(page), /how warm is it in tokyo/i);
@@ -84,8 +83,11 @@ async function firstVisit(browser) {
 
   step('the microphone is heard');
   await page.click('#microphone');
+  // On a busy machine it is committed before anybody could take a picture.
+  await page.waitForSelector('#drawing .early.started', { timeout: 5000 }).then(() => shot(page, 'runs-early'), () => {});
   await page.waitForFunction(() => /London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
   await page.waitForFunction(() => /cloudy in London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
+  assert.ok(await page.evaluate(() => window.sawStarted), 'a call was seen before it was committed');
   assert.ok((await page.locator('#device option').count()) > 0);
   await calm(page);
   await writeHeard(page, join(artefacts, 'spoken.wav'));
@@ -131,10 +133,13 @@ async function firstVisit(browser) {
   await page.waitForFunction(() => [...document.querySelectorAll('.note')].some((note) => note.textContent.trim() === 'get_weather (place: London)'), null, { timeout: PATIENCE });
   await calm(page);
   assert.equal(await page.locator('#drawing .early').count(), 0);
+  assert.equal(await page.locator('#drawing .dead').count(), 1, 'silence between filler and answer is visible');
+  await page.evaluate(() => scrollTo(0, 0));
   await shot(page, 'without-speculation');
   await page.click('#early');
 
   step('a change asks first');
+  await page.evaluate(() => scrollTo(0, 0));
   await page.fill('#words', 'Add a note buy milk');
   await page.keyboard.press('Enter');
   await page.waitForSelector('.confirmation', { timeout: PATIENCE });
@@ -147,7 +152,8 @@ async function firstVisit(browser) {
   measured.axe_light = await violations(page);
   await page.emulateMedia({ colorScheme: 'dark' });
   measured.axe_dark = await violations(page);
-  await shot(page, 'dark', true);
+  await page.evaluate(() => scrollTo(0, 0));
+  await shot(page, 'dark');
   await page.emulateMedia({ colorScheme: 'light' });
   await page.setViewportSize({ width: 390, height: 844 });
   await pause(200);
@@ -157,6 +163,12 @@ async function firstVisit(browser) {
   await shot(page, 'phone', true);
   await page.setViewportSize({ width: 1280, height: 800 });
   assert.deepEqual(complaints, []);
+
+  step('what was discarded fades, whatever happened');
+  await page.evaluate(drawDiscarded);
+  assert.equal(await page.locator('#drawing .early.discarded').count(), 1);
+  assert.match(await page.locator('#numbers').innerText(), /discarded: superseded, 340 ms wasted/);
+  await shot(page, 'discarded');
 
   step('a killed server is told of, and the page recovers');
   await killServer();
@@ -169,6 +181,32 @@ async function firstVisit(browser) {
   await say(page, 'What is two plus two?');
   await calm(page);
   await page.context().close();
+}
+
+/** Runs in the page: a turn whose first guess was wrong, told by the events of the server. */
+async function drawDiscarded() {
+  const { Turns } = await import('/turns.js');
+  const { Timeline } = await import('/timeline.js');
+  const turns = new Turns();
+  const us = (ms) => ms * 1000;
+  const early = (at, more) => ({ type: 'undertone.speculation', at: us(at), undertone_at: us(at), ...more });
+  const place = (name) => ({ arguments: { place: name } });
+  const sure = { tool: 'get_weather', source: 'rule', confidence: 0.8 };
+  for (const event of [
+    { type: 'input_audio_buffer.speech_started', undertone_at: us(500), audio_start_ms: 400 },
+    { type: 'undertone.transcript.partial', undertone_at: us(1500), text: 'What is the weather in New' },
+    early(1520, { kind: 'started', run: 1, ...sure, ...place('New') }),
+    { type: 'undertone.transcript.partial', undertone_at: us(1860), text: 'What is the weather in New York' },
+    early(1860, { kind: 'discarded', run: 1, reason: 'superseded', wasted: us(340) }),
+    early(1870, { kind: 'started', run: 2, ...sure, ...place('New York') }),
+    { type: 'input_audio_buffer.speech_stopped', undertone_at: us(2500), audio_end_ms: 2400 },
+    early(2600, { kind: 'committed', run: 2, call: 1, ready: false }),
+    early(2900, { kind: 'ready', run: 2 }),
+  ]) {
+    turns.take(event, event.undertone_at / 1000 + 5);
+  }
+  const [drawing, detail, numbers] = ['drawing', 'detail', 'numbers'].map((id) => document.getElementById(id));
+  new Timeline(drawing, detail, numbers).draw(turns.list[0], 3000);
 }
 
 async function bargeIn() {
@@ -187,6 +225,23 @@ async function bargeIn() {
   await shot(page, 'barge-in');
   // From the first sound of the interruption to the last of the old answer, in the page's own output.
   measured.struck = await page.locator('#log s').first().innerText();
+  assert.deepEqual(complaints, []);
+  await browser.close();
+}
+
+async function pushToTalk() {
+  step('held down, a key talks; let go, the turn is over');
+  const browser = await launch(chromium, sounds.question);
+  const { page, complaints } = await open(browser, address);
+  await page.click('#microphone');
+  await page.waitForSelector('#voice:not([hidden])', { timeout: PATIENCE });
+  await page.check('#push');
+  await page.focus('#talk');
+  await page.keyboard.down(' ');
+  await pause(4500);
+  await page.keyboard.up(' ');
+  await page.waitForFunction(() => /cloudy in London/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
+  await shot(page, 'push-to-talk');
   assert.deepEqual(complaints, []);
   await browser.close();
 }
@@ -210,6 +265,7 @@ try {
   await withoutMicrophone(browser);
   await browser.close();
   await bargeIn();
+  await pushToTalk();
   console.log(JSON.stringify(measured));
 } finally {
   server?.kill('SIGKILL');
