@@ -224,7 +224,7 @@ fn is_whole(request: &str) -> bool {
     let length = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length:"));
-    let length = length.and_then(|length| length.trim().parse().ok());
+    let length = length.and_then(|length| length.trim().parse::<usize>().ok());
     body.len() >= length.unwrap_or(0)
 }
 
