@@ -1,7 +1,7 @@
 //! Numbers for Prometheus: counts and times, by tool and by who predicted. Never words, arguments
 //! or secrets.
 
-use crate::conversation::{Decision, Discard, Fate, Micros, RunRecord, Time, TurnRecord};
+use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
 use crate::router::Source;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -279,7 +279,7 @@ impl Metrics {
             let labels = Predicted {
                 tool: tool_of(&prediction.tool),
                 source: prediction.source.name(),
-                decision: decision_name(prediction.decision),
+                decision: prediction.decision.name(),
             };
             self.predictions.get_or_create(&labels).inc();
         }
@@ -343,24 +343,6 @@ impl Metrics {
 /// The server never started it.
 pub(crate) fn was_refused(reason: Discard) -> bool {
     matches!(reason, Discard::Budget | Discard::Overloaded)
-}
-
-fn decision_name(decision: Decision) -> &'static str {
-    use crate::conversation::Decline;
-    match decision {
-        Decision::Started => "started",
-        Decision::WarmedUp => "warmed_up",
-        Decision::Known => "known",
-        Decision::Declined(Decline::UnknownTool) => "unknown_tool",
-        Decision::Declined(Decline::FailedBefore) => "failed_before",
-        Decision::Declined(Decline::Forbidden) => "forbidden",
-        Decision::Declined(Decline::Unlikely) => "unlikely",
-        Decision::Declined(Decline::TurnCap) => "turn_cap",
-        Decision::Declined(Decline::ToolCap) => "tool_cap",
-        Decision::Declined(Decline::AtOnceCap) => "at_once_cap",
-        Decision::Declined(Decline::NotWorthIt) => "not_worth_it",
-        Decision::Declined(Decline::WritePending) => "write_pending",
-    }
 }
 
 fn seconds(span: Micros) -> f64 {

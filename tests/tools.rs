@@ -336,7 +336,7 @@ async fn watched() -> (SocketAddr, mpsc::Receiver<String>) {
 async fn a_warm_up_opens_the_connection_that_the_call_then_uses() {
     let (address, mut told) = watched().await;
     let tools = Folder::new().with("probe.toml", &http(address, "")).tools();
-    tools.tool("probe").unwrap().warm_up().await;
+    tools.warm_up("probe").await;
     assert_eq!(told.recv().await.unwrap(), "1: HEAD / HTTP/1.1");
     assert_eq!(
         call(&tools, "probe", json!({"place": "x"})).await,
@@ -763,7 +763,7 @@ async fn the_shipped_tools_work() {
     let unknown = call(
         &tools,
         "convert_currency",
-        json!({"from": "USD", "to": "XXX"}),
+        json!({"from": "USD", "to": "ZZZ"}),
     )
     .await;
     assert_eq!(

@@ -190,7 +190,7 @@ impl Conversation {
         });
         let question = pending.question.clone();
         self.confirmation = Some(pending);
-        self.speak(&question);
+        self.speak(&question, super::response::Words::Answer);
     }
 
     /// The response with the question in it has been sent to its end: from when it has been heard,

@@ -3,7 +3,7 @@
 
 use super::Conversation;
 use super::ids::CallId;
-use super::response::Response;
+use super::response::{Response, Words};
 use super::speculation::Track;
 use super::time::Micros;
 use super::timer::Timer;
@@ -180,13 +180,7 @@ impl Conversation {
             return;
         };
         response.fillers += 1;
-        let said = response.said;
-        response.filling = true;
-        self.speak(text);
-        if let Some(response) = &mut self.response {
-            response.said = said;
-            response.filling = false;
-        }
+        self.speak(text, Words::Filler);
     }
 }
 

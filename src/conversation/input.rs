@@ -143,6 +143,8 @@ pub enum Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
+    /// The detection of speech.
+    Detection,
     /// A transcription.
     Transcription(RequestId),
     /// An end-of-turn score.

@@ -9,7 +9,8 @@
 //! | `endpointer` | what is speech; how much silence ends a turn |
 //! | `turn` | the user's utterance, from first sound to transcript |
 //! | `barge_in` | the user speaks over the agent; false interruptions |
-//! | `response` | the agent's answer: generation, commits, speech |
+//! | `response` | the agent's answer: generation and speech |
+//! | `commit` | the calls that the model has asked for, and their results |
 //! | `speculation` | what may run before it is committed, and how it ends |
 //! | `preempt` | answers that are made before the turn is certainly over |
 //! | `confirm` | calls that wait for the user's yes |
@@ -21,6 +22,7 @@
 mod barge_in;
 mod clauses;
 mod client;
+mod commit;
 mod confirm;
 mod endpointer;
 mod filler;

@@ -1,6 +1,7 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::clauses::Clauses;
+use super::commit::Waiting;
 use super::confirm::Pending;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
@@ -10,13 +11,19 @@ use super::time::{Micros, Time};
 use super::timer::Timer;
 use super::{Conversation, Event, HangUpReason, Job, Output, ResponseStatus};
 use crate::llm::{LlmEvent, Message, Phrases, Prompt};
-use crate::tools::ToolError;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// Clauses of the model that are withheld after the router's filler: one may be a filler of its own,
 /// two are an answer.
 const WITHHELD: usize = 1;
+
+/// What words are to the one who waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Words {
+    Answer,
+    Filler,
+}
 
 /// An answer that is being given.
 #[derive(Debug)]
@@ -41,39 +48,28 @@ pub(super) struct Response {
     /// Calls whose results the next generation needs, in the order of their commits.
     pub(super) waiting: Vec<Waiting>,
     /// A call ended, and the model has not been told.
-    owes_answer: bool,
+    pub(super) owes_answer: bool,
     /// A call is the client's to run; the client asks for the next response.
-    client_called: bool,
-    steps: u32,
+    pub(super) client_called: bool,
+    pub(super) steps: u32,
     /// The model called a tool although none was offered any more.
-    overstepped: bool,
+    pub(super) overstepped: bool,
     pub(super) fillers: u32,
     /// No filler before this, since the answer is near.
     pub(super) silent_until: Time,
-    /// The router's filler was said: a first clause of the model waits until it is known to be more
-    /// than another filler.
-    led: bool,
-    /// What is being said is a filler.
-    pub(super) filling: bool,
-    withheld: Vec<String>,
+    /// After the router's filler: what the model says waits here until it is known to be more than
+    /// another filler.
+    withheld: Option<Vec<String>>,
     pub(super) said: bool,
-    failed: bool,
+    pub(super) failed: bool,
     /// The apology for the voice was tried.
     apologised: bool,
     /// A committed call whose question is asked when everything else has been said.
     pub(super) asks: Option<Pending>,
     /// A call that ends the conversation when everything has been said.
-    ends_with: Option<CallId>,
+    pub(super) ends_with: Option<CallId>,
     /// The first clause after a tool's result.
     answer_from: Option<ClauseId>,
-}
-
-/// A committed call.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) call: CallId,
-    /// What the history is going to hold, once it is there.
-    pub(super) result: Option<Value>,
 }
 
 impl Response {
@@ -98,10 +94,8 @@ impl Response {
             overstepped: false,
             fillers: 0,
             silent_until: Time(0),
-            led: false,
-            filling: false,
+            withheld: None,
             apologised: false,
-            withheld: Vec::new(),
             said: false,
             failed: false,
             asks: None,
@@ -157,7 +151,7 @@ impl Conversation {
             self.say_filler(&filler);
             self.finish_item();
             if let Some(response) = &mut self.response {
-                response.led = true;
+                response.withheld = Some(Vec::new());
             }
         }
         self.start_generation();
@@ -183,7 +177,7 @@ impl Conversation {
     /// Says words of our own.
     pub(super) fn say(&mut self, text: &str) {
         self.open_untracked(TurnLatency::default(), None);
-        self.speak(text);
+        self.speak(text, Words::Answer);
     }
 
     /// Opens a response to what was heard.
@@ -314,21 +308,17 @@ impl Conversation {
         let Some(response) = &mut self.response else {
             return;
         };
-        if response.led && response.withheld.len() < WITHHELD {
-            response.withheld.push(clause);
-            return;
+        if let Some(withheld) = response.withheld.as_mut().filter(|w| w.len() < WITHHELD) {
+            return withheld.push(clause);
         }
         self.say_withheld();
-        self.queue_clause(clause);
+        self.queue_clause(clause, Words::Answer);
     }
 
     fn say_withheld(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        response.led = false;
-        for clause in std::mem::take(&mut response.withheld) {
-            self.queue_clause(clause);
+        let withheld = self.response.as_mut().and_then(|r| r.withheld.take());
+        for clause in withheld.into_iter().flatten() {
+            self.queue_clause(clause, Words::Answer);
         }
     }
 
@@ -337,8 +327,7 @@ impl Conversation {
         let Some(response) = &mut self.response else {
             return;
         };
-        if std::mem::take(&mut response.led) {
-            response.withheld.clear();
+        if response.withheld.take().is_some() {
             response.cutter = Clauses::default();
         }
     }
@@ -357,176 +346,17 @@ impl Conversation {
         }
     }
 
-    /// The model asked for a tool and the call is complete: this, and nothing before it, makes it
-    /// count.
-    fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
-        let call = CallId(self.ids.next());
-        let now = self.now;
-        let most = self.policy.tool_steps;
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if response.steps >= most {
-            response.overstepped = true;
-            return;
-        }
-        response.latency.commit.get_or_insert(now);
-        let arguments = match arguments {
-            Ok(arguments) => arguments,
-            Err(reason) => {
-                let item = self.item_id();
-                self.history.add_call(item, call, name, Map::new());
-                let error = format!("the call could not be read: {reason}");
-                return self.wait_for(call, Some(json!({ "error": error })));
-            }
-        };
-        if self.is_clients(name) {
-            return self.hand_to_client(call, name, arguments);
-        }
-        match self.declaration(name) {
-            Some(tool) if tool.ends_call => self.end_call(call, name, arguments),
-            Some(tool) if self.needs_confirmation(call, &tool, &arguments) => {}
-            _ => self.run_call(call, name, arguments),
-        }
-    }
-
-    fn hand_to_client(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        if let Some(response) = &mut self.response {
-            response.client_called = true;
-        }
-        self.tell_call(call, name, arguments, true);
-    }
-
-    /// Runs a committed call, or takes over the run that was predicted.
-    pub(super) fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        let track = self.response.as_ref().and_then(|r| r.track.as_ref());
-        let Some(track) = track.map(|track| track.id) else {
-            return;
-        };
-        self.tell_call(call, name, arguments.clone(), false);
-        self.wait_for(call, None);
-        self.commit_run(track, call, name, arguments.clone());
-        self.fill_silent_call(call, name, &arguments);
-    }
-
-    /// The call joins the history, and the client hears of it.
-    fn tell_call(
-        &mut self,
-        call: CallId,
-        name: &str,
-        arguments: Map<String, Value>,
-        by_client: bool,
-    ) {
-        let item = self.item_id();
-        self.history.add_call(item, call, name, arguments.clone());
-        if !by_client {
-            self.running.insert(call, item);
-        }
-        self.notify(Event::ToolCalled {
-            item,
-            call,
-            name: name.to_owned(),
-            arguments,
-            by_client,
-        });
-    }
-
-    fn wait_for(&mut self, call: CallId, result: Option<Value>) {
-        if let Some(response) = &mut self.response {
-            response.waiting.push(Waiting { call, result });
-        }
-    }
-
-    /// The agent ends the conversation: not now, but when its goodbye has been heard.
-    fn end_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        self.tell_call(call, name, arguments, false);
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if response.ends_with.is_some() {
-            let already = json!({ "status": "the conversation ends already" });
-            return self.on_call_finished(call, Ok(already));
-        }
-        response.ends_with = Some(call);
-        if !response.said {
-            let goodbye = self.policy.phrases.goodbye.clone();
-            self.speak(&goodbye);
-        }
-    }
-
-    /// What a call that was to end the conversation came to.
-    fn close_ending_call(&mut self, response: &mut Response, result: Value) -> bool {
-        let Some(call) = response.ends_with.take() else {
-            return false;
-        };
-        self.on_call_finished(call, Ok(result));
-        true
-    }
-
-    /// A committed call has its result. It joins the history even if the user has gone on.
-    pub(super) fn on_call_finished(&mut self, call: CallId, result: Result<Value, ToolError>) {
-        let Some(item) = self.running.remove(&call) else {
-            return;
-        };
-        let output = match &result {
-            Ok(output) => output.clone(),
-            Err(error) => json!({ "error": error.to_string() }),
-        };
-        self.notify(Event::ToolFinished { item, call, result });
-        let now = self.now;
-        let waited = self.response.as_mut().and_then(|response| {
-            let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
-            Some((waiting, &mut response.latency))
-        });
-        match waited {
-            Some((waiting, latency)) => {
-                waiting.result = Some(output);
-                latency.tool_result = Some(now);
-            }
-            None => self.add_result(call, output),
-        }
-    }
-
-    fn add_result(&mut self, call: CallId, output: Value) {
-        let item = self.item_id();
-        self.history.add_result(item, call, output);
-    }
-
-    /// Results join the history in the order of their calls, whenever they came: speculation must
-    /// not show in what the model reads.
-    fn add_results(&mut self, waiting: Vec<Waiting>) {
-        for Waiting { call, result } in waiting {
-            if let Some(output) = result {
-                self.add_result(call, output);
-            }
-        }
-    }
-
-    /// The model has said all it can without the results, and they are all there.
-    fn take_results(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        let open = response.waiting.iter().any(|w| w.result.is_none());
-        if open || response.waiting.is_empty() || response.generation.is_some() {
-            return;
-        }
-        response.owes_answer = !response.failed;
-        let waiting = std::mem::take(&mut response.waiting);
-        self.add_results(waiting);
-    }
-
     /// Speaks `text` as part of the response, clause by clause.
-    pub(super) fn speak(&mut self, text: &str) {
+    pub(super) fn speak(&mut self, text: &str, words: Words) {
         let mut cutter = Clauses::default();
         let mut clauses = cutter.push(text);
         clauses.extend(cutter.finish());
         for clause in clauses {
-            self.queue_clause(clause);
+            self.queue_clause(clause, words);
         }
     }
 
-    fn queue_clause(&mut self, text: String) {
+    fn queue_clause(&mut self, text: String, words: Words) {
         let clause = ClauseId(self.ids.next());
         let fresh = self.item_id();
         let Some(response) = &mut self.response else {
@@ -537,9 +367,11 @@ impl Conversation {
             self.history.begin_speech(fresh);
             fresh
         });
-        response.said = true;
-        if response.latency.tool_result.is_some() && !response.filling {
-            response.answer_from.get_or_insert(clause);
+        if words == Words::Answer {
+            response.said = true;
+            if response.latency.tool_result.is_some() {
+                response.answer_from.get_or_insert(clause);
+            }
         }
         let index = self.history.add_clause(item, &text);
         self.playout.push(clause, item, index, text);
@@ -744,6 +576,10 @@ impl Conversation {
     /// A job failed: the user hears about it, and the conversation goes on.
     pub(super) fn on_failed(&mut self, job: Job, reason: &str) {
         match job {
+            Job::Detection => self.notify(Event::StageFailed {
+                stage: "vad".into(),
+                message: reason.into(),
+            }),
             Job::Transcription(request) => self.on_transcript(request, Err(())),
             Job::Completeness(_) => {}
             Job::Generation(request) => {
@@ -803,6 +639,6 @@ impl Conversation {
         self.add_results(waiting);
         self.finish_item();
         let phrase = phrase(&self.policy.phrases).clone();
-        self.speak(&phrase);
+        self.speak(&phrase, Words::Answer);
     }
 }

@@ -48,12 +48,13 @@ impl JobId {
                 Some(Self::Run(*run))
             }
             Input::Synthesised { clause, .. } => Some(Self::Clause(*clause)),
-            Input::Failed { job, .. } => Some(match job {
+            Input::Failed { job, .. } => match job {
+                Failing::Detection => None,
                 Failing::Transcription(request)
                 | Failing::Completeness(request)
-                | Failing::Generation(request) => Self::Request(*request),
-                Failing::Synthesis(clause) => Self::Clause(*clause),
-            }),
+                | Failing::Generation(request) => Some(Self::Request(*request)),
+                Failing::Synthesis(clause) => Some(Self::Clause(*clause)),
+            },
             _ => None,
         }
     }

@@ -303,18 +303,16 @@ impl Driver {
         }
     }
 
-    /// The detector fails: tells the operator and the client, once.
+    /// The detector fails: tells the operator and the conversation, once.
     fn on_deaf(&mut self, reason: &str) {
         if std::mem::replace(&mut self.ears.deaf, true) {
             return;
         }
         tracing::error!(reason, "the user cannot be heard");
-        let event = Event::StageFailed {
-            stage: "vad".into(),
-            message: "the voice activity detector failed".into(),
-        };
-        // A client that does not take it is found out at the next frame.
-        drop(self.tell(event));
+        self.input(Input::Failed {
+            job: Job::Detection,
+            reason: "the voice activity detector failed".into(),
+        });
     }
 
     fn on_done(&mut self, done: Done) {

@@ -108,11 +108,6 @@ impl Registry {
         self.tools.get(name).map(|entry| &entry.hints)
     }
 
-    /// The tool itself, to warm it up.
-    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.tools.get(name).map(|entry| entry.tool.clone())
-    }
-
     /// The arguments as the tool will see them: the schema's defaults filled in, then checked.
     ///
     /// # Errors

@@ -50,6 +50,26 @@ pub enum Decision {
     Declined(Decline),
 }
 
+impl Decision {
+    /// As it is written in records and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::WarmedUp => "warmed_up",
+            Self::Known => "known",
+            Self::Declined(Decline::UnknownTool) => "unknown_tool",
+            Self::Declined(Decline::FailedBefore) => "failed_before",
+            Self::Declined(Decline::Forbidden) => "forbidden",
+            Self::Declined(Decline::Unlikely) => "unlikely",
+            Self::Declined(Decline::TurnCap) => "turn_cap",
+            Self::Declined(Decline::ToolCap) => "tool_cap",
+            Self::Declined(Decline::AtOnceCap) => "at_once_cap",
+            Self::Declined(Decline::NotWorthIt) => "not_worth_it",
+            Self::Declined(Decline::WritePending) => "write_pending",
+        }
+    }
+}
+
 /// Why a prediction was not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

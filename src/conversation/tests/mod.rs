@@ -477,6 +477,16 @@ fn draining_finishes_the_turn() {
 }
 
 #[test]
+fn a_dead_detector_is_told_to_the_client() {
+    let mut sim = sim();
+    sim.input(Input::Failed {
+        job: Job::Detection,
+        reason: "dead".into(),
+    });
+    assert!(sim.saw(|e| matches!(e, Event::StageFailed { stage, .. } if stage == "vad")));
+}
+
+#[test]
 fn long_speech_is_transcribed_in_pieces() {
     let mut sim = sim();
     sim.speak("la", 60_000);

@@ -4,11 +4,12 @@
 //! file defines (their times count as the user's), tasks and journals.
 
 use super::{bad_file, blocking, declare, text};
+use crate::router::{dates, text::normalise};
 use crate::tools::{CallContext, Declaration, Effect, Equivalence, Tool, ToolError};
 use futures_util::future::BoxFuture;
-use jiff::civil::{Date, DateTime, Weekday};
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp, ToSpan};
+use jiff::{Span, Timestamp};
 use rrule::RRuleSet;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -94,33 +95,13 @@ impl Tool for ReadCalendar {
     }
 }
 
+/// The day that is meant: as people name it, or as ISO 8601.
 fn day_of(wanted: &str, today: Date) -> Option<Date> {
-    const DAYS: [(&str, Weekday); 7] = [
-        ("monday", Weekday::Monday),
-        ("tuesday", Weekday::Tuesday),
-        ("wednesday", Weekday::Wednesday),
-        ("thursday", Weekday::Thursday),
-        ("friday", Weekday::Friday),
-        ("saturday", Weekday::Saturday),
-        ("sunday", Weekday::Sunday),
-    ];
-    let wanted = wanted.trim().to_lowercase();
-    let name = wanted.trim_start_matches("on ").trim_start_matches("this ");
-    match name {
-        "today" | "tonight" | "now" => return Some(today),
-        "tomorrow" => return today.tomorrow().ok(),
-        "yesterday" => return today.yesterday().ok(),
-        _ => {}
+    let wanted = normalise(wanted);
+    if wanted == "now" {
+        return Some(today);
     }
-    if let Some((_, weekday)) = DAYS.iter().find(|(known, _)| *known == name) {
-        return (0..7).find_map(|days| {
-            today
-                .checked_add(days.days())
-                .ok()
-                .filter(|day| day.weekday() == *weekday)
-        });
-    }
-    name.parse().ok()
+    dates::read(&wanted, today)
 }
 
 fn agenda(file: &Path, day: Date, zone: &TimeZone) -> Result<Value, ToolError> {
@@ -539,7 +520,9 @@ END:VCALENDAR\r\n";
         let day = |name| day_of(name, saturday);
         assert_eq!(day("Tomorrow"), Some(date(2026, 11, 22)));
         assert_eq!(day("monday"), Some(date(2026, 11, 23)));
-        assert_eq!(day("saturday"), Some(saturday));
+        assert_eq!(day("on Saturday"), Some(date(2026, 11, 28)));
+        assert_eq!(day("now"), Some(saturday));
+        assert_eq!(day("the day after tomorrow"), Some(date(2026, 11, 23)));
         assert_eq!(day("2026-12-24"), Some(date(2026, 12, 24)));
         assert_eq!(day("someday"), None);
     }
