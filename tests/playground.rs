@@ -183,7 +183,7 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     for (file, words) in [
         ("demo.wav", "degrees"),
         ("spoken.wav", "london"),
-        ("typed.wav", "84"),
+        ("typed.wav", "berlin"),
         ("session.wav", "weather"),
     ] {
         let heard = transcript(&artefacts.join(file));

@@ -111,9 +111,9 @@ async function firstVisit(browser) {
   assert.equal(await page.getAttribute('#microphone', 'aria-pressed'), 'false');
 
   step('typing works');
-  await say(page, 'What is twelve times seven?');
+  await say(page, 'What time is it in Berlin?');
   await calm(page);
-  assert.match(await log(page), /84|eighty.four/i);
+  assert.match(await log(page), /It's .* in Berlin/);
   await writeHeard(page, join(artefacts, 'typed.wav'));
 
   step('the timeline is reached by keyboard and told in numbers');
