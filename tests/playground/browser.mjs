@@ -67,9 +67,19 @@ function listen() {
   });
 }
 
-/** Takes what was heard since the last time, as a WAV file. */
+/**
+ * Takes what was heard since the last time, as a WAV file. Of long silences 200 ms are left: the
+ * recogniser hears nothing in a file that is mostly empty.
+ */
 export async function writeHeard(page, path) {
-  const samples = await page.evaluate(() => window.heard.splice(0).flatMap(({ samples }) => samples));
+  const samples = await page.evaluate(() => {
+    let silent = 0;
+    const kept = window.heard.splice(0).filter(({ samples }) => {
+      silent = samples.some((sample) => sample !== 0) ? 0 : silent + 1;
+      return silent <= 5;
+    });
+    return kept.flatMap(({ samples }) => samples);
+  });
   const data = Buffer.alloc(44 + 2 * samples.length);
   data.write('RIFF', 0);
   data.writeUInt32LE(36 + 2 * samples.length, 4);
