@@ -33,12 +33,14 @@ export class Transcript {
 
   /** The agent is about to say this. */
   clause(item, id, text) {
-    let words = this.#items.get(item);
-    if (!words) {
-      words = el('p', {});
-      this.#items.set(item, words);
+    if (!this.#items.has(item)) {
+      const words = el('p', {});
+      this.#items.set(item, { words, all: '' });
       this.#add('agent', 'Agent', words);
     }
+    const said = this.#items.get(item);
+    const { words } = said;
+    said.all = `${said.all} ${text}`.trim();
     const clause = el('span', { class: 'coming' }, text);
     this.#clauses.set(id, clause);
     words.append(words.childNodes.length ? ' ' : '', clause);
@@ -53,9 +55,8 @@ export class Transcript {
 
   /** The item ended after these words: what follows was not heard, and is struck out. */
   cut(item, heard) {
-    const words = this.#items.get(item);
-    if (!words) return;
-    const all = words.textContent.replace(/\s+/g, ' ').trim();
+    if (!this.#items.has(item)) return;
+    const { words, all } = this.#items.get(item);
     const kept = heard.replace(/\s+/g, ' ').trim();
     const rest = all.startsWith(kept) ? all.slice(kept.length).trim() : '';
     if (rest === '') return;
