@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use undertone::llm::ToolSpec;
 use undertone::router::examples::{DataSet, Example, Part};
 use undertone::router::{
-    Embedder, Heard, IntentHead, Intents, Predictor, Rules, Today, ToolHints, embed_all,
+    Embedder, Heard, IntentHead, Intents, Predictor, RouterHints, Rules, Today, embed_all,
 };
 use undertone::tools::{Declaration, Effect, Registry, builtin};
 
@@ -55,23 +55,23 @@ fn weights() -> PathBuf {
     )
 }
 
-fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
+fn tools() -> Vec<(Arc<Declaration>, RouterHints)> {
     let mut registry = Registry::new();
     builtin::register(&mut registry).expect("built-in tools");
     let builtin = registry.declarations().into_iter();
-    let mut tools: Vec<_> = builtin.map(|one| (one, ToolHints::default())).collect();
+    let mut tools: Vec<_> = builtin.map(|one| (one, RouterHints::default())).collect();
     tools.extend((0..TOOLS).map(|at| {
         let spec = ToolSpec {
             name: format!("tool_{at}"),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
         };
-        let hints = ToolHints {
+        let hints = RouterHints {
             rules: vec![
                 format!(r"\b(?:find|show|get|look up) (?:me )?(?:the |an? )?item {at} (?:in|near) (?P<city>.+)$"),
                 format!(r"\bitem {at}\b.*\bwarehouse\b"),
             ],
-            ..ToolHints::default()
+            ..RouterHints::default()
         };
         (Declaration::new(spec, Effect::Read, Duration::from_secs(1)).into(), hints)
     }));
@@ -88,7 +88,7 @@ fn heard() -> Vec<Heard> {
 }
 
 /// A head of one intent per tool: its size is that of a user's own.
-fn intents(tools: &[(Arc<Declaration>, ToolHints)]) -> Option<Intents> {
+fn intents(tools: &[(Arc<Declaration>, RouterHints)]) -> Option<Intents> {
     let folder = weights().join("minilm");
     let library = weights().join("onnxruntime/libonnxruntime.so");
     let ready = undertone::onnx::init(&library).map_err(|error| error.to_string());

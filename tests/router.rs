@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use undertone::llm::ToolSpec;
 use undertone::router::{
-    Embedder, Heads, Heard, Intents, Prediction, Router, Rules, Source, Today, ToolHints,
+    Embedder, Heads, Heard, Intents, Prediction, Router, RouterHints, Rules, Source, Today,
 };
 use undertone::tools::{Declaration, Effect};
 
@@ -169,7 +169,7 @@ fn own_examples() -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
+fn tools() -> Vec<(Arc<Declaration>, RouterHints)> {
     let declare = |name: &str, properties: Value, required: &[&str]| {
         let spec = ToolSpec {
             name: name.into(),
@@ -179,9 +179,9 @@ fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
         Arc::new(Declaration::new(spec, Effect::Read, Duration::from_secs(5)))
     };
     let rule = r"\bweather (?:like )?in (?P<city>.+)$";
-    let hints = ToolHints {
+    let hints = RouterHints {
         rules: vec![rule.into()],
-        ..ToolHints::default()
+        ..RouterHints::default()
     };
     let weather = declare(
         "get_weather",
@@ -189,7 +189,7 @@ fn tools() -> Vec<(Arc<Declaration>, ToolHints)> {
         &["city"],
     );
     let music = declare("play_music", json!({}), &[]);
-    vec![(weather, hints), (music, ToolHints::default())]
+    vec![(weather, hints), (music, RouterHints::default())]
 }
 
 fn router_of_own_examples() -> Router {

@@ -11,7 +11,7 @@ use crate::models::Models;
 use crate::router::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
 use crate::router::examples::{self, DataSet, Example, Part};
 use crate::router::{
-    Embedder, Heads, Heard, IntentHead, Predictor, Rules, Today, ToolHints, embed_all,
+    Embedder, Heads, Heard, IntentHead, Predictor, RouterHints, Rules, Today, embed_all,
 };
 use crate::tools::{Registry, builtin};
 use anyhow::{Context, Result, ensure};
@@ -256,7 +256,7 @@ fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
     let mut registry = Registry::new();
     builtin::register(&mut registry)?;
     let tools = registry.declarations().into_iter();
-    let tools: Vec<_> = tools.map(|tool| (tool, ToolHints::default())).collect();
+    let tools: Vec<_> = tools.map(|tool| (tool, RouterHints::default())).collect();
     let mut rules = Rules::new(&tools, Today::default())?;
     let measured = sets.iter().flat_map(DataSet::measuring);
     let heard: Vec<Heard> = measured

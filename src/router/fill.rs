@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::llm::ToolSpec;
     use crate::router::parameters::parameters;
-    use crate::router::{ToolHints, text};
+    use crate::router::{RouterHints, text};
     use crate::tools::{Declaration, Effect};
     use jiff::civil::date;
     use serde_json::json;
@@ -196,7 +196,7 @@ mod tests {
             parameters: json!({"type": "object", "properties": properties, "required": required}),
         };
         let declaration = Declaration::new(spec, Effect::Read, std::time::Duration::from_secs(1));
-        let parameters = parameters(&declaration, &ToolHints::default());
+        let parameters = parameters(&declaration, &RouterHints::default());
         let found = arguments(&parameters, &[], &text::normalise(said), date(2026, 11, 21));
         Some(Value::Object(found?.values))
     }

@@ -1,6 +1,6 @@
 //! Predictions by intent: a trained head says what is asked for, slots fill the arguments.
 
-use super::ToolHints;
+use super::RouterHints;
 use super::heads::IntentHead;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::rules::{GROWING, OPEN};
@@ -37,7 +37,7 @@ impl Intents {
     pub fn new(
         embedder: Embedder,
         heads: Vec<IntentHead>,
-        tools: &[(Arc<Declaration>, ToolHints)],
+        tools: &[(Arc<Declaration>, RouterHints)],
         today: Today,
     ) -> Self {
         let tools: Vec<AskedTool> = tools

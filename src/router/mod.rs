@@ -22,12 +22,12 @@ pub mod numbers;
 mod packed;
 pub mod parameters;
 mod prediction;
-mod rules;
+pub(crate) mod rules;
 pub mod slots;
 mod tagger;
 pub mod text;
 
-pub use crate::tools::RouterHints as ToolHints;
+pub use crate::tools::RouterHints;
 pub use embed::{EmbedError, Embedder, cosine};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;

@@ -1,7 +1,7 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
-use super::ToolHints;
-use super::{dates, expression, slots};
+use super::RouterHints;
+use super::{dates, expression, slots, text};
 use crate::tools::{Clock, Declaration, Equivalence, places};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -49,6 +49,8 @@ pub enum Kind {
     Place,
     /// A day, as `YYYY-MM-DD`.
     Date,
+    /// A day in the words that people use, which the tool understands.
+    Day,
     /// A length of time in whole seconds.
     Seconds,
     /// A length of time in whole minutes.
@@ -83,7 +85,7 @@ pub struct Parameter {
 }
 
 /// The parameters of a tool in the order of its schema.
-pub fn parameters(declaration: &Declaration, hints: &ToolHints) -> Vec<Parameter> {
+pub fn parameters(declaration: &Declaration, hints: &RouterHints) -> Vec<Parameter> {
     let schema = &declaration.spec.parameters;
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
@@ -112,16 +114,33 @@ fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
     }
 }
 
-/// Free text with the capitals that it has in the transcript.
+/// Free text and names as they are written in the transcript.
 pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
-    match value {
-        Value::String(words) if *kind == Kind::Text => {
-            let start = said.to_ascii_lowercase().find(&words.to_ascii_lowercase());
-            let found = start.and_then(|start| said.get(start..start + words.len()));
-            Value::String(found.map_or(words.clone(), str::to_owned))
+    match (kind, value) {
+        (Kind::Text | Kind::Day, Value::String(words)) => {
+            written(&words, said).unwrap_or(words).into()
         }
-        other => other,
+        (Kind::Place, Value::String(name)) => {
+            let written = written(&name, said);
+            let capital = |name: &String| name.starts_with(char::is_uppercase);
+            written.filter(capital).unwrap_or(name).into()
+        }
+        (_, value) => value,
     }
+}
+
+/// The words of `said` that normalise to `words`, without the punctuation around them.
+fn written(words: &str, said: &str) -> Option<String> {
+    let words = text::normalise(words);
+    let bare = |run: &str| {
+        let edge = |c: char| c.is_ascii_punctuation() && !"$€£%+-".contains(c);
+        run.trim_matches(edge).to_owned()
+    };
+    let all: Vec<&str> = said.split_whitespace().collect();
+    let starts = (0..all.len()).filter(|&at| words.starts_with(&text::normalise(&bare(all[at]))));
+    let runs = starts.flat_map(|from| (from..all.len()).map(move |to| (from, to)));
+    runs.map(|(from, to)| bare(&all[from..=to].join(" ")))
+        .find(|run| !run.is_empty() && text::normalise(run) == words)
 }
 
 /// What a property is about, by its schema, then its name, then its description.
@@ -171,6 +190,8 @@ fn text_kind(name: &str, about: &str) -> Kind {
         "region",
     ]) {
         Kind::Place
+    } else if one_of(&["date", "day"]) && about.contains("tomorrow") {
+        Kind::Day
     } else if one_of(&["date", "day"]) || about.contains("yyyy-mm-dd") {
         Kind::Date
     } else if one_of(&["unit", "units"]) || about.contains("unit") && one_of(&["from", "to"]) {
@@ -189,15 +210,17 @@ impl Parameter {
             return Some(meant.as_str().into());
         }
         // A day may be all that `tidy` would take away.
-        if self.kind == Kind::Date {
-            return Some(dates::read(words, today)?.to_string().into());
+        match self.kind {
+            Kind::Date => return Some(dates::read(words, today)?.to_string().into()),
+            Kind::Day => return dates::read(words, today).map(|_| words.into()),
+            _ => {}
         }
         let words = tidy(words);
         if words.is_empty() {
             return None;
         }
         match &self.kind {
-            Kind::Date => None,
+            Kind::Date | Kind::Day => None,
             Kind::Place => place(words).map(Value::from),
             Kind::Seconds => slots::seconds(words)
                 .or_else(|| words.parse().ok())
@@ -355,7 +378,7 @@ mod tests {
             parameters: json!({"type": "object", "properties": {name: schema}, "required": [name]}),
         };
         let declaration = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
-        parameters(&declaration, &ToolHints::default()).remove(0)
+        parameters(&declaration, &RouterHints::default()).remove(0)
     }
 
     #[test]
@@ -421,7 +444,10 @@ mod tests {
         assert_eq!(value("pesos"), Some(json!("pesos")));
         let said = as_said(&Kind::Text, json!("the beatles"), "Play The Beatles!");
         assert_eq!(said, "The Beatles");
-        assert_eq!(as_said(&Kind::Text, json!("2 cars"), "two cars"), "2 cars");
+        assert_eq!(
+            as_said(&Kind::Text, json!("2 cars"), "two cars"),
+            "two cars"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Predictions by rule: regular expressions of a tool's declaration, their captures its arguments.
 //!
 //! A rule is searched for in the text of the turn, normalised by [`text::normalise`]: lower case,
-//! contractions written out, numbers as digits. With `raw:` in front it is searched for in the
+//! contractions written out, numbers as digits, no "um" or "okay" at its beginning. With `raw:` in front it is searched for in the
 //! text as it was transcribed, for what case or punctuation tells. `{number}`, `{unit}` and
 //! `{length}` stand for patterns of theirs. A named capture is the argument of that name, brought
 //! to the form that the tool's schema wants; a rule whose capture means nothing there, or that
@@ -16,12 +16,13 @@
 use super::manner::Manner;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::{
-    Heard, PredictError, Prediction, Predictor, Source, ToolHints, builtin_rules, slots, text,
+    Heard, PredictError, Prediction, Predictor, RouterHints, Source, builtin_rules, slots, text,
 };
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Of a rule that fits a finished text, all arguments read.
@@ -112,7 +113,7 @@ impl Rules {
     ///
     /// # Errors
     /// [`RuleError`] naming tool, rule and what to do.
-    pub fn new(tools: &[(Arc<Declaration>, ToolHints)], today: Today) -> Result<Self, RuleError> {
+    pub fn new(tools: &[(Arc<Declaration>, RouterHints)], today: Today) -> Result<Self, RuleError> {
         let mut written = Vec::new();
         for (at, (declaration, hints)) in tools.iter().enumerate() {
             let own = hints.rules.iter().map(String::as_str);
@@ -134,51 +135,38 @@ impl Rules {
         })
     }
 
-    fn predictions(&self, heard: &Heard) -> Vec<Prediction> {
-        let normalised = text::normalise(&heard.text);
-        let searched = [
-            (&self.normalised, normalised.as_str()),
-            (&self.raw, &heard.text),
-        ];
+    /// What normalised words ask for, in the order of the rules. `said` is how they were
+    /// transcribed: free text and names keep the capitals that they have there. If not `paused`,
+    /// the words may go on.
+    pub fn read(&self, normalised: &str, said: &str, paused: bool) -> Vec<Prediction> {
+        let books = [(&self.normalised, normalised), (&self.raw, said)];
         let mut predictions = Vec::new();
-        let mut manner = None;
-        for (book, said) in searched {
-            for at in book.set.matches(said) {
+        for (book, words) in books {
+            for at in book.set.matches(words) {
                 let rule = &book.rules[at];
-                let manner = *manner.get_or_insert_with(|| Manner::of(&normalised));
-                predictions.extend(self.predict_one(rule, said, manner, heard));
+                let tool = &self.tools[rule.tool];
+                let Some(found) = rule.pattern.captures(words) else {
+                    continue;
+                };
+                let Some(filled) = tool.fill(&found, words, said, self.today.date()) else {
+                    continue;
+                };
+                let unsure = match (paused, filled.growing, filled.open) {
+                    (true, _, _) => 1.0,
+                    (false, true, _) => GROWING,
+                    (false, false, true) => OPEN,
+                    (false, false, false) => 1.0,
+                };
+                let manner = Manner::of(&tool.around(&found, words));
+                predictions.push(Prediction {
+                    tool: tool.name.clone(),
+                    arguments: filled.arguments,
+                    confidence: SURE * unsure * manner.discount(rule.means, tool.takes_day),
+                    source: Source::Rule,
+                });
             }
         }
         predictions
-    }
-
-    fn predict_one(
-        &self,
-        rule: &Rule,
-        said: &str,
-        manner: Manner,
-        heard: &Heard,
-    ) -> Option<Prediction> {
-        let tool = &self.tools[rule.tool];
-        let found = rule.pattern.captures(said)?;
-        let filled = tool.fill(
-            &found,
-            said.trim_end_matches(['!', '.', '?', ' ']),
-            &heard.text,
-            self.today.date(),
-        )?;
-        let unsure = match (heard.paused, filled.growing, filled.open) {
-            (true, _, _) => 1.0,
-            (false, true, _) => GROWING,
-            (false, false, true) => OPEN,
-            (false, false, false) => 1.0,
-        };
-        Some(Prediction {
-            tool: tool.name.clone(),
-            arguments: filled.arguments,
-            confidence: SURE * unsure * manner.discount(rule.means, tool.takes_day),
-            source: Source::Rule,
-        })
     }
 }
 
@@ -188,7 +176,9 @@ impl Predictor for Rules {
     }
 
     fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
-        Ok(self.predictions(heard))
+        let normalised = text::normalise(&heard.text);
+        let core = text::without_fillers(&normalised);
+        Ok(self.read(core, &heard.text, heard.paused))
     }
 }
 
@@ -201,36 +191,51 @@ struct Filled {
 }
 
 impl RuledTool {
-    fn of(declaration: &Declaration, hints: &ToolHints) -> Self {
+    fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
         let parameters = parameters(declaration, hints);
         Self {
             name: declaration.spec.name.clone(),
-            takes_day: parameters.iter().any(|one| one.kind == Kind::Date),
+            takes_day: parameters
+                .iter()
+                .any(|one| matches!(one.kind, Kind::Date | Kind::Day)),
             parameters,
         }
     }
 
     /// The arguments that the captures give; `None` if one means nothing or one is missing.
-    fn fill(&self, found: &Captures<'_>, said: &str, raw: &str, today: Date) -> Option<Filled> {
+    fn fill(&self, found: &Captures<'_>, words: &str, said: &str, today: Date) -> Option<Filled> {
+        let end = words.trim_end_matches(['!', '.', '?', ' ']).len();
         let mut filled = Filled {
             arguments: Map::new(),
             growing: false,
             open: false,
         };
         for parameter in &self.parameters {
-            let Some(words) = found.name(&parameter.name) else {
+            let Some(caught) = found.name(&parameter.name) else {
                 if parameter.required {
                     return None;
                 }
                 filled.open = true;
                 continue;
             };
-            let value = parameter.value(words.as_str(), today)?;
-            let value = as_said(&parameter.kind, value, raw);
+            let value = parameter.value(caught.as_str(), today)?;
+            let value = as_said(&parameter.kind, value, said);
             filled.arguments.insert(parameter.name.clone(), value);
-            filled.growing |= words.end() >= said.len() && parameter.may_grow(words.as_str());
+            filled.growing |= caught.end() >= end && parameter.may_grow(caught.as_str());
         }
         Some(filled)
+    }
+
+    /// The words around free text, which may say anything: "add a note not to forget the milk" is
+    /// no refusal.
+    fn around<'w>(&self, found: &Captures<'_>, words: &'w str) -> Cow<'w, str> {
+        let mut around = Cow::Borrowed(words);
+        for parameter in self.parameters.iter().filter(|one| one.kind == Kind::Text) {
+            if let Some(text) = found.name(&parameter.name) {
+                around = around.replace(text.as_str(), "it").into();
+            }
+        }
+        around
     }
 }
 
@@ -254,7 +259,7 @@ impl Rulebook {
 impl Rule {
     fn new(tool: usize, declaration: &Declaration, rule: &str) -> Result<Self, RuleError> {
         let name = || declaration.spec.name.clone();
-        let pattern = RegexBuilder::new(&expand(rule.trim_start_matches("raw:")))
+        let pattern = RegexBuilder::new(&pattern(rule))
             .case_insensitive(true)
             .build()
             .map_err(|error| RuleError::Pattern {
@@ -262,7 +267,7 @@ impl Rule {
                 rule: rule.into(),
                 reason: error.to_string(),
             })?;
-        let parameters = parameters(declaration, &ToolHints::default());
+        let parameters = parameters(declaration, &RouterHints::default());
         let captures: Vec<&str> = pattern.capture_names().flatten().collect();
         let known = |capture: &str| parameters.iter().any(|one| one.name == capture);
         if let Some(capture) = captures.iter().find(|capture| !known(capture)) {
@@ -291,14 +296,15 @@ impl Rule {
     }
 }
 
-/// The rule with `{number}`, `{unit}` and `{length}` written out.
-fn expand(rule: &str) -> String {
+/// The regular expression of a rule: `{number}`, `{unit}` and `{length}` written out.
+pub(crate) fn pattern(rule: &str) -> String {
     const NUMBER: &str = r"-?\d+(?:\.\d+)?";
     const LENGTH: &str = concat!(
         r"(?:(?:(?:\d+(?:\.\d+)?|an?|half an?|a couple of|quarter of an) ?",
         r"(?:hours?|hrs?|minutes?|mins?|seconds?|secs?)(?: and a half)?)(?: and)? ?)+",
     );
     let units = || format!("(?:{})", slots::unit_pattern());
+    let rule = rule.trim_start_matches("raw:");
     let mut expanded = rule.replace("{number}", NUMBER).replace("{length}", LENGTH);
     if expanded.contains("{unit}") {
         expanded = expanded.replace("{unit}", &units());
@@ -334,21 +340,21 @@ mod tests {
         Declaration::new(spec, Effect::Read, Duration::from_secs(5))
     }
 
-    fn weather(rules: &[&str]) -> (Arc<Declaration>, ToolHints) {
+    fn weather(rules: &[&str]) -> (Arc<Declaration>, RouterHints) {
         let schema = json!({
             "type": "object",
             "properties": {"city": {"type": "string"}},
             "required": ["city"],
         });
         let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
-        let hints = ToolHints {
+        let hints = RouterHints {
             rules,
-            ..ToolHints::default()
+            ..RouterHints::default()
         };
         (declaration("get_weather", schema).into(), hints)
     }
 
-    fn flight() -> (Arc<Declaration>, ToolHints) {
+    fn flight() -> (Arc<Declaration>, RouterHints) {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -360,14 +366,14 @@ mod tests {
             "required": ["destination"],
         });
         let rule = r"\bflights?(?: from (?P<origin>[a-z ]+?))? to (?P<destination>[a-z ]+?)(?: (?P<date>today|tomorrow|(?:on|next|in) .+?))?(?: in (?P<cabin>economy|business))?$";
-        let hints = ToolHints {
+        let hints = RouterHints {
             rules: vec![rule.into()],
-            ..ToolHints::default()
+            ..RouterHints::default()
         };
         (declaration("find_flights", schema).into(), hints)
     }
 
-    fn rules(tools: &[(Arc<Declaration>, ToolHints)]) -> Rules {
+    fn rules(tools: &[(Arc<Declaration>, RouterHints)]) -> Rules {
         Rules::new(tools, Today::new(Arc::new(Still), TimeZone::UTC)).unwrap()
     }
 
@@ -375,16 +381,13 @@ mod tests {
         let mut registry = crate::tools::Registry::new();
         builtin::register(&mut registry).unwrap();
         let tools = registry.declarations().into_iter();
-        let tools: Vec<_> = tools.map(|one| (one, ToolHints::default())).collect();
+        let tools: Vec<_> = tools.map(|one| (one, RouterHints::default())).collect();
         rules(&tools)
     }
 
-    fn predict(rules: &Rules, text: &str, paused: bool) -> Vec<Prediction> {
-        rules.predictions(&Heard {
-            text: text.into(),
-            paused,
-            calls: Vec::new(),
-        })
+    fn predict(rules: &Rules, said: &str, paused: bool) -> Vec<Prediction> {
+        let words = text::normalise(said);
+        rules.read(text::without_fillers(&words), said, paused)
     }
 
     fn best(rules: &Rules, text: &str, paused: bool) -> Option<(String, Value, f32)> {
@@ -408,7 +411,7 @@ mod tests {
             (
                 "weather for Boulder, Colorado please",
                 "get_weather",
-                json!({"city": "Boulder Colorado"}),
+                json!({"city": "Boulder, Colorado"}),
             ),
             (
                 "Any flights from Boston to Los Angeles next Friday in business?",
@@ -540,9 +543,9 @@ mod tests {
             "properties": {"id": {"type": "string"}},
             "required": ["id"],
         });
-        let hints = ToolHints {
+        let hints = RouterHints {
             rules: vec![r"raw:(?-i:\b(?P<id>[A-Z]{2}-\d{4})\b)".into()],
-            ..ToolHints::default()
+            ..RouterHints::default()
         };
         let rules = rules(&[(declaration("get_order", schema).into(), hints)]);
         let (_, arguments, _) = best(&rules, "Where is my order AB-1234?", true).unwrap();

@@ -3,18 +3,20 @@
 use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::llm::ToolSpec;
-use crate::router::{EmbedError, slots, text};
-use crate::tools::{Declaration, Registry, RouterHints};
-use regex::{Captures, Regex};
+use crate::router::{EmbedError, RouterHints, RuleError, Rules, Today, slots, text};
+use crate::tools::{Declaration, Registry};
+use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Nearness from which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
 /// description, other talk under 0.3.
 const NEAR: f32 = 0.42;
 /// How much nearer it must be than the next.
 const CLEAR: f32 = 0.08;
+/// How sure a rule must be: words around it that deny, suppose or tell of the past bring it below.
+const MEANT: f32 = 0.5;
 /// Nearness to an example from which no word of the tool's name has to be said.
 const SAME: f32 = 0.75;
 
@@ -30,56 +32,54 @@ pub(super) enum Match {
 }
 
 /// What the declarations of the server's own tools say of how they are asked for.
-#[derive(Debug, Default)]
-pub(super) struct Known(HashMap<String, KnownTool>);
-
 #[derive(Debug)]
-struct KnownTool {
-    declaration: std::sync::Arc<Declaration>,
-    hints: RouterHints,
-    rules: Vec<Regex>,
+pub(super) struct Known {
+    tools: HashMap<String, (Arc<Declaration>, RouterHints)>,
+    rules: Rules,
 }
 
 impl Known {
-    pub(super) fn of(registry: &Registry) -> Self {
-        let known = registry.declarations().into_iter().map(|declaration| {
-            let name = declaration.spec.name.clone();
-            let hints = registry.hints(&name).cloned().unwrap_or_default();
-            // Declarations with rules that cannot be read are refused when they are loaded.
-            let rules = hints.rules.iter().filter_map(|rule| Regex::new(rule).ok());
-            let tool = KnownTool {
-                rules: rules.collect(),
-                hints,
-                declaration,
-            };
-            (name, tool)
+    pub(super) fn of(registry: &Registry) -> Result<Self, RuleError> {
+        let tools = registry.declarations().into_iter().map(|declaration| {
+            let hints = registry.hints(&declaration.spec.name).cloned();
+            (declaration, hints.unwrap_or_default())
         });
-        Self(known.collect())
+        let tools: Vec<_> = tools.collect();
+        let rules = Rules::new(&tools, Today::default())?;
+        let named = tools
+            .into_iter()
+            .map(|tool| (tool.0.spec.name.clone(), tool));
+        Ok(Self {
+            tools: named.collect(),
+            rules,
+        })
     }
 
-    /// The call that a rule of one of `tools` reads in an utterance.
+    /// The call that a rule of one of `tools` reads in an utterance, if it is rather meant than
+    /// not.
     pub(super) fn ruled(
         &self,
         said: &str,
         tools: &[&ToolSpec],
     ) -> Option<(String, Map<String, Value>)> {
         let whole = text::normalise(said);
-        let ways = [text::without_fillers(&whole), &whole];
         let sentences = text::sentences(said);
-        let ways = ways.into_iter().chain(sentences.iter().map(String::as_str));
-        ways.flat_map(|way| tools.iter().map(move |tool| (way, tool)))
-            .find_map(|(way, tool)| {
-                let known = self.0.get(&tool.name);
-                // Another's tool of the same name has arguments of its own.
-                let known = known.filter(|known| known.declaration.spec == **tool);
-                let arguments = known?.read(way, said)?;
-                Some((tool.name.clone(), arguments))
-            })
+        let ways = [whole.as_str()]
+            .into_iter()
+            .chain(sentences.iter().map(String::as_str));
+        // Another's tool of the same name has arguments of its own.
+        let offered = |name: &str| {
+            let known = self.tools.get(name);
+            known.is_some_and(|(known, _)| tools.iter().any(|tool| **tool == known.spec))
+        };
+        ways.flat_map(|way| self.rules.read(text::without_fillers(way), said, true))
+            .find(|call| call.confidence >= MEANT && offered(&call.tool))
+            .map(|call| (call.tool, call.arguments))
     }
 
     /// The filler of a call, if its declaration has one.
     pub(super) fn filler(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
-        let declaration = &self.0.get(name)?.declaration;
+        let (declaration, _) = self.tools.get(name)?;
         crate::tools::say(
             declaration,
             declaration.fillers.short.first()?,
@@ -95,43 +95,16 @@ impl Known {
         arguments: &Map<String, Value>,
         result: &Value,
     ) -> Option<String> {
-        let declaration = &self.0.get(name)?.declaration;
+        let (declaration, _) = self.tools.get(name)?;
         let template = declaration.answer.as_deref()?;
         crate::tools::say(declaration, template, arguments, Some(result))
     }
 
     fn examples(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], |tool| &tool.hints.examples)
+        self.tools
+            .get(name)
+            .map_or(&[], |(_, hints)| &hints.examples)
     }
-}
-
-impl KnownTool {
-    fn read(&self, sentence: &str, said: &str) -> Option<Map<String, Value>> {
-        self.rules.iter().find_map(|rule| {
-            let caught = rule.captures(sentence)?;
-            // "Add a note not to forget the milk" is no refusal.
-            let around = without_arguments(sentence, &caught);
-            if rules::is_negated(&around) || rules::is_told(&around) {
-                return None;
-            }
-            self.hints.arguments(&self.declaration, &caught, said)
-        })
-    }
-}
-
-fn without_arguments(sentence: &str, caught: &Captures<'_>) -> String {
-    let mut around = sentence.to_owned();
-    let mut spans: Vec<_> = caught
-        .iter()
-        .skip(1)
-        .flatten()
-        .map(|group| group.range())
-        .collect();
-    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
-    for span in spans {
-        around.replace_range(span, "it");
-    }
-    around
 }
 
 /// Finds the tool for an utterance: `said` as it was transcribed, `sentence` normalised.

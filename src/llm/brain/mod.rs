@@ -14,7 +14,7 @@ mod rules;
 pub use classifier::ClassifierError;
 
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
-use crate::router::EmbedError;
+use crate::router::{EmbedError, RuleError};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
@@ -38,8 +38,14 @@ pub struct Brain {
 
 /// Why the brain could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start the local brain: {0}")]
-pub struct BrainError(#[from] SpawnError<ClassifierError>);
+pub enum BrainError {
+    /// A model file is missing or broken, or there is no thread to be had.
+    #[error("cannot start the local brain: {0}")]
+    Start(#[from] SpawnError<ClassifierError>),
+    /// A rule of a declared tool cannot be read.
+    #[error("cannot start the local brain: {0}")]
+    Rule(#[from] RuleError),
+}
 
 impl Brain {
     /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the
@@ -47,9 +53,9 @@ impl Brain {
     /// examples, fillers and answers. [`crate::onnx::init`] comes first. Blocks for some 100 ms.
     ///
     /// # Errors
-    /// [`BrainError`] if a file is missing or broken, or there is no thread to be had.
+    /// [`BrainError`].
     pub fn start(folder: &Path, tools: &Registry) -> Result<Self, BrainError> {
-        let known = Known::of(tools);
+        let known = Known::of(tools)?;
         let folder = folder.to_owned();
         let worker = Worker::spawn(
             "brain",

@@ -378,19 +378,20 @@ impl Check<'_> {
 
     fn hints(&self, raw: &RawTool, known: &BTreeSet<String>) -> Checked<()> {
         for rule in &raw.router.rules {
-            let regex = regex::Regex::new(rule).map_err(|error| {
-                let reason = error
-                    .to_string()
-                    .lines()
-                    .last()
-                    .unwrap_or_default()
-                    .to_owned();
-                self.wrong(
-                    "router.rules",
-                    format!("'{rule}' is no regular expression: {reason}"),
-                    "write it as the regex crate has it, in single quotes",
-                )
-            })?;
+            let regex =
+                regex::Regex::new(&crate::router::rules::pattern(rule)).map_err(|error| {
+                    let reason = error
+                        .to_string()
+                        .lines()
+                        .last()
+                        .unwrap_or_default()
+                        .to_owned();
+                    self.wrong(
+                        "router.rules",
+                        format!("'{rule}' is no regular expression: {reason}"),
+                        "write it as the regex crate has it, in single quotes",
+                    )
+                })?;
             let names: Vec<String> = regex.capture_names().flatten().map(str::to_owned).collect();
             self.only_parameters("router.rules", names.iter(), known)?;
         }
