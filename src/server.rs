@@ -5,10 +5,12 @@
 //! is closed.
 
 mod access;
+mod playground;
 mod routes;
 
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
+pub use playground::{Playground, Question, Say};
 
 use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;
@@ -109,6 +111,8 @@ pub struct App {
     pub counters: Arc<Counters>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// What the page at `/` is told.
+    pub playground: Playground,
 }
 
 impl App {
@@ -120,6 +124,7 @@ impl App {
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
+            playground: Playground::default(),
         }
     }
 }
@@ -164,6 +169,7 @@ struct Shared {
     tasks: TaskTracker,
     around: Surroundings,
     metrics: Arc<Metrics>,
+    playground: Playground,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -185,6 +191,7 @@ pub async fn run(
             stop: stop.clone(),
         },
         metrics: app.metrics,
+        playground: app.playground,
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);

@@ -4,7 +4,7 @@ use crate::audio::Resampler;
 use anyhow::{Context, Result, ensure};
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter, Seek, Write};
 use std::path::Path;
 
 /// Samples per second inside the server, Hz.
@@ -45,18 +45,28 @@ pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
 
 /// Writes mono audio in -1..1 as 16-bit WAV.
 pub(super) fn write(path: &Path, rate: u32, samples: &[f32]) -> Result<()> {
+    let context = || format!("cannot write {}", path.display());
+    let file = File::create(path).with_context(context)?;
+    write_to(BufWriter::new(file), rate, samples).with_context(context)
+}
+
+/// Writes mono audio in -1..1 as 16-bit WAV to anything that can be written to.
+pub(super) fn write_to(
+    sink: impl Write + Seek,
+    rate: u32,
+    samples: &[f32],
+) -> Result<(), hound::Error> {
     let spec = WavSpec {
         channels: 1,
         sample_rate: rate,
         bits_per_sample: 16,
         sample_format: SampleFormat::Int,
     };
-    let context = || format!("cannot write {}", path.display());
-    let mut writer = WavWriter::create(path, spec).with_context(context)?;
+    let mut writer = WavWriter::new(sink, spec)?;
     for sample in crate::audio::to_i16(samples) {
-        writer.write_sample(sample).with_context(context)?;
+        writer.write_sample(sample)?;
     }
-    writer.finalize().with_context(context)
+    writer.finalize()
 }
 
 /// Cuts 16 kHz audio into stretches that the recogniser takes, each at its quietest place.

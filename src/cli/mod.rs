@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 pub mod engines;
 mod models;
+mod playground;
 mod replay;
 mod router;
 mod say;

@@ -1,6 +1,6 @@
 //! `undertone serve`.
 
-use super::Common;
+use super::{Common, playground};
 use crate::config::{Config, Flags};
 use crate::server::{self, App, ServerSettings};
 use crate::session::{self, Witnesses};
@@ -76,6 +76,7 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     super::print(&welcome(address))?;
     let app = App {
         metrics,
+        playground: playground::of(&engines),
         ..App::new(settings, sessions)
     };
     server::run(listener, app, shutdown).await?;
@@ -102,7 +103,7 @@ fn welcome(address: SocketAddr) -> String {
         "undertone listens on http://{address}\n\
          \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
          \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
-         try, in another shell:\n\
+         open it in a browser, or try, in another shell:\n\
          \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\
          \x20 undertone ask question.wav --out answer.wav"
     )

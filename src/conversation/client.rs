@@ -13,6 +13,9 @@ impl Conversation {
         if let Some(tools) = settings.tools {
             self.client.tools = tools;
         }
+        if let Some(on) = settings.speculation {
+            self.policy.speculation.enabled = on && self.client.may_speculate;
+        }
         if let Some(turn_detection) = settings.turn_detection {
             if turn_detection.rule == EndOfTurnRule::Client {
                 // From here on the client says when a turn is over; what was begun is part of it.

@@ -193,6 +193,8 @@ pub struct Settings {
     pub tools: Option<Vec<ToolSpec>>,
     /// How the end of the user's turn is found.
     pub turn_detection: Option<TurnDetection>,
+    /// Whether anything may run before it is certain. What the operator has turned off stays off.
+    pub speculation: Option<bool>,
 }
 
 /// How the end of the user's turn is found, and what follows from it.

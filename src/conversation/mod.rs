@@ -50,8 +50,8 @@ pub use latency::TurnLatency;
 pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
 pub use policy::{EndpointPolicy, Policy, VadPolicy};
 pub use speculation::{
-    Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
-    SpeculationPolicy, TurnRecord,
+    Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
+    SpeculationPolicy, TurnRecord, Verdict, verdict,
 };
 pub use time::{Micros, Samples, Time};
 
@@ -112,6 +112,8 @@ struct ClientSettings {
     instructions: Option<String>,
     tools: Vec<crate::llm::ToolSpec>,
     turn_detection: TurnDetection,
+    /// The operator's switch: a client may turn speculation off, and on again only if this is on.
+    may_speculate: bool,
 }
 
 /// Mints identifiers. What the client sees shares one counter; work has its own, so that work done
@@ -142,6 +144,7 @@ impl Conversation {
                 instructions: None,
                 tools: Vec::new(),
                 turn_detection: policy.turn_detection,
+                may_speculate: policy.speculation.enabled,
             },
             now: Time(0),
             outputs: VecDeque::new(),

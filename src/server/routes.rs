@@ -1,6 +1,6 @@
 //! The routes and the upgrade of a request to a session.
 
-use super::{Shared, access};
+use super::{Shared, access, playground};
 use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
@@ -14,7 +14,7 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -25,17 +25,10 @@ const RETRY_SECONDS: &str = "5";
 /// Longest name that a client may give itself or the model, bytes.
 const MAX_NAME: usize = 200;
 
-/// The page at `/`.
-const PAGE: &str = "<!doctype html><html lang=\"en\"><title>undertone</title>\
-<h1>undertone</h1><p>A real-time voice agent server.</p>\
-<ul><li><code>/v1/realtime</code>: WebSocket, OpenAI's Realtime protocol</li>\
-<li><code>/v1/pcm</code>: WebSocket, 16-bit PCM</li>\
-<li><code>/healthz</code>, <code>/readyz</code>, <code>/metrics</code></li></ul></html>";
-
 /// The server's own routes.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/", get(async || Html(PAGE)))
+        .merge(playground::router())
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -68,7 +61,7 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     clippy::result_large_err,
     reason = "the error is the answer, made once for each stranger"
 )]
-fn admit(shared: &Shared, headers: &HeaderMap) -> Result<(), Response> {
+pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<(), Response> {
     access::check(headers, &shared.settings, shared.address).map_err(|denied| {
         tracing::info!(%denied, "a client stays out");
         shared.metrics.refused(Refusal::Denied);
@@ -160,7 +153,7 @@ fn open(
     })
 }
 
-fn busy(reason: &'static str) -> Response {
+pub(super) fn busy(reason: &'static str) -> Response {
     (
         StatusCode::SERVICE_UNAVAILABLE,
         [(RETRY_AFTER, RETRY_SECONDS)],

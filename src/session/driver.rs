@@ -381,6 +381,11 @@ impl Driver {
             })
     }
 
+    fn tell(&self, event: Event) -> Result<(), End> {
+        let at = self.now();
+        self.send(Outbound::Event { at, event })
+    }
+
     fn perform(&mut self, output: Output) -> Result<(), End> {
         match output {
             Output::Transcribe {
@@ -429,7 +434,7 @@ impl Driver {
             }
             Output::Notify(event) => {
                 self.witness(&event);
-                self.send(Outbound::Event(event))?;
+                self.tell(event)?;
             }
             Output::HangUp { reason } => {
                 self.send(Outbound::HangUp(reason))?;

@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
+use crate::audio::Resampler;
 use crate::conversation::{Clauses, Policy, Samples, TurnRecord};
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
@@ -18,7 +19,7 @@ use serde_json::Map;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -241,10 +242,15 @@ impl Engines {
 /// A phrase whole and in the clauses that a response would cut it into: the voice is asked for
 /// those, and what it was prepared for must be found under their names.
 fn as_spoken(phrase: String) -> Vec<String> {
-    let mut clauses = Clauses::new();
-    let mut texts = clauses.push(&phrase);
-    texts.extend(clauses.finish());
+    let mut texts = as_clauses(&phrase);
     texts.push(phrase);
+    texts
+}
+
+fn as_clauses(text: &str) -> Vec<String> {
+    let mut clauses = Clauses::new();
+    let mut texts = clauses.push(text);
+    texts.extend(clauses.finish());
     texts
 }
 
@@ -292,6 +298,44 @@ impl Engines {
 }
 
 impl Engines {
+    /// The tools that the server runs.
+    pub fn tools(&self) -> &Registry {
+        &self.tools
+    }
+
+    /// The numbers behind the rules of every new session.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is
+    /// busy or fails, which is logged.
+    pub async fn say(&self, text: &str, rate: u32) -> Option<Vec<f32>> {
+        let resampler = Arc::new(Mutex::new(Resampler::new(self.tts_rate, rate)));
+        let audio = Arc::new(Mutex::new(Vec::new()));
+        for text in as_clauses(text) {
+            let (resampler, out) = (resampler.clone(), audio.clone());
+            let chunk = move |chunk: &[f32]| match (resampler.lock(), out.lock()) {
+                (Ok(mut resampler), Ok(mut out)) => {
+                    out.extend(resampler.push(chunk));
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Break(()),
+            };
+            let chunk = Box::new(chunk);
+            let failure = match self.tts.call(SpeakJob { text, chunk }).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(failure, "a text was not spoken");
+            return None;
+        }
+        let mut audio = std::mem::take(&mut *audio.lock().ok()?);
+        audio.extend(resampler.lock().ok()?.flush());
+        Some(audio)
+    }
+
     /// Users wait for the models: what only may be useful is left undone.
     pub(super) fn are_busy(&self) -> bool {
         self.asr.waiting() + self.tts.waiting() > BUSY

@@ -10,7 +10,7 @@ pub use engines::{Builders, Engines, RouterBuilder, StartError, Witnesses};
 pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
 
-use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId};
+use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId, Time};
 use crate::transport::SessionOptions;
 use driver::Driver;
 use std::sync::Arc;
@@ -64,7 +64,12 @@ pub enum Outbound {
     /// Drop all audio that was sent and is not played yet. No audio of before follows it.
     Clear,
     /// Something to tell the client, or not, as the dialect has it.
-    Event(Event),
+    Event {
+        /// When it happened, since the session began.
+        at: Time,
+        /// What.
+        event: Event,
+    },
     /// The session is over; nothing follows.
     HangUp(HangUpReason),
 }

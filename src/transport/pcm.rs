@@ -140,7 +140,7 @@ impl Dialect for Pcm {
                 }]
             }
             Outbound::Clear => vec![Effect::DropAudio, send(json!({"type": "clear"}))],
-            Outbound::Event(event) => event_effect(event).into_iter().collect(),
+            Outbound::Event { event, .. } => event_effect(event).into_iter().collect(),
             Outbound::HangUp(_) => Vec::new(),
         }
     }

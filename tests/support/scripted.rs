@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use undertone::conversation::{
     CallId, ClauseId, EndOfTurnRule, Event, HangUpReason, Input, ItemId, Micros, NewItem,
-    ResponseStatus, Samples, TurnId, TurnLatency,
+    ResponseStatus, Samples, Time, TurnId, TurnLatency,
 };
 use undertone::session::{Inbound, Outbound, SessionHandle};
 use undertone::transport::{SessionFactory, SessionOptions};
@@ -92,7 +92,8 @@ impl Scripted {
     }
 
     async fn tell(&self, event: Event) {
-        self.send(Outbound::Event(event)).await;
+        let at = Time(self.heard_ms as u64 * 1_000);
+        self.send(Outbound::Event { at, event }).await;
     }
 
     fn id(&mut self) -> u64 {

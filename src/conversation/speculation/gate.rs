@@ -111,14 +111,58 @@ pub(in crate::conversation) struct Situation {
     pub expected: Micros,
 }
 
-/// How far a call of `tool` may go before it is committed: the strictest of what its effect, its
-/// confirmation, its network and its operator allow.
+/// How far a call of a tool may go before it is committed, and what decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// How far.
+    pub eligibility: Eligibility,
+    /// The strictest of the rules.
+    pub because: Because,
+}
+
+/// Which rule decides how far a call may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// None stands in its way.
+    Allowed,
+    /// Speculation is switched off.
+    Off,
+    /// It ends the conversation.
+    EndsCall,
+    /// The user has to say yes first.
+    Confirmation,
+    /// It may change something.
+    Effect,
+    /// Its declaration does not allow more.
+    Declaration,
+    /// It would disclose words that are not finished.
+    Network,
+}
+
+/// How far a call of `tool` may go before it is committed.
 pub(in crate::conversation) fn eligibility(
     tool: &Declaration,
     policy: &SpeculationPolicy,
 ) -> Eligibility {
-    if !policy.enabled || tool.ends_call || tool.confirmation != Confirmation::None {
-        return Eligibility::Forbid;
+    verdict(tool, policy).eligibility
+}
+
+/// The same with the reason: the strictest of what its effect, its confirmation, its network and
+/// its operator allow.
+pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
+    let forbid = |because| Verdict {
+        eligibility: Eligibility::Forbid,
+        because,
+    };
+    if !policy.enabled {
+        return forbid(Because::Off);
+    }
+    if tool.ends_call {
+        return forbid(Because::EndsCall);
+    }
+    if tool.confirmation != Confirmation::None {
+        return forbid(Because::Confirmation);
     }
     let by_effect = match tool.effect {
         Effect::Read | Effect::ReadCostly => Eligibility::Full,
@@ -131,7 +175,19 @@ pub(in crate::conversation) fn eligibility(
     } else {
         Eligibility::Full
     };
-    by_effect.min(by_network).min(tool.speculation.eligibility)
+    let (eligibility, because) = [
+        (Eligibility::Full, Because::Allowed),
+        (by_effect, Because::Effect),
+        (tool.speculation.eligibility, Because::Declaration),
+        (by_network, Because::Network),
+    ]
+    .into_iter()
+    .min_by_key(|(eligibility, _)| *eligibility)
+    .unwrap_or((Eligibility::Forbid, Because::Effect));
+    Verdict {
+        eligibility,
+        because,
+    }
 }
 
 /// Whether a prediction of this confidence is followed.
@@ -236,6 +292,22 @@ mod tests {
             ..SpeculationPolicy::default()
         };
         assert_eq!(eligibility(&tool(Effect::Read), &off), Eligibility::Forbid);
+    }
+
+    #[test]
+    fn the_strictest_rule_is_the_reason() {
+        let because = |tool: &Declaration| verdict(tool, &SpeculationPolicy::default()).because;
+        assert_eq!(because(&tool(Effect::Read)), Because::Allowed);
+        assert_eq!(because(&tool(Effect::Keyed)), Because::Effect);
+        let mut far = tool(Effect::Read);
+        far.network = true;
+        assert_eq!(because(&far), Because::Network);
+        far.speculation.eligibility = Eligibility::Forbid;
+        assert_eq!(because(&far), Because::Declaration);
+        far.effect = Effect::Irreversible;
+        assert_eq!(because(&far), Because::Effect);
+        far.ends_call = true;
+        assert_eq!(because(&far), Because::EndsCall);
     }
 
     #[test]

@@ -525,6 +525,31 @@ fn a_client_s_tool_takes_the_place_of_the_server_s() {
 }
 
 #[test]
+fn a_client_may_turn_speculation_off_and_not_on() {
+    let switch = |sim: &mut Sim, on| {
+        sim.input(Input::Configure(Settings {
+            speculation: Some(on),
+            ..Settings::default()
+        }));
+    };
+    let early_runs = |operator: bool, client: &[bool]| {
+        let mut policy = with(vec![early("weather")]);
+        policy.speculation.enabled = operator;
+        let mut sim = Sim::new(policy);
+        weather_router(&mut sim);
+        client.iter().for_each(|on| switch(&mut sim, *on));
+        sim.scripts.extend(weather_answer("boulder"));
+        ask(&mut sim, "weather in boulder", 4_000);
+        let started = sim.started();
+        started.iter().filter(|(committed, _)| !committed).count()
+    };
+    assert_eq!(early_runs(true, &[]), 1);
+    assert_eq!(early_runs(true, &[false]), 0);
+    assert_eq!(early_runs(true, &[false, true]), 1);
+    assert_eq!(early_runs(false, &[true]), 0);
+}
+
+#[test]
 fn hanging_up_ends_every_run() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);

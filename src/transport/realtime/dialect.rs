@@ -10,7 +10,8 @@ use super::items::Items;
 use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{RATE, Session};
-use crate::conversation::{CallId, Event, Input, Micros, Samples};
+use crate::audio::from_pcm16le;
+use crate::conversation::{CallId, Event, Input, Micros, Samples, Time};
 use crate::session::Outbound;
 use crate::transport::{ClientMessage, Close, Dialect, Door, Effect, SessionOptions, close_code};
 use serde_json::{Value, json};
@@ -58,6 +59,8 @@ pub struct Realtime {
     failure: Option<(String, String)>,
     overrun_told: bool,
     effects: Vec<Effect>,
+    /// When the event happened that is being told of.
+    at: Option<Time>,
 }
 
 /// A call to one of the server's tools that has not ended.
@@ -99,6 +102,7 @@ impl Realtime {
             failure: None,
             overrun_told: false,
             effects: Vec::new(),
+            at: None,
         }
     }
 
@@ -110,7 +114,10 @@ impl Realtime {
         self
     }
 
-    fn tell(&mut self, kind: &str, fields: Value) {
+    fn tell(&mut self, kind: &str, mut fields: Value) {
+        if let Some(at) = self.at.filter(|_| self.session.vendor_events) {
+            fields["undertone_at"] = json!(at);
+        }
         let event = self.writer.event(kind, fields);
         self.effects.push(Effect::Send(event));
     }
@@ -141,6 +148,17 @@ impl Realtime {
                     });
                 }
             }
+        }
+    }
+
+    /// Audio of a client that knows this server: PCM16 without JSON and base64 around it.
+    fn binary(&mut self, bytes: &[u8]) {
+        match from_pcm16le(bytes) {
+            Ok(samples) => self.append(samples),
+            Err(_) => self.effects.push(Effect::Close(Close {
+                code: close_code::INVALID,
+                reason: "audio must be whole 16-bit samples",
+            })),
         }
     }
 
@@ -217,6 +235,7 @@ impl Dialect for Realtime {
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
         match message {
             ClientMessage::Text(text) => self.text(text),
+            ClientMessage::Binary(bytes) if self.session.vendor_events => self.binary(bytes),
             ClientMessage::Binary(_) => self.effects.push(Effect::Close(Close {
                 code: close_code::UNSUPPORTED,
                 reason: "events are text messages",
@@ -232,7 +251,11 @@ impl Dialect for Realtime {
                 self.effects.push(Effect::DropAudio);
                 self.tell_vendor("undertone.clear", json!({}));
             }
-            Outbound::Event(event) => self.event(event),
+            Outbound::Event { at, event } => {
+                self.at = Some(at);
+                self.event(event);
+                self.at = None;
+            }
             Outbound::HangUp(_) => {}
         }
         std::mem::take(&mut self.effects)

@@ -37,6 +37,10 @@
 //! | `undertone.confirmation.ended` | `call_id`, `outcome` | `accepted`, `declined`, `abandoned` or `expired` |
 //! | `undertone.stage_failed` | `stage`, `message` | a stage failed; the conversation goes on |
 //!
+//! What such a client is told of the session carries `undertone_at`, when it happened. It may send
+//! audio as binary messages, bare PCM16LE at 24 kHz, in place of `input_audio_buffer.append`.
+//! `{"undertone": {"speculation": false}}` in `session.update`, from any client, has nothing run
+//! before it is certain, and `true` takes that back; what the operator has turned off stays off.
 //! A client that shows a button may answer for the user with
 //! `{"type": "undertone.confirmation.respond", "call_id": ..., "accept": true}`. Times are
 //! microseconds since the session began. Clients that do not ask get none of this: nothing that

@@ -38,6 +38,8 @@ pub struct SessionUpdate {
     pub tool_choice: Option<ToolChoice>,
     /// Send the events that only this server has.
     pub vendor_events: Option<bool>,
+    /// Run what may be needed before it is certain.
+    pub speculation: Option<bool>,
 }
 
 /// Turn detection as the client wants it.
@@ -101,9 +103,10 @@ struct RawOutput {
     voice: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct RawVendor {
     events: Option<bool>,
+    speculation: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +154,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         (None, Some(value)) => Some(turn_detection(value, "session.turn_detection")?),
         (None, None) => None,
     };
+    let vendor = raw.undertone.unwrap_or_default();
     Ok(SessionUpdate {
         instructions: raw.instructions,
         text_only: raw
@@ -162,7 +166,8 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         voice: output.voice.or(raw.voice).map(voice).transpose()?,
         tools: raw.tools.map(tools).transpose()?,
         tool_choice: raw.tool_choice.map(tool_choice).transpose()?,
-        vendor_events: raw.undertone.and_then(|vendor| vendor.events),
+        vendor_events: vendor.events,
+        speculation: vendor.speculation,
     })
 }
 
@@ -441,11 +446,19 @@ impl Session {
         }
         if let Some(vendor_events) = update.vendor_events {
             self.vendor_events = vendor_events;
-            self.echo
-                .insert("undertone".into(), json!({"events": vendor_events}));
+            self.set_vendor("events", vendor_events);
+        }
+        if let Some(speculation) = update.speculation {
+            settings.speculation = Some(speculation);
+            self.set_vendor("speculation", speculation);
         }
         settings.tools = self.apply_tools(update.tools, update.tool_choice);
         settings
+    }
+
+    fn set_vendor(&mut self, name: &str, value: bool) {
+        let vendor = self.echo.entry("undertone").or_insert_with(|| json!({}));
+        vendor[name] = value.into();
     }
 
     fn apply_tools(

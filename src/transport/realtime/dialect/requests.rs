@@ -65,7 +65,7 @@ impl Realtime {
         Ok(())
     }
 
-    fn append(&mut self, samples: Vec<i16>) {
+    pub(super) fn append(&mut self, samples: Vec<i16>) {
         let length = Micros::of_samples(samples.len() as u64, RATE);
         self.uncommitted = self.uncommitted + length;
         self.effects.push(Effect::Audio(samples));

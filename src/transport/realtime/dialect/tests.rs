@@ -1,8 +1,8 @@
 use super::requests::MAX_PENDING;
 use super::*;
 use crate::conversation::{
-    ClauseId, ConfirmationOutcome, Discard, ItemId, ResponseStatus, RunId, SpeculationEvent, Time,
-    TurnId, TurnLatency,
+    ClauseId, ConfirmationOutcome, Discard, ItemId, ResponseStatus, RunId, Settings,
+    SpeculationEvent, Time, TurnId, TurnLatency,
 };
 use crate::router::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
@@ -17,6 +17,11 @@ fn events(effects: &[Effect]) -> Vec<Value> {
         _ => None,
     };
     effects.iter().filter_map(text).collect()
+}
+
+fn happened(event: Event) -> Outbound {
+    let at = Time(7);
+    Outbound::Event { at, event }
 }
 
 fn any_client_event() -> impl Strategy<Value = String> {
@@ -104,7 +109,7 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
         }),
     ];
     prop_oneof![
-        4 => events.prop_map(Outbound::Event),
+        4 => events.prop_map(happened),
         1 => item.prop_map(|item| Outbound::Audio {
             item,
             clause: ClauseId(1),
@@ -178,17 +183,17 @@ fn what_is_deleted_or_refused_makes_room_for_more_text() {
         assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
         let item = ItemId(n);
         if n % 2 == 0 {
-            realtime.session(Outbound::Event(refused.clone()));
+            realtime.session(happened(refused.clone()));
         } else {
-            realtime.session(Outbound::Event(Event::ItemAdded { item }));
-            realtime.session(Outbound::Event(Event::ItemDeleted { item }));
+            realtime.session(happened(Event::ItemAdded { item }));
+            realtime.session(happened(Event::ItemDeleted { item }));
         }
     }
     for n in 0..32 {
         let effects = realtime.client(ClientMessage::Text(&text));
         assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
         let item = ItemId(1_000 + n);
-        realtime.session(Outbound::Event(Event::ItemAdded { item }));
+        realtime.session(happened(Event::ItemAdded { item }));
     }
     let effects = realtime.client(ClientMessage::Text(&text));
     assert_eq!(
@@ -207,7 +212,7 @@ fn a_commit_without_words_is_answered() {
     realtime.client(ClientMessage::Text(
         r#"{"type":"input_audio_buffer.commit"}"#,
     ));
-    let told = events(&realtime.session(Outbound::Event(Event::UtteranceDropped)));
+    let told = events(&realtime.session(happened(Event::UtteranceDropped)));
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!(told[0]["type"], "input_audio_buffer.committed");
     assert_eq!(
@@ -216,7 +221,7 @@ fn a_commit_without_words_is_answered() {
     );
     assert_eq!(told[0]["item_id"], told[1]["item_id"]);
     // What was not committed comes to nothing without a word.
-    let told = events(&realtime.session(Outbound::Event(Event::UtteranceDropped)));
+    let told = events(&realtime.session(happened(Event::UtteranceDropped)));
     assert!(told.is_empty(), "{told:?}");
 }
 
@@ -249,9 +254,7 @@ fn early_events() -> Vec<Event> {
 }
 
 fn told(realtime: &mut Realtime, told: Vec<Event>) -> Vec<Value> {
-    let effects = told
-        .into_iter()
-        .map(|e| realtime.session(Outbound::Event(e)));
+    let effects = told.into_iter().map(|e| realtime.session(happened(e)));
     effects.flat_map(|effects| events(&effects)).collect()
 }
 
@@ -294,7 +297,7 @@ fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
     let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     for event in early_events().into_iter().chain(ended()) {
-        assert_eq!(realtime.session(Outbound::Event(event)), []);
+        assert_eq!(realtime.session(happened(event)), []);
     }
 }
 
@@ -333,4 +336,46 @@ fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
         assert_eq!(events(&effects)[0]["error"]["code"], code, "{text}");
         assert_eq!(effects.len(), 1, "nothing is asked of the session");
     }
+}
+
+#[test]
+fn clients_that_ask_learn_when_it_happened() {
+    for asks in [true, false] {
+        let mut realtime = Realtime::new(None, None, asks);
+        realtime.start();
+        let at = Samples::from_ms(300);
+        let told = told(&mut realtime, vec![Event::SpeechStarted { at }]);
+        assert_eq!(told[0].get("undertone_at").is_some(), asks, "{told:?}");
+        let answer = realtime.client(ClientMessage::Text(
+            r#"{"type":"input_audio_buffer.clear"}"#,
+        ));
+        assert!(events(&answer)[0].get("undertone_at").is_none());
+    }
+}
+
+#[test]
+fn clients_that_ask_may_send_bare_audio() {
+    let mut realtime = Realtime::new(None, None, true);
+    realtime.start();
+    let effects = realtime.client(ClientMessage::Binary(&[1, 0, 255, 255]));
+    assert_eq!(effects, [Effect::Audio(vec![1, -1])]);
+    let effects = realtime.client(ClientMessage::Binary(&[1]));
+    assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1007));
+    let effects = Realtime::new(None, None, false).client(ClientMessage::Binary(&[1, 0]));
+    assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1003));
+}
+
+#[test]
+fn a_client_switches_speculation_for_its_session() {
+    let mut realtime = Realtime::new(None, None, true);
+    realtime.start();
+    let update = r#"{"type":"session.update","session":{"type":"realtime","undertone":{"speculation":false}}}"#;
+    let effects = realtime.client(ClientMessage::Text(update));
+    let settings = Settings {
+        speculation: Some(false),
+        ..Settings::default()
+    };
+    assert!(effects.contains(&Effect::Request(Input::Configure(settings))));
+    let updated = &events(&effects)[0]["session"]["undertone"];
+    assert_eq!(*updated, json!({"speculation": false}));
 }

@@ -1,0 +1,84 @@
+//! What the page at `/` is told of this server.
+
+use super::audio_file;
+use crate::conversation::verdict;
+use crate::server::{Playground, Question, Say};
+use crate::session::Engines;
+use crate::tools::{Declaration, Effect, Eligibility};
+use crate::transport::realtime::RATE;
+use std::cmp::Reverse;
+use std::io::Cursor;
+use std::sync::Arc;
+
+/// Questions that a visitor is offered.
+const QUESTIONS: usize = 4;
+
+/// How people ask for those built-in tools that no file declares.
+const BUILT_IN: [(&str, &str); 2] = [
+    ("get_time", "what time is it in Tokyo"),
+    ("calculate", "what is fifteen percent of eighty"),
+];
+
+/// The tools with what the gate says of them, and a question for each of the first.
+pub(super) fn of(engines: &Arc<Engines>) -> Playground {
+    let policy = &engines.policy().speculation;
+    let tools: Vec<_> = engines
+        .tools()
+        .declarations()
+        .into_iter()
+        .map(|tool| (tool.clone(), verdict(&tool, policy)))
+        .collect();
+    // Those that may run early come first: they show what this server is about.
+    let mut asked: Vec<_> = tools
+        .iter()
+        .filter(|(tool, _)| tool.effect <= Effect::ReadCostly)
+        .filter_map(|(tool, verdict)| {
+            let declared = engines
+                .tools()
+                .hints(&tool.spec.name)
+                .is_some_and(|hints| !hints.rules.is_empty());
+            let early = verdict.eligibility == Eligibility::Full;
+            Some((Reverse((early, declared)), example(engines, tool)?))
+        })
+        .collect();
+    asked.sort_by_key(|(rank, _)| *rank);
+    let questions = asked.into_iter().map(|(_, text)| Question::new(text));
+    Playground {
+        questions: questions.take(QUESTIONS).collect(),
+        pre_roll_ms: engines.policy().vad.pre_roll_ms,
+        say: Some(say(engines.clone())),
+        tools,
+    }
+}
+
+/// A sentence that asks for the tool, as it is written.
+fn example(engines: &Engines, tool: &Declaration) -> Option<String> {
+    let name = &*tool.spec.name;
+    let hints = engines.tools().hints(name);
+    let declared = hints
+        .and_then(|hints| hints.examples.first())
+        .map(|text| &**text);
+    let built_in = BUILT_IN
+        .iter()
+        .find(|(tool, _)| *tool == name)
+        .map(|(_, text)| *text);
+    let text = declared.or(built_in)?;
+    let mut letters = text.chars();
+    let first = letters.next()?.to_uppercase();
+    Some(format!(
+        "{first}{}?",
+        letters.as_str().trim_end_matches(['?', '.'])
+    ))
+}
+
+fn say(engines: Arc<Engines>) -> Say {
+    Arc::new(move |text| {
+        let engines = engines.clone();
+        Box::pin(async move {
+            let audio = engines.say(&text, RATE).await?;
+            let mut wav = Cursor::new(Vec::new());
+            audio_file::write_to(&mut wav, RATE, &audio).ok()?;
+            Some(wav.into_inner())
+        })
+    })
+}

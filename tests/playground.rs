@@ -1,0 +1,255 @@
+//! The playground in a real browser: Debian's Chromium, with a microphone that plays questions,
+//! against the real server with the real models. `make test-tools` installs what it needs.
+//!
+//! What the browser showed and played stays in `target/artefacts/playground`.
+
+#![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
+
+mod support;
+
+use axum::routing::get;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use support::{Script, Server};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/playground");
+const BROWSER: &str = "/usr/bin/chromium";
+
+/// How long the weather service thinks.
+const TOOL: Duration = Duration::from_millis(2_200);
+
+fn need(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref().to_path_buf();
+    assert!(
+        path.exists(),
+        "{} is missing: run `make test-tools`",
+        path.display()
+    );
+    path
+}
+
+async fn forecast() -> axum::Json<Value> {
+    tokio::time::sleep(TOOL).await;
+    axum::Json(json!({
+        "current": {"temperature_2m": 17.2, "weather_code": 3},
+        "daily": {
+            "weather_code": [3, 61],
+            "temperature_2m_max": [19.0, 15.0],
+            "temperature_2m_min": [9.1, 8.4],
+            "precipitation_probability_max": [10, 80]
+        }
+    }))
+}
+
+async fn geocode(
+    axum::extract::Query(query): axum::extract::Query<std::collections::HashMap<String, String>>,
+) -> axum::Json<Value> {
+    axum::Json(json!({"results": [{
+        "name": query.get("name"), "latitude": 51.5, "longitude": -0.13,
+        "country": "Somewhere", "country_code": "GB"
+    }]}))
+}
+
+/// A weather service until the process ends.
+fn weather() -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+                .await
+                .expect("a port");
+            tell.send(listener.local_addr().expect("an address"))
+                .expect("a test");
+            let router = axum::Router::new()
+                .route("/v1/search", get(geocode))
+                .route("/v1/forecast", get(forecast));
+            axum::serve(listener, router).await.expect("a server");
+        });
+    });
+    told.recv().expect("a server")
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A server with the weather, and with notes that ask before they are written.
+fn configure(folder: &Path, port: u16) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tools = folder.join("tools");
+    std::fs::create_dir_all(&tools).expect("a folder");
+    let shipped = |name| std::fs::read_to_string(root.join("tools").join(name)).expect("a tool");
+    let address = weather();
+    let weather = format!(
+        "{}\ngeocoding = \"http://{address}/v1/search\"\nforecast = \"http://{address}/v1/forecast\"\nallow_private = true\n",
+        shipped("weather.toml")
+    );
+    std::fs::write(tools.join("weather.toml"), weather).expect("a tool");
+    let notes = shipped("add_note.toml").replace("data/notes.json", "notes.json");
+    let notes = format!("{notes}\n[confirm]\nspoken = true\n");
+    std::fs::write(tools.join("add_note.toml"), notes).expect("a tool");
+    let config = folder.join("undertone.toml");
+    let text = format!(
+        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n\
+         [llm]\nstall_filler_ms = 10000\ngive_up_ms = 20000\n",
+        weights().display()
+    );
+    std::fs::write(&config, text).expect("a configuration");
+    config
+}
+
+fn weights() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/weights");
+    std::env::var_os("UNDERTONE_MODELS").map_or(default, PathBuf::from)
+}
+
+fn undertone(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        .args(arguments)
+        .env("UNDERTONE_MODELS", weights())
+        .output()
+        .expect("undertone runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Writes a sentence with silence around it, as a microphone would hear it.
+fn sound(folder: &Path, name: &str, text: &str, before: f32, after: f32) -> PathBuf {
+    let path = folder.join(name);
+    undertone(&["say", text, "--out", &path.display().to_string()]);
+    let mut reader = hound::WavReader::open(&path).expect("a WAV file");
+    let spec = reader.spec();
+    let speech: Vec<i16> = reader.samples().map(|s| s.expect("a sample")).collect();
+    let silence = |seconds: f32| vec![0_i16; (seconds * spec.sample_rate as f32) as usize];
+    let mut writer = hound::WavWriter::create(&path, spec).expect("a WAV file");
+    for sample in [silence(before), speech, silence(after)].concat() {
+        writer.write_sample(sample).expect("written");
+    }
+    writer.finalize().expect("written");
+    path
+}
+
+fn transcript(path: &Path) -> String {
+    undertone(&["transcribe", &path.display().to_string()]).to_lowercase()
+}
+
+#[test]
+fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let artefacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../artefacts/playground");
+    std::fs::create_dir_all(&artefacts).expect("a folder");
+    let artefacts = artefacts.canonicalize().expect("a folder");
+    let port = free_port();
+    let question = "What is the weather in London right now?";
+    let interruption = "Wait, stop. What time is it in Tokyo?";
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": configure(folder.path(), port),
+        "port": port,
+        "artefacts": artefacts,
+        "sounds": {
+            "question": sound(folder.path(), "question.wav", question, 1.0, 30.0),
+            "interruption": sound(folder.path(), "interruption.wav", interruption, 0.6, 30.0),
+        },
+    });
+    let path = folder.path().join("settings.json");
+    std::fs::write(&path, settings.to_string()).expect("written");
+    let visit = Command::new("node")
+        .arg("visit.mjs")
+        .arg(&path)
+        .current_dir(FOLDER)
+        .output()
+        .expect("node runs");
+    let (said, complained) = (
+        String::from_utf8_lossy(&visit.stdout),
+        String::from_utf8_lossy(&visit.stderr),
+    );
+    assert!(visit.status.success(), "{said}\n{complained}");
+    let measured: Value =
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report");
+    println!("{measured:#}");
+    check(&measured);
+    for (file, words) in [
+        ("demo.wav", "degrees"),
+        ("spoken.wav", "degrees"),
+        ("typed.wav", "degrees"),
+        ("session.wav", "weather"),
+    ] {
+        let heard = transcript(&artefacts.join(file));
+        println!("{file}: {heard}");
+        assert!(heard.contains(words), "{file}: {heard}");
+    }
+}
+
+fn check(measured: &Value) {
+    for (name, violations) in measured.as_object().expect("an object") {
+        if name.starts_with("axe_") {
+            assert_eq!(*violations, json!([]), "{name}");
+        }
+    }
+    // First paint, idle share and the wait of the demonstration are printed only: they are the
+    // machine's as much as the page's.
+    let weight = measured["page_bytes"].as_u64().expect("a number");
+    assert!(weight < 500_000, "the page weighs {weight} bytes");
+    let stop = measured["barge_in_stop"].as_str().expect("a span");
+    assert!(stop.ends_with("ms"), "the agent spoke on for {stop}");
+}
+
+#[tokio::test]
+async fn the_page_may_load_nothing_from_elsewhere_and_is_asked_for_anew() {
+    let server = Server::start(Script::default()).await;
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/main.js", "text/javascript"),
+        ("/audio-out.worklet.js", "text/javascript"),
+        ("/style.css", "text/css"),
+    ] {
+        let answer = server.get(path, "").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let head = answer.split("\r\n\r\n").next().unwrap_or_default();
+        for field in [
+            "content-security-policy: default-src 'self'",
+            "x-content-type-options: nosniff",
+            "cache-control: no-cache",
+            &format!("content-type: {kind}"),
+        ] {
+            assert!(head.contains(field), "{path} has no {field}: {head}");
+        }
+        let tag = head
+            .lines()
+            .find_map(|line| line.strip_prefix("etag: "))
+            .expect("a tag");
+        let again = server.get(path, &format!("If-None-Match: {tag}\r\n")).await;
+        assert!(again.starts_with("HTTP/1.1 304"), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_can_do_is_told_to_those_who_may_open_a_session() {
+    let settings = undertone::server::ServerSettings {
+        auth_token: Some("a-token-of-some-length".into()),
+        ..support::local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    for path in ["/playground/about", "/playground/questions/0"] {
+        let answer = server.get(path, "").await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    }
+    let shown = "Authorization: Bearer a-token-of-some-length\r\n";
+    let answer = server.get("/playground/about", shown).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = server.get("/playground/questions/0", shown).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    assert!(server.get("/", "").await.starts_with("HTTP/1.1 200"));
+}

@@ -1,0 +1,122 @@
+// Chromium with a microphone that is a file, and what the tests look at.
+
+import { chromium } from 'playwright-core';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--use-fake-device-for-media-stream',
+];
+
+/** Starts a browser whose microphone plays `sound`, once, from the moment it is switched on. */
+export async function launch(executable, sound) {
+  return chromium.launch({
+    executablePath: executable,
+    headless: true,
+    args: [...ARGUMENTS, `--use-file-for-fake-audio-capture=${sound}%noloop`],
+  });
+}
+
+/** Opens the page. What it complains of is gathered in `complaints`. */
+export async function open(browser, address, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone'], ...options });
+  await context.addInitScript(listen);
+  const page = await context.newPage();
+  const complaints = [];
+  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  await page.goto(address);
+  await page.waitForSelector('#questions button', { state: 'attached' });
+  return { context, page, complaints };
+}
+
+/**
+ * Runs in the page before anything of it: keeps all that its audio graph sends to the loudspeaker,
+ * and notes that a call was seen running before it was committed.
+ */
+function listen() {
+  window.heard = [];
+  window.sawStarted = false;
+  const connect = AudioNode.prototype.connect;
+  AudioNode.prototype.connect = function (to, ...rest) {
+    // The microphone's context writes silence to its output; the voice's is at 24 kHz.
+    if (to instanceof AudioDestinationNode && to.context.sampleRate === 24000 && !this.isTap) {
+      const tap = to.context.createScriptProcessor(1024, 1, 1);
+      tap.isTap = true;
+      tap.onaudioprocess = ({ inputBuffer, playbackTime }) => {
+        window.heard.push({ at: playbackTime, samples: [...inputBuffer.getChannelData(0)] });
+      };
+      connect.call(this, tap);
+      connect.call(tap, to);
+    }
+    return connect.call(this, to, ...rest);
+  };
+  addEventListener('DOMContentLoaded', () => {
+    new MutationObserver(() => {
+      window.sawStarted ||= document.querySelector('#drawing .early.started') !== null;
+    }).observe(document.body, { childList: true, subtree: true });
+  });
+}
+
+/**
+ * Takes what was heard since the last time, as a WAV file. Of long silences 200 ms are left: the
+ * recogniser hears nothing in a file that is mostly empty.
+ */
+export async function writeHeard(page, path) {
+  const samples = await page.evaluate(() => {
+    let silent = 0;
+    const kept = window.heard.splice(0).filter(({ samples }) => {
+      silent = samples.some((sample) => sample !== 0) ? 0 : silent + 1;
+      return silent <= 5;
+    });
+    return kept.flatMap(({ samples }) => samples);
+  });
+  const data = Buffer.alloc(44 + 2 * samples.length);
+  data.write('RIFF', 0);
+  data.writeUInt32LE(36 + 2 * samples.length, 4);
+  data.write('WAVEfmt ', 8);
+  data.writeUInt32LE(16, 16);
+  data.writeUInt16LE(1, 20);
+  data.writeUInt16LE(1, 22);
+  data.writeUInt32LE(24000, 24);
+  data.writeUInt32LE(48000, 28);
+  data.writeUInt16LE(2, 32);
+  data.writeUInt16LE(16, 34);
+  data.write('data', 36);
+  data.writeUInt32LE(2 * samples.length, 40);
+  samples.forEach((sample, index) => data.writeInt16LE(Math.max(-32768, Math.min(32767, Math.round(sample * 32767))), 44 + 2 * index));
+  writeFileSync(path, data);
+}
+
+/** What axe finds serious or worse. */
+export async function violations(page) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(async () => {
+    const { violations } = await window.axe.run(document);
+    return violations.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.slice(0, 3).map((node) => node.html.slice(0, 160)) }));
+  });
+  return found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+}
+
+/** The share of a core that the page's processes use, over some seconds. */
+export async function usage(browser, seconds) {
+  const cdp = await browser.newBrowserCDPSession();
+  const spent = async () => {
+    const { processInfo } = await cdp.send('SystemInfo.getProcessInfo');
+    return processInfo.filter(({ type }) => type === 'renderer').reduce((sum, { cpuTime }) => sum + cpuTime, 0);
+  };
+  const before = await spent();
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  const share = ((await spent()) - before) / seconds;
+  await cdp.detach();
+  return share;
+}

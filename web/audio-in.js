@@ -1,0 +1,99 @@
+// The microphone: permission, device, level, and frames for whoever listens.
+
+/** Why there is no microphone, in words for the user. */
+export class MicrophoneError extends Error {}
+
+/**
+ * Says what is wrong before anything is asked of the user; null if nothing is.
+ * @returns {string | null}
+ */
+export function obstacle() {
+  if (!window.isSecureContext) {
+    return 'This page was not loaded securely, so the browser offers no microphone. Open it as http://localhost or over https. Typing works.';
+  }
+  if (!navigator.mediaDevices?.getUserMedia) return 'This browser offers no microphone. Typing works.';
+  return null;
+}
+
+/**
+ * The microphones that there are. Their names are empty until the user has allowed one.
+ * @returns {Promise<MediaDeviceInfo[]>}
+ */
+export async function devices() {
+  const all = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
+  return all.filter((device) => device.kind === 'audioinput');
+}
+
+/** A microphone that is on. Frames are 20 ms of PCM16 at 24 kHz. */
+export class Microphone {
+  /**
+   * Asks for the microphone and listens.
+   * @param {{device?: string, onFrame: (samples: Int16Array, level: number) => void, onEnd: () => void}} options
+   * @returns {Promise<Microphone>}
+   */
+  static async open({ device, onFrame, onEnd }) {
+    const blocked = obstacle();
+    if (blocked) throw new MicrophoneError(blocked);
+    const stream = await ask(device);
+    const context = new AudioContext({ latencyHint: 'interactive' });
+    try {
+      await context.audioWorklet.addModule('audio-in.worklet.js');
+      const node = new AudioWorkletNode(context, 'capture', { channelCount: 1, channelCountMode: 'explicit' });
+      node.port.onmessage = ({ data }) => onFrame(data.samples, data.level);
+      // It writes silence; without a way to the output it would not run.
+      context.createMediaStreamSource(stream).connect(node).connect(context.destination);
+      await context.resume();
+    } catch (error) {
+      stream.getTracks().forEach((track) => track.stop());
+      await context.close();
+      throw new MicrophoneError(`The microphone could not be started: ${error.message}`);
+    }
+    stream.getAudioTracks()[0].addEventListener('ended', onEnd);
+    return new Microphone(stream, context);
+  }
+
+  constructor(stream, context) {
+    this.stream = stream;
+    this.context = context;
+  }
+
+  /** The id of the device that is in use. */
+  get device() {
+    return this.stream.getAudioTracks()[0]?.getSettings().deviceId ?? '';
+  }
+
+  /** Switches it off. */
+  async close() {
+    this.stream.getTracks().forEach((track) => track.stop());
+    await this.context.close();
+  }
+}
+
+async function ask(device) {
+  const audio = {
+    echoCancellation: true,
+    noiseSuppression: true,
+    autoGainControl: true,
+    channelCount: 1,
+    ...(device ? { deviceId: { exact: device } } : {}),
+  };
+  try {
+    return await navigator.mediaDevices.getUserMedia({ audio });
+  } catch (error) {
+    if (device && error.name === 'OverconstrainedError') return ask();
+    throw new MicrophoneError(reason(error));
+  }
+}
+
+function reason(error) {
+  switch (error.name) {
+    case 'NotAllowedError':
+      return 'The microphone is not allowed here. Allow it in the address bar and try again, or type.';
+    case 'NotFoundError':
+      return 'There is no microphone. Plug one in, play a question, or type.';
+    case 'NotReadableError':
+      return 'Another program holds the microphone. Close it and try again, or type.';
+    default:
+      return `The microphone could not be opened: ${error.message}`;
+  }
+}

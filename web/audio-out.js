@@ -1,0 +1,81 @@
+// The agent's voice: a queue of pieces, each with an id, and exact news of what was heard.
+
+export const RATE = 24000;
+
+/** The output sleeps after so much silence, so that an idle page costs nothing, ms. */
+const SLEEP_AFTER = 4000;
+
+/**
+ * Plays pieces of PCM16 at 24 kHz in order. Events, with `detail` {id, samples, at}: `started`,
+ * `ended`, `flushed`; `samples` counts those of the piece that were heard, `at` is a time of
+ * performance.now(). A piece that runs dry ends and starts again. `silent` follows every flush.
+ */
+export class Speaker extends EventTarget {
+  #context = null;
+  #node = null;
+  #ready = null;
+  #sleep = 0;
+  #playing = false;
+
+  /** Makes it ready to sound. To be called first from a click or a key: browsers insist. */
+  async wake() {
+    clearTimeout(this.#sleep);
+    this.#ready ??= this.#build();
+    await this.#ready;
+    if (this.#context.state !== 'running') await this.#context.resume();
+    this.#rest();
+  }
+
+  /** Whether something sounds. */
+  get playing() {
+    return this.#playing;
+  }
+
+  /** Appends samples to the piece `id`; a new id begins a new piece. */
+  play(id, samples) {
+    const woken = this.wake();
+    if (this.#node) this.#node.port.postMessage({ id, samples });
+    else woken.then(() => this.#node.port.postMessage({ id, samples }));
+  }
+
+  /** Falls silent now and forgets what waits. */
+  flush() {
+    this.#node?.port.postMessage({ flush: true });
+  }
+
+  /** Plays a sound beside the voice, softly. Resolves when it has begun, with a way to stop it. */
+  async aside(samples, volume) {
+    await this.wake();
+    const context = this.#context;
+    const buffer = context.createBuffer(1, samples.length, RATE);
+    buffer.copyToChannel(Float32Array.from(samples, (sample) => sample / 32768), 0);
+    const source = new AudioBufferSourceNode(context, { buffer });
+    source.connect(new GainNode(context, { gain: volume })).connect(context.destination);
+    source.start();
+    return { stop: () => source.stop() };
+  }
+
+  async #build() {
+    this.#context = new AudioContext({ sampleRate: RATE, latencyHint: 'interactive' });
+    await this.#context.audioWorklet.addModule('audio-out.worklet.js');
+    this.#node = new AudioWorkletNode(this.#context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
+    this.#node.port.onmessage = ({ data }) => this.#report(data);
+    this.#node.connect(this.#context.destination);
+  }
+
+  #report({ type, id, samples, time }) {
+    if (type === 'started') this.#playing = true;
+    if (type === 'ended' || type === 'flushed') this.#playing = false;
+    const context = this.#context;
+    const ago = (context.currentTime - time) * 1000;
+    const at = performance.now() - ago + (context.outputLatency || 0) * 1000;
+    this.dispatchEvent(new CustomEvent(type, { detail: { id, samples, at } }));
+    this.#rest();
+  }
+
+  #rest() {
+    clearTimeout(this.#sleep);
+    if (this.#playing) return;
+    this.#sleep = setTimeout(() => this.#context.suspend(), SLEEP_AFTER);
+  }
+}

@@ -1,0 +1,83 @@
+// Questions for those without a microphone: heard aloud, and sent as a microphone would send them.
+
+/** 20 ms at 24 kHz. */
+const FRAME = 480;
+const STEP = 20;
+
+/** Silence that follows, so that the turn ends, ms. */
+const TAIL = 3000;
+
+/** Plays one question at the pace of speech. */
+export class Demo {
+  #session;
+  #speaker;
+  #timer = 0;
+  #sound = null;
+
+  /** @param {import('./session.js').Session} session @param {import('./audio-out.js').Speaker} speaker */
+  constructor(session, speaker) {
+    this.#session = session;
+    this.#speaker = speaker;
+  }
+
+  /** Whether a question is being played. */
+  get playing() {
+    return this.#timer !== 0;
+  }
+
+  /**
+   * Fetches question `number` and plays it. `onFrame` gets each frame that was sent.
+   * @param {number} number
+   * @param {(samples: Int16Array) => void} onFrame
+   */
+  async play(number, onFrame) {
+    this.stop();
+    const [samples] = await Promise.all([this.#fetch(number), this.#session.open(), this.#speaker.wake()]);
+    this.stop();
+    this.#sound = await this.#speaker.aside(samples, 0.4);
+    const began = performance.now();
+    const frames = Math.ceil(samples.length / FRAME) + TAIL / STEP;
+    let sent = 0;
+    this.#timer = setInterval(() => {
+      const due = Math.min(frames, Math.floor((performance.now() - began) / STEP));
+      for (; sent < due; sent += 1) {
+        const frame = new Int16Array(FRAME);
+        frame.set(samples.subarray(sent * FRAME, (sent + 1) * FRAME));
+        if (!this.#session.audio(frame)) return this.stop();
+        if (sent * FRAME < samples.length) onFrame(frame);
+      }
+      if (sent === frames) this.stop();
+    }, STEP);
+  }
+
+  /** Stops at once. */
+  stop() {
+    clearInterval(this.#timer);
+    this.#timer = 0;
+    this.#sound?.stop();
+    this.#sound = null;
+  }
+
+  /** The server has understood: no more silence is needed. */
+  understood() {
+    if (this.playing) this.stop();
+  }
+
+  async #fetch(number) {
+    const answer = await fetch(`/playground/questions/${number}`, { headers: this.#session.headers() });
+    if (!answer.ok) throw new Error(`The question could not be played: ${await answer.text()}`);
+    const wav = await answer.arrayBuffer();
+    return new Int16Array(wav.slice(dataAt(wav)));
+  }
+}
+
+/** Where the samples of a WAV file begin. */
+function dataAt(wav) {
+  const view = new DataView(wav);
+  let at = 12;
+  while (at + 8 <= view.byteLength) {
+    if (view.getUint32(at, false) === 0x64617461) return at + 8;
+    at += 8 + view.getUint32(at + 4, true);
+  }
+  throw new Error('not a WAV file');
+}

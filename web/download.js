@@ -1,0 +1,82 @@
+// The conversation as files: sound and events.
+
+import { RATE } from './audio-out.js';
+
+/** The longest that is kept, s: half an hour, some 170 MB. */
+const LONGEST = 1800;
+
+/** What was sent and heard, in the order of time. Times are of performance.now(). */
+export class Recording {
+  #pieces = { user: [], agent: [] };
+  #kept = 0;
+  #lines = [];
+
+  /** Samples of `who` (`user` or `agent`) that sounded from `at` on. */
+  sound(who, at, samples) {
+    this.#pieces[who].push({ at, samples });
+    this.#kept += samples.length;
+    while (this.#kept > 2 * LONGEST * RATE) {
+      const oldest = this.#pieces.user.length && (!this.#pieces.agent.length || this.#pieces.user[0].at < this.#pieces.agent[0].at) ? 'user' : 'agent';
+      this.#kept -= this.#pieces[oldest].shift().samples.length;
+    }
+  }
+
+  /** An event, as a line of the other file. */
+  line(at, event) {
+    this.#lines.push(JSON.stringify({ at: Math.round(at * 1000) / 1000, ...event }));
+    if (this.#lines.length > 50_000) this.#lines.shift();
+  }
+
+  /** Whether there is anything to save. */
+  get empty() {
+    return this.#lines.length === 0;
+  }
+
+  /** All events, one JSON object a line. */
+  jsonl() {
+    return new Blob(this.#lines.map((line) => `${line}\n`), { type: 'application/jsonl' });
+  }
+
+  /** All sound: the user on the left, the agent on the right. */
+  wav() {
+    const all = [...this.#pieces.user, ...this.#pieces.agent];
+    const begin = Math.min(...all.map(({ at }) => at));
+    const place = ({ at }) => Math.round(((at - begin) / 1000) * RATE);
+    const length = all.reduce((most, piece) => Math.max(most, place(piece) + piece.samples.length), 0);
+    const frames = new Int16Array(2 * length);
+    for (const [channel, who] of ['user', 'agent'].entries()) {
+      for (const piece of this.#pieces[who]) {
+        const from = place(piece);
+        for (let index = 0; index < piece.samples.length; index += 1) frames[2 * (from + index) + channel] = piece.samples[index];
+      }
+    }
+    return new Blob([header(frames.byteLength), frames], { type: 'audio/wav' });
+  }
+}
+
+function header(bytes) {
+  const view = new DataView(new ArrayBuffer(44));
+  const text = (at, word) => [...word].forEach((letter, index) => view.setUint8(at + index, letter.charCodeAt(0)));
+  text(0, 'RIFF');
+  view.setUint32(4, 36 + bytes, true);
+  text(8, 'WAVEfmt ');
+  view.setUint32(16, 16, true);
+  view.setUint16(20, 1, true);
+  view.setUint16(22, 2, true);
+  view.setUint32(24, RATE, true);
+  view.setUint32(28, RATE * 4, true);
+  view.setUint16(32, 4, true);
+  view.setUint16(34, 16, true);
+  text(36, 'data');
+  view.setUint32(40, bytes, true);
+  return view.buffer;
+}
+
+/** Hands a file to the user. */
+export function save(blob, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

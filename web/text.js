@@ -1,0 +1,43 @@
+// Elements and numbers as text.
+
+/**
+ * Makes an element. Children are elements or text; text stays text.
+ * @param {string} tag
+ * @param {Record<string, unknown>} attributes `on…` are listeners; null and false are left out
+ * @param {...(Node | string)} children
+ */
+export function el(tag, attributes = {}, ...children) {
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+}
+
+function furnish(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false && value !== undefined) element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** A span: "430 ms", "1.52 s"; a dash if there is none. */
+export function span(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return '–';
+  const rounded = Math.round(ms);
+  return Math.abs(rounded) < 1000 ? `${rounded} ms` : `${(ms / 1000).toFixed(2)} s`;
+}
+
+/** Arguments as people read them: `place: London, day: now`. */
+export function listed(values) {
+  const entries = Object.entries(values ?? {});
+  return entries.map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`).join(', ');
+}
+
+/** `turn_ended` as "turn ended". */
+export function plain(name) {
+  return String(name ?? '').replaceAll('_', ' ').replaceAll('-', ' ');
+}
