@@ -244,7 +244,13 @@ impl Parameter {
     /// Whether more words could turn the value into another: "new" into "new york".
     pub fn may_grow(&self, words: &str) -> bool {
         match self.kind {
-            Kind::Place => places::find(tidy(words)).is_err() || places::may_continue(tidy(words)),
+            Kind::Place => {
+                let words = tidy(words);
+                let name = words_of_a_name(words);
+                // "tokyo right": the name is over.
+                name.len() == words.len()
+                    && (places::find(name).is_err() || places::may_continue(name))
+            }
             Kind::Choice(_) | Kind::Boolean | Kind::Unit => false,
             _ => true,
         }

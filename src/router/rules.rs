@@ -527,6 +527,7 @@ mod tests {
         let confidence = |text: &str, paused| best(&rules, text, paused).unwrap().2;
         assert!(confidence("weather in New", false) < 0.6);
         assert!(confidence("weather in Tokyo", false) > 0.8);
+        assert!(confidence("weather in Tokyo right", false) > 0.8);
         assert!(confidence("weather in Tokyo", true) > 0.8);
         let time = builtins();
         let (_, _, open) = best(&time, "what time is it", false).unwrap();
