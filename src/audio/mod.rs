@@ -2,6 +2,7 @@
 //!
 //! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
 
+pub mod g711;
 pub mod mel;
 mod resample;
 mod ring;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`realtime`] | OpenAI's Realtime protocol, GA event names |
 //! | [`pcm`] | bare PCM16 in binary messages, for devices |
+//! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
@@ -14,6 +15,7 @@
 pub mod intake;
 pub mod outbox;
 pub mod pcm;
+pub mod phone;
 pub mod realtime;
 pub mod socket;
 
@@ -45,6 +47,10 @@ pub enum Door {
     Realtime,
     /// `/v1/pcm`.
     Pcm,
+    /// A telephone, over any of the protocols in [`phone`].
+    Phone,
+    /// A microphone and a loudspeaker of this machine.
+    Desktop,
 }
 
 /// Why no session could be opened.
