@@ -537,7 +537,7 @@ mod tests {
             let mut call = dialect(provider);
             assert_eq!(tell(&mut call, &echo), [], "no stream yet");
             tell(&mut call, &start(provider, "good"));
-            assert_eq!(tell(&mut call, &echo), [played.clone()]);
+            assert_eq!(tell(&mut call, &echo), std::slice::from_ref(&played));
         }
     }
 
