@@ -467,3 +467,74 @@ async fn calls_of_telnyx_and_plivo_show_the_servers_token_in_the_address() {
         );
     }
 }
+
+/// Runs a program of others and returns what it reports.
+async fn report(program: &str, arguments: &[&str]) -> Value {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .await
+        .unwrap_or_else(|error| panic!("{program}: {error}; run `make test-tools`"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{complained}");
+    serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
+}
+
+/// Two seconds of silence, a noise, and silence again.
+fn speech(path: &std::path::Path) {
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 8_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut file = hound::WavWriter::create(path, spec).expect("a file");
+    for (level, ms) in [(0, 2_000), (12_000, 600), (0, 1_000)] {
+        for _ in 0..ms * 8 {
+            file.write_sample::<i16>(level).expect("written");
+        }
+    }
+    file.finalize().expect("written");
+}
+
+/// Twilio's library signs, the simulator of others calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_with_tools_that_others_wrote() {
+    let (api, _asked) = twilio_api().await;
+    let llm = Scripted::answers([
+        "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
+        "<speech>It is noon there.</speech>",
+    ]);
+    let server = serve(settings(&api), &llm);
+    let requests = json!([
+        [format!("https://{PUBLIC}/twilio/voice"), {"CallSid": CALL, "From": "+15551230000"}],
+        [format!("wss://{PUBLIC}/twilio/media"), {}],
+    ]);
+    let signatures = report("node", &["sign.mjs", TOKEN, &requests.to_string()]).await;
+    let signature = |at: usize| signatures[at].as_str().expect("a signature");
+    let (status, instructions) = ring(&server, CALL, Some(signature(0))).await;
+    assert_eq!(status, 200, "{instructions}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let wav = folder.path().join("speech.wav");
+    speech(&wav);
+    let url = format!("ws://{}/twilio/media", server.address);
+    let arguments = [
+        "call.py",
+        &url,
+        signature(1),
+        ticket(&instructions),
+        ACCOUNT,
+        CALL,
+        wav.to_str().expect("a path"),
+    ];
+    let heard = report(".venv/bin/python", &arguments).await;
+    assert_eq!(heard["violations"], json!([]), "{heard}");
+    assert_eq!(heard["unknown"], json!([]), "{heard}");
+    assert_eq!(heard["marks"], heard["echoed"], "{heard}");
+    assert_eq!(llm.prompts().len(), 2, "the answer to the tool's result");
+    // The greeting, the filler and the answer: the scripted voice takes its time for each.
+    assert!(heard["audio_ms"].as_u64() > Some(1_000), "{heard}");
+}
