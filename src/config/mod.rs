@@ -22,7 +22,7 @@ use layers::Layers;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
@@ -55,6 +55,8 @@ pub struct Config {
     pub filler: FillerPolicy,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
+    /// Calls from Asterisk.
+    pub asterisk: AsteriskConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -192,6 +194,13 @@ pub struct SessionConfig {
     pub max_tool_steps: u32,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
+}
+
+/// Calls from Asterisk.
+#[derive(Debug, Clone)]
+pub struct AsteriskConfig {
+    /// Where AudioSocket calls come in; `None` takes none.
+    pub audiosocket: Option<SocketAddr>,
 }
 
 /// How a log line is written.

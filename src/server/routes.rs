@@ -1,10 +1,12 @@
 //! The routes and the upgrade of a request to a session.
 
 use super::{Shared, access, playground};
+use crate::audio::g711;
 use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pcm::{self, Pcm};
+use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::realtime::{self, Realtime};
 use crate::transport::socket;
 use axum::Router;
@@ -34,6 +36,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/realtime", get(open_realtime))
         .route("/v1/pcm", get(open_pcm))
+        .route("/asterisk/media", get(open_asterisk))
         .with_state(shared)
 }
 
@@ -112,6 +115,26 @@ async fn open_pcm(
     };
     let dialect = Pcm::new(client(&headers));
     open(shared, &headers, upgrade, dialect, limit)
+}
+
+async fn open_asterisk(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let limit = Limits {
+        message: shared.settings.max_pcm_message,
+        intake: shared.settings.pcm_intake,
+        rate: g711::RATE,
+    };
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
+    open(
+        shared,
+        &headers,
+        upgrade,
+        ChanWebsocket::new(client(&headers)),
+        limit,
+    )
 }
 
 /// What a dialect's sockets are allowed.
