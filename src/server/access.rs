@@ -64,6 +64,12 @@ pub(super) fn check(
     }
 }
 
+/// Whether this is the server's token.
+pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
+    let token = settings.auth_token.as_ref();
+    token.is_some_and(|token| equal(shown, token.expose_secret()))
+}
+
 fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
     let authorization = headers
         .get(AUTHORIZATION)

@@ -107,14 +107,15 @@ pub fn limit(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade 
 
 /// Runs a client until it leaves, its session ends, or the server stops.
 ///
-/// `rate` is that of the client's audio until the dialect opens its session with another, Hz.
-pub async fn drive(
+/// `rate` is that of the client's audio until the dialect opens its session with another, Hz. The
+/// dialect is handed back: it may know what is left to be done.
+pub async fn drive<D: Dialect>(
     socket: WebSocket,
-    dialect: impl Dialect,
+    dialect: D,
     intake: IntakeLimits,
     rate: u32,
     around: Surroundings,
-) {
+) -> D {
     let (mut sink, mut source) = socket.split();
     let mut pump = Pump::new(dialect, intake, rate, around);
     let end = pump.run(&mut sink, &mut source).await;
@@ -122,6 +123,7 @@ pub async fn drive(
     tracing::debug!(?end, "socket ends");
     pump.close_session();
     farewell(sink, source, &mut pump.outbox, end).await;
+    pump.dialect
 }
 
 /// Why a socket ends.

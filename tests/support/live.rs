@@ -59,6 +59,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tools: Arc::new(Registry::new()),
         router: None,
         journal: None,
+        phone: undertone::session::PhoneManners::default(),
         witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
         // A script is played once: an answer that is asked for early and thrown away would use it up.

@@ -232,8 +232,8 @@ impl ChanWebsocket {
     }
 
     fn key(&self, notice: &Notice) -> Vec<Effect> {
-        let digit = notice.text("digit").and_then(|digit| digit.parse().ok());
-        let request = digit.and_then(key).filter(|_| self.call.is_some());
+        let request = notice.text("digit").and_then(key);
+        let request = request.filter(|_| self.call.is_some());
         request.map(Effect::Request).into_iter().collect()
     }
 
@@ -368,7 +368,7 @@ fn close(code: u16, reason: &'static str) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{ClauseId, HangUpReason, ItemId, Time};
+    use crate::conversation::{ClauseId, HangUpReason, Input, ItemId, Time};
     use proptest::prelude::*;
 
     const START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \
@@ -525,6 +525,18 @@ mod tests {
         dialect.session(audio(vec![1; 160]));
         dialect.session(Outbound::Clear);
         assert_eq!(text(&mut dialect, "MEDIA_XON"), []);
+    }
+
+    #[test]
+    fn keys_are_told() {
+        let mut dialect = started(START);
+        let key = |key| [Effect::Request(Input::Key { key })];
+        assert_eq!(
+            text(&mut dialect, "DTMF_END digit:5 channel_id:1"),
+            key('5')
+        );
+        let json = r##"{"event":"DTMF_END","channel_id":"1","digit":"#"}"##;
+        assert_eq!(text(&mut dialect, json), key('#'));
     }
 
     #[test]

@@ -339,7 +339,7 @@ impl Call {
     }
 
     fn key(&mut self, key: char) -> Result<(), End> {
-        let Some(request) = phone::key(key).filter(|_| !self.over) else {
+        let Some(request) = phone::key(key.encode_utf8(&mut [0; 4])).filter(|_| !self.over) else {
             return Ok(());
         };
         if self.into.is_none() {
