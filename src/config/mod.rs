@@ -23,7 +23,7 @@ use layers::Layers;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
@@ -60,6 +60,8 @@ pub struct Config {
     pub filler: FillerPolicy,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
+    /// Calls from Asterisk.
+    pub asterisk: AsteriskConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -197,6 +199,13 @@ pub struct SessionConfig {
     pub max_tool_steps: u32,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
+}
+
+/// Calls from Asterisk.
+#[derive(Debug, Clone)]
+pub struct AsteriskConfig {
+    /// Where AudioSocket calls come in; `None` takes none.
+    pub audiosocket: Option<SocketAddr>,
 }
 
 /// Manners of telephone calls.

@@ -19,6 +19,7 @@ pub(super) struct RawConfig {
     pub(super) speculation: RawSpeculation,
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
+    pub(super) asterisk: RawAsterisk,
     pub(super) log: RawLog,
 }
 
@@ -260,6 +261,12 @@ impl Default for RawTools {
             journal: String::new(),
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAsterisk {
+    pub(super) audiosocket: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

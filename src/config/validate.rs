@@ -3,8 +3,8 @@
 use super::error::{ConfigError, nearest};
 use super::layers::Layers;
 use super::raw::{
-    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession, RawSpeculation,
-    RawTools, RawTts, RawTurn, RawTwilio,
+    RawAsr, RawAsterisk, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession,
+    RawSpeculation, RawTools, RawTts, RawTurn, RawTwilio,
 };
 use super::*;
 use crate::conversation::FillerLead;
@@ -33,6 +33,7 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
         speculation: check.speculation(&raw.speculation)?,
         filler: check.filler(&raw.filler)?,
         router_head: check.existing("router.head", &raw.router.head)?,
+        asterisk: check.asterisk(&raw.asterisk, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
 }
@@ -322,6 +323,32 @@ impl Check<'_> {
             format: self.choice("log.format", &raw.format, &formats)?,
             turns: self.path("log.turns", &raw.turns),
         })
+    }
+
+    fn asterisk(&self, raw: &RawAsterisk, insecure: bool) -> Checked<AsteriskConfig> {
+        let (key, typed) = ("asterisk.audiosocket", &raw.audiosocket);
+        if typed.is_empty() {
+            return Ok(AsteriskConfig { audiosocket: None });
+        }
+        let address: SocketAddr = typed.parse().map_err(|_| {
+            self.wrong(
+                key,
+                format!("{key} = \"{typed}\" is not an IP address and a port"),
+                "use 127.0.0.1:9092 for an Asterisk on this machine",
+            )
+        })?;
+        if address.ip().is_loopback() || insecure {
+            return Ok(AsteriskConfig {
+                audiosocket: Some(address),
+            });
+        }
+        Err(self.wrong(
+            key,
+            format!(
+                "{key} = \"{typed}\" lets other machines call, and AudioSocket knows no token or password"
+            ),
+            "use a loopback address or chan_websocket, or say --insecure if a firewall sees to it",
+        ))
     }
 
     fn host(&self, typed: &str) -> Checked<IpAddr> {

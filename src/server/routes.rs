@@ -7,6 +7,7 @@ use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pcm::{self, Pcm};
+use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider};
 use crate::transport::realtime::{self, Realtime};
 use crate::transport::socket;
@@ -38,6 +39,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/realtime", get(open_realtime))
         .route("/v1/pcm", get(open_pcm))
+        .route("/asterisk/media", get(open_asterisk))
         .route("/telnyx/media", get(open_telnyx))
         .route("/plivo/media", get(open_plivo))
         .with_state(shared)
@@ -118,6 +120,17 @@ async fn open_pcm(
     };
     let dialect = Pcm::new(client(&headers));
     open(shared, &headers, upgrade, dialect, limit)
+}
+
+async fn open_asterisk(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let limits = Limits::of_calls(&shared.settings);
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
+    let dialect = ChanWebsocket::new(client(&headers));
+    open(shared, &headers, upgrade, dialect, limits)
 }
 
 #[derive(Deserialize)]

@@ -478,7 +478,7 @@ fn message_of(frame: Frame) -> Message {
 }
 
 /// The session's next word; never, while there is no session.
-async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
+pub(super) async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
     match out_of {
         Some(out_of) => out_of.recv().await,
         None => std::future::pending().await,
@@ -486,7 +486,7 @@ async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbou
 }
 
 /// Waits until the session has room. False if it is gone.
-async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
+pub(super) async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
     match into {
         Some(into) => into.reserve().await.is_ok(),
         None => std::future::pending().await,
