@@ -675,14 +675,20 @@ async fn how_even_the_frames_of_20_calls_are() {
         },
         factory,
     );
+    let frame = Outbound::Audio {
+        item: ItemId(1),
+        clause: ClauseId(1),
+        samples: vec![1; 160],
+    };
     tokio::spawn(async move {
         while let Some(session) = sessions.recv().await {
+            let frame = frame.clone();
             tokio::spawn(async move {
                 session.say(1, 10);
                 let mut beat = tokio::time::interval(FRAME);
-                while !session.outbound.is_closed() {
+                // To the end of the call.
+                while session.outbound.try_send(frame.clone()).is_ok() {
                     beat.tick().await;
-                    session.say(1, 1);
                 }
             });
         }

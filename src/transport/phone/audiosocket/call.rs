@@ -192,12 +192,12 @@ impl Call {
             biased;
             () = self.around.stop.cancelled() => Happening::Stop,
             () = self.around.drain.cancelled(), if !self.draining => Happening::Drain,
+            () = sleep_until(deadline) => Happening::Tick,
             () = sleep_until(beat), if idle && self.uuid.is_some() => Happening::Beat,
             written = writer.write_buf(&mut self.writing), if !idle => Happening::Written(written),
             outbound = receive(&mut self.out_of) => Happening::Session(outbound),
             room = room(&self.into), if intake_ready => Happening::Room(room),
             received = reader.read_buf(self.decoder.buffer()) => Happening::Received(received),
-            () = sleep_until(deadline) => Happening::Tick,
         }
     }
 
