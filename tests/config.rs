@@ -343,3 +343,49 @@ fn declared_tools_are_part_of_the_configuration() {
     let off = file("[tools]\nfolder = \"\"").load().unwrap();
     assert!(off.config.tools.declared.is_empty());
 }
+
+const TWILIO: &str = "[twilio]\npublic_url = 'https://voice.example.com'\n\
+                      account_sid = 'AC0123456789abcdef0123456789abcdef'\n";
+
+#[test]
+fn twilio_needs_an_account_and_a_token() {
+    let token = "UNDERTONE_TWILIO_AUTH_TOKEN";
+    file(TWILIO).refused(&["twilio.public_url", token]);
+    file("[twilio]\npublic_url = 'https://voice.example.com'\naccount_sid = 'AC12'")
+        .variable(token, "secret-of-twilio")
+        .refused(&["twilio.account_sid", "32 hexadecimal digits"]);
+    for address in [
+        "voice.example.com",
+        "ftp://x",
+        "https://u:p@x",
+        "https://x/?a=1",
+    ] {
+        file(&format!("[twilio]\npublic_url = '{address}'"))
+            .variable(token, "secret-of-twilio")
+            .refused(&["twilio.public_url", "https://voice.example.com"]);
+    }
+    let loaded = file(TWILIO)
+        .variable(token, "secret-of-twilio")
+        .load()
+        .unwrap();
+    assert!(!format!("{:?}", loaded.config).contains("secret-of-twilio"));
+    assert!(!format!("{:?}", loaded.settings).contains("secret-of-twilio"));
+    let twilio = loaded.config.twilio.expect("an account");
+    assert_eq!(twilio.auth_token.expose_secret(), "secret-of-twilio");
+    assert_eq!(
+        twilio.voice_url().as_str(),
+        "https://voice.example.com/twilio/voice"
+    );
+}
+
+#[test]
+fn without_an_address_there_is_no_twilio() {
+    assert!(file("").load().unwrap().config.twilio.is_none());
+}
+
+#[test]
+fn a_silent_caller_is_asked_after_ten_seconds_or_never() {
+    let silence = |text: &str| file(text).load().unwrap().config.phone.silence;
+    assert_eq!(silence(""), Some(Duration::from_secs(10)));
+    assert_eq!(silence("[phone]\nsilence_seconds = 0"), None);
+}
