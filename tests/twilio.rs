@@ -11,12 +11,14 @@ use axum::http::HeaderMap;
 use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::live::{self, without_models};
+use support::twilio::{
+    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, ticket,
+};
 use support::{Client, Server, local};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -24,14 +26,9 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use undertone::audio::g711::Law;
 use undertone::llm::Message;
 use undertone::llm::scripted::{Scripted, Step};
-use undertone::server::{ServerSettings, Twilio};
+use undertone::server::ServerSettings;
 use undertone::session::PhoneManners;
 use undertone::tools::{Registry, builtin};
-
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const ACCOUNT: &str = "AC00000000000000000000000000000001";
-const CALL: &str = "CA00000000000000000000000000000001";
-const PUBLIC: &str = "voice.example.com";
 
 /// What Twilio's own interface was asked: path, credentials, body.
 type Asked = (String, String, String);
@@ -58,18 +55,6 @@ async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
     (format!("http://{address}"), asked)
 }
 
-fn settings(api: &str) -> ServerSettings {
-    ServerSettings {
-        twilio: Some(Twilio {
-            public_url: format!("https://{PUBLIC}").parse().expect("a URL"),
-            account_sid: ACCOUNT.into(),
-            auth_token: TOKEN.into(),
-            api_url: api.parse().expect("a URL"),
-        }),
-        ..local()
-    }
-}
-
 fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
@@ -82,57 +67,6 @@ fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
         ..without_models(Arc::new(llm.clone()))
     };
     live::serve_with(settings, builders)
-}
-
-fn sign(url: &str, parameters: &[(&str, &str)]) -> String {
-    let mut mac = Hmac::<sha1::Sha1>::new_from_slice(TOKEN.as_bytes()).expect("a key");
-    mac.update(url.as_bytes());
-    let mut parameters = parameters.to_vec();
-    parameters.sort_unstable();
-    for (name, value) in parameters {
-        mac.update(name.as_bytes());
-        mac.update(value.as_bytes());
-    }
-    STANDARD.encode(mac.finalize().into_bytes())
-}
-
-fn socket_signature() -> String {
-    sign(&format!("wss://{PUBLIC}/twilio/media"), &[])
-}
-
-/// Asks the webhook about a call, as Twilio does; returns the status and the instructions.
-async fn ring(server: &Server, call: &str, signature: Option<&str>) -> (u16, String) {
-    let parameters = [("CallSid", call), ("From", "+15551230000")];
-    let signed = sign(&format!("https://{PUBLIC}/twilio/voice"), &parameters);
-    let form = format!("From=%2B15551230000&CallSid={call}");
-    let answer = reqwest::Client::new()
-        .post(format!("http://{}/twilio/voice", server.address))
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header("x-twilio-signature", signature.unwrap_or(&signed))
-        .body(form)
-        .send()
-        .await
-        .expect("an answer");
-    let status = answer.status().as_u16();
-    (status, answer.text().await.expect("text"))
-}
-
-fn ticket(instructions: &str) -> &str {
-    let (_, rest) = instructions
-        .split_once("<Parameter name=\"ticket\" value=\"")
-        .expect("a ticket");
-    rest.split_once('"').expect("its end").0
-}
-
-fn start(call: &str, account: &str, ticket: &str) -> Value {
-    json!({
-        "event": "start", "sequenceNumber": "1", "streamSid": "MZ1",
-        "start": {
-            "streamSid": "MZ1", "accountSid": account, "callSid": call, "tracks": ["inbound"],
-            "customParameters": {"ticket": ticket},
-            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}
-        }
-    })
 }
 
 /// A telephone: sends 20 ms of audio every 20 ms, plays what comes, and gives marks back when they

@@ -5,6 +5,7 @@
 
 pub(crate) mod live;
 pub(crate) mod scripted;
+pub(crate) mod twilio;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};

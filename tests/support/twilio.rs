@@ -1,0 +1,76 @@
+//! Twilio, as far as its webhook and its socket see it.
+
+use super::{Server, local};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use undertone::server::{ServerSettings, Twilio};
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const ACCOUNT: &str = "AC00000000000000000000000000000001";
+pub(crate) const CALL: &str = "CA00000000000000000000000000000001";
+pub(crate) const PUBLIC: &str = "voice.example.com";
+
+pub(crate) fn settings(api: &str) -> ServerSettings {
+    ServerSettings {
+        twilio: Some(Twilio {
+            public_url: format!("https://{PUBLIC}").parse().expect("a URL"),
+            account_sid: ACCOUNT.into(),
+            auth_token: TOKEN.into(),
+            api_url: api.parse().expect("a URL"),
+        }),
+        ..local()
+    }
+}
+
+pub(crate) fn sign(url: &str, parameters: &[(&str, &str)]) -> String {
+    let mut mac = Hmac::<sha1::Sha1>::new_from_slice(TOKEN.as_bytes()).expect("a key");
+    mac.update(url.as_bytes());
+    let mut parameters = parameters.to_vec();
+    parameters.sort_unstable();
+    for (name, value) in parameters {
+        mac.update(name.as_bytes());
+        mac.update(value.as_bytes());
+    }
+    STANDARD.encode(mac.finalize().into_bytes())
+}
+
+pub(crate) fn socket_signature() -> String {
+    sign(&format!("wss://{PUBLIC}/twilio/media"), &[])
+}
+
+/// Asks the webhook about a call, as Twilio does; returns the status and the instructions.
+pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -> (u16, String) {
+    let parameters = [("CallSid", call), ("From", "+15551230000")];
+    let signed = sign(&format!("https://{PUBLIC}/twilio/voice"), &parameters);
+    let form = format!("From=%2B15551230000&CallSid={call}");
+    let answer = reqwest::Client::new()
+        .post(format!("http://{}/twilio/voice", server.address))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("x-twilio-signature", signature.unwrap_or(&signed))
+        .body(form)
+        .send()
+        .await
+        .expect("an answer");
+    let status = answer.status().as_u16();
+    (status, answer.text().await.expect("text"))
+}
+
+pub(crate) fn ticket(instructions: &str) -> &str {
+    let (_, rest) = instructions
+        .split_once("<Parameter name=\"ticket\" value=\"")
+        .expect("a ticket");
+    rest.split_once('"').expect("its end").0
+}
+
+pub(crate) fn start(call: &str, account: &str, ticket: &str) -> Value {
+    json!({
+        "event": "start", "sequenceNumber": "1", "streamSid": "MZ1",
+        "start": {
+            "streamSid": "MZ1", "accountSid": account, "callSid": call, "tracks": ["inbound"],
+            "customParameters": {"ticket": ticket},
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}
+        }
+    })
+}
