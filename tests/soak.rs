@@ -9,6 +9,8 @@ mod support;
 use futures_util::future::join_all;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use support::{PATIENCE, Server, base64_of, local};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -26,6 +28,10 @@ use undertone::server::{ServerSettings, SocketLimits};
 use undertone::session::Builders;
 use undertone::transport::intake::IntakeLimits;
 use undertone::vad::{Gated, SileroModel, Vad};
+
+/// Counts what is allocated: on a busy machine what is resident is mostly what a backlog left behind.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What an idle session may cost: the promise.
 const IDLE_BYTES: usize = 64 * 1024;
@@ -188,6 +194,14 @@ fn resident() -> usize {
     pages.map_or(0, |pages: usize| pages * 4096)
 }
 
+/// Bytes that are allocated and not freed.
+fn allocated() -> usize {
+    let stats = HEAP.stats();
+    stats
+        .bytes_allocated
+        .saturating_sub(stats.bytes_deallocated)
+}
+
 fn with_real_vad() -> Builders {
     let silero = common::weights().join("silero/silero_vad.onnx");
     Builders {
@@ -210,31 +224,34 @@ async fn idle_sessions(count: usize) -> (usize, usize) {
     // What the first sessions make is made once: threads, pools, lazy statics.
     let mut warm = join_all((0..16).map(|_| thin_client(server))).await;
     hear_silence(&mut warm).await;
-    let before = resident();
+    let before = (allocated(), resident());
     let mut clients = vec![];
     for _ in 0..count {
         let mut client = thin_client(server).await;
         assert_eq!(next(&mut client).await["type"], "session.created");
         clients.push(client);
     }
-    let opened = resident();
+    let opened = (allocated(), resident());
     hear_silence(&mut clients).await;
-    let listening = resident();
-    let each = |now: usize| now.saturating_sub(before) / count;
-    println!(
-        "{count} idle sessions: {} bytes each when open, {} when listening to silence",
-        each(opened),
-        each(listening)
-    );
-    (each(opened), each(listening))
+    let listening = (allocated(), resident());
+    let each = |now: usize, before: usize| now.saturating_sub(before) / count;
+    for (when, (heap, memory)) in [("open", opened), ("listening to silence", listening)] {
+        println!(
+            "{count} idle sessions, {when}: {} bytes of heap each, {} resident",
+            each(heap, before.0),
+            each(memory, before.1)
+        );
+    }
+    (each(opened.0, before.0), each(listening.0, before.0))
 }
 
-/// Two seconds of silence from each client at the pace of a microphone: what a burst would leave
-/// in the allocator is not what a session costs.
+/// Two seconds of silence from each client at the pace of a microphone, or slower: a burst would
+/// leave more in the session's queues than a microphone does.
 async fn hear_silence(clients: &mut [WebSocketStream<TcpStream>]) {
     let audio = base64_of(&[0; 480]);
     let append = json!({"type": "input_audio_buffer.append", "audio": audio});
     let mut pace = interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for _ in 0..100 {
         pace.tick().await;
         for client in &mut *clients {

@@ -499,6 +499,11 @@ fn a_bad_declaration_names_file_key_and_fix() {
         "did you mean `timeout_ms`",
     ]);
     changed("effect = \"read\"", "effect = \"reed\"").refused(&["effect", "did you mean `read`"]);
+    changed(
+        "effect = \"read\"",
+        "effect = \"read\"\nwrites = [\"notes\"]",
+    )
+    .refused(&["bad.toml:6", "writes", "notes", "effect"]);
     changed("effect = \"read\"", "").refused(&["bad.toml", "effect", "irreversible"]);
     changed("kind = \"http\"", "kind = \"htpp\"").refused(&["kind", "did you mean `http`"]);
     changed("name = \"probe\"", "name = \"2 tools\"").refused(&["bad.toml:2", "name", "letters"]);

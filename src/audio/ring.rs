@@ -26,7 +26,7 @@ impl Ring {
     /// Appends samples.
     pub fn push(&mut self, samples: &[f32]) {
         if self.samples.len() + samples.len() > self.samples.capacity() {
-            let room = samples.len().max(self.samples.len() / 4);
+            let room = samples.len().max(self.samples.len() / 8);
             self.samples.reserve_exact(room);
         }
         self.samples.extend(to_i16(samples));
@@ -53,8 +53,8 @@ impl Ring {
     pub fn forget_before(&mut self, position: Samples) {
         let count = position.0.saturating_sub(self.from) as usize;
         self.drop_front(count.min(self.samples.len()));
-        if self.samples.capacity() > 4 * self.samples.len().max(Samples::RATE as usize / 4) {
-            self.samples.shrink_to(2 * self.samples.len());
+        if self.samples.capacity() > 2 * self.samples.len().max(Samples::RATE as usize / 2) {
+            self.samples.shrink_to(self.samples.len() * 9 / 8);
         }
     }
 
@@ -113,6 +113,6 @@ mod tests {
             ring.push(&[0.0; 320]);
             ring.forget_before(Samples(ring.end().0.saturating_sub(16_000)));
         }
-        assert!(ring.samples.capacity() <= 16_320 * 5 / 4);
+        assert!(ring.samples.capacity() <= 16_320 * 9 / 8);
     }
 }

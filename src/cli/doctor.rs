@@ -244,9 +244,13 @@ fn tools(config: &Config) -> Result<String> {
         .iter()
         .map(|kind| format!("{} {kind}", count(kind)))
         .collect();
-    Journal::open(&config.tools.journal, jiff::Timestamp::now())?;
+    let journal = Journal::open(&config.tools.journal, jiff::Timestamp::now())?;
+    let unknown = match journal.unknown().len() {
+        0 => String::new(),
+        calls => format!(", with {calls} of which it is not known whether they took effect"),
+    };
     Ok(format!(
-        "{} tools; declared: {}; journal {}",
+        "{} tools; declared: {}; journal {}{unknown}",
         own.specs().len(),
         declared.join(", "),
         config.tools.journal.display()

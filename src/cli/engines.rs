@@ -80,7 +80,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
         llm: llm(&config.llm, &models, &tools)?,
         router: Some(router(config, &models, &tools)),
         tools: Arc::new(tools),
-        journal: Some(Journal::open(&config.tools.journal, SystemClock.now())?),
+        journal: Some(journal(config)?),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
         phone: PhoneManners {
@@ -90,6 +90,21 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
         witnesses,
     })?;
     Ok(engines)
+}
+
+/// The journal, with a word to the operator about each call of an earlier run that has no result.
+fn journal(config: &Config) -> Result<Journal> {
+    let path = &config.tools.journal;
+    let journal = Journal::open(path, SystemClock.now())?;
+    // What it was called with stays in the journal: people said it.
+    for (key, tool, _, begun) in journal.unknown() {
+        tracing::warn!(
+            key, tool, %begun, journal = %path.display(),
+            "a call that changes something has no result: whether it took effect is not known, and \
+             it is not run again"
+        );
+    }
+    Ok(journal)
 }
 
 /// The sources of predictions: the rules of the tools, and the trained head if there is one.

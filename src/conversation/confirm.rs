@@ -80,6 +80,8 @@ pub(super) struct Pending {
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
     pub(super) question: String,
+    /// Other calls of the same response that wanted a yes, too.
+    others: Vec<String>,
     expiry: Micros,
     /// From when to when a yes counts: the question has been heard, and is not too long ago.
     open: Option<(Time, Time)>,
@@ -167,11 +169,19 @@ impl Conversation {
             name: tool.spec.name.clone(),
             arguments: arguments.clone(),
             question: question(tool, template.as_deref(), arguments),
+            others: Vec::new(),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
             open: None,
         };
-        if let Some(response) = &mut self.response {
-            response.asks = Some(pending);
+        let Some(response) = &mut self.response else {
+            return true;
+        };
+        match &mut response.asks {
+            // A yes must be to one question. Until it is asked the model does not see the call, and
+            // may repeat it.
+            Some(first) if first.name == pending.name && first.arguments == pending.arguments => {}
+            Some(first) => first.others.push(pending.name),
+            asks @ None => *asks = Some(pending),
         }
         true
     }
@@ -182,6 +192,14 @@ impl Conversation {
             return;
         };
         self.end_confirmation(ConfirmationOutcome::Abandoned);
+        for name in &pending.others {
+            let item = self.item_id();
+            let text = format!(
+                "Another call of {name} was not run: only one call at a time can wait for the user's \
+                 yes. Call it again after this one."
+            );
+            self.history.push(item, Message::System { text });
+        }
         self.notify(Event::ConfirmationAsked {
             call: pending.call,
             name: pending.name.clone(),

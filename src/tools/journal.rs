@@ -207,22 +207,26 @@ impl Journal {
         result
     }
 
-    /// The calls whose end is not known: key, tool, arguments, and when each was begun.
+    /// The calls whose end is not known, oldest first: key, tool, arguments, and when each was
+    /// begun.
     pub fn unknown(&self) -> Vec<(String, String, Map<String, Value>, Timestamp)> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = state
             .entries
             .iter()
             .filter(|(_, entry)| entry.result.is_none());
-        open.map(|(key, entry)| {
-            (
-                key.clone(),
-                entry.tool.clone(),
-                entry.arguments.clone(),
-                entry.time,
-            )
-        })
-        .collect()
+        let mut open: Vec<_> = open
+            .map(|(key, entry)| {
+                (
+                    key.clone(),
+                    entry.tool.clone(),
+                    entry.arguments.clone(),
+                    entry.time,
+                )
+            })
+            .collect();
+        open.sort_by_key(|(_, _, _, begun)| *begun);
+        open
     }
 }
 

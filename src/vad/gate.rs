@@ -2,7 +2,7 @@
 //! asked at all.
 
 use super::{Vad, VadError, WINDOW};
-use crate::audio::to_i16;
+use crate::audio::{to_f32, to_i16};
 use std::collections::VecDeque;
 use webrtc_vad::{SampleRate, Vad as Webrtc, VadMode};
 
@@ -22,7 +22,8 @@ pub struct Gated<V> {
     gate: Webrtc,
     model: V,
     open: u32,
-    before: VecDeque<[f32; WINDOW]>,
+    /// As PCM16, in half the memory: every silent session has them.
+    before: VecDeque<Vec<i16>>,
 }
 
 impl<V: Vad> Gated<V> {
@@ -39,8 +40,7 @@ impl<V: Vad> Gated<V> {
     }
 
     /// Whether WebRTC's detector hears a voice in any frame of the window.
-    fn sounds_like_speech(&mut self, window: &[f32; WINDOW]) -> bool {
-        let samples = to_i16(window);
+    fn sounds_like_speech(&mut self, samples: &[i16]) -> bool {
         let mut voice = false;
         for frame in samples.chunks_exact(FRAME) {
             voice |= self.gate.is_voice_segment(frame).unwrap_or(true);
@@ -52,7 +52,8 @@ impl<V: Vad> Gated<V> {
 impl<V: Vad> Vad for Gated<V> {
     fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
         let was_open = self.open > 0;
-        if self.sounds_like_speech(window) {
+        let samples = to_i16(window);
+        if self.sounds_like_speech(&samples) {
             self.open = HANGOVER;
         } else {
             self.open = self.open.saturating_sub(1);
@@ -62,7 +63,9 @@ impl<V: Vad> Vad for Gated<V> {
         } else {
             if !was_open {
                 for earlier in &self.before {
-                    self.model.push(earlier)?;
+                    if let Some(earlier) = to_f32(earlier).first_chunk() {
+                        self.model.push(earlier)?;
+                    }
                 }
             }
             self.model.push(window)?
@@ -70,7 +73,7 @@ impl<V: Vad> Vad for Gated<V> {
         if self.before.len() == WARM_UP {
             self.before.pop_front();
         }
-        self.before.push_back(*window);
+        self.before.push_back(samples);
         Ok(probability)
     }
 }

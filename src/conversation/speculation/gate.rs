@@ -165,6 +165,8 @@ pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
         return forbid(Because::Confirmation);
     }
     let by_effect = match tool.effect {
+        // What names something that it writes is no read, whatever it is declared as.
+        Effect::Read | Effect::ReadCostly if !tool.writes.is_empty() => Eligibility::Forbid,
         Effect::Read | Effect::ReadCostly => Eligibility::Full,
         Effect::Keyed => Eligibility::WarmUp,
         Effect::Reversible | Effect::Irreversible => Eligibility::Forbid,
@@ -256,6 +258,30 @@ mod tests {
         eligibility(tool, &SpeculationPolicy::default())
     }
 
+    /// Metrics and recordings call it the same.
+    #[test]
+    fn a_decision_has_the_name_that_recordings_give_it() {
+        use Decline::*;
+        let declines = [
+            UnknownTool,
+            FailedBefore,
+            Forbidden,
+            Unlikely,
+            TurnCap,
+            ToolCap,
+            AtOnceCap,
+            NotWorthIt,
+            WritePending,
+        ];
+        let declines = declines.into_iter().map(Decision::Declined);
+        let others = [Decision::Started, Decision::WarmedUp, Decision::Known];
+        for decision in declines.chain(others) {
+            let recorded = json!(decision);
+            let reason = recorded.get("declined").unwrap_or(&recorded);
+            assert_eq!(reason, decision.name());
+        }
+    }
+
     #[test]
     fn only_reads_run_early_whatever_the_operator_writes() {
         assert_eq!(eligible(&tool(Effect::Read)), Eligibility::Full);
@@ -263,6 +289,15 @@ mod tests {
         assert_eq!(eligible(&tool(Effect::Keyed)), Eligibility::WarmUp);
         assert_eq!(eligible(&tool(Effect::Reversible)), Eligibility::Forbid);
         assert_eq!(eligible(&tool(Effect::Irreversible)), Eligibility::Forbid);
+    }
+
+    #[test]
+    fn a_read_that_writes_is_no_read() {
+        for effect in [Effect::Read, Effect::ReadCostly] {
+            let mut liar = tool(effect);
+            liar.writes = vec!["notes".into()];
+            assert_eq!(eligible(&liar), Eligibility::Forbid);
+        }
     }
 
     #[test]

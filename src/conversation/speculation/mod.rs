@@ -97,9 +97,15 @@ impl Default for Speculation {
 impl Conversation {
     /// A tool that the server runs. What the client declared is the client's to run.
     pub(super) fn declaration(&self, name: &str) -> Option<Arc<Declaration>> {
+        let tool = self.operators(name).filter(|_| !self.is_clients(name));
+        tool.cloned()
+    }
+
+    /// The operator's tool of this name, also if the client has taken the name since: what was
+    /// committed as the server's stays the server's.
+    fn operators(&self, name: &str) -> Option<&Arc<Declaration>> {
         let mut tools = self.policy.tools.iter();
-        let tool = tools.find(|tool| tool.spec.name == name);
-        tool.filter(|_| !self.is_clients(name)).cloned()
+        tools.find(|tool| tool.spec.name == name)
     }
 
     /// Whether the client has declared a tool of this name.
@@ -162,6 +168,9 @@ impl Conversation {
         let Some(id) = self.speculation.routes.remove(&request) else {
             return;
         };
+        // What was asked before it is about fewer words: an answer that was overtaken is dead.
+        let routes = &mut self.speculation.routes;
+        routes.retain(|asked, of| *of != id || *asked > request);
         if self.track(id).is_none() {
             return;
         }
@@ -423,7 +432,7 @@ impl Conversation {
         name: &str,
         arguments: Map<String, Value>,
     ) {
-        let tool = self.declaration(name);
+        let tool = self.operators(name).cloned();
         self.remember_call(call, name, &arguments);
         if let Some(tool) = &tool {
             self.make_stale(&tool.writes);
@@ -602,7 +611,7 @@ impl Conversation {
             run.is_committed()
                 && run.outcome.is_none()
                 && self
-                    .declaration(&run.tool)
+                    .operators(&run.tool)
                     .is_some_and(|tool| tool.writes.iter().any(|label| labels.contains(label)))
         };
         !labels.is_empty() && self.speculation.ledger.runs().any(writes)
@@ -628,10 +637,8 @@ impl Conversation {
         let Some(name) = self.speculation.ledger.get(run).map(|run| run.tool.clone()) else {
             return;
         };
-        let Some(tool) = self
-            .declaration(&name)
-            .filter(|tool| !tool.writes.is_empty())
-        else {
+        let tool = self.operators(&name).cloned();
+        let Some(tool) = tool.filter(|tool| !tool.writes.is_empty()) else {
             return;
         };
         self.make_stale(&tool.writes);
@@ -656,7 +663,7 @@ impl Conversation {
             run.arguments.clone(),
             run.calls.first().copied(),
         );
-        let Some(tool) = self.declaration(&name) else {
+        let Some(tool) = self.operators(&name) else {
             return;
         };
         // Its own entry must not count as the write that it waits for.
@@ -666,7 +673,7 @@ impl Conversation {
                 && other.is_committed()
                 && other.outcome.is_none()
                 && self
-                    .declaration(&other.tool)
+                    .operators(&other.tool)
                     .is_some_and(|other| labels.clone().any(|label| other.writes.contains(label)))
         });
         if blocked {

@@ -77,6 +77,25 @@ fn anything_but_a_yes_leaves_the_world_alone() {
     }
 }
 
+/// The first is asked for; the others are not lost without a word.
+#[test]
+fn of_several_calls_one_is_asked_for_and_the_model_hears_of_the_others() {
+    let mut sim = transfer();
+    let to = |name: &str| call_with("transfer", json!({"amount": 5, "to": name}));
+    let calls = ["Ann", "Ann", "Bob"].into_iter().flat_map(to);
+    let script = calls.chain([end()]).collect();
+    sim.scripts = [script].into();
+    ask(&mut sim, "send five dollars to ann and to bob", 4_500);
+    assert_eq!(sim.spoken(), ["Send 5 dollars to Ann?"]);
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+    let history = sim.core.history.messages();
+    let told = |message: &&Message| matches!(message, Message::System { text } if text.contains("was not run"));
+    assert_eq!(history.iter().filter(told).count(), 1, "{history:?}");
+    let sent = |message: &Message| matches!(message, Message::ToolCall { arguments, .. } if arguments["to"] == "Ann");
+    assert!(history.iter().any(sent));
+}
+
 #[test]
 fn a_yes_that_comes_too_late_does_not_count() {
     let mut sim = asked();

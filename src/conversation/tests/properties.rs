@@ -21,6 +21,8 @@ enum Move {
     Respond,
     Announce,
     Confirm(bool),
+    /// The client declares tools of these names, in place of the server's.
+    Take(&'static [&'static str]),
     HangUp,
 }
 
@@ -79,7 +81,7 @@ proptest! {
                 Move::Clear => sim.input(Input::ClearAudio),
                 Move::Respond => sim.input(Input::Respond { instructions: None }),
                 Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
-                Move::Confirm(_) | Move::HangUp => {}
+                Move::Confirm(_) | Move::Take(_) | Move::HangUp => {}
             }
         }
         sim.silence(60_000);
@@ -199,6 +201,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),
         1 => any::<bool>().prop_map(Move::Confirm),
+        1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];
     prop::collection::vec(one, 1..10)
@@ -288,6 +291,12 @@ proptest! {
                 Move::Confirm(accepted) => {
                     let call = sim.core.confirmation.as_ref().map_or(CallId(0), |p| p.call);
                     sim.input(Input::Confirm { call, accepted });
+                }
+                Move::Take(names) => {
+                    let taken = |name: &&str| tool(name, Effect::Read).spec.clone();
+                    let tools = Some(names.iter().map(taken).collect());
+                    let settings = Settings { tools, ..Settings::default() };
+                    sim.input(Input::Configure(settings));
                 }
                 Move::HangUp => {
                     sim.input(Input::HangUp);

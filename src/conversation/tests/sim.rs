@@ -77,6 +77,8 @@ pub(super) struct Sim {
     pub(super) tool_times: BTreeMap<String, u64>,
     /// What the sources of predictions say.
     pub(super) router: Sources,
+    /// How long they take from now on.
+    pub(super) router_ms: u64,
     pub(super) heard: Vec<Heard>,
     /// Results name the run that they are of, so that they can be told apart.
     pub(super) marked: bool,
@@ -110,6 +112,7 @@ impl Sim {
             scripts: VecDeque::new(),
             tool_ms: 0,
             router: Box::new(|_| Vec::new()),
+            router_ms: 10,
             tool_times: BTreeMap::new(),
             heard: Vec::new(),
             marked: false,
@@ -278,7 +281,7 @@ impl Sim {
                     let predictions = (self.router)(&heard);
                     self.heard.push(heard);
                     self.later(
-                        10,
+                        self.router_ms,
                         Input::Predicted {
                             request,
                             predictions,

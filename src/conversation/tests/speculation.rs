@@ -338,6 +338,27 @@ fn newer_arguments_replace_older_ones() {
     );
 }
 
+/// What is asked in mid-sentence may be answered after what is asked in the pause.
+#[test]
+fn a_prediction_that_was_overtaken_replaces_nothing() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.tool_ms = 3_000;
+    sim.scripts.extend(weather_answer("york"));
+    sim.router_ms = 1_200;
+    sim.speak("weather in new", 800);
+    sim.router_ms = 10;
+    sim.speak("weather in new york", 700);
+    sim.silence(8_000);
+    let runs = &sim.records()[0].runs;
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert!(matches!(runs[0].fate, Fate::Committed { .. }));
+    assert_eq!(
+        runs[0].arguments,
+        *json!({"city": "york"}).as_object().unwrap()
+    );
+}
+
 #[test]
 fn a_result_that_is_too_old_is_fetched_again() {
     let mut tool = early("weather");
@@ -522,6 +543,31 @@ fn a_client_s_tool_takes_the_place_of_the_server_s() {
             ..
         }
     )));
+}
+
+#[test]
+fn a_call_that_waits_for_a_write_runs_although_the_client_takes_the_names() {
+    for taken in ["add", "read"] {
+        let mut sim = Sim::new(with(notes()));
+        sim.core.policy.speculation.preemptive = false;
+        sim.tool_ms = 3_000;
+        let mut script = call_with("add", json!({"text": "milk"})).to_vec();
+        script.extend(call_with("read", json!({})));
+        script.push(end());
+        sim.scripts.push_back(script);
+        ask(&mut sim, "add milk and read my notes", 1_500);
+        assert_eq!(sim.started(), [(true, "add".to_owned())]);
+        sim.input(Input::Configure(Settings {
+            tools: Some(vec![early(taken).spec]),
+            ..Settings::default()
+        }));
+        sim.silence(10_000);
+        assert_eq!(sim.started().last(), Some(&(true, "read".to_owned())));
+        assert_eq!(sim.ended(), [ResponseStatus::Completed], "{taken}");
+        let history = sim.core.history.messages().into_iter();
+        let results = history.filter(|m| matches!(m, Message::ToolResult { .. }));
+        assert_eq!(results.count(), 2);
+    }
 }
 
 #[test]

@@ -63,6 +63,7 @@ impl Check<'_> {
         declaration.timeout = self.timeout(raw.timeout_ms, declaration.timeout)?;
         declaration.reads = raw.reads.clone().unwrap_or(declaration.reads);
         declaration.writes = raw.writes.clone().unwrap_or(declaration.writes);
+        self.reads_only(&declaration)?;
         declaration.ends_call |= raw.ends_call;
         if !raw.equivalence.is_empty() {
             declaration.equivalence = raw.equivalence.clone();
@@ -140,6 +141,18 @@ impl Check<'_> {
             declaration.spec.description = description.clone();
         }
         Ok(declaration)
+    }
+
+    fn reads_only(&self, declaration: &Declaration) -> Checked<()> {
+        let reads = matches!(declaration.effect, Effect::Read | Effect::ReadCostly);
+        match declaration.writes.first().filter(|_| reads) {
+            None => Ok(()),
+            Some(label) => Err(self.wrong(
+                "writes",
+                format!("a tool that only reads cannot change {label}"),
+                "remove this line, or say in `effect` what a call does to the world",
+            )),
+        }
     }
 
     fn schema(&self, raw: &RawTool) -> Checked<Value> {
