@@ -95,7 +95,7 @@ pub struct Declaration {
     pub fillers: Fillers,
     /// Whether the user has to say yes first.
     pub confirmation: Confirmation,
-    /// A successful call ends the conversation, once the goodbye has been heard.
+    /// A call ends the conversation, once the goodbye has been heard. The tool itself is not run.
     pub ends_call: bool,
     /// A minijinja template over the result and the arguments: how the local brain says the result.
     pub answer: Option<String>,
