@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(sizes(&dialect.session(audio(vec![1; 160]))), [480]);
         assert_eq!(
             sizes(&dialect.session(audio(vec![1; 32_768 * 2]))),
-            [65_280, 65_280, 960]
+            [65_280, 65_280, 480]
         );
         let done = Event::AgentItemDone {
             item: ItemId(1),
