@@ -315,6 +315,7 @@ impl Sound {
             "source=speaker.monitor",
             "sink=mic_in",
             "latency_msec=100",
+            "adjust_time=0",
         ]);
         let inputs = self.pactl(&["list", "short", "sink-inputs"]);
         let (index, _) = inputs.split_once('\t').expect("the loopback");
@@ -347,6 +348,7 @@ impl Sound {
     fn undertone(&self, arguments: &[&str]) -> Program {
         let mut command = self.command(env!("CARGO_BIN_EXE_undertone"));
         command.args(arguments);
+        command.env("UNDERTONE_LOG", "info,undertone::desktop=trace");
         Program::start(command)
     }
 }

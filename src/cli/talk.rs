@@ -45,13 +45,15 @@ impl Talk {
     }
 
     async fn talk(&self, config: &Config) -> Result<()> {
+        let (input, output) = (self.input.as_deref(), self.output.as_deref());
         // Before the models are loaded: a missing microphone is known at once.
-        let faults = Faults::new();
-        let microphone = Microphone::open(self.input.as_deref(), &faults)?;
-        let loudspeaker = Loudspeaker::open(self.output.as_deref(), &faults)?;
+        devices::check(input, output)?;
         let stop = CancellationToken::new();
         tokio::spawn(serve::cancel_on_signal(stop.clone())?);
         let agent = self.agent(config)?;
+        let faults = Faults::new();
+        let microphone = Microphone::open(input, &faults)?;
+        let loudspeaker = Loudspeaker::open(output, &faults)?;
         let stdout = std::io::stdout();
         let mut screen = Screen::new(&stdout, stdout.is_terminal());
         screen.line(&self.welcome(&microphone, &loudspeaker))?;

@@ -10,9 +10,12 @@ use cpal::{
 use rtrb::{Consumer, Producer, RingBuffer};
 use tokio::sync::mpsc;
 
-/// What a device should take or give at once. The loudspeaker holds two of them, so that is how
-/// long the agent can be heard after it was interrupted.
+/// What a device should take or give at once. It holds two of them, so that is how long the agent
+/// can be heard after it was interrupted.
 const CHUNK_MS: u32 = 20;
+
+/// Chunks that a device holds, by the rules of cpal.
+const CHUNKS: u32 = 2;
 
 /// Audio that the rings hold: more than the session sends ahead, and than loading a model takes
 /// away from the loop that empties them.
@@ -87,6 +90,17 @@ fn name_of(device: &Device) -> String {
     device
         .id()
         .map_or_else(|_| device.to_string(), |id| id.id().to_owned())
+}
+
+/// Opens both devices for a moment, to know that they can be: what a microphone that stays open
+/// hears while models are loaded would come in all at once.
+///
+/// # Errors
+/// [`DesktopError`] saying which device is missing or cannot be opened.
+pub fn check(input: Option<&str>, output: Option<&str>) -> Result<(), DesktopError> {
+    let faults = Faults::new();
+    Microphone::open(input, &faults)?;
+    Loudspeaker::open(output, &faults).map(drop)
 }
 
 /// The device of this name, or the system's own choice.
@@ -233,8 +247,8 @@ pub struct Loudspeaker {
     pub name: String,
     /// Rate of its audio, Hz.
     pub rate: u32,
-    /// What it takes at once, ms.
-    pub chunk_ms: u32,
+    /// What it has taken and not played yet, at most, ms.
+    pub buffer_ms: u32,
     /// What it is to play: mono, -1..1, at its rate.
     pub feed: Feed,
     played: Consumer<f32>,
@@ -261,11 +275,12 @@ impl Loudspeaker {
             play(&device, &supported, config, faults, &name)
         })
         .map_err(cannot)?;
-        let chunk = stream.buffer_size().unwrap_or(rate * CHUNK_MS / 1_000);
+        let asked = rate * CHUNK_MS / 1_000;
+        let chunk = stream.buffer_size().unwrap_or(asked).max(asked);
         Ok(Self {
             name,
             rate,
-            chunk_ms: (u64::from(chunk) * 1_000 / u64::from(rate.max(1))) as u32,
+            buffer_ms: (u64::from(CHUNKS * chunk) * 1_000 / u64::from(rate.max(1))) as u32,
             feed,
             played,
             stream,
@@ -295,7 +310,7 @@ impl std::fmt::Debug for Loudspeaker {
         f.debug_struct("Loudspeaker")
             .field("name", &self.name)
             .field("rate", &self.rate)
-            .field("chunk_ms", &self.chunk_ms)
+            .field("buffer_ms", &self.buffer_ms)
             .finish_non_exhaustive()
     }
 }

@@ -143,7 +143,7 @@ pub async fn talk<W: Write>(
     let ear = Ear::new(
         desk.microphone.rate,
         desk.loudspeaker.rate,
-        desk.loudspeaker.chunk_ms,
+        desk.loudspeaker.buffer_ms,
     )?;
     let output_rate = desk.loudspeaker.rate;
     let mut talk = Talk {
@@ -153,13 +153,16 @@ pub async fn talk<W: Write>(
         loudest: Vec::new(),
         lost: 0,
     };
+    let mut line = agent.call(echo::RATE, output_rate).await?;
     // The microphone first: no sound may lie behind its echo.
     talk.desk.microphone.start()?;
     talk.desk.loudspeaker.start()?;
     let over = loop {
-        let line = agent.call(echo::RATE, output_rate).await?;
         match talk.converse(line, screen, stop).await? {
-            Some(Over::Expired) => screen.line("(a new conversation begins)")?,
+            Some(Over::Expired) => {
+                screen.line("(a new conversation begins)")?;
+                line = agent.call(echo::RATE, output_rate).await?;
+            }
             Some(Over::Ended(why)) => break Ok(why),
             Some(Over::Lost(why)) => break Err(DesktopError::Broken(why)),
             None => break Ok("stopped".into()),
@@ -302,7 +305,7 @@ impl Talk {
     async fn hear_out(&mut self) {
         let waiting = self.desk.loudspeaker.feed.waiting() as u64;
         let rate = u64::from(self.desk.loudspeaker.rate).max(1);
-        let chunks = u64::from(2 * self.desk.loudspeaker.chunk_ms);
-        tokio::time::sleep(Duration::from_millis(waiting * 1_000 / rate + chunks)).await;
+        let buffer = u64::from(self.desk.loudspeaker.buffer_ms);
+        tokio::time::sleep(Duration::from_millis(waiting * 1_000 / rate + buffer)).await;
     }
 }
