@@ -348,7 +348,6 @@ impl Sound {
     fn undertone(&self, arguments: &[&str]) -> Program {
         let mut command = self.command(env!("CARGO_BIN_EXE_undertone"));
         command.args(arguments);
-        command.env("UNDERTONE_LOG", "info,undertone::desktop=trace");
         Program::start(command)
     }
 }
@@ -481,6 +480,11 @@ impl Recorder {
         let mut tenths = 0;
         while tenths < 10 * seconds {
             self.next();
+            let all = self.samples.len() / RATE as usize;
+            assert!(
+                all < 60 + seconds,
+                "only {tenths} tenths of a second of sound"
+            );
             let last = self.samples.len() - RATE as usize / 10;
             tenths += usize::from(level_dbfs(&self.samples[last..]) > -50.0);
         }

@@ -2,7 +2,7 @@
 
 use super::{engines, serve};
 use crate::config::Config;
-use crate::desktop::devices::{self, Direction, Faults, Loudspeaker, Microphone};
+use crate::desktop::devices::{self, Direction};
 use crate::desktop::line::{Agent, LocalAgent, Remote};
 use crate::desktop::screen::Screen;
 use crate::desktop::{self, Desk};
@@ -51,16 +51,16 @@ impl Talk {
         let stop = CancellationToken::new();
         tokio::spawn(serve::cancel_on_signal(stop.clone())?);
         let agent = self.agent(config)?;
-        let faults = Faults::new();
-        let microphone = Microphone::open(input, &faults)?;
-        let loudspeaker = Loudspeaker::open(output, &faults)?;
         let stdout = std::io::stdout();
         let mut screen = Screen::new(&stdout, stdout.is_terminal());
-        screen.line(&self.welcome(&microphone, &loudspeaker))?;
+        screen.line(if self.push_to_talk {
+            "press Enter to speak, and again when you are done; Ctrl-C ends"
+        } else {
+            "speak; Enter mutes the microphone, Ctrl-C ends"
+        })?;
         let desk = Desk {
-            microphone,
-            loudspeaker,
-            faults,
+            input: self.input.clone(),
+            output: self.output.clone(),
             toggle: presses(),
             listening: !self.push_to_talk,
         };
@@ -87,19 +87,6 @@ impl Talk {
         };
         let engines = engines::witnessed(config, witnesses)?;
         Ok(Agent::Local(LocalAgent(engines)))
-    }
-
-    fn welcome(&self, microphone: &Microphone, loudspeaker: &Loudspeaker) -> String {
-        let with = format!(
-            "microphone {}, {} Hz; loudspeaker {}, {} Hz",
-            microphone.name, microphone.rate, loudspeaker.name, loudspeaker.rate
-        );
-        let how = if self.push_to_talk {
-            "press Enter to speak, and again when you are done"
-        } else {
-            "speak; Enter mutes the microphone"
-        };
-        format!("{with}; {how}, Ctrl-C ends")
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 /// What a device should take or give at once. It holds two of them, so that is how long the agent
 /// can be heard after it was interrupted.
-const CHUNK_MS: u32 = 20;
+const CHUNK_MS: u32 = 30;
 
 /// Chunks that a device holds, by the rules of cpal.
 const CHUNKS: u32 = 2;
@@ -21,7 +21,7 @@ const CHUNKS: u32 = 2;
 /// away from the loop that empties them.
 const RING_SECONDS: usize = 4;
 
-/// Failures of devices that may wait to be told; one ends the conversation.
+/// Failures of devices that may wait to be told; one is enough.
 const FAULTS: usize = 4;
 
 /// The way sound takes.
@@ -150,20 +150,20 @@ impl Faults {
         }
     }
 
-    /// What a stream does about its errors: short glitches are logged, the rest is the end of it.
+    /// What a stream does about its errors: short glitches are logged, the rest ends it.
     fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
         let (tell, name) = (self.tell.clone(), name.to_owned());
-        move |source| match source.kind() {
+        move |reason| match reason.kind() {
             ErrorKind::Xrun | ErrorKind::RealtimeDenied | ErrorKind::DeviceChanged => {
-                tracing::debug!(device, %source, "glitch");
+                tracing::debug!(device, %reason, "glitch");
             }
             _ => {
                 let lost = DesktopError::Lost {
                     device,
                     name: name.clone(),
-                    source,
+                    reason,
                 };
-                // A fault that waits already ends the conversation.
+                // A fault that waits already closes both devices.
                 drop(tell.try_send(lost));
             }
         }
@@ -183,7 +183,8 @@ pub struct Microphone {
     /// Rate of its audio, Hz.
     pub rate: u32,
     samples: Consumer<f32>,
-    stream: Stream,
+    /// `None` once it is closed.
+    stream: Option<Stream>,
 }
 
 impl Microphone {
@@ -194,11 +195,11 @@ impl Microphone {
     pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
         let device = choose(Direction::Input, name)?;
         let name = name_of(&device);
-        let cannot = |source| DesktopError::Open {
+        let cannot = |reason| DesktopError::Open {
             device: "microphone",
             option: "--input",
             name: name.clone(),
-            source,
+            reason,
         };
         let supported = device.default_input_config().map_err(cannot)?;
         let rate = supported.sample_rate();
@@ -210,7 +211,7 @@ impl Microphone {
             name,
             rate,
             samples,
-            stream,
+            stream: Some(stream),
         })
     }
 
@@ -219,11 +220,12 @@ impl Microphone {
     /// # Errors
     /// [`DesktopError::Lost`] if the device is gone.
     pub fn start(&self) -> Result<(), DesktopError> {
-        self.stream.play().map_err(|source| DesktopError::Lost {
-            device: "microphone",
-            name: self.name.clone(),
-            source,
-        })
+        start(self.stream.as_ref(), "microphone", &self.name)
+    }
+
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        self.stream = None;
     }
 
     /// What it has heard since it was last asked: mono, -1..1.
@@ -252,7 +254,8 @@ pub struct Loudspeaker {
     /// What it is to play: mono, -1..1, at its rate.
     pub feed: Feed,
     played: Consumer<f32>,
-    stream: Stream,
+    /// `None` once it is closed.
+    stream: Option<Stream>,
 }
 
 impl Loudspeaker {
@@ -263,11 +266,11 @@ impl Loudspeaker {
     pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
         let device = choose(Direction::Output, name)?;
         let name = name_of(&device);
-        let cannot = |source| DesktopError::Open {
+        let cannot = |reason| DesktopError::Open {
             device: "loudspeaker",
             option: "--output",
             name: name.clone(),
-            source,
+            reason,
         };
         let supported = device.default_output_config().map_err(cannot)?;
         let rate = supported.sample_rate();
@@ -283,7 +286,7 @@ impl Loudspeaker {
             buffer_ms: (u64::from(CHUNKS * chunk) * 1_000 / u64::from(rate.max(1))) as u32,
             feed,
             played,
-            stream,
+            stream: Some(stream),
         })
     }
 
@@ -292,11 +295,12 @@ impl Loudspeaker {
     /// # Errors
     /// [`DesktopError::Lost`] if the device is gone.
     pub fn start(&self) -> Result<(), DesktopError> {
-        self.stream.play().map_err(|source| DesktopError::Lost {
-            device: "loudspeaker",
-            name: self.name.clone(),
-            source,
-        })
+        start(self.stream.as_ref(), "loudspeaker", &self.name)
+    }
+
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        self.stream = None;
     }
 
     /// What it has taken since it was last asked, silence included: mono, -1..1.
@@ -313,6 +317,15 @@ impl std::fmt::Debug for Loudspeaker {
             .field("buffer_ms", &self.buffer_ms)
             .finish_non_exhaustive()
     }
+}
+
+fn start(stream: Option<&Stream>, device: &'static str, name: &str) -> Result<(), DesktopError> {
+    let started = stream.map_or(Ok(()), Stream::play);
+    started.map_err(|reason| DesktopError::Lost {
+        device,
+        name: name.to_owned(),
+        reason,
+    })
 }
 
 fn take_all(ring: &mut Consumer<f32>) -> Vec<f32> {

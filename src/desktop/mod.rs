@@ -34,7 +34,7 @@ use screen::Screen;
 use std::io::Write;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// How often the rings are emptied.
@@ -46,12 +46,15 @@ const FRAME_MS: u32 = 20;
 /// Ticks between two looks at the level: 100 ms.
 const METER_TICKS: u32 = 10;
 
+/// Devices that fail so soon after they were opened are not opened again.
+const BROKEN: Duration = Duration::from_millis(500);
+
 /// Why there is no talking.
 #[derive(Debug, thiserror::Error)]
 pub enum DesktopError {
     /// The system's devices cannot be listed.
     #[error("cannot list the sound devices: {0}; is a sound system installed and running?")]
-    Devices(#[source] cpal::Error),
+    Devices(cpal::Error),
     /// The system has no device of this kind.
     #[error("this machine has no {device}; plug one in, or talk in a browser: `undertone serve`")]
     NoDefault {
@@ -72,7 +75,7 @@ pub enum DesktopError {
     },
     /// The device is there and cannot be used.
     #[error(
-        "cannot open the {device} \"{name}\": {source}; plug one in, or choose another with \
+        "cannot open the {device} \"{name}\": {reason}; plug one in, or choose another with \
          {option}: `undertone talk --list-devices` lists them"
     )]
     Open {
@@ -83,17 +86,17 @@ pub enum DesktopError {
         /// Its name.
         name: String,
         /// What the system says.
-        source: cpal::Error,
+        reason: cpal::Error,
     },
     /// The device stopped working.
-    #[error("the {device} \"{name}\" is gone: {source}; plug it in and start again")]
+    #[error("the {device} \"{name}\" is gone: {reason}; plug it in and start again")]
     Lost {
         /// Which.
         device: &'static str,
         /// Its name.
         name: String,
         /// What the system says.
-        source: cpal::Error,
+        reason: cpal::Error,
     },
     /// The echo canceller failed.
     #[error("the echo canceller failed: {0}")]
@@ -117,13 +120,11 @@ pub enum DesktopError {
 /// What one talks with.
 #[derive(Debug)]
 pub struct Desk {
-    /// The microphone, opened.
-    pub microphone: Microphone,
-    /// The loudspeaker, opened.
-    pub loudspeaker: Loudspeaker,
-    /// Where both tell that they have failed.
-    pub faults: Faults,
-    /// Each message opens the microphone or closes it. It may be closed from the start.
+    /// The microphone's name; `None` for the system's choice.
+    pub input: Option<String>,
+    /// The loudspeaker's name; `None` for the system's choice.
+    pub output: Option<String>,
+    /// Each message opens the microphone or closes it.
     pub toggle: mpsc::Receiver<()>,
     /// The microphone is open from the start.
     pub listening: bool,
@@ -140,50 +141,72 @@ pub async fn talk<W: Write>(
     screen: &mut Screen<W>,
     stop: &CancellationToken,
 ) -> Result<String, DesktopError> {
-    let ear = Ear::new(
-        desk.microphone.rate,
-        desk.loudspeaker.rate,
-        desk.loudspeaker.buffer_ms,
-    )?;
-    let output_rate = desk.loudspeaker.rate;
+    let devices = Devices::open(&desk)?;
+    screen.line(&devices.names())?;
     let mut talk = Talk {
-        ear,
-        listening: desk.listening,
+        devices,
         desk,
-        loudest: Vec::new(),
+        recent: Vec::new(),
         lost: 0,
     };
-    let mut line = agent.call(echo::RATE, output_rate).await?;
-    // The microphone first: no sound may lie behind its echo.
-    talk.desk.microphone.start()?;
-    talk.desk.loudspeaker.start()?;
-    let over = loop {
-        match talk.converse(line, screen, stop).await? {
-            Some(Over::Expired) => {
-                screen.line("(a new conversation begins)")?;
-                line = agent.call(echo::RATE, output_rate).await?;
-            }
-            Some(Over::Ended(why)) => break Ok(why),
-            Some(Over::Lost(why)) => break Err(DesktopError::Broken(why)),
-            None => break Ok("stopped".into()),
-        }
-    };
+    let over = talk.through(agent, screen, stop).await;
     screen.finish()?;
     if talk.lost > 0 {
-        tracing::warn!(
-            frames = talk.lost,
-            "the agent was behind; the microphone was not heard"
-        );
+        let frames = talk.lost;
+        tracing::warn!(frames, "the agent was behind; the microphone was not heard");
     }
     over
 }
 
-struct Talk {
-    desk: Desk,
+/// Both devices, running, and what knows the way from one to the other.
+struct Devices {
+    microphone: Microphone,
+    loudspeaker: Loudspeaker,
+    faults: Faults,
     ear: Ear,
-    listening: bool,
+    opened: Instant,
+}
+
+impl Devices {
+    fn open(desk: &Desk) -> Result<Self, DesktopError> {
+        let faults = Faults::new();
+        let microphone = Microphone::open(desk.input.as_deref(), &faults)?;
+        let loudspeaker = Loudspeaker::open(desk.output.as_deref(), &faults)?;
+        let ear = Ear::new(microphone.rate, loudspeaker.rate, loudspeaker.buffer_ms)?;
+        // The microphone first: no sound may lie behind its echo.
+        microphone.start()?;
+        loudspeaker.start()?;
+        Ok(Self {
+            microphone,
+            loudspeaker,
+            faults,
+            ear,
+            opened: Instant::now(),
+        })
+    }
+
+    fn names(&self) -> String {
+        format!(
+            "microphone {}, {} Hz; loudspeaker {}, {} Hz",
+            self.microphone.name,
+            self.microphone.rate,
+            self.loudspeaker.name,
+            self.loudspeaker.rate
+        )
+    }
+
+    /// What the microphone has heard, without echo.
+    fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
+        self.ear.played(&self.loudspeaker.take_played());
+        self.ear.heard(&self.microphone.take())
+    }
+}
+
+struct Talk {
+    devices: Devices,
+    desk: Desk,
     /// What the microphone heard since the level was last shown.
-    loudest: Vec<f32>,
+    recent: Vec<f32>,
     /// Frames of the microphone that nobody took.
     lost: u64,
 }
@@ -219,6 +242,25 @@ impl Rates {
 }
 
 impl Talk {
+    /// One conversation after the other.
+    async fn through<W: Write>(
+        &mut self,
+        agent: &Agent,
+        screen: &mut Screen<W>,
+        stop: &CancellationToken,
+    ) -> Result<String, DesktopError> {
+        loop {
+            let rate = self.devices.loudspeaker.rate;
+            let line = agent.call(echo::RATE, rate).await?;
+            match self.converse(line, screen, stop).await? {
+                Some(Over::Expired) => screen.line("(a new conversation begins)")?,
+                Some(Over::Ended(why)) => return Ok(why),
+                Some(Over::Lost(why)) => return Err(DesktopError::Broken(why)),
+                None => return Ok("stopped".into()),
+            }
+        }
+    }
+
     /// One conversation; `None` if it was stopped.
     async fn converse<W: Write>(
         &mut self,
@@ -226,7 +268,7 @@ impl Talk {
         screen: &mut Screen<W>,
         stop: &CancellationToken,
     ) -> Result<Option<Over>, DesktopError> {
-        let mut rates = Rates::new(&line, self.desk.loudspeaker.rate);
+        let mut rates = Rates::new(&line, self.devices.loudspeaker.rate);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ticks = 0u32;
@@ -234,7 +276,10 @@ impl Talk {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(None),
-                fault = self.desk.faults.first() => return Err(fault),
+                fault = self.devices.faults.first() => {
+                    self.reopen(fault)?;
+                    rates = Rates::new(&line, self.devices.loudspeaker.rate);
+                }
                 message = line.from_agent.recv() => {
                     match message {
                         Some(FromAgent::Over(over)) => {
@@ -249,26 +294,40 @@ impl Talk {
                     }
                 }
                 Some(()) = self.desk.toggle.recv() => {
-                    self.listening = !self.listening;
-                    screen.line(if self.listening { "(listening)" } else { "(muted)" })?;
+                    self.desk.listening = !self.desk.listening;
+                    screen.line(if self.desk.listening { "(listening)" } else { "(muted)" })?;
                 }
                 _ = tick.tick() => {
                     self.listen(&line, &mut rates)?;
                     ticks += 1;
                     if ticks.is_multiple_of(METER_TICKS) {
-                        let level = level_dbfs(&std::mem::take(&mut self.loudest));
-                        screen.level(level, self.listening)?;
+                        let level = level_dbfs(&std::mem::take(&mut self.recent));
+                        screen.level(level, self.desk.listening)?;
                     }
                 }
             }
         }
     }
 
+    /// Sound systems drop streams when they restart, change devices or fall behind; the next
+    /// stream often works. A device that fails right away is broken.
+    fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
+        if self.devices.opened.elapsed() < BROKEN {
+            return Err(fault);
+        }
+        tracing::warn!(%fault, "opening the devices anew");
+        // Many devices can be opened only once.
+        self.devices.microphone.close();
+        self.devices.loudspeaker.close();
+        self.devices = Devices::open(&self.desk)?;
+        Ok(())
+    }
+
     fn take(&mut self, message: &FromAgent, rates: &mut Rates) {
         match message {
             FromAgent::Audio(samples) => {
                 let lost = self
-                    .desk
+                    .devices
                     .loudspeaker
                     .feed
                     .push(&rates.down.push(&to_f32(samples)));
@@ -277,8 +336,8 @@ impl Talk {
                 }
             }
             FromAgent::Clear => {
-                self.desk.loudspeaker.feed.clear();
-                rates.down = Resampler::new(rates.output_rate, self.desk.loudspeaker.rate);
+                self.devices.loudspeaker.feed.clear();
+                rates.down = Resampler::new(rates.output_rate, self.devices.loudspeaker.rate);
             }
             _ => {}
         }
@@ -286,13 +345,11 @@ impl Talk {
 
     /// Takes what the devices' rings hold to the agent. A closed microphone is silent.
     fn listen(&mut self, line: &Line, rates: &mut Rates) -> Result<(), DesktopError> {
-        let played = self.desk.loudspeaker.take_played();
-        self.ear.played(&played);
-        let mut clean = self.ear.heard(&self.desk.microphone.take())?;
-        if !self.listening {
+        let mut clean = self.devices.listen()?;
+        if !self.desk.listening {
             clean.fill(0.0);
         }
-        self.loudest.extend(&clean);
+        self.recent.extend(&clean);
         for frame in rates.frames(&clean) {
             if line.microphone.try_send(frame).is_err() {
                 self.lost += 1;
@@ -303,9 +360,9 @@ impl Talk {
 
     /// Lets the loudspeaker finish what it was given: a goodbye.
     async fn hear_out(&mut self) {
-        let waiting = self.desk.loudspeaker.feed.waiting() as u64;
-        let rate = u64::from(self.desk.loudspeaker.rate).max(1);
-        let buffer = u64::from(self.desk.loudspeaker.buffer_ms);
+        let waiting = self.devices.loudspeaker.feed.waiting() as u64;
+        let rate = u64::from(self.devices.loudspeaker.rate).max(1);
+        let buffer = u64::from(self.devices.loudspeaker.buffer_ms);
         tokio::time::sleep(Duration::from_millis(waiting * 1_000 / rate + buffer)).await;
     }
 }
