@@ -5,24 +5,29 @@
 //! is closed.
 
 mod access;
+mod calls;
 mod playground;
 mod routes;
+mod twilio;
 
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 pub use playground::{Playground, Question, Say};
+pub use twilio::Twilio;
 
 use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;
+use crate::transport::phone::tickets::Tickets;
 use crate::transport::socket::Surroundings;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use secrecy::SecretString;
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -33,6 +38,10 @@ use tokio_util::task::TaskTracker;
 /// Bytes that the kernel may hold for a client that does not read (Linux doubles it). Left to
 /// itself it takes 4 MB, more than a minute of audio.
 const SEND_BUFFER: u32 = 32 * 1024;
+
+/// The same for an AudioSocket call, whose frames are a third of a kilobyte: what a stalled one has not
+/// been sent can still be dropped.
+const CALL_SEND_BUFFER: u32 = 8 * 1024;
 
 /// Connections that may wait to be accepted.
 const LISTEN_BACKLOG: u32 = 1024;
@@ -76,6 +85,8 @@ pub struct ServerSettings {
     pub interrupt: bool,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
+    /// The Twilio account whose calls are answered.
+    pub twilio: Option<Twilio>,
 }
 
 impl Default for ServerSettings {
@@ -95,6 +106,7 @@ impl Default for ServerSettings {
             pcm_intake: IntakeLimits::LIVE,
             interrupt: true,
             drain_deadline: Duration::from_secs(20),
+            twilio: None,
         }
     }
 }
@@ -105,6 +117,8 @@ pub struct App {
     pub settings: ServerSettings,
     /// Opens the sessions.
     pub sessions: SessionFactory,
+    /// Where Asterisk's AudioSocket calls come in, from [`bind_audiosocket`].
+    pub audiosocket: Option<TcpListener>,
     /// Routes beside the server's own, which they must not repeat.
     pub routes: Router,
     /// Counted into.
@@ -121,6 +135,7 @@ impl App {
         Self {
             settings,
             sessions,
+            audiosocket: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -147,13 +162,23 @@ pub enum ServerError {
 
 /// Listens on `address` with send buffers fit for audio.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    listen(address, SEND_BUFFER)
+}
+
+/// Listens on `address` for AudioSocket calls. The protocol knows no tokens: whoever reaches the
+/// address may talk.
+pub fn bind_audiosocket(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    listen(address, CALL_SEND_BUFFER)
+}
+
+fn listen(address: SocketAddr, send_buffer: u32) -> Result<TcpListener, ServerError> {
     let listen = || {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
         socket.set_reuseaddr(true)?;
-        socket.set_send_buffer_size(SEND_BUFFER)?;
+        socket.set_send_buffer_size(send_buffer)?;
         socket.bind(address)?;
         socket.listen(LISTEN_BACKLOG)
     };
@@ -170,6 +195,8 @@ struct Shared {
     around: Surroundings,
     metrics: Arc<Metrics>,
     playground: Playground,
+    /// Of Twilio's calls that were answered and have not begun their stream.
+    tickets: Arc<Mutex<Tickets>>,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -192,16 +219,19 @@ pub async fn run(
         },
         metrics: app.metrics,
         playground: app.playground,
+        tickets: Arc::default(),
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
     let deadline = shared.settings.drain_deadline;
+    let audiosocket = app.audiosocket;
     tokio::select! {
-        never = accept(&listener, router, &shared) => match never {},
+        never = accept_requests(&listener, router, &shared) => match never {},
+        never = calls::accept_calls(audiosocket.as_ref(), &shared) => match never {},
         () = drained(&shutdown, &tasks, deadline) => {}
     }
-    drop(listener);
+    drop((listener, audiosocket));
     stop.cancel();
     if timeout(GRACE, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "sockets did not close in time");
@@ -219,29 +249,39 @@ async fn drained(shutdown: &CancellationToken, tasks: &TaskTracker, deadline: Du
     }
 }
 
-/// Accepts connections for ever.
-async fn accept(
-    listener: &TcpListener,
-    router: Router,
-    shared: &Arc<Shared>,
-) -> std::convert::Infallible {
-    let connections = Arc::new(Semaphore::new(shared.settings.max_connections));
+/// Accepts connections for ever, and sends audio at once when it is written.
+async fn accept(listener: &TcpListener, mut serve: impl FnMut(TcpStream)) -> Infallible {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "no TCP_NODELAY");
+                }
+                serve(stream);
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
                 sleep(ACCEPT_PAUSE).await;
-                continue;
             }
-        };
+        }
+    }
+}
+
+async fn accept_requests(
+    listener: &TcpListener,
+    router: Router,
+    shared: &Arc<Shared>,
+) -> Infallible {
+    let connections = Arc::new(Semaphore::new(shared.settings.max_connections));
+    let serve = |stream| {
         if let Ok(permit) = connections.clone().try_acquire_owned() {
             let serve = serve(stream, router.clone(), shared.clone(), permit);
             tokio::spawn(serve);
         } else {
             shared.metrics.refused(Refusal::Connections);
         }
-    }
+    };
+    accept(listener, serve).await
 }
 
 /// Serves one connection until it ends or becomes a WebSocket.
@@ -251,9 +291,6 @@ async fn serve(
     shared: Arc<Shared>,
     _permit: OwnedSemaphorePermit,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
         .http1()

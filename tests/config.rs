@@ -193,6 +193,14 @@ fn wrong_types_and_values_are_named_with_what_is_allowed() {
             "[session]\ntime_zone = \"Mars/Olympus\"",
             &["Mars/Olympus", "Europe/Berlin"],
         ),
+        (
+            "[asterisk]\naudiosocket = \"localhost\"",
+            &[
+                "toml:2: ",
+                "asterisk.audiosocket = \"localhost\"",
+                "127.0.0.1:9092",
+            ],
+        ),
         ("[log]\nlevel = \"undertone=loud\"", &["log.level", "debug"]),
         ("[server", &["toml:1: ", "not TOML"]),
     ];
@@ -218,6 +226,20 @@ fn other_machines_are_let_in_with_a_token_or_on_purpose() {
     with("short").refused(&["UNDERTONE_AUTH_TOKEN", "at least 16"]);
     // An empty variable is one that is not set.
     with("").refused(&["server.host"]);
+}
+
+#[test]
+fn audiosocket_is_for_this_machine_or_on_purpose() {
+    let at = |address: &str| file(&format!("[asterisk]\naudiosocket = \"{address}\"\n"));
+    let bound = |setup: &Setup| setup.load().unwrap().config.asterisk.audiosocket;
+    assert_eq!(bound(&file("")), None);
+    for address in ["127.0.0.1:9092", "[::1]:0"] {
+        assert_eq!(bound(&at(address)), Some(address.parse().unwrap()));
+    }
+    let open = at("0.0.0.0:9092").variable("UNDERTONE_AUTH_TOKEN", "0123456789abcdef");
+    open.refused(&["toml:2: ", "asterisk.audiosocket", "no token", "--insecure"]);
+    let meant = at("0.0.0.0:9092").variable("UNDERTONE_SERVER__INSECURE", "true");
+    assert!(bound(&meant).is_some());
 }
 
 #[test]

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use support::scripted::ANSWER_FRAMES;
-use support::{Script, Server};
+use support::{Script, Server, local, scripted};
 use tokio::process::Command;
+use undertone::server::{App, bind_audiosocket};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -150,4 +151,24 @@ async fn openai_agents_for_javascript_does_not_run_the_tools_of_the_server() {
     .await;
     let report = javascript(&server, "tool-of-server").await;
     check_turn(&report, 1, json!([]));
+}
+
+#[tokio::test]
+async fn asterisk_audiosocket_for_node_takes_a_spoken_turn() {
+    need("node_modules/asterisk-audiosocket");
+    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let _server = Server::serve(App {
+        audiosocket: Some(listener),
+        ..App::new(local(), scripted::factory(Script::default()))
+    });
+    let call = report(
+        Command::new("node")
+            .arg("audiosocket.mjs")
+            .arg(port.to_string()),
+    )
+    .await;
+    assert_eq!(call["odd"], 0, "{call}");
+    assert_eq!(call["answer"], ANSWER_FRAMES as u64, "{call}");
+    assert_eq!(call["answered"], json!([4000]), "{call}");
 }

@@ -5,7 +5,8 @@ mod common;
 use common::{Clip, Errors};
 use std::collections::VecDeque;
 use undertone::asr::{Asr, WhisperOnnx};
-use undertone::audio::to_i16;
+use undertone::audio::g711::{self, Law};
+use undertone::audio::{Resampler, to_f32, to_i16};
 use undertone::config::{Environment, Flags};
 use undertone::conversation::{
     Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
@@ -117,6 +118,39 @@ fn streaming_costs_at_most_one_point_of_word_errors() {
     assert!(
         streamed <= whole + 1.0,
         "whole {whole:.1} %, streamed {streamed:.1} %"
+    );
+}
+
+/// What is left of a clip after a telephone line: 8 kHz and the µ-law.
+fn over_the_telephone(samples: &[f32]) -> Vec<f32> {
+    let resampled = |samples: &[f32], from, to| {
+        let mut resampler = Resampler::new(from, to);
+        let mut all = resampler.push(samples);
+        all.extend(resampler.flush());
+        all
+    };
+    let line = to_i16(&resampled(samples, 16_000, g711::RATE));
+    let heard = Law::Mu.decode(&Law::Mu.encode(&line));
+    resampled(&to_f32(&heard), g711::RATE, 16_000)
+}
+
+#[test]
+fn the_telephone_costs_at_most_three_points_of_word_errors() {
+    let Some(clips) = common::speech() else {
+        return;
+    };
+    let mut ears = Ears::load();
+    let (mut near, mut far) = (Errors::default(), Errors::default());
+    for clip in &clips {
+        near.add(&clip.text, &ears.asr.transcribe(&clip.samples).unwrap());
+        let turns = ears.turns(&over_the_telephone(&clip.samples));
+        far.add(&clip.text, &turns.join(" "));
+    }
+    let (near, far) = (near.percent(), far.percent());
+    println!("whole clips at 16 kHz {near:.1} %, streamed over the telephone {far:.1} %");
+    assert!(
+        far <= near + 3.0,
+        "{near:.1} %, over the telephone {far:.1} %"
     );
 }
 

@@ -8,7 +8,7 @@ use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
-use crate::session::{Builders, Engines, RouterBuilder, Witnesses};
+use crate::session::{Builders, Engines, PhoneManners, RouterBuilder, Witnesses};
 use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -83,6 +83,10 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
         journal: Some(Journal::open(&config.tools.journal, SystemClock.now())?),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
+        phone: PhoneManners {
+            greeting: config.phone.greeting.clone(),
+            silence_prompt: config.phone.silence.map(micros),
+        },
         witnesses,
     })?;
     Ok(engines)
@@ -179,10 +183,13 @@ pub(super) fn remote_llm(
     Ok(OpenAiCompatible::new(settings, prompts)?)
 }
 
+fn micros(duration: std::time::Duration) -> Micros {
+    Micros(duration.as_micros() as u64)
+}
+
 /// The numbers behind the conversation's rules, from the configuration.
 pub(super) fn policy(config: &Config) -> Result<Policy> {
     let (turn, session) = (&config.turn, &config.session);
-    let micros = |duration: std::time::Duration| Micros(duration.as_micros() as u64);
     let windows = |ms: u64| u32::try_from(ms.div_ceil(32)).unwrap_or(u32::MAX).max(1);
     let vad = VadPolicy::default();
     let phrases = Phrases::load(None)?;

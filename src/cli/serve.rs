@@ -2,7 +2,7 @@
 
 use super::{Common, playground};
 use crate::config::{Config, Flags};
-use crate::server::{self, App, ServerSettings};
+use crate::server::{self, App, ServerSettings, Twilio};
 use crate::session::{self, Witnesses};
 use crate::stats::TurnLog;
 use anyhow::{Context, Result};
@@ -10,6 +10,7 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +67,10 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     // Before the models are loaded: a taken port is known at once.
     let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
     let address = listener.local_addr()?;
+    let audiosocket = config.asterisk.audiosocket;
+    let audiosocket = audiosocket.map(server::bind_audiosocket).transpose()?;
+    let calls = audiosocket.as_ref().map(TcpListener::local_addr);
+    let calls = calls.transpose()?;
     let metrics = witnesses.metrics.clone();
     let engines = super::engines::witnessed(config, witnesses)?;
     let settings = settings(config, address);
@@ -73,9 +78,10 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
-    super::print(&welcome(address))?;
+    super::print(&welcome(address, calls, config.twilio.as_ref()))?;
     let app = App {
         metrics,
+        audiosocket,
         playground: playground::of(&engines),
         ..App::new(settings, sessions)
     };
@@ -94,15 +100,24 @@ fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
         insecure: config.server.insecure,
         interrupt: config.turn.interrupt,
         drain_deadline: config.server.drain,
+        twilio: config.twilio.clone(),
         ..ServerSettings::default()
     }
 }
 
-fn welcome(address: SocketAddr) -> String {
+fn welcome(address: SocketAddr, calls: Option<SocketAddr>, twilio: Option<&Twilio>) -> String {
+    let calls = calls.map_or_else(String::new, |calls| {
+        format!("\x20 Asterisk's AudioSocket   {calls}\n")
+    });
+    let twilio = twilio.map_or_else(String::new, |twilio| {
+        format!("\x20 Twilio's calls           {}\n", twilio.voice_url())
+    });
     format!(
         "undertone listens on http://{address}\n\
          \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
          \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
+         {calls}\
+         {twilio}\
          open it in a browser, or try, in another shell:\n\
          \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\
          \x20 undertone ask question.wav --out answer.wav"

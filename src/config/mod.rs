@@ -16,13 +16,14 @@ pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
 use crate::conversation::{FillerPolicy, SpeculationPolicy};
+use crate::server::Twilio;
 use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
 use layers::Layers;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
@@ -47,6 +48,10 @@ pub struct Config {
     pub llm: LlmConfig,
     /// Limits and habits of one conversation.
     pub session: SessionConfig,
+    /// Manners of telephone calls.
+    pub phone: PhoneConfig,
+    /// The Twilio account whose calls are answered, if there is one.
+    pub twilio: Option<Twilio>,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
     /// What may run before it is certain.
@@ -55,6 +60,8 @@ pub struct Config {
     pub filler: FillerPolicy,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
+    /// Calls from Asterisk.
+    pub asterisk: AsteriskConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -192,6 +199,22 @@ pub struct SessionConfig {
     pub max_tool_steps: u32,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
+}
+
+/// Calls from Asterisk.
+#[derive(Debug, Clone)]
+pub struct AsteriskConfig {
+    /// Where AudioSocket calls come in; `None` takes none.
+    pub audiosocket: Option<SocketAddr>,
+}
+
+/// Manners of telephone calls.
+#[derive(Debug, Clone)]
+pub struct PhoneConfig {
+    /// Said when a call is answered; nothing if empty.
+    pub greeting: String,
+    /// A caller who says nothing for so long is asked whether they are still there.
+    pub silence: Option<Duration>,
 }
 
 /// How a log line is written.

@@ -13,10 +13,13 @@ pub(super) struct RawConfig {
     pub(super) turn: RawTurn,
     pub(super) llm: RawLlm,
     pub(super) session: RawSession,
+    pub(super) phone: RawPhone,
+    pub(super) twilio: RawTwilio,
     pub(super) tools: RawTools,
     pub(super) speculation: RawSpeculation,
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
+    pub(super) asterisk: RawAsterisk,
     pub(super) log: RawLog,
 }
 
@@ -162,6 +165,42 @@ impl Default for RawSession {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+pub(super) struct RawPhone {
+    pub(super) greeting: String,
+    pub(super) silence_seconds: i64,
+}
+
+impl Default for RawPhone {
+    fn default() -> Self {
+        Self {
+            greeting: "Hello, how can I help you?".into(),
+            silence_seconds: 10,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTwilio {
+    pub(super) public_url: String,
+    pub(super) account_sid: String,
+    pub(super) auth_token_file: String,
+    pub(super) api_url: String,
+}
+
+impl Default for RawTwilio {
+    fn default() -> Self {
+        Self {
+            public_url: String::new(),
+            account_sid: String::new(),
+            auth_token_file: String::new(),
+            api_url: "https://api.twilio.com".into(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawSpeculation {
     pub(super) enabled: bool,
     pub(super) per_turn: i64,
@@ -222,6 +261,12 @@ impl Default for RawTools {
             journal: String::new(),
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAsterisk {
+    pub(super) audiosocket: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use super::error::{ConfigError, nearest};
 use super::layers::Layers;
 use super::raw::{
-    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawServer, RawSession, RawSpeculation, RawTools,
-    RawTts, RawTurn,
+    RawAsr, RawAsterisk, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession,
+    RawSpeculation, RawTools, RawTts, RawTurn, RawTwilio,
 };
 use super::*;
 use crate::conversation::FillerLead;
@@ -27,12 +27,21 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
         turn: check.turn(&raw.turn)?,
         llm: check.llm(&raw.llm)?,
         session: check.session(&raw.session)?,
+        phone: check.phone(&raw.phone)?,
+        twilio: check.twilio(&raw.twilio)?,
         tools: check.tools(&raw.tools)?,
         speculation: check.speculation(&raw.speculation)?,
         filler: check.filler(&raw.filler)?,
         router_head: check.existing("router.head", &raw.router.head)?,
+        asterisk: check.asterisk(&raw.asterisk, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
+}
+
+/// A name that Twilio gives to an account.
+fn is_account(sid: &str) -> bool {
+    let digits = sid.strip_prefix("AC").unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A bad declaration stops the server like a bad setting.
@@ -167,6 +176,72 @@ impl Check<'_> {
         })
     }
 
+    fn phone(&self, raw: &RawPhone) -> Checked<PhoneConfig> {
+        let silence = self.seconds("phone.silence_seconds", raw.silence_seconds, 0..=300)?;
+        Ok(PhoneConfig {
+            greeting: raw.greeting.trim().to_owned(),
+            silence: (!silence.is_zero()).then_some(silence),
+        })
+    }
+
+    fn twilio(&self, raw: &RawTwilio) -> Checked<Option<Twilio>> {
+        let token = self.secret(
+            "twilio.auth_token_file",
+            &raw.auth_token_file,
+            "UNDERTONE_TWILIO_AUTH_TOKEN",
+        )?;
+        if raw.public_url.trim().is_empty() {
+            return Ok(None);
+        }
+        let public_url = self.address(
+            "twilio.public_url",
+            &raw.public_url,
+            "give the address that Twilio calls, as in https://voice.example.com",
+        )?;
+        if !is_account(&raw.account_sid) {
+            return Err(self.wrong(
+                "twilio.account_sid",
+                "twilio.account_sid is not \"AC\" and 32 hexadecimal digits".into(),
+                "copy the Account SID from Twilio's console",
+            ));
+        }
+        let Some((_, auth_token)) = token else {
+            return Err(self.wrong(
+                "twilio.public_url",
+                "twilio.public_url is set, and there is no token to check Twilio's signatures by"
+                    .into(),
+                "set UNDERTONE_TWILIO_AUTH_TOKEN or twilio.auth_token_file",
+            ));
+        };
+        Ok(Some(Twilio {
+            public_url,
+            account_sid: raw.account_sid.clone(),
+            auth_token: auth_token.into(),
+            api_url: self.address(
+                "twilio.api_url",
+                &raw.api_url,
+                "leave it out: https://api.twilio.com is the default",
+            )?,
+        }))
+    }
+
+    /// An http or https address without a query or a password.
+    fn address(&self, key: &str, typed: &str, fix: &str) -> Checked<Url> {
+        let plain = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        };
+        let url = Url::parse(typed.trim()).ok().filter(plain);
+        url.ok_or_else(|| {
+            let problem = format!("{key} is not a plain http or https address");
+            self.wrong(key, problem, fix)
+        })
+    }
+
     fn speculation(&self, raw: &RawSpeculation) -> Checked<SpeculationPolicy> {
         let value = raw.value_per_second;
         Ok(SpeculationPolicy {
@@ -250,6 +325,32 @@ impl Check<'_> {
         })
     }
 
+    fn asterisk(&self, raw: &RawAsterisk, insecure: bool) -> Checked<AsteriskConfig> {
+        let (key, typed) = ("asterisk.audiosocket", &raw.audiosocket);
+        if typed.is_empty() {
+            return Ok(AsteriskConfig { audiosocket: None });
+        }
+        let address: SocketAddr = typed.parse().map_err(|_| {
+            self.wrong(
+                key,
+                format!("{key} = \"{typed}\" is not an IP address and a port"),
+                "use 127.0.0.1:9092 for an Asterisk on this machine",
+            )
+        })?;
+        if address.ip().is_loopback() || insecure {
+            return Ok(AsteriskConfig {
+                audiosocket: Some(address),
+            });
+        }
+        Err(self.wrong(
+            key,
+            format!(
+                "{key} = \"{typed}\" lets other machines call, and AudioSocket knows no token or password"
+            ),
+            "use a loopback address or chan_websocket, or say --insecure if a firewall sees to it",
+        ))
+    }
+
     fn host(&self, typed: &str) -> Checked<IpAddr> {
         if typed == "localhost" {
             return Ok(IpAddr::from([127, 0, 0, 1]));
@@ -283,19 +384,13 @@ impl Check<'_> {
     }
 
     fn auth_token(&self, raw: &RawServer) -> Checked<Option<SecretString>> {
-        let file = self.secret_file("server.auth_token_file", &raw.auth_token_file)?;
-        let variable = self.env.get("UNDERTONE_AUTH_TOKEN");
-        let (key, token) = match (file, variable) {
-            (None, None) => return Ok(None),
-            (Some(_), Some(_)) => {
-                return Err(self.wrong(
-                    "server.auth_token_file",
-                    "server.auth_token_file and UNDERTONE_AUTH_TOKEN are both set".into(),
-                    "keep one of them",
-                ));
-            }
-            (Some(token), None) => ("server.auth_token_file", token),
-            (None, Some(token)) => ("UNDERTONE_AUTH_TOKEN", token.trim().to_owned()),
+        let secret = self.secret(
+            "server.auth_token_file",
+            &raw.auth_token_file,
+            "UNDERTONE_AUTH_TOKEN",
+        )?;
+        let Some((key, token)) = secret else {
+            return Ok(None);
         };
         if token.len() < SHORTEST_TOKEN {
             return Err(self.wrong(
@@ -305,6 +400,25 @@ impl Check<'_> {
             ));
         }
         Ok(Some(token.into()))
+    }
+
+    /// A secret from the file that `key` names or from the environment, and where it was found.
+    fn secret<'a>(
+        &self,
+        key: &'a str,
+        file: &str,
+        variable: &'a str,
+    ) -> Checked<Option<(&'a str, String)>> {
+        match (self.secret_file(key, file)?, self.env.get(variable)) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(self.wrong(
+                key,
+                format!("{key} and {variable} are both set"),
+                "keep one of them",
+            )),
+            (Some(secret), None) => Ok(Some((key, secret))),
+            (None, Some(secret)) => Ok(Some((variable, secret.trim().to_owned()))),
+        }
     }
 
     fn api_key(&self, raw: &RawLlm) -> Checked<Option<SecretString>> {

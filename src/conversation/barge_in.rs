@@ -32,6 +32,7 @@ impl Conversation {
                 self.ending = None;
             }
             self.outputs.push_back(Output::Flush);
+            self.cut_done_items();
             self.playout.flush(self.now);
         }
     }
@@ -44,6 +45,7 @@ impl Conversation {
         }
         self.outputs.push_back(Output::Flush);
         let rest = self.cut_items(&response);
+        self.cut_done_items();
         self.playout.flush(self.now);
         self.clear_response_timers();
         let unfinished = response.unfinished();
@@ -61,6 +63,7 @@ impl Conversation {
         let mut rest = Vec::new();
         for &item in &response.open_items {
             let heard = self.playout.heard(item, self.now);
+            self.playout.forget(item);
             // Cannot be longer than what was made; an item without audio is cut to nothing.
             let text = self.history.cut(item, heard).unwrap_or_default();
             rest.push(self.history.unheard_text(item));
@@ -74,6 +77,16 @@ impl Conversation {
         }
         rest.retain(|text| !text.is_empty());
         rest.join(" ")
+    }
+
+    /// Cuts what was all sent but is still on its way to the user's ear.
+    fn cut_done_items(&mut self) {
+        for item in self.playout.unheard_items(self.now) {
+            let heard = self.playout.heard(item, self.now);
+            if let Ok(text) = self.history.cut(item, heard) {
+                self.notify(Event::ItemTruncated { item, heard, text });
+            }
+        }
     }
 
     /// What stopped the agent was no speech: it says what was not heard, or answers anew if the

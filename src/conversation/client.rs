@@ -74,7 +74,7 @@ impl Conversation {
     }
 
     pub(super) fn respond_to_client(&mut self, instructions: Option<String>) {
-        self.mark_activity();
+        self.hear_from_user();
         self.respond_next = Some(instructions);
     }
 

@@ -133,7 +133,7 @@ impl Conversation {
             self.timers.clear(Timer::DeadAir);
             return;
         }
-        let since = self.playout.audible_until().max(response.began);
+        let since = self.playout.sent_until().max(response.began);
         let wait = Micros(self.policy.dead_air.0 * u64::from(response.fillers + 1));
         let due = (since + wait).max(response.silent_until);
         self.timers.set(Timer::DeadAir, due);

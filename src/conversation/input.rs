@@ -128,6 +128,18 @@ pub enum Input {
         /// Yes or no.
         accepted: bool,
     },
+    /// The caller pressed a key of the telephone: `0` to `9`, `*`, `#` or `A` to `D`.
+    Key {
+        /// The key.
+        key: char,
+    },
+    /// The client says that a clause has been played up to here. It may say so late, or never.
+    Played {
+        /// The clause.
+        clause: ClauseId,
+        /// How much of the clause, in time.
+        until: Micros,
+    },
     /// Something to be told to the user when nobody is speaking, such as a timer that rings.
     Announce {
         /// The words.

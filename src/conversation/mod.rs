@@ -15,6 +15,8 @@
 //! | `preempt` | answers that are made before the turn is certainly over |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `filler` | what is said while the user waits |
+//! | `keypad` | what the keys of a telephone mean |
+//! | `silence` | a user who says nothing is asked, and in the end left |
 //! | `client` | what the client may ask for |
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
@@ -29,12 +31,14 @@ mod filler;
 mod history;
 mod ids;
 mod input;
+mod keypad;
 mod latency;
 mod output;
 mod playout;
 mod policy;
 mod preempt;
 mod response;
+mod silence;
 mod speculation;
 #[cfg(test)]
 mod tests;
@@ -104,6 +108,10 @@ pub struct Conversation {
     /// The client asked for an answer while another was being given.
     respond_next: Option<Option<String>>,
     ending: Option<HangUpReason>,
+    /// Keys of a number that is being typed in.
+    keys: String,
+    /// How often a silent user has been asked since the last sign of life.
+    prompted: u32,
 }
 
 /// What the client has set.
@@ -166,6 +174,8 @@ impl Conversation {
             announcements: VecDeque::new(),
             respond_next: None,
             ending: None,
+            keys: String::new(),
+            prompted: 0,
             policy,
         };
         let end = conversation.now + conversation.policy.session;
@@ -219,6 +229,8 @@ impl Conversation {
             Input::Truncate { item, heard } => self.truncate(item, heard),
             Input::Respond { instructions } => self.respond_to_client(instructions),
             Input::CancelResponse => self.cancel_response(),
+            Input::Key { key } => self.press(key),
+            Input::Played { clause, until } => self.playout.played(self.now, clause, until),
             Input::Announce { text } => self.announcements.push_back(text),
             Input::Drain => self.ending = Some(HangUpReason::Shutdown),
         }
@@ -238,6 +250,8 @@ impl Conversation {
                 Timer::GenerationOverdue => self.on_generation_overdue(),
                 Timer::ConfirmationExpired => self.on_confirmation_expired(),
                 Timer::PlayoutEnd => {}
+                Timer::KeysComplete => self.take_keys(),
+                Timer::Silence => self.on_silent_user(),
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
                     self.drop_utterance();
@@ -264,6 +278,7 @@ impl Conversation {
         loop {
             self.advance_response();
             if self.utterance.is_some() || self.response.is_some() {
+                self.timers.clear(Timer::Silence);
                 return;
             }
             if self.playout.audible_until() > self.now {
@@ -272,6 +287,7 @@ impl Conversation {
                 return;
             }
             self.timers.clear(Timer::PlayoutEnd);
+            self.playout.clear();
             if !self.take_turn() {
                 return;
             }
@@ -287,9 +303,12 @@ impl Conversation {
         } else if let Some(instructions) = self.respond_next.take() {
             self.respond(instructions);
         } else {
-            if let Some(reason) = self.ending.take() {
-                self.hang_up();
-                self.outputs.push_back(Output::HangUp { reason });
+            match self.ending.take() {
+                Some(reason) => {
+                    self.hang_up();
+                    self.outputs.push_back(Output::HangUp { reason });
+                }
+                None => self.watch_silence(),
             }
             return false;
         }

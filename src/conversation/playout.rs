@@ -1,4 +1,8 @@
 //! Sent versus heard: which clause is where on its way to the user's ear.
+//!
+//! What was sent is taken to be heard one piece after the other, in real time. A client that tells
+//! what it has played corrects that clock by the lag between us and its loudspeaker, and no more:
+//! such tidings come late or not at all, so the least late of the last few is believed.
 
 use super::ids::{ClauseId, ItemId};
 use super::time::{Micros, Time};
@@ -8,12 +12,20 @@ use std::collections::VecDeque;
 /// voice from running dry; more would be work for nothing when the user interrupts.
 const AHEAD: usize = 2;
 
-/// The clauses of a response, from words to sound.
+/// Tidings of the client that are compared.
+const TIDINGS: usize = 8;
+
+/// Tidings that are later than this say nothing: no telephone line is that slow.
+const CREDIBLE: Micros = Micros::from_ms(600);
+
+/// The clauses that are not all heard yet, from words to sound.
 #[derive(Debug, Default)]
 pub(super) struct Playout {
     clauses: VecDeque<Clause>,
-    /// When all audio that was sent so far will have been heard.
-    audible_until: Time,
+    /// When all audio that was sent so far would have been heard without any lag.
+    sent_until: Time,
+    /// How late the last credible tidings of the client were, oldest first.
+    lateness: VecDeque<Micros>,
 }
 
 /// One clause.
@@ -29,17 +41,13 @@ pub(super) struct Clause {
     made: Micros,
     complete: bool,
     sent: Micros,
-    /// When what was sent of it will have been heard.
-    audible_until: Time,
+    /// When what was sent of it would have been heard without any lag.
+    sent_until: Time,
 }
 
 impl Clause {
     fn all_sent(&self) -> bool {
         self.complete && self.sent >= self.made
-    }
-
-    fn heard(&self, now: Time) -> Micros {
-        Micros(self.sent.0.saturating_sub(self.audible_until.since(now).0))
     }
 }
 
@@ -55,7 +63,7 @@ impl Playout {
             made: Micros(0),
             complete: false,
             sent: Micros(0),
-            audible_until: Time(0),
+            sent_until: Time(0),
         });
     }
 
@@ -91,20 +99,46 @@ impl Playout {
 
     /// `until` of the clause has been sent in all. It is heard right behind what was sent before.
     pub(super) fn sent(&mut self, now: Time, id: ClauseId, until: Micros) {
-        let begins = self.audible_until.max(now);
+        let begins = self.sent_until.max(now);
         let Some(clause) = self.get(id) else { return };
         let more = Micros(until.0.saturating_sub(clause.sent.0));
         if more.0 == 0 {
             return;
         }
         clause.sent = until;
-        clause.audible_until = begins + more;
-        self.audible_until = begins + more;
+        clause.sent_until = begins + more;
+        self.sent_until = begins + more;
+    }
+
+    /// The client says that it has played `until` of a clause.
+    pub(super) fn played(&mut self, now: Time, id: ClauseId, until: Micros) {
+        let Some(clause) = self.get(id) else { return };
+        let behind = clause.sent.0.saturating_sub(until.0);
+        let without_lag = Time(clause.sent_until.0.saturating_sub(behind));
+        let lateness = now.since(without_lag);
+        if lateness > CREDIBLE {
+            return;
+        }
+        if self.lateness.len() == TIDINGS {
+            self.lateness.pop_front();
+        }
+        self.lateness.push_back(lateness);
+    }
+
+    /// How long audio is on its way to the user's ear.
+    fn lag(&self) -> Micros {
+        self.lateness.iter().min().copied().unwrap_or(Micros(0))
+    }
+
+    /// When the audio that is sent next can be heard at the earliest without a gap, as the clock of
+    /// the sender has it.
+    pub(super) fn sent_until(&self) -> Time {
+        self.sent_until
     }
 
     /// When all audio that was sent so far will have been heard.
     pub(super) fn audible_until(&self) -> Time {
-        self.audible_until
+        self.sent_until + self.lag()
     }
 
     /// All that was asked for has been sent.
@@ -122,19 +156,34 @@ impl Playout {
 
     /// How much of `item` the user has heard.
     pub(super) fn heard(&self, item: ItemId, now: Time) -> Micros {
-        Micros(
-            self.clauses
-                .iter()
-                .filter(|c| c.item == item)
-                .map(|c| c.heard(now).0)
-                .sum(),
-        )
+        let lag = self.lag();
+        let heard = |c: &Clause| {
+            let unheard = (c.sent_until + lag).since(now);
+            c.sent.0.saturating_sub(unheard.0)
+        };
+        let clauses = self.clauses.iter().filter(|c| c.item == item);
+        Micros(clauses.map(heard).sum())
+    }
+
+    /// Items of which something was sent that is not heard yet, oldest first.
+    pub(super) fn unheard_items(&self, now: Time) -> Vec<ItemId> {
+        let lag = self.lag();
+        let unheard = |c: &&Clause| c.sent.0 > 0 && c.sent_until + lag > now;
+        let mut items: Vec<ItemId> = self
+            .clauses
+            .iter()
+            .filter(unheard)
+            .map(|c| c.item)
+            .collect();
+        items.dedup();
+        items
     }
 
     /// Forgets everything that is not heard yet, and what was.
     pub(super) fn flush(&mut self, now: Time) {
         self.clauses.clear();
-        self.audible_until = self.audible_until.min(now);
+        let silent_from = Time(now.0.saturating_sub(self.lag().0));
+        self.sent_until = self.sent_until.min(silent_from);
     }
 
     /// Forgets a clause that cannot be made and all behind it, and returns them.
@@ -145,8 +194,84 @@ impl Playout {
         self.clauses.drain(at..).collect()
     }
 
-    /// Forgets a finished response.
+    /// Forgets the clauses of an item.
+    pub(super) fn forget(&mut self, item: ItemId) {
+        self.clauses.retain(|c| c.item != item);
+    }
+
+    /// Forgets what has been heard: everything.
     pub(super) fn clear(&mut self) {
         self.clauses.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line that takes 180 ms; the client's tidings are another 20 ms to 13 s late, and a third
+    /// of them is lost.
+    #[test]
+    fn what_was_heard_is_known_to_a_word_although_marks_lie() {
+        const WORD_MS: u64 = 350;
+        const LAG_MS: u64 = 180;
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        for _ in 0..200 {
+            let mut playout = Playout::default();
+            playout.push(ClauseId(1), ItemId(1), 0, "words".into());
+            playout.made(ClauseId(1), Micros::from_ms(20_000), true);
+            let stop = 1_000 + next(15_000);
+            let mut tidings = Vec::new();
+            for frame in 1..=1_000 {
+                let sent_at = (frame * 20_u64).saturating_sub(200);
+                if sent_at > stop {
+                    break;
+                }
+                if frame % 10 == 0 && next(3) > 0 {
+                    let late = if next(2) == 0 {
+                        20 + next(60)
+                    } else {
+                        next(13_000)
+                    };
+                    tidings.push((frame * 20 + LAG_MS + late, frame * 20));
+                }
+                tidings.sort_unstable();
+                while let Some(&(at, until)) = tidings.first().filter(|(at, _)| *at <= sent_at) {
+                    playout.played(Time::from_ms(at), ClauseId(1), Micros::from_ms(until));
+                    tidings.remove(0);
+                }
+                let until = Micros::from_ms(frame * 20);
+                playout.sent(Time::from_ms(sent_at), ClauseId(1), until);
+            }
+            let heard = playout.heard(ItemId(1), Time::from_ms(stop)).as_ms();
+            let truly = stop.saturating_sub(LAG_MS);
+            assert!(
+                heard.abs_diff(truly) <= WORD_MS,
+                "{heard} ms for {truly} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn silence_after_a_flush_begins_at_once() {
+        let mut playout = Playout::default();
+        playout.push(ClauseId(1), ItemId(1), 0, "words".into());
+        playout.made(ClauseId(1), Micros::from_ms(1_000), true);
+        playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
+        playout.played(Time::from_ms(700), ClauseId(1), Micros::from_ms(500));
+        assert_eq!(playout.audible_until(), Time::from_ms(1_200));
+        assert_eq!(
+            playout.heard(ItemId(1), Time::from_ms(700)),
+            Micros::from_ms(500)
+        );
+        assert_eq!(playout.unheard_items(Time::from_ms(1_100)), [ItemId(1)]);
+        playout.flush(Time::from_ms(800));
+        assert_eq!(playout.audible_until(), Time::from_ms(800));
     }
 }

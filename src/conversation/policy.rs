@@ -29,6 +29,10 @@ pub struct Policy {
     pub audio_timeout: Micros,
     /// How long after the end of the turn a transcript may take before the user is asked again.
     pub transcript_timeout: Micros,
+    /// A user who says nothing for so long after the agent has spoken is asked whether they are
+    /// still there; never if `None`.
+    #[serde(default)]
+    pub silence_prompt: Option<Micros>,
     /// Nobody speaks for this long: the session ends.
     pub idle: Micros,
     /// The greatest length of a session.
@@ -126,6 +130,7 @@ impl Default for Policy {
             synthesis_timeout: Micros::from_ms(4_000),
             audio_timeout: Micros::from_ms(1_500),
             transcript_timeout: Micros::from_ms(1_000),
+            silence_prompt: None,
             idle: Micros::from_ms(300_000),
             session: Micros::from_ms(3_600_000),
             tool_steps: 5,

@@ -428,7 +428,7 @@ impl Conversation {
 
     /// Tells the client what is about to be heard.
     fn announce_clause(&mut self, id: ClauseId) {
-        let audible_until = self.playout.audible_until();
+        let sent_until = self.playout.sent_until();
         let (Some(clause), Some(response)) = (self.playout.get(id), &mut self.response) else {
             return;
         };
@@ -442,7 +442,7 @@ impl Conversation {
         {
             response.latency.answer_audio = Some(self.now);
             let filler = !response.announced.is_empty();
-            response.latency.dead_air = filler.then(|| self.now.since(audible_until));
+            response.latency.dead_air = filler.then(|| self.now.since(sent_until));
         }
         if !response.announced.contains(&item) {
             response.announced.push(item);
@@ -527,7 +527,6 @@ impl Conversation {
         };
         self.clear_response_timers();
         self.question_was_sent();
-        self.playout.clear();
         if self.close_ending_call(&mut response, json!({ "status": "the conversation ends" })) {
             self.ending = Some(HangUpReason::AgentEnded);
         }

@@ -22,6 +22,10 @@ pub(super) enum Timer {
     ConfirmationExpired,
     /// All audio that was sent has been heard.
     PlayoutEnd,
+    /// No key has followed the last one: what was typed in is complete.
+    KeysComplete,
+    /// The user has said nothing since the agent fell silent.
+    Silence,
     /// Nobody has spoken for too long.
     Idle,
     /// The session has reached its greatest length.
@@ -29,7 +33,7 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 10] = [
+    const ALL: [Timer; 12] = [
         Timer::EndOfTurn,
         Timer::TranscriptOverdue,
         Timer::AudioStalled,
@@ -38,6 +42,8 @@ impl Timer {
         Timer::GenerationOverdue,
         Timer::ConfirmationExpired,
         Timer::PlayoutEnd,
+        Timer::KeysComplete,
+        Timer::Silence,
         Timer::Idle,
         Timer::SessionEnd,
     ];
@@ -54,6 +60,10 @@ impl Timers {
 
     pub(super) fn clear(&mut self, timer: Timer) {
         self.0[timer as usize] = None;
+    }
+
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.0[timer as usize].is_some()
     }
 
     /// The earliest deadline.

@@ -119,7 +119,7 @@ impl Conversation {
     }
 
     fn on_speech_started(&mut self, at: Samples) {
-        self.mark_activity();
+        self.hear_from_user();
         let every = self.policy.endpoint.partial_every_ms;
         self.utterance = Some(Utterance::starting(at, self.audio_end, self.now, every));
         self.notify(Event::SpeechStarted { at });
@@ -391,6 +391,17 @@ impl Conversation {
             end_of_turn: Some(self.now),
             ..TurnLatency::default()
         };
+        self.take_user_turn(text, true, utterance.began, latency);
+    }
+
+    /// What the user has said, or typed in on a telephone, is answered. It was begun at `began`.
+    pub(super) fn take_user_turn(
+        &mut self,
+        text: &str,
+        spoken: bool,
+        began: Time,
+        latency: TurnLatency,
+    ) {
         let item = self.item_id();
         self.history.push(
             item,
@@ -401,9 +412,9 @@ impl Conversation {
         self.notify(Event::UserItem {
             item,
             text: text.to_owned(),
-            spoken: true,
+            spoken,
         });
-        if self.answer_confirmation(text, utterance.began, latency) {
+        if self.answer_confirmation(text, began, latency) {
             return self.drop_held();
         }
         self.route(text, true);

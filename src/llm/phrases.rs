@@ -20,6 +20,8 @@ pub struct Phrases {
     pub tts_failed: String,
     /// A tool takes long.
     pub still_working: String,
+    /// The user has said nothing for some time.
+    pub still_there: String,
     /// The agent ends the conversation and has said nothing.
     pub goodbye: String,
     /// Nobody spoke for too long.
@@ -81,12 +83,13 @@ impl Phrases {
     }
 
     /// All of them, for the audio that is kept ready.
-    pub fn all(&self) -> [&str; 7] {
+    pub fn all(&self) -> [&str; 8] {
         [
             &self.llm_failed,
             &self.asr_failed,
             &self.tts_failed,
             &self.still_working,
+            &self.still_there,
             &self.goodbye,
             &self.goodbye_idle,
             &self.goodbye_too_long,

@@ -3,6 +3,8 @@
 use super::ServerSettings;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use axum::http::{HeaderMap, StatusCode, Uri};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
@@ -62,13 +64,24 @@ pub(super) fn check(
     }
 }
 
+/// Whether this is the server's token.
+pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
+    let token = settings.auth_token.as_ref();
+    token.is_some_and(|token| equal(shown, token.expose_secret()))
+}
+
 fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
-    let bearer = headers
+    let authorization = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
+        .map(|(scheme, shown)| (scheme, shown.trim()));
+    let bearer = authorization
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, shown)| shown.trim());
+        .map(|(_, shown)| shown);
+    let basic = authorization
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
+        .and_then(|(_, shown)| password(shown));
     let offered = headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)
         .iter()
@@ -77,8 +90,17 @@ fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
         .filter_map(|name| name.trim().strip_prefix(KEY_PROTOCOL));
     bearer
         .into_iter()
+        .chain(basic.as_deref())
         .chain(offered)
         .any(|shown| equal(shown, token.expose_secret()))
+}
+
+/// The password of HTTP Basic, which Asterisk's WebSocket client sends. The user's name is nobody's
+/// business here.
+fn password(credentials: &str) -> Option<String> {
+    let decoded = String::from_utf8(STANDARD.decode(credentials).ok()?).ok()?;
+    let (_, password) = decoded.split_once(':')?;
+    Some(password.to_owned())
 }
 
 /// Compares in a time that tells neither the content nor the length.
@@ -216,6 +238,26 @@ mod tests {
             (vec![(AUTHORIZATION, "bearer secret")], Ok(())),
             (vec![(AUTHORIZATION, "Bearer secre")], Err(Denied::Token)),
             (vec![(AUTHORIZATION, "Basic secret")], Err(Denied::Token)),
+            // asterisk:secret, :secret, asterisk:wrong, secret, secret:, a:sec:ret
+            (vec![(AUTHORIZATION, "Basic YXN0ZXJpc2s6c2VjcmV0")], Ok(())),
+            (vec![(AUTHORIZATION, "basic OnNlY3JldA==")], Ok(())),
+            (
+                vec![(AUTHORIZATION, "Basic YXN0ZXJpc2s6d3Jvbmc=")],
+                Err(Denied::Token),
+            ),
+            (vec![(AUTHORIZATION, "Basic c2VjcmV0")], Err(Denied::Token)),
+            (
+                vec![(AUTHORIZATION, "Basic c2VjcmV0Og==")],
+                Err(Denied::Token),
+            ),
+            (
+                vec![(AUTHORIZATION, "Basic YTpzZWM6cmV0")],
+                Err(Denied::Token),
+            ),
+            (
+                vec![(AUTHORIZATION, "Bearer YXN0ZXJpc2s6c2VjcmV0")],
+                Err(Denied::Token),
+            ),
             (
                 vec![(
                     SEC_WEBSOCKET_PROTOCOL,

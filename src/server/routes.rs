@@ -1,10 +1,14 @@
 //! The routes and the upgrade of a request to a session.
 
-use super::{Shared, access, playground};
+use super::ServerSettings;
+use super::{Shared, access, playground, twilio};
+use crate::audio::g711;
 use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pcm::{self, Pcm};
+use crate::transport::phone::chan_websocket::ChanWebsocket;
+use crate::transport::phone::media_streams::{MediaStreams, Provider};
 use crate::transport::realtime::{self, Realtime};
 use crate::transport::socket;
 use axum::Router;
@@ -29,15 +33,19 @@ const MAX_NAME: usize = 200;
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(playground::router())
+        .merge(twilio::router())
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/realtime", get(open_realtime))
         .route("/v1/pcm", get(open_pcm))
+        .route("/asterisk/media", get(open_asterisk))
+        .route("/telnyx/media", get(open_telnyx))
+        .route("/plivo/media", get(open_plivo))
         .with_state(shared)
 }
 
-type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     if shared.around.drain.is_cancelled() {
@@ -114,13 +122,77 @@ async fn open_pcm(
     open(shared, &headers, upgrade, dialect, limit)
 }
 
+async fn open_asterisk(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let limits = Limits::of_calls(&shared.settings);
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
+    let dialect = ChanWebsocket::new(client(&headers));
+    open(shared, &headers, upgrade, dialect, limits)
+}
+
+#[derive(Deserialize)]
+struct ProviderQuery {
+    token: Option<String>,
+}
+
+async fn open_telnyx(
+    shared: State<Arc<Shared>>,
+    query: Query<ProviderQuery>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    open_provider(Provider::Telnyx, shared, query, &headers, upgrade)
+}
+
+async fn open_plivo(
+    shared: State<Arc<Shared>>,
+    query: Query<ProviderQuery>,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    open_provider(Provider::Plivo, shared, query, &headers, upgrade)
+}
+
+/// A call of a provider that can show the server's token only in the address.
+fn open_provider(
+    provider: Provider,
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<ProviderQuery>,
+    headers: &HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let token = query.token.as_deref();
+    if !token.is_some_and(|shown| access::is_token(shown, &shared.settings))
+        && let Err(refused) = admit(&shared, headers)
+    {
+        return refused;
+    }
+    let dialect = MediaStreams::new(provider, Box::new(|_| true));
+    let limits = Limits::of_calls(&shared.settings);
+    open_admitted(shared, upgrade, dialect, limits, |_| async {})
+}
+
 /// What a dialect's sockets are allowed.
-struct Limits {
+pub(super) struct Limits {
     /// Bytes of a message.
     message: usize,
     intake: IntakeLimits,
     /// Of the client's audio, Hz.
     rate: u32,
+}
+
+impl Limits {
+    /// Calls over a provider's media stream.
+    pub(super) fn of_calls(settings: &ServerSettings) -> Self {
+        Self {
+            message: settings.max_pcm_message,
+            intake: settings.pcm_intake,
+            rate: g711::RATE,
+        }
+    }
 }
 
 /// Admits a client, or says why not, and drives its socket.
@@ -131,9 +203,20 @@ fn open(
     dialect: impl Dialect,
     limits: Limits,
 ) -> Response {
-    if let Err(refused) = admit(&shared, headers) {
-        return refused;
+    match admit(&shared, headers) {
+        Ok(()) => open_admitted(shared, upgrade, dialect, limits, |_| async {}),
+        Err(refused) => refused,
     }
+}
+
+/// Drives the socket of a client that may come in, and sees to what its dialect leaves to be done.
+pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
+    shared: Arc<Shared>,
+    upgrade: Upgrade,
+    dialect: D,
+    limits: Limits,
+    afterwards: impl FnOnce(D) -> F + Send + 'static,
+) -> Response {
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
@@ -148,8 +231,10 @@ fn open(
     };
     let (around, task) = (shared.around.clone(), shared.tasks.token());
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
-        socket::drive(socket, dialect, limits.intake, limits.rate, around).await;
-        drop((permit, task));
+        let dialect = socket::drive(socket, dialect, limits.intake, limits.rate, around).await;
+        drop(permit);
+        afterwards(dialect).await;
+        drop(task);
     })
 }
 

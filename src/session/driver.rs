@@ -117,7 +117,7 @@ impl Driver {
         let driver = Self {
             id,
             conversation: Recorded::new(
-                engines.policy.clone(),
+                engines.policy_of(options.door).clone(),
                 engines.witnesses.recordings.as_ref(),
                 id,
             ),

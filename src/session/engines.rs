@@ -4,13 +4,15 @@ use super::budget::Budget;
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::audio::Resampler;
-use crate::conversation::{Clauses, Policy, Samples, TurnRecord};
+use crate::conversation::{Clauses, Micros, Policy, Samples, TurnRecord};
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
 use crate::metrics::Metrics;
 use crate::router::{Heard, PredictError, Prediction, Router};
 use crate::stats::{LoggedTurn, TurnLog};
+use crate::tools::builtin;
 use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
+use crate::transport::Door;
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
@@ -82,7 +84,8 @@ pub struct Engines {
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
     pub(super) zone: jiff::tz::TimeZone,
-    pub(super) policy: Policy,
+    policy: Policy,
+    phone_policy: Policy,
     pub(super) witnesses: Witnesses,
     /// Sessions that are open.
     pub(super) sessions: TaskTracker,
@@ -139,8 +142,33 @@ pub struct Builders {
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
     pub policy: Policy,
+    /// What is different on the telephone.
+    pub phone: PhoneManners,
     /// Who keeps what sessions do.
     pub witnesses: Witnesses,
+}
+
+/// What is different on the telephone.
+#[derive(Debug, Clone, Default)]
+pub struct PhoneManners {
+    /// Said when a call is answered; nothing if empty.
+    pub greeting: String,
+    /// A caller who says nothing for so long is asked whether they are still there.
+    pub silence_prompt: Option<Micros>,
+}
+
+impl PhoneManners {
+    /// The numbers behind the rules of a call. The agent may end it.
+    fn policy(self, policy: &Policy) -> Policy {
+        let mut tools = policy.tools.to_vec();
+        tools.push(Arc::new(builtin::hang_up()));
+        Policy {
+            greeting: self.greeting,
+            silence_prompt: self.silence_prompt,
+            tools: Arc::new(tools),
+            ..policy.clone()
+        }
+    }
 }
 
 /// Why the engines could not be started.
@@ -180,15 +208,18 @@ impl Engines {
             journal,
             zone,
             mut policy,
+            phone,
             witnesses,
         } = builders;
         policy.tools = Arc::new(tools.declarations());
+        let phone_policy = phone.policy(&policy);
         let mut first_voice = tts().map_err(SpawnError::State)?;
         let tts_rate = first_voice.sample_rate();
         let phrases = policy.phrases.all().map(str::to_owned);
-        let greeting = Some(policy.greeting.clone()).filter(|text| !text.is_empty());
+        let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
+        let greetings = greetings.into_iter().filter(|text| !text.is_empty());
         let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
-        let sayings = phrases.into_iter().chain(greeting).chain(fillers);
+        let sayings = phrases.into_iter().chain(greetings).chain(fillers);
         let sayings = sayings.flat_map(as_spoken);
         let prepared = Prepared::render(&mut *first_voice, sayings);
         let mut first_voice = Some(first_voice);
@@ -233,6 +264,7 @@ impl Engines {
             tools,
             zone,
             policy,
+            phone_policy,
             witnesses,
             sessions: TaskTracker::new(),
         }))
@@ -303,9 +335,17 @@ impl Engines {
         &self.tools
     }
 
-    /// The numbers behind the rules of every new session.
+    /// The numbers behind the rules of every new session that is no telephone call.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The numbers behind the rules of a new session that comes by `door`.
+    pub(super) fn policy_of(&self, door: Door) -> &Policy {
+        match door {
+            Door::Phone => &self.phone_policy,
+            Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => &self.policy,
+        }
     }
 
     /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is

@@ -6,7 +6,7 @@ mod engines;
 mod pacer;
 mod recorder;
 
-pub use engines::{Builders, Engines, RouterBuilder, StartError, Witnesses};
+pub use engines::{Builders, Engines, PhoneManners, RouterBuilder, StartError, Witnesses};
 pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
 

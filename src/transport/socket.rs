@@ -107,14 +107,15 @@ pub fn limit(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade 
 
 /// Runs a client until it leaves, its session ends, or the server stops.
 ///
-/// `rate` is that of the client's audio until the dialect opens its session with another, Hz.
-pub async fn drive(
+/// `rate` is that of the client's audio until the dialect opens its session with another, Hz. The
+/// dialect is handed back: it may know what is left to be done.
+pub async fn drive<D: Dialect>(
     socket: WebSocket,
-    dialect: impl Dialect,
+    dialect: D,
     intake: IntakeLimits,
     rate: u32,
     around: Surroundings,
-) {
+) -> D {
     let (mut sink, mut source) = socket.split();
     let mut pump = Pump::new(dialect, intake, rate, around);
     let end = pump.run(&mut sink, &mut source).await;
@@ -122,6 +123,7 @@ pub async fn drive(
     tracing::debug!(?end, "socket ends");
     pump.close_session();
     farewell(sink, source, &mut pump.outbox, end).await;
+    pump.dialect
 }
 
 /// Why a socket ends.
@@ -476,7 +478,7 @@ fn message_of(frame: Frame) -> Message {
 }
 
 /// The session's next word; never, while there is no session.
-async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
+pub(super) async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
     match out_of {
         Some(out_of) => out_of.recv().await,
         None => std::future::pending().await,
@@ -484,7 +486,7 @@ async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbou
 }
 
 /// Waits until the session has room. False if it is gone.
-async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
+pub(super) async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
     match into {
         Some(into) => into.reserve().await.is_ok(),
         None => std::future::pending().await,

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Policy, SpeculationPolicy};
 use undertone::llm::Llm;
-use undertone::server::{App, ServerSettings};
+use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Engines};
 use undertone::tools::Registry;
 use undertone::vad::{Vad, VadError, WINDOW};
@@ -59,6 +59,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tools: Arc::new(Registry::new()),
         router: None,
         journal: None,
+        phone: undertone::session::PhoneManners::default(),
         witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
         // A script is played once: an answer that is asked for early and thrown away would use it up.
@@ -78,9 +79,13 @@ pub(crate) fn serve(builders: Builders) -> Server {
 }
 
 pub(crate) fn serve_with(settings: ServerSettings, builders: Builders) -> Server {
+    Server::serve(App::new(settings, sessions(builders)))
+}
+
+/// Opens real sessions with these engines.
+pub(crate) fn sessions(builders: Builders) -> SessionFactory {
     let engines = Engines::start(builders).expect("engines");
-    let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
-    Server::serve(App::new(settings, sessions))
+    Arc::new(move |options| Ok(session::open(&engines, &options)))
 }
 
 /// An event and when it came. The `delta` of audio is replaced by its length in ms.

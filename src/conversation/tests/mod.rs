@@ -4,6 +4,7 @@ mod confirmation;
 mod properties;
 mod sim;
 mod speculation;
+mod telephone;
 
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};

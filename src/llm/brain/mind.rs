@@ -7,7 +7,7 @@ use super::request::{Request, Talk, Target};
 use super::rules;
 use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
 use crate::router::{EmbedError, expression, slots, text};
-use crate::tools::builtin::{self, Unit};
+use crate::tools::builtin::{self, HANG_UP, Unit};
 use serde_json::{Map, Value, json};
 
 /// Probability from which the classifier is believed.
@@ -140,11 +140,16 @@ fn answer(
     if unknown || requests.iter().any(Request::needs_tool) {
         return by_declaration(&said, before, &foreign, &can, known, classifier);
     }
-    Ok(speech(match requests.last() {
+    let mut events = speech(match requests.last() {
         Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
         Some(Request::Refused) => answers::LEFT_ALONE.into(),
         _ => answers::limit(&can),
-    }))
+    });
+    let leaves = requests.last() == Some(&Request::Talk(Talk::Goodbye));
+    if leaves && foreign.iter().any(|tool| tool.name == HANG_UP) {
+        events.extend(call(HANG_UP, Map::new()));
+    }
+    Ok(events)
 }
 
 /// What an utterance asks for. Several requests only if all of them are wanted: a sentence that

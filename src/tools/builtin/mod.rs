@@ -20,7 +20,7 @@ use super::http::Web;
 use super::{Declaration, Effect, Registry, RegistryError, Tool, ToolError};
 use crate::llm::ToolSpec;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -33,6 +33,19 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
     always()
         .into_iter()
         .try_for_each(|tool| registry.register(tool))
+}
+
+/// The name of the tool that ends a telephone call.
+pub(crate) const HANG_UP: &str = "hang_up";
+
+/// The agent ends a telephone call. Nothing runs: the conversation ends when its goodbye was heard.
+pub(crate) fn hang_up() -> Declaration {
+    let description =
+        "Ends the telephone call. Only when the caller has said goodbye or asks for it.";
+    let parameters = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let mut declaration = declare(HANG_UP, description, Effect::Irreversible, parameters);
+    declaration.ends_call = true;
+    declaration
 }
 
 /// Whether this is one of these tools, not a stranger of the same name: its arguments are those

@@ -1,1 +1,95 @@
 //! Telephone calls.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`audiosocket`] | Asterisk's AudioSocket: TCP, and the pacing is ours |
+//! | [`chan_websocket`] | Asterisk's channel driver for WebSockets |
+//! | [`media_streams`] | audio of Twilio, Telnyx and Plivo in JSON messages |
+//! | [`signature`] | that a request comes from Twilio |
+//! | [`tickets`] | that a stream belongs to a call that we answered |
+
+pub mod audiosocket;
+pub mod chan_websocket;
+pub mod media_streams;
+pub mod signature;
+pub mod tickets;
+
+use crate::conversation::{ClauseId, Input, Micros};
+
+/// The agent's audio between two marks.
+const MARK_EVERY: Micros = Micros::from_ms(200);
+
+/// Places in the agent's audio, by which the provider tells how far it has played.
+#[derive(Debug, Default)]
+struct Marks {
+    clause: Option<ClauseId>,
+    sent: Micros,
+    marked: Micros,
+}
+
+impl Marks {
+    /// Audio of a clause was sent. Returns the name of the mark that is to follow it, if one is due.
+    fn sent(&mut self, clause: ClauseId, length: Micros) -> Option<String> {
+        if self.clause.replace(clause) != Some(clause) {
+            (self.sent, self.marked) = (Micros(0), Micros(0));
+        }
+        self.sent = self.sent + length;
+        if self.sent.0 < self.marked.0 + MARK_EVERY.0 {
+            return None;
+        }
+        self.marked = self.sent;
+        Some(format!("{}/{}", clause.0, self.sent.as_ms()))
+    }
+
+    /// What it means that the mark `name` was played; `None` if it is none of ours.
+    fn played(name: &str) -> Option<Input> {
+        let (clause, ms) = name.split_once('/')?;
+        Some(Input::Played {
+            clause: ClauseId(clause.parse().ok()?),
+            until: Micros::from_ms(ms.parse().ok()?),
+        })
+    }
+}
+
+/// The key in a provider's message, if it is one key.
+fn key(digit: &str) -> Option<Input> {
+    let mut keys = digit.chars();
+    match (keys.next(), keys.next()) {
+        (Some(key), None) => Some(Input::Key {
+            key: key.to_ascii_uppercase(),
+        }),
+        _ => None,
+    }
+}
+
+/// Everything that ends a call on our side and is not done with the closing of the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The provider's name of the call.
+    pub call: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_name_places_in_clauses() {
+        let mut marks = Marks::default();
+        let mut named = Vec::new();
+        for clause in [7, 7, 8] {
+            for _ in 0..12 {
+                named.extend(marks.sent(ClauseId(clause), Micros::from_ms(20)));
+            }
+        }
+        assert_eq!(named, ["7/200", "7/400", "8/200"]);
+        let played = Input::Played {
+            clause: ClauseId(7),
+            until: Micros::from_ms(400),
+        };
+        assert_eq!(Marks::played("7/400"), Some(played));
+        for stranger in ["", "7", "7/", "/4", "a/b", "7/4/1", "-1/3"] {
+            assert_eq!(Marks::played(stranger), None, "{stranger}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Callers: keys, silence, and what is still on its way to their ear.
+
+use super::*;
+use crate::tools::Confirmation;
+
+fn keys(sim: &mut Sim, keys: &str) {
+    for key in keys.chars() {
+        sim.input(Input::Key { key });
+    }
+}
+
+fn users(sim: &Sim) -> Vec<String> {
+    let items = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::UserItem {
+            text,
+            spoken: false,
+            ..
+        } => Some(text.clone()),
+        _ => None,
+    });
+    items.collect()
+}
+
+#[test]
+fn a_number_is_complete_with_the_hash_key() {
+    let mut sim = sim();
+    keys(&mut sim, "0042#");
+    sim.silence(1_000);
+    assert_eq!(users(&sim), ["Keypad: 0042"]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
+#[test]
+fn a_number_is_complete_when_no_key_follows() {
+    let mut sim = sim();
+    keys(&mut sim, "4");
+    sim.silence(1_500);
+    keys(&mut sim, "2");
+    sim.silence(1_500);
+    assert!(users(&sim).is_empty());
+    sim.silence(1_000);
+    assert_eq!(users(&sim), ["Keypad: 42"]);
+}
+
+#[test]
+fn a_key_stops_the_agent() {
+    let mut sim = sim();
+    let long = "One two three four five six seven eight nine ten.";
+    sim.scripts.push_back(vec![say(long), end()]);
+    ask(&mut sim, "count", 1_500);
+    keys(&mut sim, "5");
+    assert!(
+        sim.outputs
+            .iter()
+            .any(|(_, output)| *output == Output::Flush)
+    );
+    sim.silence(5_000);
+    assert_eq!(users(&sim), ["Keypad: 5"]);
+}
+
+#[test]
+fn what_is_no_key_is_refused() {
+    let mut sim = sim();
+    keys(&mut sim, "x");
+    sim.silence(3_000);
+    assert!(sim.saw(|event| matches!(event, Event::Refused { request, .. } if request == "Key")));
+    assert!(users(&sim).is_empty());
+}
+
+#[test]
+fn one_is_yes_and_two_is_no() {
+    for (key, started) in [("1", 1), ("2", 0), ("3#", 0)] {
+        let mut declaration = (*tool("pay", Effect::Irreversible)).clone();
+        declaration.confirmation = Confirmation::Spoken {
+            question: Some("Shall I pay?".into()),
+            expiry: std::time::Duration::from_secs(30),
+        };
+        let mut sim = Sim::new(Policy {
+            tools: Arc::new(vec![Arc::new(declaration)]),
+            ..Policy::default()
+        });
+        let mut script = call("pay").to_vec();
+        script.push(end());
+        sim.scripts.push_back(script);
+        ask(&mut sim, "pay it", 3_000);
+        assert!(sim.saw(|event| matches!(event, Event::ConfirmationAsked { .. })));
+        assert!(sim.tools_started.is_empty());
+        keys(&mut sim, key);
+        sim.silence(3_000);
+        assert_eq!(sim.tools_started.len(), started, "{key}");
+    }
+}
+
+#[test]
+fn a_silent_caller_is_asked_twice_and_then_left() {
+    let phrases = Phrases::default();
+    let mut sim = Sim::new(Policy {
+        silence_prompt: Some(Micros::from_ms(4_000)),
+        greeting: "Hello.".into(),
+        ..Policy::default()
+    });
+    while sim.hung_up.is_none() {
+        sim.silence(1_000);
+    }
+    let said = sim.spoken().join(" ");
+    let (there, bye) = (&phrases.still_there, &phrases.goodbye_idle);
+    assert_eq!(said, format!("Hello. {there} {there} {bye}"));
+    assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
+}
+
+#[test]
+fn a_caller_who_speaks_is_not_asked() {
+    let mut sim = Sim::new(Policy {
+        silence_prompt: Some(Micros::from_ms(4_000)),
+        ..Policy::default()
+    });
+    for _ in 0..4 {
+        sim.silence(3_000);
+        ask(&mut sim, "what time is it", 1_000);
+    }
+    assert!(!sim.spoken().contains(&Phrases::default().still_there));
+}
+
+#[test]
+fn the_end_of_an_answer_that_was_sent_but_not_heard_is_cut() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("One two three four."), end()]);
+    sim.speak("count", 1_000);
+    while sim.ended().is_empty() {
+        sim.silence(32);
+    }
+    // The last 200 ms are on their way; the key stops them.
+    keys(&mut sim, "5");
+    let heard = sim.events.iter().find_map(|(_, event)| match event {
+        Event::ItemTruncated { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(heard, Some("One two three"));
+    let interrupted = Message::Agent {
+        text: "One two three".into(),
+        interrupted: true,
+    };
+    assert_eq!(sim.core.history.messages()[1], interrupted);
+}

@@ -1,0 +1,213 @@
+//! Twilio's calls: the webhook that answers them, the socket that carries them, and their end.
+//!
+//! Everything that comes in is signed with the account's auth token, and a stream has to show the
+//! ticket that the webhook gave to its call: nobody else opens a session here.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: tickets expire in real time"
+)]
+
+use super::Shared;
+use super::routes::{Limits, Upgrade, open_admitted};
+use crate::metrics::Refusal;
+use crate::transport::phone::Ended;
+use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
+use crate::transport::phone::signature;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use secrecy::{ExposeSecret, SecretString};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+use url::Url;
+
+const VOICE: &str = "/twilio/voice";
+const MEDIA: &str = "/twilio/media";
+
+/// The longest webhook, bytes: Twilio posts some 1.5 KB.
+const MAX_FORM: usize = 64 * 1024;
+
+/// How long Twilio's interface may take.
+const API_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The Twilio account whose calls are answered.
+#[derive(Debug, Clone)]
+pub struct Twilio {
+    /// The address at which Twilio reaches this server.
+    pub public_url: Url,
+    /// The account's name: `AC` and 32 hexadecimal digits.
+    pub account_sid: String,
+    /// What Twilio's requests are signed with, and ours to Twilio show.
+    pub auth_token: SecretString,
+    /// Twilio's own address.
+    pub api_url: Url,
+}
+
+impl Twilio {
+    /// Where Twilio is to ask what to do with a call.
+    pub fn voice_url(&self) -> Url {
+        self.at(VOICE)
+    }
+
+    /// A path of this server as Twilio sees it.
+    fn at(&self, path_and_query: &str) -> Url {
+        let base = self.public_url.as_str().trim_end_matches('/');
+        format!("{base}{path_and_query}")
+            .parse()
+            .unwrap_or_else(|_| self.public_url.clone())
+    }
+
+    /// The same as a WebSocket.
+    fn socket_at(&self, path_and_query: &str) -> Url {
+        let mut url = self.at(path_and_query);
+        let scheme = match url.scheme() {
+            "http" => "ws",
+            _ => "wss",
+        };
+        if url.set_scheme(scheme).is_err() {
+            tracing::error!(%url, "no WebSocket address");
+        }
+        url
+    }
+}
+
+pub(super) fn router() -> Router<Arc<Shared>> {
+    Router::new()
+        .route(VOICE, post(answer))
+        .route(MEDIA, get(open))
+        .layer(DefaultBodyLimit::max(MAX_FORM))
+}
+
+/// Answers a call, with a stream to this server if there is room for it.
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    form: String,
+) -> Response {
+    let Some(twilio) = &shared.settings.twilio else {
+        return not_found();
+    };
+    let parameters: Vec<(String, String)> = url::form_urlencoded::parse(form.as_bytes())
+        .into_owned()
+        .collect();
+    let path = uri.path_and_query().map_or(VOICE, |path| path.as_str());
+    if !is_signed(twilio, &twilio.at(path), &parameters, &headers) {
+        return denied(&shared);
+    }
+    let of = |name| parameters.iter().find(|(key, _)| key == name);
+    let Some((_, call)) = of("CallSid") else {
+        return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
+    };
+    if shared.around.drain.is_cancelled() {
+        shared.metrics.refused(Refusal::Draining);
+        return busy();
+    }
+    if shared.admission.available_permits() == 0 {
+        shared.metrics.refused(Refusal::Full);
+        return busy();
+    }
+    let mut tickets = shared
+        .tickets
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    match tickets.issue(call, Instant::now()) {
+        Some(ticket) => twiml(&format!(
+            "<Connect><Stream url=\"{}\"><Parameter name=\"ticket\" value=\"{ticket}\"/></Stream></Connect>",
+            twilio.socket_at(MEDIA)
+        )),
+        None => busy(),
+    }
+}
+
+/// The socket of a call.
+async fn open(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let Some(twilio) = shared.settings.twilio.clone() else {
+        return not_found();
+    };
+    let path = uri.path_and_query().map_or(MEDIA, |path| path.as_str());
+    if !is_signed(&twilio, &twilio.socket_at(path), &[], &headers) {
+        return denied(&shared);
+    }
+    let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
+    let admit = move |start: &Start| {
+        let mut tickets = tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.redeem(&start.ticket, &start.call, Instant::now()) && start.account == account
+    };
+    let dialect = MediaStreams::new(Provider::Twilio, Box::new(admit));
+    let limits = Limits::of_calls(&shared.settings);
+    open_admitted(shared, upgrade, dialect, limits, async move |dialect| {
+        if let Some(ended) = dialect.ended() {
+            hang_up(&twilio, &ended).await;
+        }
+    })
+}
+
+/// Ends the call at Twilio: the instructions of its owner may have had more in store for it.
+async fn hang_up(twilio: &Twilio, ended: &Ended) {
+    let path = format!(
+        "/2010-04-01/Accounts/{}/Calls/{}.json",
+        twilio.account_sid, ended.call
+    );
+    let url = format!("{}{path}", twilio.api_url.as_str().trim_end_matches('/'));
+    let client = reqwest::Client::builder().timeout(API_TIMEOUT).build();
+    let sent = async {
+        client?
+            .post(url)
+            .basic_auth(&twilio.account_sid, Some(twilio.auth_token.expose_secret()))
+            .header(CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded")
+            .body("Status=completed")
+            .send()
+            .await?
+            .error_for_status()
+    };
+    if let Err(error) = sent.await {
+        let error = error.without_url();
+        tracing::warn!(%error, call = ended.call, "Twilio was not told that the call is over");
+    }
+}
+
+fn is_signed(
+    twilio: &Twilio,
+    url: &Url,
+    parameters: &[(String, String)],
+    headers: &HeaderMap,
+) -> bool {
+    let shown = headers.get(signature::HEADER);
+    shown
+        .and_then(|shown| shown.to_str().ok())
+        .is_some_and(|shown| signature::is_valid(&twilio.auth_token, url, parameters, shown))
+}
+
+fn denied(shared: &Shared) -> Response {
+    tracing::info!("a request that Twilio has not signed stays out; is twilio.public_url right?");
+    shared.metrics.refused(Refusal::Denied);
+    (StatusCode::FORBIDDEN, "the signature is not Twilio's").into_response()
+}
+
+fn not_found() -> Response {
+    (
+        StatusCode::NOT_FOUND,
+        "no Twilio account is configured here; see [twilio] in the configuration",
+    )
+        .into_response()
+}
+
+fn busy() -> Response {
+    twiml("<Say>All our lines are busy. Please call again in a few minutes.</Say><Hangup/>")
+}
+
+fn twiml(verbs: &str) -> Response {
+    let body = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{verbs}</Response>");
+    ([(CONTENT_TYPE, "text/xml")], body).into_response()
+}

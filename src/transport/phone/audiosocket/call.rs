@@ -1,0 +1,466 @@
+//! The pump between one AudioSocket connection and one session.
+//!
+//! One task per call. At most one frame is given to the socket at a time: what it has swallowed
+//! cannot be taken back.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: the beat of the frames and the timeouts are real time"
+)]
+
+use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
+use super::line::Line;
+use crate::audio::{Resampler, to_f32, to_i16};
+use crate::conversation::{Input, Micros};
+use crate::session::{Inbound, Outbound};
+use crate::transport::intake::{Intake, IntakeLimits};
+use crate::transport::phone;
+use crate::transport::socket::{Surroundings, receive, room};
+use crate::transport::{Door, SessionOptions};
+use bytes::BytesMut;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use uuid::Uuid;
+
+/// The rate of a call whose caller has not been heard yet, Hz: all of Asterisk understands it.
+const DEFAULT_RATE: u32 = 8_000;
+
+/// How long the session waits for the caller's first audio, which tells the rate.
+const AWAIT_AUDIO: Duration = Duration::from_millis(500);
+
+/// How much longer than other clients a call may send nothing. There are no pings to answer, and a
+/// caller who has put us on hold sends nothing; that the other side is gone shows when it does not
+/// take its frames.
+const PATIENCE: u32 = 10;
+
+/// Bytes that are read at once.
+const READ: usize = 4096;
+
+/// How long a hang-up may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Why a call ends.
+#[derive(Debug)]
+enum End {
+    /// The other side hung up.
+    Left,
+    /// The other side vanished.
+    Vanished,
+    /// The other side does not read.
+    Slow,
+    /// The other side sent what it may not.
+    Bad(BadCall),
+    /// We hang up.
+    Closed(&'static str),
+}
+
+/// What a caller's side did wrong.
+#[derive(Debug, thiserror::Error)]
+enum BadCall {
+    #[error("{0}, which cannot be")]
+    Malformed(#[from] Malformed),
+    #[error("a call begins with its UUID; this is no AudioSocket, or it came too late")]
+    Unnamed,
+    #[error("too many requests are waiting")]
+    Requests,
+}
+
+/// One thing that happened to a call.
+enum Happening {
+    Stop,
+    Drain,
+    Beat,
+    Written(io::Result<usize>),
+    Session(Option<Outbound>),
+    Room(bool),
+    Received(io::Result<usize>),
+    Tick,
+}
+
+/// Runs a call until either side hangs up or the server stops. `intake` says how fast the caller's
+/// audio may come.
+pub async fn answer(stream: TcpStream, intake: IntakeLimits, around: Surroundings) {
+    let (mut reader, mut writer) = stream.into_split();
+    let mut call = Call::new(intake, around);
+    let end = call.run(&mut reader, &mut writer).await;
+    call.count(&end);
+    match &end {
+        End::Bad(error) => tracing::warn!(%error, "an AudioSocket call is closed"),
+        End::Closed(reason) => tracing::debug!(reason, "an AudioSocket call is hung up"),
+        end => tracing::debug!(?end, "an AudioSocket call ends"),
+    }
+    let rest = call.writing.split();
+    // The session ends with it.
+    drop(call);
+    if matches!(end, End::Bad(_) | End::Closed(_)) {
+        hang_up(reader, writer, &rest).await;
+    }
+}
+
+/// Hangs up a call for which there is no room.
+pub async fn turn_away(stream: TcpStream) {
+    let (reader, writer) = stream.into_split();
+    hang_up(reader, writer, &[]).await;
+}
+
+/// Sends the `rest` of a frame and the hang-up, and waits until the other side has closed: a socket
+/// that is closed over unread audio is reset, and then the hang-up may be lost.
+async fn hang_up(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, rest: &[u8]) {
+    let goodbye = async {
+        writer.write_all(rest).await?;
+        writer.write_all(&encode_hang_up()).await?;
+        writer.shutdown().await?;
+        copy(&mut reader, &mut sink()).await
+    };
+    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
+        tracing::trace!(%error, "hang-up cut short");
+    }
+}
+
+struct Call {
+    around: Surroundings,
+    intake_limits: IntakeLimits,
+    intake: Intake,
+    decoder: Decoder,
+    /// Resamples audio of another rate than the session's, Hz.
+    ears: Option<(u32, Resampler)>,
+    into: Option<mpsc::Sender<Inbound>>,
+    out_of: Option<mpsc::Receiver<Outbound>>,
+    uuid: Option<Uuid>,
+    line: Line,
+    /// The frame at hand, or what is left of it.
+    writing: BytesMut,
+    /// Bytes of the whole frame at hand.
+    frame: usize,
+    /// Since when the frame at hand has been waiting to be written.
+    stuck: Option<Instant>,
+    began: Instant,
+    named: Instant,
+    heard: Instant,
+    draining: bool,
+    /// The session is over, and what it said last is still being played.
+    over: bool,
+}
+
+impl Call {
+    fn new(intake: IntakeLimits, around: Surroundings) -> Self {
+        let now = Instant::now();
+        Self {
+            around,
+            intake_limits: intake,
+            intake: Intake::new(intake, DEFAULT_RATE),
+            decoder: Decoder::default(),
+            ears: None,
+            into: None,
+            out_of: None,
+            uuid: None,
+            line: Line::new(DEFAULT_RATE, Micros(0)),
+            writing: BytesMut::new(),
+            frame: 0,
+            stuck: None,
+            began: now,
+            named: now,
+            heard: now,
+            draining: false,
+            over: false,
+        }
+    }
+
+    async fn run(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> End {
+        loop {
+            let happening = self.next(reader, writer).await;
+            if let Err(end) = self.handle(happening) {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for the next thing to happen; what matters most comes first.
+    async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Happening {
+        let deadline = self.deadline();
+        let intake_ready = self.intake_ready();
+        let idle = self.writing.is_empty();
+        let beat = self.began + self.line.due().duration();
+        self.decoder.buffer().reserve(READ);
+        tokio::select! {
+            biased;
+            () = self.around.stop.cancelled() => Happening::Stop,
+            () = self.around.drain.cancelled(), if !self.draining => Happening::Drain,
+            () = sleep_until(deadline) => Happening::Tick,
+            () = sleep_until(beat), if idle && self.uuid.is_some() => Happening::Beat,
+            written = writer.write_buf(&mut self.writing), if !idle => Happening::Written(written),
+            outbound = receive(&mut self.out_of) => Happening::Session(outbound),
+            room = room(&self.into), if intake_ready => Happening::Room(room),
+            received = reader.read_buf(self.decoder.buffer()) => Happening::Received(received),
+        }
+    }
+
+    fn handle(&mut self, happening: Happening) -> Result<(), End> {
+        match happening {
+            Happening::Stop => Err(End::Closed("the server shuts down")),
+            Happening::Drain => self.drain(),
+            Happening::Beat => self.beat(),
+            Happening::Written(Ok(1..)) => {
+                self.stuck = self.stuck.filter(|_| !self.writing.is_empty());
+                Ok(())
+            }
+            Happening::Session(Some(outbound)) => {
+                self.outbound(outbound);
+                Ok(())
+            }
+            Happening::Session(None) | Happening::Room(false) => {
+                Err(End::Closed("the session failed"))
+            }
+            Happening::Room(true) => {
+                self.feed();
+                Ok(())
+            }
+            Happening::Received(Ok(0)) => Err(End::Left),
+            Happening::Received(Ok(_)) => self.received(),
+            Happening::Written(_) | Happening::Received(Err(_)) => Err(End::Vanished),
+            Happening::Tick => self.tick(),
+        }
+    }
+
+    /// It is time for a frame.
+    fn beat(&mut self) -> Result<(), End> {
+        self.listen_to_session();
+        if self.over && self.line.is_empty() {
+            return Err(End::Closed("the session is over"));
+        }
+        if let Some(samples) = self.line.pop(self.now()) {
+            let frame = encode_audio(self.line.rate(), &samples);
+            self.frame = frame.len();
+            self.writing.extend_from_slice(&frame);
+            self.stuck = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Takes in what the session has said by now. If that is to be quiet, then from this frame on.
+    fn listen_to_session(&mut self) {
+        // Not for ever, if it says more meanwhile.
+        for _ in 0..self.out_of.as_ref().map_or(0, mpsc::Receiver::len) {
+            let Some(Ok(outbound)) = self.out_of.as_mut().map(mpsc::Receiver::try_recv) else {
+                return;
+            };
+            self.outbound(outbound);
+        }
+    }
+
+    fn outbound(&mut self, outbound: Outbound) {
+        match outbound {
+            Outbound::Audio { samples, .. } => {
+                let dropped = self.line.push(&samples);
+                let counters = &self.around.counters;
+                counters.audio_out_dropped.fetch_add(dropped.0, Relaxed);
+            }
+            Outbound::Clear => {
+                self.line.clear();
+                if self.writing.len() == self.frame {
+                    let header = encode_audio(self.line.rate(), &[]).len();
+                    self.writing.iter_mut().skip(header).for_each(|b| *b = 0);
+                }
+            }
+            Outbound::Event { .. } => {}
+            Outbound::HangUp(reason) => {
+                tracing::debug!(?reason, "the session hangs up");
+                self.over = true;
+                self.into = None;
+                self.out_of = None;
+            }
+        }
+    }
+
+    fn received(&mut self) -> Result<(), End> {
+        self.heard = Instant::now();
+        while let Some(message) = self.decoder.pop() {
+            let message = message.map_err(|malformed| End::Bad(malformed.into()))?;
+            self.message(message)?;
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), End> {
+        match message {
+            Message::HangUp => Err(End::Left),
+            Message::Call(uuid) if self.uuid.is_none() => {
+                tracing::info!(%uuid, "an AudioSocket call");
+                self.uuid = Some(uuid);
+                self.named = Instant::now();
+                self.line = Line::new(DEFAULT_RATE, self.now());
+                Ok(())
+            }
+            _ if self.uuid.is_none() => Err(End::Bad(BadCall::Unnamed)),
+            Message::Audio { rate, samples } => self.audio(rate, samples),
+            Message::Key(key) => self.key(key),
+            Message::Error(code) => {
+                tracing::warn!(code, "Asterisk reports an error");
+                Ok(())
+            }
+            other @ (Message::Call(_) | Message::Unknown(_)) => {
+                tracing::debug!(?other, "ignored");
+                Ok(())
+            }
+        }
+    }
+
+    fn audio(&mut self, rate: u32, samples: Vec<i16>) -> Result<(), End> {
+        if self.over || samples.is_empty() {
+            return Ok(());
+        }
+        if self.into.is_none() {
+            self.open(rate)?;
+        }
+        let samples = self.at_session_rate(rate, samples);
+        let dropped = self.intake.push_audio(samples);
+        let counters = &self.around.counters;
+        counters.audio_in_dropped.fetch_add(dropped.0, Relaxed);
+        Ok(())
+    }
+
+    fn at_session_rate(&mut self, rate: u32, samples: Vec<i16>) -> Vec<i16> {
+        let wanted = self.line.rate();
+        if rate == wanted {
+            return samples;
+        }
+        if self.ears.as_ref().is_none_or(|(from, _)| *from != rate) {
+            self.ears = Some((rate, Resampler::new(rate, wanted)));
+        }
+        let ears = self.ears.as_mut();
+        ears.map(|(_, ears)| to_i16(&ears.push(&to_f32(&samples))))
+            .unwrap_or_default()
+    }
+
+    fn key(&mut self, key: char) -> Result<(), End> {
+        let Some(request) = phone::key(key.encode_utf8(&mut [0; 4])).filter(|_| !self.over) else {
+            return Ok(());
+        };
+        if self.into.is_none() {
+            self.open(DEFAULT_RATE)?;
+        }
+        self.request(request)
+    }
+
+    fn request(&mut self, request: Input) -> Result<(), End> {
+        if self.intake.push_request(request) {
+            return Ok(());
+        }
+        Err(End::Bad(BadCall::Requests))
+    }
+
+    fn open(&mut self, rate: u32) -> Result<(), End> {
+        let options = SessionOptions {
+            door: Door::Phone,
+            input_rate: rate,
+            output_rate: rate,
+            model: None,
+            client: None,
+        };
+        let handle = (self.around.sessions)(options).map_err(|error| {
+            tracing::warn!(%error, "no session");
+            End::Closed("no session could be opened")
+        })?;
+        self.around.counters.sessions.fetch_add(1, Relaxed);
+        self.into = Some(handle.inbound);
+        self.out_of = Some(handle.outbound);
+        self.line.set_rate(rate);
+        self.intake = Intake::new(self.intake_limits, rate);
+        Ok(())
+    }
+
+    /// Hands on to the session what may go now.
+    fn feed(&mut self) {
+        let now = self.now();
+        let Some(into) = &self.into else { return };
+        if let Ok(permit) = into.try_reserve()
+            && let Some(next) = self.intake.pop(now)
+        {
+            permit.send(next);
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), End> {
+        self.draining = true;
+        if self.into.is_none() && !self.over {
+            return Err(End::Closed("the server shuts down"));
+        }
+        self.request(Input::Drain)
+    }
+
+    fn tick(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if self.stuck_until().is_some_and(|until| now >= until) {
+            return Err(End::Slow);
+        }
+        if now >= self.gone_at() {
+            return Err(End::Vanished);
+        }
+        if self.name_by().is_some_and(|by| now >= by) {
+            return Err(End::Bad(BadCall::Unnamed));
+        }
+        if self.open_at().is_some_and(|at| now >= at) {
+            return self.open(DEFAULT_RATE);
+        }
+        Ok(())
+    }
+
+    /// When [`Self::tick`] has something to do, or audio may go on.
+    fn deadline(&self) -> Instant {
+        let intake = self
+            .intake
+            .ready_at()
+            .filter(|_| self.into.is_some() && !self.intake_ready())
+            .map(|at| self.began + at.duration());
+        [self.stuck_until(), self.name_by(), self.open_at(), intake]
+            .into_iter()
+            .flatten()
+            .fold(self.gone_at(), Instant::min)
+    }
+
+    fn stuck_until(&self) -> Option<Instant> {
+        self.stuck
+            .map(|since| since + self.around.limits.write_timeout)
+    }
+
+    fn gone_at(&self) -> Instant {
+        self.heard + PATIENCE * self.around.limits.gone_after
+    }
+
+    /// When a call that has not sent its UUID has to have done so.
+    fn name_by(&self) -> Option<Instant> {
+        let unnamed = self.uuid.is_none();
+        unnamed.then(|| self.began + self.around.limits.open_within)
+    }
+
+    /// When the session opens although the caller has not been heard.
+    fn open_at(&self) -> Option<Instant> {
+        let waiting = self.uuid.is_some() && self.into.is_none() && !self.over;
+        waiting.then(|| self.named + AWAIT_AUDIO)
+    }
+
+    fn intake_ready(&self) -> bool {
+        self.into.is_some() && self.intake.ready_at().is_some_and(|at| at <= self.now())
+    }
+
+    fn now(&self) -> Micros {
+        let elapsed = self.began.elapsed().as_micros();
+        Micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    fn count(&self, end: &End) {
+        let counters = &self.around.counters;
+        match end {
+            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
+            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
+            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
+            End::Left | End::Closed(_) => return,
+        };
+    }
+}

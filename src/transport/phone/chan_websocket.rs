@@ -1,0 +1,585 @@
+//! Asterisk's channel driver for WebSockets, `chan_websocket` (20.16, 21.11, 22.6, 23.0 and later):
+//! a call is a WebSocket that Asterisk opens to us.
+//!
+//! Binary messages are media in the call's format. Text messages are control: a word and
+//! `key:value` pairs, or JSON since 20.18, 22.8 and 23.2 if `control_message_format` or the dial
+//! string asks for it. We answer in the form that Asterisk begins with.
+//!
+//! | from Asterisk | what follows |
+//! |---|---|
+//! | `MEDIA_START format:… optimal_frame_size:…` | the session opens, we send `ANSWER` |
+//! | `DTMF_END digit:…` | the caller pressed a key |
+//! | `MEDIA_XOFF`, `MEDIA_XON` | audio waits on this side, at most half a second; goes on |
+//! | `ERROR` | is logged |
+//! | anything else | is ignored: Asterisk grows new ones |
+//!
+//! We send `FLUSH_MEDIA` when the caller interrupts and `HANGUP` when the session is over. Asterisk
+//! paces what it plays, so audio is sent as the session makes it, some 200 ms ahead, in messages of
+//! whole frames. `MARK_MEDIA` is not needed: what was heard is reckoned from what was sent.
+//! `PAUSE_MEDIA` is not either: the conversation flushes at once and says again what was not heard.
+//!
+//! Formats are `ulaw`, `alaw` and `slin` at 8 to 48 kHz; any other closes the socket with 1003,
+//! media before `MEDIA_START` and half a sample with 1007.
+
+use super::key;
+use crate::audio::g711::{self, Law};
+use crate::audio::{from_pcm16le, to_pcm16le};
+use crate::conversation::{Event, Micros};
+use crate::session::Outbound;
+use crate::transport::outbox::MAX_AUDIO;
+use crate::transport::{
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
+};
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+
+/// Asterisk's WebSockets take no longer message, bytes: such a one ends the call.
+const LONGEST: usize = 65_500;
+
+/// The frame of a format that has 20 ms of it, ms.
+const FRAME_MS: u32 = 20;
+
+/// What a call's media look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// G.711.
+    Law(Law),
+    /// PCM16 in Asterisk's own byte order, which is little-endian wherever it is run today.
+    Linear {
+        /// Hz.
+        rate: u32,
+    },
+}
+
+impl Format {
+    /// By the name that Asterisk has for it.
+    fn named(name: &str) -> Option<Self> {
+        let rate = match name {
+            "ulaw" => return Some(Self::Law(Law::Mu)),
+            "alaw" => return Some(Self::Law(Law::A)),
+            "slin" => 8_000,
+            "slin12" => 12_000,
+            "slin16" => 16_000,
+            "slin24" => 24_000,
+            "slin32" => 32_000,
+            "slin44" => 44_100,
+            "slin48" => 48_000,
+            _ => return None,
+        };
+        Some(Self::Linear { rate })
+    }
+
+    /// Hz.
+    fn rate(self) -> u32 {
+        match self {
+            Self::Law(_) => g711::RATE,
+            Self::Linear { rate } => rate,
+        }
+    }
+
+    /// Bytes of a sample.
+    fn width(self) -> usize {
+        match self {
+            Self::Law(_) => 1,
+            Self::Linear { .. } => 2,
+        }
+    }
+
+    /// `None` if half a sample is left over.
+    fn decode(self, bytes: &[u8]) -> Option<Vec<i16>> {
+        match self {
+            Self::Law(law) => Some(law.decode(bytes)),
+            Self::Linear { .. } => from_pcm16le(bytes).ok(),
+        }
+    }
+
+    fn encode(self, samples: &[i16]) -> Vec<u8> {
+        match self {
+            Self::Law(law) => law.encode(samples),
+            Self::Linear { .. } => to_pcm16le(samples),
+        }
+    }
+
+    /// How long so many bytes play.
+    fn length(self, bytes: usize) -> Micros {
+        Micros::of_samples((bytes / self.width()) as u64, self.rate())
+    }
+}
+
+/// A call whose media have started.
+#[derive(Debug)]
+struct Call {
+    format: Format,
+    /// Control is JSON.
+    json: bool,
+    /// Bytes of one frame: messages hold whole ones, since the rest of one is thrown away.
+    frame: usize,
+    /// What does not fill a frame yet.
+    rest: Vec<i16>,
+    /// Asterisk's queue is full.
+    off: bool,
+    /// What waits for room in it.
+    held: VecDeque<Vec<u8>>,
+    held_length: Micros,
+}
+
+/// The translator of one call.
+#[derive(Debug, Default)]
+pub struct ChanWebsocket {
+    client: Option<String>,
+    call: Option<Call>,
+}
+
+/// A control message of Asterisk.
+struct Notice {
+    name: String,
+    json: bool,
+    fields: Map<String, Value>,
+}
+
+impl Notice {
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.starts_with('{') {
+            let fields: Map<String, Value> = serde_json::from_str(text).ok()?;
+            let name = fields.get("event")?.as_str()?.to_owned();
+            let json = true;
+            return Some(Self { name, json, fields });
+        }
+        let mut words = text.split_whitespace();
+        let name = words.next()?.to_owned();
+        let pairs = words.filter_map(|word| word.split_once(':'));
+        Some(Self {
+            name,
+            json: false,
+            fields: pairs
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        })
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.fields.get(key)?.as_str()
+    }
+
+    /// A number, which plain text has as text.
+    fn number(&self, key: &str) -> Option<usize> {
+        let value = self.fields.get(key)?;
+        let typed = value.as_str().and_then(|text| text.parse().ok());
+        typed.or_else(|| usize::try_from(value.as_u64()?).ok())
+    }
+}
+
+impl ChanWebsocket {
+    /// `client` is what the client calls itself.
+    pub fn new(client: Option<String>) -> Self {
+        Self { client, call: None }
+    }
+
+    fn notice(&mut self, notice: &Notice) -> Vec<Effect> {
+        match notice.name.as_str() {
+            "MEDIA_START" if self.call.is_none() => self.begin(notice),
+            "MEDIA_XOFF" => self.hold(),
+            "MEDIA_XON" => self.go_on(),
+            "DTMF_END" => self.key(notice),
+            "ERROR" => {
+                let error = notice.text("error_text").unwrap_or_default();
+                tracing::warn!(error, "Asterisk reports an error");
+                Vec::new()
+            }
+            name => {
+                tracing::debug!(name, "ignored");
+                Vec::new()
+            }
+        }
+    }
+
+    fn begin(&mut self, start: &Notice) -> Vec<Effect> {
+        let name = start.text("format").unwrap_or_default();
+        let Some(format) = Format::named(name) else {
+            tracing::warn!(format = name, "a call in a format that is not known here");
+            return close(
+                close_code::UNSUPPORTED,
+                "the format must be ulaw, alaw or slin at 8 to 48 kHz",
+            );
+        };
+        let usual = (format.rate() * FRAME_MS / 1_000) as usize * format.width();
+        // 0: the driver does not care.
+        let told = start.number("optimal_frame_size").filter(|size| *size > 0);
+        let frame = told.unwrap_or(usual);
+        if frame > LONGEST || frame % format.width() != 0 {
+            return close(close_code::INVALID, "optimal_frame_size cannot be that");
+        }
+        let call = Call {
+            format,
+            json: start.json,
+            frame,
+            rest: Vec::new(),
+            off: false,
+            held: VecDeque::new(),
+            held_length: Micros(0),
+        };
+        let options = SessionOptions {
+            door: Door::Phone,
+            input_rate: format.rate(),
+            output_rate: format.rate(),
+            model: None,
+            client: self.client.clone(),
+        };
+        let answer = call.command("ANSWER");
+        self.call = Some(call);
+        vec![Effect::Open(options), answer]
+    }
+
+    fn key(&self, notice: &Notice) -> Vec<Effect> {
+        let request = notice.text("digit").and_then(key);
+        let request = request.filter(|_| self.call.is_some());
+        request.map(Effect::Request).into_iter().collect()
+    }
+
+    fn hold(&mut self) -> Vec<Effect> {
+        if let Some(call) = &mut self.call {
+            call.off = true;
+        }
+        Vec::new()
+    }
+
+    fn go_on(&mut self) -> Vec<Effect> {
+        let Some(call) = &mut self.call else {
+            return Vec::new();
+        };
+        call.off = false;
+        call.held_length = Micros(0);
+        let held = std::mem::take(&mut call.held);
+        held.into_iter().map(|bytes| call.media(bytes)).collect()
+    }
+
+    fn binary(&self, bytes: &[u8]) -> Vec<Effect> {
+        let Some(call) = &self.call else {
+            return close(close_code::INVALID, "media before MEDIA_START");
+        };
+        match call.format.decode(bytes) {
+            Some(samples) if samples.is_empty() => Vec::new(),
+            Some(samples) => vec![Effect::Audio(samples)],
+            None => close(close_code::INVALID, "audio must be whole 16-bit samples"),
+        }
+    }
+}
+
+impl Call {
+    fn command(&self, name: &str) -> Effect {
+        Effect::Send(match self.json {
+            true => json!({ "command": name }).to_string(),
+            false => name.to_owned(),
+        })
+    }
+
+    fn media(&self, bytes: Vec<u8>) -> Effect {
+        let length = self.format.length(bytes.len());
+        Effect::SendAudio {
+            frame: Frame::Binary(bytes),
+            length,
+        }
+    }
+
+    /// Sends what fills frames. The rest waits for more, or is filled up with silence if it is the
+    /// `last` for now.
+    fn say(&mut self, samples: &[i16], last: bool) -> Vec<Effect> {
+        self.rest.extend(samples);
+        let frame = self.frame / self.format.width();
+        if last {
+            self.rest.resize(self.rest.len().next_multiple_of(frame), 0);
+        }
+        let whole = self.rest.len() / frame * frame;
+        let ready: Vec<i16> = self.rest.drain(..whole).collect();
+        let most = (LONGEST / self.frame).max(1) * frame;
+        let messages = ready.chunks(most).map(|part| self.format.encode(part));
+        let messages: Vec<Vec<u8>> = messages.collect();
+        messages
+            .into_iter()
+            .filter_map(|message| self.media_or_wait(message))
+            .collect()
+    }
+
+    fn media_or_wait(&mut self, bytes: Vec<u8>) -> Option<Effect> {
+        if !self.off {
+            return Some(self.media(bytes));
+        }
+        let length = self.format.length(bytes.len());
+        if self.held_length + length <= MAX_AUDIO {
+            self.held_length = self.held_length + length;
+            self.held.push_back(bytes);
+        }
+        None
+    }
+
+    fn flush(&mut self) -> Vec<Effect> {
+        self.rest.clear();
+        self.held.clear();
+        self.held_length = Micros(0);
+        vec![Effect::DropAudio, self.command("FLUSH_MEDIA")]
+    }
+}
+
+impl Dialect for ChanWebsocket {
+    fn start(&mut self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+        match message {
+            ClientMessage::Binary(bytes) => self.binary(bytes),
+            ClientMessage::Text(text) => match Notice::read(text) {
+                Some(notice) => self.notice(&notice),
+                None => {
+                    tracing::debug!(text, "not a control message");
+                    Vec::new()
+                }
+            },
+        }
+    }
+
+    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+        let Some(call) = &mut self.call else {
+            return Vec::new();
+        };
+        match outbound {
+            Outbound::Audio { samples, .. } => call.say(&samples, false),
+            Outbound::Clear => call.flush(),
+            Outbound::Event {
+                event: Event::AgentItemDone { .. },
+                ..
+            } => call.say(&[], true),
+            Outbound::Event { .. } => Vec::new(),
+            Outbound::HangUp(_) => vec![call.command("HANGUP")],
+        }
+    }
+
+    /// Asterisk could not act on it. It is counted.
+    fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
+        Vec::new()
+    }
+}
+
+fn close(code: u16, reason: &'static str) -> Vec<Effect> {
+    vec![Effect::Close(Close { code, reason })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{ClauseId, HangUpReason, Input, ItemId, Time};
+    use proptest::prelude::*;
+
+    const START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \
+                         channel_id:1761245643.1 format:ulaw optimal_frame_size:160 ptime:20";
+
+    fn text(dialect: &mut ChanWebsocket, text: &str) -> Vec<Effect> {
+        dialect.client(ClientMessage::Text(text))
+    }
+
+    fn audio(samples: Vec<i16>) -> Outbound {
+        Outbound::Audio {
+            item: ItemId(1),
+            clause: ClauseId(1),
+            samples,
+        }
+    }
+
+    fn started(start: &str) -> ChanWebsocket {
+        let mut dialect = ChanWebsocket::default();
+        let effects = text(&mut dialect, start);
+        assert!(
+            matches!(&effects[..], [Effect::Open(_), Effect::Send(_)]),
+            "{effects:?}"
+        );
+        dialect
+    }
+
+    fn send(text: &str) -> Effect {
+        Effect::Send(text.into())
+    }
+
+    /// The sizes of the media messages among these.
+    fn sizes(effects: &[Effect]) -> Vec<usize> {
+        let size = |effect: &Effect| match effect {
+            Effect::SendAudio {
+                frame: Frame::Binary(bytes),
+                ..
+            } => Some(bytes.len()),
+            _ => None,
+        };
+        effects.iter().filter_map(size).collect()
+    }
+
+    #[test]
+    fn a_call_opens_in_its_format_and_is_answered_in_its_form() {
+        let json = r#"{"event":"MEDIA_START","connection_id":"media","format":"slin16",
+            "optimal_frame_size":640,"ptime":20,"channel_variables":{"A":"b"}}"#;
+        for (start, rate, answer) in [
+            (START, 8_000, "ANSWER"),
+            ("MEDIA_START format:alaw", 8_000, "ANSWER"),
+            (
+                "MEDIA_START format:slin44 optimal_frame_size:1764",
+                44_100,
+                "ANSWER",
+            ),
+            (json, 16_000, r#"{"command":"ANSWER"}"#),
+        ] {
+            let effects = text(&mut ChanWebsocket::default(), start);
+            let [Effect::Open(options), answered] = &effects[..] else {
+                panic!("{start}: {effects:?}");
+            };
+            assert_eq!((options.input_rate, options.output_rate), (rate, rate));
+            assert_eq!(options.door, Door::Phone);
+            assert_eq!(*answered, send(answer));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_closes_with_the_reason() {
+        for (start, code) in [
+            ("MEDIA_START format:opus optimal_frame_size:0", 1003),
+            ("MEDIA_START", 1003),
+            ("MEDIA_START format:slin optimal_frame_size:321", 1007),
+            ("MEDIA_START format:slin optimal_frame_size:70000", 1007),
+        ] {
+            let effects = text(&mut ChanWebsocket::default(), start);
+            assert!(
+                matches!(&effects[..], [Effect::Close(close)] if close.code == code),
+                "{start}"
+            );
+        }
+        let early = ChanWebsocket::default().client(ClientMessage::Binary(&[0; 160]));
+        assert!(matches!(&early[..], [Effect::Close(close)] if close.code == 1007));
+        let mut linear = started("MEDIA_START format:slin");
+        let half = linear.client(ClientMessage::Binary(&[0; 3]));
+        assert!(matches!(&half[..], [Effect::Close(close)] if close.code == 1007));
+    }
+
+    #[test]
+    fn media_are_decoded_and_encoded() {
+        let mut dialect = started(START);
+        let heard = dialect.client(ClientMessage::Binary(&[0x00, 0xff]));
+        assert_eq!(heard, [Effect::Audio(vec![-32_124, 0])]);
+        let said = dialect.session(audio(vec![0; 160]));
+        let frame = Frame::Binary(vec![0xff; 160]);
+        let length = Micros::from_ms(20);
+        assert_eq!(said, [Effect::SendAudio { frame, length }]);
+    }
+
+    #[test]
+    fn messages_hold_whole_frames_whatever_the_session_sends() {
+        let mut dialect = started("MEDIA_START format:slin optimal_frame_size:480");
+        assert!(dialect.session(audio(vec![1; 160])).is_empty());
+        assert_eq!(sizes(&dialect.session(audio(vec![1; 160]))), [480]);
+        assert_eq!(
+            sizes(&dialect.session(audio(vec![1; 32_768 * 2]))),
+            [65_280, 65_280, 960]
+        );
+        let done = Event::AgentItemDone {
+            item: ItemId(1),
+            text: String::new(),
+            interrupted: false,
+        };
+        let done = Outbound::Event {
+            at: Time(0),
+            event: done,
+        };
+        assert_eq!(sizes(&dialect.session(done.clone())), [480]);
+        assert!(dialect.session(done).is_empty());
+    }
+
+    #[test]
+    fn a_flush_drops_what_waits_here_and_there() {
+        let mut dialect = started("MEDIA_START format:slin optimal_frame_size:480");
+        dialect.session(audio(vec![1; 160]));
+        let flushed = [Effect::DropAudio, send("FLUSH_MEDIA")];
+        assert_eq!(dialect.session(Outbound::Clear), flushed);
+        let effects = dialect.session(audio(vec![2; 240]));
+        let Effect::SendAudio {
+            frame: Frame::Binary(bytes),
+            ..
+        } = &effects[0]
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(*bytes, to_pcm16le(&[2; 240]));
+        let over = dialect.session(Outbound::HangUp(HangUpReason::Idle));
+        assert_eq!(over, [send("HANGUP")]);
+    }
+
+    #[test]
+    fn a_full_queue_over_there_is_waited_for_half_a_second() {
+        let mut dialect = started(START);
+        text(&mut dialect, "MEDIA_XOFF channel_id:1");
+        for _ in 0..100 {
+            assert_eq!(dialect.session(audio(vec![1; 160])), []);
+        }
+        assert_eq!(
+            sizes(&text(&mut dialect, "MEDIA_XON channel_id:1")),
+            [160; 25]
+        );
+        assert_eq!(sizes(&dialect.session(audio(vec![1; 160]))), [160]);
+        text(&mut dialect, "MEDIA_XOFF");
+        dialect.session(audio(vec![1; 160]));
+        dialect.session(Outbound::Clear);
+        assert_eq!(text(&mut dialect, "MEDIA_XON"), []);
+    }
+
+    #[test]
+    fn keys_are_told() {
+        let mut dialect = started(START);
+        let key = |key| [Effect::Request(Input::Key { key })];
+        assert_eq!(
+            text(&mut dialect, "DTMF_END digit:5 channel_id:1"),
+            key('5')
+        );
+        let json = r##"{"event":"DTMF_END","channel_id":"1","digit":"#"}"##;
+        assert_eq!(text(&mut dialect, json), key('#'));
+    }
+
+    #[test]
+    fn text_of_no_use_is_ignored() {
+        let mut dialect = started(START);
+        for line in [
+            "",
+            " ",
+            "{",
+            "{}",
+            "[]",
+            "QUEUE_DRAINED",
+            "MEDIA_MARK_PROCESSED x",
+            "DTMF_END",
+            "DTMF_END digit:55",
+            r#"{"event":7}"#,
+            START,
+        ] {
+            assert_eq!(text(&mut dialect, line), [], "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_anything_is_survived(
+            steps in prop::collection::vec((0..7_u8, ".{0,60}", prop::collection::vec(any::<u8>(), 0..700)), 0..30),
+        ) {
+            let mut dialect = ChanWebsocket::default();
+            for (kind, line, bytes) in steps {
+                match kind {
+                    0 => text(&mut dialect, &line),
+                    1 => text(&mut dialect, START),
+                    2 => text(&mut dialect, &format!("MEDIA_START format:slin optimal_frame_size:{}", bytes.len())),
+                    3 => text(&mut dialect, if line.len() % 2 == 0 { "MEDIA_XOFF" } else { "MEDIA_XON" }),
+                    4 => dialect.client(ClientMessage::Binary(&bytes)),
+                    5 => dialect.session(Outbound::Clear),
+                    _ => {
+                        let effects = dialect.session(audio(bytes.iter().map(|b| i16::from(*b)).collect()));
+                        prop_assert!(sizes(&effects).iter().all(|size| *size <= LONGEST));
+                        effects
+                    }
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,608 @@
+//! Media streams: the audio of a call in JSON messages over a WebSocket, as Twilio invented them and
+//! Telnyx and Plivo speak them with other names.
+//!
+//! The caller's audio and the agent's are base64 of G.711 at 8 kHz, 20 ms a message. A mark sent
+//! behind the agent's audio comes back when it has been played; `clear` drops what has not.
+
+use super::{Ended, Marks, key};
+use crate::audio::g711::{self, Law};
+use crate::conversation::{ClauseId, Micros};
+use crate::session::Outbound;
+use crate::transport::{
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Messages that are held back for an earlier one that is late.
+const REORDER: usize = 5;
+
+/// Whose names the messages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// Twilio Media Streams.
+    Twilio,
+    /// Telnyx media streaming.
+    Telnyx,
+    /// Plivo audio streams.
+    Plivo,
+}
+
+/// The beginning of a stream, for those who decide whether it may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The provider's name of the account.
+    pub account: String,
+    /// The provider's name of the call.
+    pub call: String,
+    /// The parameter `ticket` of the stream.
+    pub ticket: String,
+}
+
+/// Whether a stream may go on.
+pub type Admit = Box<dyn FnMut(&Start) -> bool + Send>;
+
+/// The translator of one call.
+pub struct MediaStreams {
+    provider: Provider,
+    admit: Admit,
+    stream: Option<Stream>,
+    marks: Marks,
+    order: Order,
+    hung_up: bool,
+}
+
+/// A stream that has started.
+#[derive(Debug)]
+struct Stream {
+    id: String,
+    call: String,
+    law: Law,
+}
+
+/// A message of a provider, whoever it is.
+#[derive(Debug, PartialEq)]
+enum Message {
+    Start {
+        stream: String,
+        start: Start,
+        law: Result<Law, String>,
+    },
+    Media {
+        number: Option<u64>,
+        payload: String,
+    },
+    Key(String),
+    Played(String),
+    Stop,
+    /// Nothing that matters here.
+    Other,
+}
+
+impl std::fmt::Debug for MediaStreams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MediaStreams")
+            .field("provider", &self.provider)
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MediaStreams {
+    /// A call of `provider`, which goes on if `admit` says so when it starts.
+    pub fn new(provider: Provider, admit: Admit) -> Self {
+        Self {
+            provider,
+            admit,
+            stream: None,
+            marks: Marks::default(),
+            order: Order::default(),
+            hung_up: false,
+        }
+    }
+
+    /// The call that we ended and that the provider has to be told of.
+    pub fn ended(&self) -> Option<Ended> {
+        let stream = self.stream.as_ref().filter(|_| self.hung_up)?;
+        Some(Ended {
+            call: stream.call.clone(),
+        })
+    }
+
+    fn start(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Effect> {
+        if self.stream.is_some() {
+            tracing::warn!("the stream starts a second time; ignored");
+            return Vec::new();
+        }
+        if !(self.admit)(&start) {
+            tracing::info!("a stream that belongs to no call of ours stays out");
+            return refuse("this stream belongs to no call that was answered here");
+        }
+        let law = match law {
+            Ok(law) => law,
+            Err(format) => {
+                tracing::warn!(format, "a stream in a format that is not supported");
+                return refuse("the audio must be G.711 at 8000 Hz in one channel");
+            }
+        };
+        self.stream = Some(Stream {
+            id: stream,
+            call: start.call,
+            law,
+        });
+        vec![Effect::Open(SessionOptions {
+            door: Door::Phone,
+            input_rate: g711::RATE,
+            output_rate: g711::RATE,
+            model: None,
+            client: Some(format!("{:?}", self.provider).to_lowercase()),
+        })]
+    }
+
+    fn media(&mut self, number: Option<u64>, payload: &str) -> Vec<Effect> {
+        let Some(stream) = &self.stream else {
+            return refuse("audio before the stream has started");
+        };
+        let Ok(bytes) = STANDARD.decode(payload) else {
+            tracing::warn!("media.payload is not base64; ignored");
+            return Vec::new();
+        };
+        let law = stream.law;
+        self.order
+            .push(number, bytes)
+            .into_iter()
+            .map(|bytes| Effect::Audio(law.decode(&bytes)))
+            .collect()
+    }
+
+    fn audio(&mut self, clause: ClauseId, samples: &[i16]) -> Vec<Effect> {
+        let Some(stream) = &self.stream else {
+            return Vec::new();
+        };
+        let length = Micros::of_samples(samples.len() as u64, g711::RATE);
+        let payload = STANDARD.encode(stream.law.encode(samples));
+        let text = self.provider.media(&stream.id, stream.law, &payload);
+        let mut effects = vec![Effect::SendAudio {
+            frame: Frame::Text(text.to_string()),
+            length,
+        }];
+        if let Some(name) = self.marks.sent(clause, length) {
+            let mark = self.provider.mark(&stream.id, &name);
+            effects.push(Effect::Send(mark.to_string()));
+        }
+        effects
+    }
+}
+
+impl Dialect for MediaStreams {
+    fn start(&mut self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+        let ClientMessage::Text(text) = message else {
+            return vec![Effect::Close(Close {
+                code: close_code::UNSUPPORTED,
+                reason: "media streams send text messages",
+            })];
+        };
+        let Ok(message) = serde_json::from_str::<Value>(text) else {
+            tracing::warn!("a message that is not JSON; ignored");
+            return Vec::new();
+        };
+        match self.provider.read(&message) {
+            Message::Start { stream, start, law } => self.start(stream, start, law),
+            Message::Media { number, payload } => self.media(number, &payload),
+            Message::Key(digit) => self
+                .stream
+                .as_ref()
+                .and_then(|_| key(&digit))
+                .map(Effect::Request)
+                .into_iter()
+                .collect(),
+            Message::Played(name) => self
+                .stream
+                .as_ref()
+                .and_then(|_| Marks::played(&name))
+                .map(Effect::Request)
+                .into_iter()
+                .collect(),
+            Message::Stop => vec![Effect::Close(Close {
+                code: close_code::NORMAL,
+                reason: "the call is over",
+            })],
+            Message::Other => Vec::new(),
+        }
+    }
+
+    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+        match outbound {
+            Outbound::Audio {
+                clause, samples, ..
+            } => self.audio(clause, &samples),
+            Outbound::Clear => {
+                let clear = self.stream.as_ref().map(|s| self.provider.clear(&s.id));
+                let clear = clear.map(|clear| Effect::Send(clear.to_string()));
+                [Some(Effect::DropAudio), clear]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            Outbound::HangUp(_) => {
+                self.hung_up = true;
+                Vec::new()
+            }
+            Outbound::Event { .. } => Vec::new(),
+        }
+    }
+
+    fn overrun(&mut self, dropped: Micros) -> Vec<Effect> {
+        tracing::debug!(ms = dropped.as_ms(), "audio comes faster than real time");
+        Vec::new()
+    }
+}
+
+fn refuse(reason: &'static str) -> Vec<Effect> {
+    vec![Effect::Close(Close {
+        code: close_code::POLICY,
+        reason,
+    })]
+}
+
+impl Provider {
+    fn read(self, message: &Value) -> Message {
+        let event = message["event"].as_str().unwrap_or_default();
+        match (self, event) {
+            (_, "start") => self.read_start(message),
+            // The agent's own side of the call may be sent, too.
+            (_, "media") if message["media"]["track"] == "outbound" => Message::Other,
+            (_, "media") => Message::Media {
+                number: number(&message["media"]["chunk"]),
+                payload: text(&message["media"]["payload"]),
+            },
+            (_, "dtmf") => Message::Key(text(&message["dtmf"]["digit"])),
+            (Self::Plivo, "playedStream") => Message::Played(text(&message["name"])),
+            (_, "mark") => Message::Played(text(&message["mark"]["name"])),
+            (_, "stop") => Message::Stop,
+            _ => Message::Other,
+        }
+    }
+
+    fn read_start(self, message: &Value) -> Message {
+        let start = &message["start"];
+        let (stream, account, call, format, ticket) = match self {
+            Self::Twilio => (
+                &start["streamSid"],
+                &start["accountSid"],
+                &start["callSid"],
+                &start["mediaFormat"],
+                &start["customParameters"]["ticket"],
+            ),
+            Self::Telnyx => (
+                &message["stream_id"],
+                &start["user_id"],
+                &start["call_control_id"],
+                &start["media_format"],
+                &start["custom_parameters"]["ticket"],
+            ),
+            Self::Plivo => (
+                &start["streamId"],
+                &start["accountId"],
+                &start["callId"],
+                &start["mediaFormat"],
+                &Value::Null,
+            ),
+        };
+        Message::Start {
+            stream: text(stream),
+            start: Start {
+                account: text(account),
+                call: text(call),
+                ticket: text(ticket),
+            },
+            law: law(format),
+        }
+    }
+
+    fn media(self, stream: &str, law: Law, payload: &str) -> Value {
+        match self {
+            Self::Twilio => json!({
+                "event": "media", "streamSid": stream, "media": {"payload": payload}
+            }),
+            Self::Telnyx => json!({"event": "media", "media": {"payload": payload}}),
+            Self::Plivo => {
+                let kind = match law {
+                    Law::Mu => "audio/x-mulaw",
+                    Law::A => "audio/x-alaw",
+                };
+                json!({"event": "playAudio", "media": {
+                    "contentType": kind, "sampleRate": g711::RATE, "payload": payload
+                }})
+            }
+        }
+    }
+
+    fn mark(self, stream: &str, name: &str) -> Value {
+        match self {
+            Self::Twilio => json!({
+                "event": "mark", "streamSid": stream, "mark": {"name": name}
+            }),
+            Self::Telnyx => json!({"event": "mark", "mark": {"name": name}}),
+            Self::Plivo => json!({"event": "checkpoint", "streamId": stream, "name": name}),
+        }
+    }
+
+    fn clear(self, stream: &str) -> Value {
+        match self {
+            Self::Twilio => json!({"event": "clear", "streamSid": stream}),
+            Self::Telnyx => json!({"event": "clear"}),
+            Self::Plivo => json!({"event": "clearAudio", "streamId": stream}),
+        }
+    }
+}
+
+/// The law of a media format, or what it is instead.
+fn law(format: &Value) -> Result<Law, String> {
+    let encoding = text(&format["encoding"]).to_ascii_lowercase();
+    let rates = [&format["sampleRate"], &format["sample_rate"]];
+    let rate = rates.into_iter().find_map(number).unwrap_or(8_000);
+    let channels = number(&format["channels"]).unwrap_or(1);
+    match encoding.as_str() {
+        "audio/x-mulaw" | "pcmu" if (rate, channels) == (8_000, 1) => Ok(Law::Mu),
+        "audio/x-alaw" | "pcma" if (rate, channels) == (8_000, 1) => Ok(Law::A),
+        _ => Err(format.to_string()),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Providers write numbers as numbers or as strings.
+fn number(value: &Value) -> Option<u64> {
+    value
+        .as_u64()
+        .or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// Puts numbered messages into their order: Telnyx may send them out of it.
+#[derive(Debug, Default)]
+struct Order {
+    next: Option<u64>,
+    early: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Order {
+    /// Takes a message in and hands out those that are in their place now. What comes after its
+    /// place has been given up is dropped; what has no number passes.
+    fn push(&mut self, number: Option<u64>, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let Some(number) = number else {
+            return vec![bytes];
+        };
+        let mut next = *self.next.get_or_insert(number);
+        if number < next {
+            return Vec::new();
+        }
+        self.early.insert(number, bytes);
+        let mut ready = Vec::new();
+        loop {
+            if let Some(bytes) = self.early.remove(&next) {
+                ready.push(bytes);
+                next += 1;
+            } else if self.early.len() > REORDER
+                && let Some((&first, _)) = self.early.first_key_value()
+            {
+                next = first;
+            } else {
+                break;
+            }
+        }
+        self.next = Some(next);
+        ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Input, ItemId};
+
+    fn dialect(provider: Provider) -> MediaStreams {
+        let admit = |start: &Start| start.ticket == "good" || start.ticket.is_empty();
+        MediaStreams::new(provider, Box::new(admit))
+    }
+
+    fn tell(dialect: &mut MediaStreams, message: &Value) -> Vec<Effect> {
+        dialect.client(ClientMessage::Text(&message.to_string()))
+    }
+
+    fn start(provider: Provider, ticket: &str) -> Value {
+        match provider {
+            Provider::Twilio => json!({
+                "event": "start", "sequenceNumber": "1", "streamSid": "MZ1",
+                "start": {
+                    "streamSid": "MZ1", "accountSid": "AC1", "callSid": "CA1",
+                    "tracks": ["inbound"], "customParameters": {"ticket": ticket},
+                    "mediaFormat": {
+                        "encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1
+                    }
+                }
+            }),
+            Provider::Telnyx => json!({
+                "event": "start", "sequence_number": "1", "stream_id": "MZ1",
+                "start": {
+                    "user_id": "AC1", "call_control_id": "CA1",
+                    "media_format": {"encoding": "PCMA", "sample_rate": 8000, "channels": 1}
+                }
+            }),
+            Provider::Plivo => json!({
+                "event": "start", "sequenceNumber": 0,
+                "start": {
+                    "callId": "CA1", "streamId": "MZ1", "accountId": "AC1",
+                    "tracks": ["inbound"],
+                    "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}
+                }
+            }),
+        }
+    }
+
+    fn media(number: u64) -> Value {
+        let payload = STANDARD.encode([0xff, 0x80]);
+        json!({"event": "media", "media": {
+            "track": "inbound", "chunk": number.to_string(), "payload": payload
+        }})
+    }
+
+    fn sent(effects: &[Effect]) -> Vec<Value> {
+        let texts = effects.iter().filter_map(|effect| match effect {
+            Effect::Send(text) => Some(text.as_str()),
+            Effect::SendAudio {
+                frame: Frame::Text(text),
+                ..
+            } => Some(text.as_str()),
+            _ => None,
+        });
+        texts
+            .map(|text| serde_json::from_str(text).expect("JSON"))
+            .collect()
+    }
+
+    fn agent_audio(dialect: &mut MediaStreams, frames: usize) -> Vec<Value> {
+        let mut all = Vec::new();
+        for _ in 0..frames {
+            all.extend(dialect.session(Outbound::Audio {
+                item: ItemId(1),
+                clause: ClauseId(3),
+                samples: vec![0; 160],
+            }));
+        }
+        sent(&all)
+    }
+
+    #[test]
+    fn a_call_of_each_provider() {
+        let names = [
+            (Provider::Twilio, "media", "mark", "clear"),
+            (Provider::Telnyx, "media", "mark", "clear"),
+            (Provider::Plivo, "playAudio", "checkpoint", "clearAudio"),
+        ];
+        for (provider, audio, mark, clear) in names {
+            let mut call = dialect(provider);
+            let opened = tell(&mut call, &start(provider, "good"));
+            assert!(
+                matches!(&opened[..], [Effect::Open(options)]
+                    if options.input_rate == 8_000 && options.door == Door::Phone),
+                "{opened:?}"
+            );
+            let heard = tell(&mut call, &media(1));
+            assert!(matches!(&heard[..], [Effect::Audio(samples)] if samples.len() == 2));
+            let said = agent_audio(&mut call, 10);
+            assert_eq!(said.len(), 11, "ten frames and a mark");
+            assert_eq!(
+                (&said[0]["event"], &said[10]["event"]),
+                (&json!(audio), &json!(mark))
+            );
+            let effects = call.session(Outbound::Clear);
+            assert_eq!(effects[0], Effect::DropAudio);
+            assert_eq!(sent(&effects)[0]["event"], clear);
+            assert_eq!(call.ended(), None);
+            call.session(Outbound::HangUp(crate::conversation::HangUpReason::Idle));
+            assert_eq!(call.ended().map(|ended| ended.call), Some("CA1".into()));
+        }
+    }
+
+    #[test]
+    fn a_mark_that_comes_back_tells_what_was_played() {
+        let played = Effect::Request(Input::Played {
+            clause: ClauseId(3),
+            until: Micros::from_ms(200),
+        });
+        let echoes = [
+            (
+                Provider::Twilio,
+                json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": "3/200"}}),
+            ),
+            (
+                Provider::Plivo,
+                json!({"event": "playedStream", "streamId": "MZ1", "name": "3/200"}),
+            ),
+        ];
+        for (provider, echo) in echoes {
+            let mut call = dialect(provider);
+            assert_eq!(tell(&mut call, &echo), [], "no stream yet");
+            tell(&mut call, &start(provider, "good"));
+            assert_eq!(tell(&mut call, &echo), std::slice::from_ref(&played));
+        }
+    }
+
+    #[test]
+    fn keys_are_pressed() {
+        let mut call = dialect(Provider::Twilio);
+        tell(&mut call, &start(Provider::Twilio, "good"));
+        let pressed = |digit| json!({"event": "dtmf", "dtmf": {"digit": digit}});
+        let key = |key| [Effect::Request(Input::Key { key })];
+        assert_eq!(tell(&mut call, &pressed("#")), key('#'));
+        assert_eq!(tell(&mut call, &pressed("a")), key('A'));
+        assert_eq!(tell(&mut call, &pressed("12")), []);
+    }
+
+    #[test]
+    fn a_stream_without_its_ticket_opens_nothing() {
+        let mut call = dialect(Provider::Twilio);
+        let effects = tell(&mut call, &start(Provider::Twilio, "bad"));
+        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+        let effects = tell(&mut call, &media(1));
+        assert!(matches!(&effects[..], [Effect::Close(_)]), "{effects:?}");
+    }
+
+    #[test]
+    fn what_is_no_message_harms_nobody() {
+        let mut call = dialect(Provider::Twilio);
+        tell(&mut call, &start(Provider::Twilio, "good"));
+        for odd in [
+            "",
+            "{",
+            "[]",
+            "3",
+            "{}",
+            r#"{"event":7}"#,
+            r#"{"event":"media"}"#,
+            r#"{"event":"media","media":{"payload":"!"}}"#,
+            r#"{"event":"mark","mark":{"name":"x"}}"#,
+            r#"{"event":"dtmf","dtmf":[]}"#,
+            r#"{"event":"start"}"#,
+        ] {
+            let effects = call.client(ClientMessage::Text(odd));
+            let harmless = |effect: &Effect| matches!(effect, Effect::Audio(a) if a.is_empty());
+            assert!(effects.iter().all(harmless), "{odd}: {effects:?}");
+        }
+        let binary = call.client(ClientMessage::Binary(&[1]));
+        assert!(matches!(&binary[..], [Effect::Close(close)] if close.code == 1003));
+    }
+
+    #[test]
+    fn other_formats_are_refused() {
+        let mut call = dialect(Provider::Twilio);
+        let mut wideband = start(Provider::Twilio, "good");
+        wideband["start"]["mediaFormat"]["sampleRate"] = json!(16_000);
+        let effects = tell(&mut call, &wideband);
+        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+    }
+
+    #[test]
+    fn late_messages_find_their_place() {
+        let mut order = Order::default();
+        let mut out = Vec::new();
+        for number in [1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 5, 12] {
+            out.extend(order.push(Some(number), vec![number as u8]));
+        }
+        let numbers: Vec<u8> = out.into_iter().flatten().collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]);
+    }
+}
