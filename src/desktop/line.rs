@@ -425,6 +425,21 @@ mod tests {
         assert!(url("host:8787").is_err());
     }
 
+    #[tokio::test]
+    async fn a_server_that_speaks_no_tls_is_an_error() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("wss://{}", listener.local_addr().unwrap());
+        let refusing = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            client.write_all(b"HTTP/1.1 400 no\r\n\r\n").await.unwrap();
+        });
+        let agent = Agent::Remote(remote(&url));
+        let error = agent.call(16_000, 48_000).await.unwrap_err();
+        assert!(error.to_string().contains(&url), "{error}");
+        refusing.await.unwrap();
+    }
+
     #[test]
     fn what_a_newer_server_says_besides_is_left_alone() {
         assert_eq!(heard(r#"{"type":"weather","wind":3}"#), None);

@@ -207,7 +207,7 @@ impl ChanWebsocket {
         // 0: the driver does not care.
         let told = start.number("optimal_frame_size").filter(|size| *size > 0);
         let frame = told.unwrap_or(usual);
-        if frame > LONGEST || frame % format.width() != 0 {
+        if frame > LONGEST || !frame.is_multiple_of(format.width()) {
             return close(close_code::INVALID, "optimal_frame_size cannot be that");
         }
         let call = Call {
