@@ -6,9 +6,11 @@ PLAYGROUND := tests/playground
 DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 # `make run ARGS="--help"` and the like
 ARGS ?=
+# Tests and lints see everything; all of them with the same features, so that nothing is compiled twice.
+ALL := --features desktop
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench lint setup models test-tools
+.PHONY: help run talk test soak bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,24 +19,32 @@ run: setup models ## build and start the server
 	cargo build --release --locked
 	target/release/undertone serve $(ARGS)
 
-test: setup models test-tools ## every test, with the real models
-	cargo test --locked --lib --bins --tests $(ARGS)
+talk: alsa models ## build and start the desktop assistant
+	cargo build --release --locked --features desktop
+	target/release/undertone talk $(ARGS)
 
-soak: setup models ## what the server withstands, at full size: some two minutes
-	ulimit -n $$(ulimit -H -n) && cargo test --locked --test edge --test soak $(ARGS) -- \
+test: alsa models test-tools ## every test, with the real models
+	cargo test --locked $(ALL) --lib --bins --tests $(ARGS)
+
+soak: alsa models ## what the server withstands, at full size: some two minutes
+	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test edge --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1
 
 bench: setup models ## the benchmarks
 	cargo bench --locked $(ARGS)
 
-lint: setup $(DENY) ## format, clippy, documentation, licences
+lint: alsa $(DENY) ## format, clippy, documentation, licences
 	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo clippy --locked $(ALL) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked $(ALL) --no-deps
 	$(DENY)/cargo-deny --log-level error check bans licenses sources
 
 setup: ## system packages, once
 	@scripts/system-packages.sh
+
+# Only the desktop assistant is linked with ALSA.
+alsa: setup
+	@scripts/system-packages.sh alsa
 
 models: setup ## fetch, verify and convert the models
 	@python3 models/pull.py
@@ -43,7 +53,7 @@ models: setup ## fetch, verify and convert the models
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
-	@scripts/system-packages.sh chromium
+	@scripts/system-packages.sh chromium sound
 
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv

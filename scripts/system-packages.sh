@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Sees to it that the tools and libraries that cargo does not bring are installed. Silent when they are.
-# usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name
+# usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name;
+#                                          "alsa": what the feature `desktop` is built with;
+#                                          "sound": a sound server without a sound card, for its tests
 set -euo pipefail
 
 missing=()
@@ -13,12 +15,19 @@ need() { # need PACKAGE COMMAND...: PACKAGE is missing unless COMMAND succeeds
 need cmake cmake --version
 need g++ g++ --version
 need pkg-config pkg-config --version
-need libasound2-dev pkg-config --exists alsa
 need espeak-ng espeak-ng --version
 need python3 python3 --version
 need python3-venv python3 -c 'import venv, ensurepip'
 for program in "$@"; do
-    need "$program" command -v "$program"
+    case $program in
+        alsa) need libasound2-dev pkg-config --exists alsa ;;
+        sound)
+            need pulseaudio pulseaudio --version
+            need pulseaudio-utils command -v pactl
+            need libasound2-plugins dpkg --status libasound2-plugins
+            ;;
+        *) need "$program" command -v "$program" ;;
+    esac
 done
 
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -18,6 +18,7 @@
 //! | [`stats`] [`metrics`] | what turns took, what speculation saved and wasted |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
+//! | `desktop` | microphone and loudspeaker of this machine; with the feature `desktop` |
 //! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
 
 #![cfg_attr(
@@ -34,6 +35,8 @@ pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod conversation;
+#[cfg(feature = "desktop")]
+pub mod desktop;
 pub mod llm;
 pub mod markup;
 pub mod metrics;

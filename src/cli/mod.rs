@@ -12,6 +12,8 @@ mod router;
 mod say;
 mod serve;
 mod stats;
+#[cfg(feature = "desktop")]
+mod talk;
 mod transcribe;
 
 use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded};
@@ -60,6 +62,9 @@ struct Common {
 enum Command {
     /// Run the server
     Serve(serve::Serve),
+    /// Talk with the microphone and the loudspeaker of this machine
+    #[cfg(feature = "desktop")]
+    Talk(talk::Talk),
     /// Ask one question from a WAV file and keep the spoken answer
     Ask(ask::Ask),
     /// Feed a recorded session to the conversation's rules again
@@ -99,6 +104,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let common = cli.common;
     match cli.command {
         Command::Serve(serve) => done(serve.run(&start(&serve.flags(common))?)),
+        #[cfg(feature = "desktop")]
+        Command::Talk(talk) => done(talk.run(&start(&common.into())?)),
         Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
         Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
         Command::Say(say) => done(say.run(&start(&common.into())?)),

@@ -56,7 +56,7 @@ impl Serve {
     }
 }
 
-fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
+pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
     let open = |path: &Path| {
         TurnLog::open(path).with_context(|| format!("cannot write {}", path.display()))
     };
@@ -125,7 +125,7 @@ fn welcome(address: SocketAddr, calls: Option<SocketAddr>, twilio: Option<&Twili
 }
 
 /// Cancels `shutdown` at the first SIGTERM or Ctrl-C.
-fn cancel_on_signal(shutdown: CancellationToken) -> Result<impl Future<Output = ()>> {
+pub(super) fn cancel_on_signal(shutdown: CancellationToken) -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     Ok(async move {
         tokio::select! {

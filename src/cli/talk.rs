@@ -1,0 +1,122 @@
+//! `undertone talk`.
+
+use super::{engines, serve};
+use crate::config::Config;
+use crate::desktop::devices::{self, Direction};
+use crate::desktop::line::{Agent, LocalAgent, Remote};
+use crate::desktop::screen::Screen;
+use crate::desktop::{self, Desk};
+use crate::session::Witnesses;
+use anyhow::Result;
+use clap::Args;
+use std::io::{BufRead, IsTerminal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Presses of Enter that may wait.
+const PRESSES: usize = 8;
+
+#[derive(Debug, Args)]
+pub(super) struct Talk {
+    /// Talk to the server at this address, such as ws://host:8787, instead of loading models here;
+    /// its token is UNDERTONE_AUTH_TOKEN or what server.auth_token_file holds
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// The microphone, by a name that --list-devices shows; else the system's choice
+    #[arg(long, value_name = "NAME")]
+    input: Option<String>,
+    /// The loudspeaker, by a name that --list-devices shows; else the system's choice
+    #[arg(long, value_name = "NAME")]
+    output: Option<String>,
+    /// List the microphones and loudspeakers of this machine, and stop
+    #[arg(long)]
+    list_devices: bool,
+    /// Begin with the microphone closed: Enter opens it and closes it again
+    #[arg(long)]
+    push_to_talk: bool,
+}
+
+impl Talk {
+    pub(super) fn run(&self, config: &Config) -> Result<()> {
+        if self.list_devices {
+            return list();
+        }
+        super::runtime()?.block_on(self.talk(config))
+    }
+
+    async fn talk(&self, config: &Config) -> Result<()> {
+        let (input, output) = (self.input.as_deref(), self.output.as_deref());
+        // Before the models are loaded: a missing microphone is known at once.
+        devices::check(input, output)?;
+        let stop = CancellationToken::new();
+        tokio::spawn(serve::cancel_on_signal(stop.clone())?);
+        let agent = self.agent(config)?;
+        let stdout = std::io::stdout();
+        let mut screen = Screen::new(&stdout, stdout.is_terminal());
+        screen.line(if self.push_to_talk {
+            "press Enter to speak, and again when you are done; Ctrl-C ends"
+        } else {
+            "speak; Enter mutes the microphone, Ctrl-C ends"
+        })?;
+        let desk = Desk {
+            input: self.input.clone(),
+            output: self.output.clone(),
+            toggle: presses(),
+            listening: !self.push_to_talk,
+        };
+        let over = desktop::talk(desk, &agent, &mut screen, &stop).await;
+        if let Agent::Local(LocalAgent(engines)) = &agent {
+            engines.finish_changes().await;
+            engines.finish_sessions().await;
+        }
+        screen.line(&format!("({})", over?))?;
+        screen.finish()?;
+        Ok(())
+    }
+
+    fn agent(&self, config: &Config) -> Result<Agent> {
+        if let Some(url) = &self.server {
+            return Ok(Agent::Remote(Remote {
+                url: url.clone(),
+                token: config.server.auth_token.clone(),
+            }));
+        }
+        let witnesses = Witnesses {
+            turns: serve::turn_log(config.log.turns.as_deref())?,
+            ..Witnesses::default()
+        };
+        let engines = engines::witnessed(config, witnesses)?;
+        Ok(Agent::Local(LocalAgent(engines)))
+    }
+}
+
+fn list() -> Result<()> {
+    for (title, direction) in [
+        ("microphones (--input)", Direction::Input),
+        ("loudspeakers (--output)", Direction::Output),
+    ] {
+        super::print(title)?;
+        let devices = devices::list(direction)?;
+        if devices.is_empty() {
+            super::print("  none")?;
+        }
+        for device in devices {
+            super::print(&format!("  {:<40} {}", device.name, device.description))?;
+        }
+    }
+    Ok(())
+}
+
+/// A message for every line that is typed.
+fn presses() -> mpsc::Receiver<()> {
+    let (press, presses) = mpsc::channel(PRESSES);
+    // Reading cannot be cancelled: the thread ends with the process.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            if line.is_err() || press.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    presses
+}

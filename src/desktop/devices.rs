@@ -1,0 +1,456 @@
+//! Microphone and loudspeaker, by cpal. The real-time threads only move samples through rings.
+
+use super::DesktopError;
+use super::playback::{self, Drain, Feed};
+use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
+use cpal::{
+    BufferSize, Device, ErrorKind, FromSample, Host, SampleFormat, SizedSample, Stream,
+    StreamConfig, SupportedStreamConfig,
+};
+use rtrb::{Consumer, Producer, RingBuffer};
+use tokio::sync::mpsc;
+
+/// What a device should take or give at once. It holds two of them, so that is how long the agent
+/// can be heard after it was interrupted.
+const CHUNK_MS: u32 = 30;
+
+/// Chunks that a device holds, by the rules of cpal.
+const CHUNKS: u32 = 2;
+
+/// Audio that the rings hold: more than the session sends ahead, and than loading a model takes
+/// away from the loop that empties them.
+const RING_SECONDS: usize = 4;
+
+/// Failures of devices that may wait to be told; one is enough.
+const FAULTS: usize = 4;
+
+/// The way sound takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From a microphone.
+    Input,
+    /// To a loudspeaker.
+    Output,
+}
+
+impl Direction {
+    fn device(self) -> &'static str {
+        match self {
+            Self::Input => "microphone",
+            Self::Output => "loudspeaker",
+        }
+    }
+
+    /// The option that chooses the device.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Input => "--input",
+            Self::Output => "--output",
+        }
+    }
+}
+
+/// A device as it is shown to the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What chooses it.
+    pub name: String,
+    /// What it is, in the words of the system.
+    pub description: String,
+}
+
+/// The devices of this machine that take or give sound, as the system lists them. None is opened.
+///
+/// # Errors
+/// [`DesktopError::Devices`] if there is no sound system.
+pub fn list(direction: Direction) -> Result<Vec<Listed>, DesktopError> {
+    let devices = devices(&cpal::default_host(), direction)?;
+    Ok(devices.iter().map(listed).collect())
+}
+
+fn devices(host: &Host, direction: Direction) -> Result<Vec<Device>, DesktopError> {
+    let all = host.devices().map_err(DesktopError::Devices)?;
+    let fits = |device: &Device| match direction {
+        Direction::Input => device.supports_input(),
+        Direction::Output => device.supports_output(),
+    };
+    Ok(all.filter(fits).collect())
+}
+
+fn listed(device: &Device) -> Listed {
+    let description = device.description();
+    let description = description.map_or_else(|_| String::new(), |d| d.name().to_owned());
+    Listed {
+        name: name_of(device),
+        description,
+    }
+}
+
+fn name_of(device: &Device) -> String {
+    device
+        .id()
+        .map_or_else(|_| device.to_string(), |id| id.id().to_owned())
+}
+
+/// Opens both devices for a moment, to know that they can be: what a microphone that stays open
+/// hears while models are loaded would come in all at once.
+///
+/// # Errors
+/// [`DesktopError`] saying which device is missing or cannot be opened.
+pub fn check(input: Option<&str>, output: Option<&str>) -> Result<(), DesktopError> {
+    let faults = Faults::new();
+    Microphone::open(input, &faults)?;
+    Loudspeaker::open(output, &faults).map(drop)
+}
+
+/// The device of this name, or the system's own choice.
+fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopError> {
+    let host = cpal::default_host();
+    let Some(name) = name else {
+        let default = match direction {
+            Direction::Input => host.default_input_device(),
+            Direction::Output => host.default_output_device(),
+        };
+        return default.ok_or(DesktopError::NoDefault {
+            device: direction.device(),
+        });
+    };
+    let is_named = |device: &Device| {
+        let listed = listed(device);
+        listed.name == name || listed.description.eq_ignore_ascii_case(name)
+    };
+    let mut all = devices(&host, direction)?.into_iter();
+    all.find(is_named).ok_or_else(|| DesktopError::Unknown {
+        device: direction.device(),
+        option: direction.option(),
+        name: name.to_owned(),
+    })
+}
+
+/// Where the devices' threads tell that they have failed.
+#[derive(Debug)]
+pub struct Faults {
+    tell: mpsc::Sender<DesktopError>,
+    told: mpsc::Receiver<DesktopError>,
+}
+
+impl Faults {
+    /// Nothing has failed.
+    pub fn new() -> Self {
+        let (tell, told) = mpsc::channel(FAULTS);
+        Self { tell, told }
+    }
+
+    /// Waits for the first failure.
+    pub async fn first(&mut self) -> DesktopError {
+        match self.told.recv().await {
+            Some(fault) => fault,
+            // `tell` is held here.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What a stream does about its errors: short glitches are logged, the rest ends it.
+    fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
+        let (tell, name) = (self.tell.clone(), name.to_owned());
+        move |reason| match reason.kind() {
+            ErrorKind::Xrun | ErrorKind::RealtimeDenied | ErrorKind::DeviceChanged => {
+                tracing::debug!(device, %reason, "glitch");
+            }
+            _ => {
+                let lost = DesktopError::Lost {
+                    device,
+                    name: name.clone(),
+                    reason,
+                };
+                // A fault that waits already closes both devices.
+                drop(tell.try_send(lost));
+            }
+        }
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An opened microphone.
+pub struct Microphone {
+    /// What the system calls it.
+    pub name: String,
+    /// Rate of its audio, Hz.
+    pub rate: u32,
+    samples: Consumer<f32>,
+    /// `None` once it is closed.
+    stream: Option<Stream>,
+}
+
+impl Microphone {
+    /// Opens the microphone of this name, or the default one; it does not listen yet.
+    ///
+    /// # Errors
+    /// [`DesktopError`] saying which device is missing or cannot be opened.
+    pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
+        let device = choose(Direction::Input, name)?;
+        let name = name_of(&device);
+        let cannot = |reason| DesktopError::Open {
+            device: "microphone",
+            option: "--input",
+            name: name.clone(),
+            reason,
+        };
+        let supported = device.default_input_config().map_err(cannot)?;
+        let rate = supported.sample_rate();
+        let (stream, samples) = with_chunks(&supported, |config| {
+            record(&device, &supported, config, faults, &name)
+        })
+        .map_err(cannot)?;
+        Ok(Self {
+            name,
+            rate,
+            samples,
+            stream: Some(stream),
+        })
+    }
+
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// [`DesktopError::Lost`] if the device is gone.
+    pub fn start(&self) -> Result<(), DesktopError> {
+        start(self.stream.as_ref(), "microphone", &self.name)
+    }
+
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        self.stream = None;
+    }
+
+    /// What it has heard since it was last asked: mono, -1..1.
+    pub fn take(&mut self) -> Vec<f32> {
+        take_all(&mut self.samples)
+    }
+}
+
+impl std::fmt::Debug for Microphone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Microphone")
+            .field("name", &self.name)
+            .field("rate", &self.rate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An opened loudspeaker.
+pub struct Loudspeaker {
+    /// What the system calls it.
+    pub name: String,
+    /// Rate of its audio, Hz.
+    pub rate: u32,
+    /// What it has taken and not played yet, at most, ms.
+    pub buffer_ms: u32,
+    /// What it is to play: mono, -1..1, at its rate.
+    pub feed: Feed,
+    played: Consumer<f32>,
+    /// `None` once it is closed.
+    stream: Option<Stream>,
+}
+
+impl Loudspeaker {
+    /// Opens the loudspeaker of this name, or the default one; it does not play yet.
+    ///
+    /// # Errors
+    /// [`DesktopError`] saying which device is missing or cannot be opened.
+    pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
+        let device = choose(Direction::Output, name)?;
+        let name = name_of(&device);
+        let cannot = |reason| DesktopError::Open {
+            device: "loudspeaker",
+            option: "--output",
+            name: name.clone(),
+            reason,
+        };
+        let supported = device.default_output_config().map_err(cannot)?;
+        let rate = supported.sample_rate();
+        let (stream, (feed, played)) = with_chunks(&supported, |config| {
+            play(&device, &supported, config, faults, &name)
+        })
+        .map_err(cannot)?;
+        let asked = rate * CHUNK_MS / 1_000;
+        let chunk = stream.buffer_size().unwrap_or(asked).max(asked);
+        Ok(Self {
+            name,
+            rate,
+            buffer_ms: (u64::from(CHUNKS * chunk) * 1_000 / u64::from(rate.max(1))) as u32,
+            feed,
+            played,
+            stream: Some(stream),
+        })
+    }
+
+    /// Begins to play; silence, while nothing is fed.
+    ///
+    /// # Errors
+    /// [`DesktopError::Lost`] if the device is gone.
+    pub fn start(&self) -> Result<(), DesktopError> {
+        start(self.stream.as_ref(), "loudspeaker", &self.name)
+    }
+
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        self.stream = None;
+    }
+
+    /// What it has taken since it was last asked, silence included: mono, -1..1.
+    pub fn take_played(&mut self) -> Vec<f32> {
+        take_all(&mut self.played)
+    }
+}
+
+impl std::fmt::Debug for Loudspeaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loudspeaker")
+            .field("name", &self.name)
+            .field("rate", &self.rate)
+            .field("buffer_ms", &self.buffer_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+fn start(stream: Option<&Stream>, device: &'static str, name: &str) -> Result<(), DesktopError> {
+    let started = stream.map_or(Ok(()), Stream::play);
+    started.map_err(|reason| DesktopError::Lost {
+        device,
+        name: name.to_owned(),
+        reason,
+    })
+}
+
+fn take_all(ring: &mut Consumer<f32>) -> Vec<f32> {
+    let mut samples = vec![0.0; ring.slots()];
+    let (taken, _) = ring.pop_partial_slice(&mut samples);
+    let taken = taken.len();
+    samples.truncate(taken);
+    samples
+}
+
+/// Builds a stream with small chunks, or with the device's own if it has no such small ones.
+fn with_chunks<T>(
+    supported: &SupportedStreamConfig,
+    build: impl Fn(StreamConfig) -> Result<T, cpal::Error>,
+) -> Result<T, cpal::Error> {
+    let config = supported.config();
+    let small = BufferSize::Fixed(config.sample_rate * CHUNK_MS / 1_000);
+    build(StreamConfig {
+        buffer_size: small,
+        ..config
+    })
+    .or_else(|_| build(config))
+}
+
+fn ring(rate: u32) -> (Producer<f32>, Consumer<f32>) {
+    RingBuffer::new(RING_SECONDS * rate as usize)
+}
+
+fn record(
+    device: &Device,
+    supported: &SupportedStreamConfig,
+    config: StreamConfig,
+    faults: &Faults,
+    name: &str,
+) -> Result<(Stream, Consumer<f32>), cpal::Error> {
+    match supported.sample_format() {
+        SampleFormat::F32 => record_as::<f32>(device, config, faults, name),
+        SampleFormat::I16 => record_as::<i16>(device, config, faults, name),
+        SampleFormat::I32 => record_as::<i32>(device, config, faults, name),
+        SampleFormat::U8 => record_as::<u8>(device, config, faults, name),
+        other => Err(unsupported(other)),
+    }
+}
+
+fn record_as<T>(
+    device: &Device,
+    config: StreamConfig,
+    faults: &Faults,
+    name: &str,
+) -> Result<(Stream, Consumer<f32>), cpal::Error>
+where
+    T: SizedSample,
+    f32: FromSample<T>,
+{
+    let (mut to, samples) = ring(config.sample_rate);
+    let channels = usize::from(config.channels).max(1);
+    let stream = device.build_input_stream(
+        config,
+        move |data: &[T], _| {
+            for frame in data.chunks_exact(channels) {
+                let sum: f32 = frame.iter().map(|&sample| f32::from_sample_(sample)).sum();
+                // Nobody empties the ring: what is said now is lost either way.
+                let _ = to.push(sum / channels as f32);
+            }
+        },
+        faults.handler("microphone", name),
+        None,
+    )?;
+    Ok((stream, samples))
+}
+
+fn play(
+    device: &Device,
+    supported: &SupportedStreamConfig,
+    config: StreamConfig,
+    faults: &Faults,
+    name: &str,
+) -> Result<(Stream, (Feed, Consumer<f32>)), cpal::Error> {
+    match supported.sample_format() {
+        SampleFormat::F32 => play_as::<f32>(device, config, faults, name),
+        SampleFormat::I16 => play_as::<i16>(device, config, faults, name),
+        SampleFormat::I32 => play_as::<i32>(device, config, faults, name),
+        SampleFormat::U8 => play_as::<u8>(device, config, faults, name),
+        other => Err(unsupported(other)),
+    }
+}
+
+fn play_as<T>(
+    device: &Device,
+    config: StreamConfig,
+    faults: &Faults,
+    name: &str,
+) -> Result<(Stream, (Feed, Consumer<f32>)), cpal::Error>
+where
+    T: SizedSample + FromSample<f32>,
+{
+    let (mut to, played) = ring(config.sample_rate);
+    let (feed, mut drain) = playback::queue(RING_SECONDS * config.sample_rate as usize);
+    let channels = usize::from(config.channels).max(1);
+    let stream = device.build_output_stream(
+        config,
+        move |data: &mut [T], _| fill(data, channels, &mut drain, &mut to),
+        faults.handler("loudspeaker", name),
+        None,
+    )?;
+    Ok((stream, (feed, played)))
+}
+
+/// Plays the same on all channels, and tells what.
+fn fill<T: SizedSample + FromSample<f32>>(
+    data: &mut [T],
+    channels: usize,
+    drain: &mut Drain,
+    played: &mut Producer<f32>,
+) {
+    drain.catch_up();
+    for frame in data.chunks_exact_mut(channels) {
+        let sample = drain.next_sample();
+        frame.fill(T::from_sample_(sample));
+        // Nobody empties the ring: then nobody listens to the microphone either.
+        let _ = played.push(sample);
+    }
+}
+
+fn unsupported(format: SampleFormat) -> cpal::Error {
+    let message = format!("its samples are {format}, which is not supported here");
+    cpal::Error::with_message(ErrorKind::UnsupportedConfig, message)
+}

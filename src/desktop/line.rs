@@ -1,0 +1,464 @@
+//! The way to the agent: a session in this process, or a server's `/v1/pcm`. Both look the same
+//! from the devices' side.
+
+use super::DesktopError;
+use crate::audio::{from_pcm16le, to_pcm16le};
+use crate::conversation::{Event, HangUpReason};
+use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
+use crate::transport::{Door, SessionOptions};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+/// The higher of the two rates that `/v1/pcm` speaks, Hz: the voice has more than 16 kHz carry.
+const REMOTE_RATE: u32 = 24_000;
+
+/// Frames of the microphone that may wait for the agent: 1.3 s.
+const FRAMES: usize = 64;
+
+/// Messages of the agent that may wait for the devices.
+const MESSAGES: usize = 256;
+
+/// The longest wait for a server to take the call.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+/// What comes from the agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromAgent {
+    /// Audio to play: mono PCM16 at the line's rate.
+    Audio(Vec<i16>),
+    /// Play nothing more of what came so far.
+    Clear,
+    /// What the user is heard to say.
+    User {
+        /// The words: all of the turn so far.
+        text: String,
+        /// The turn is over.
+        last: bool,
+    },
+    /// What the agent says.
+    Agent {
+        /// The words: the next clause, or with `last` all that was heard.
+        text: String,
+        /// It is over.
+        last: bool,
+    },
+    /// Something went wrong; the conversation goes on.
+    Trouble(String),
+    /// The conversation is over; nothing follows.
+    Over(Over),
+}
+
+/// Why a conversation is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Over {
+    /// Nobody spoke for long, or it has lasted long enough: another may begin.
+    Expired,
+    /// The agent ended it, or whoever runs it did. In words.
+    Ended(String),
+    /// The line broke. In words.
+    Lost(String),
+}
+
+/// Who is talked to.
+#[derive(Debug)]
+pub enum Agent {
+    /// Sessions of this process.
+    Local(LocalAgent),
+    /// A server.
+    Remote(Remote),
+}
+
+/// The models that sessions of this process use.
+pub struct LocalAgent(pub Arc<Engines>);
+
+impl std::fmt::Debug for LocalAgent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalAgent").finish_non_exhaustive()
+    }
+}
+
+/// A server and how it is reached.
+#[derive(Debug)]
+pub struct Remote {
+    /// `ws://` or `wss://`; without a path it is `/v1/pcm`.
+    pub url: String,
+    /// The server's token, if it wants one.
+    pub token: Option<SecretString>,
+}
+
+/// One conversation. Dropping it ends it.
+#[derive(Debug)]
+pub struct Line {
+    /// Rate of the user's audio, Hz.
+    pub input_rate: u32,
+    /// Rate of the agent's audio, Hz.
+    pub output_rate: u32,
+    /// Takes the user's audio: mono PCM16 at the input rate, 20 ms or so at once. When it is full
+    /// audio is to be dropped.
+    pub microphone: mpsc::Sender<Vec<i16>>,
+    /// Gives what comes from the agent.
+    pub from_agent: mpsc::Receiver<FromAgent>,
+}
+
+impl Agent {
+    /// Opens a conversation. In this process there is no need to go through another rate than the
+    /// loudspeaker's, `output_rate`, Hz.
+    ///
+    /// # Errors
+    /// [`DesktopError::Server`] if the server cannot be reached or does not take the call.
+    pub async fn call(&self, input_rate: u32, output_rate: u32) -> Result<Line, DesktopError> {
+        match self {
+            Self::Local(LocalAgent(engines)) => Ok(local(engines, input_rate, output_rate)),
+            Self::Remote(remote) => remote.call().await,
+        }
+    }
+}
+
+fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
+    let options = SessionOptions {
+        door: Door::Desktop,
+        input_rate,
+        output_rate,
+        model: None,
+        client: None,
+    };
+    let (microphone, frames) = mpsc::channel(FRAMES);
+    let (say, from_agent) = mpsc::channel(MESSAGES);
+    tokio::spawn(carry(session::open(engines, &options), frames, say));
+    Line {
+        input_rate,
+        output_rate,
+        microphone,
+        from_agent,
+    }
+}
+
+/// Carries audio and words between a session and the devices.
+async fn carry(
+    session: SessionHandle,
+    mut frames: mpsc::Receiver<Vec<i16>>,
+    say: mpsc::Sender<FromAgent>,
+) {
+    let SessionHandle {
+        inbound,
+        mut outbound,
+    } = session;
+    loop {
+        tokio::select! {
+            biased;
+            message = outbound.recv() => {
+                let Some(message) = message else { return };
+                if let Some(said) = translate(message) && say.send(said).await.is_err() {
+                    return;
+                }
+            }
+            frame = frames.recv() => {
+                let Some(frame) = frame else { return };
+                if let Err(mpsc::error::TrySendError::Full(_)) =
+                    inbound.try_send(Inbound::Audio(frame))
+                {
+                    tracing::warn!("the session is behind; 20 ms of the microphone are lost");
+                }
+            }
+        }
+    }
+}
+
+fn translate(message: Outbound) -> Option<FromAgent> {
+    match message {
+        Outbound::Audio { samples, .. } => Some(FromAgent::Audio(samples)),
+        Outbound::Clear => Some(FromAgent::Clear),
+        Outbound::HangUp(reason) => Some(FromAgent::Over(over(reason))),
+        Outbound::Event { event, .. } => told(event),
+    }
+}
+
+fn told(event: Event) -> Option<FromAgent> {
+    match event {
+        Event::PartialTranscript { text } => Some(FromAgent::User { text, last: false }),
+        Event::UserItem { text, .. } => Some(FromAgent::User { text, last: true }),
+        Event::AgentSpeech { text, .. } => Some(FromAgent::Agent { text, last: false }),
+        Event::AgentItemDone { text, .. } => Some(FromAgent::Agent { text, last: true }),
+        Event::StageFailed { message, .. } | Event::Refused { message, .. } => {
+            Some(FromAgent::Trouble(message))
+        }
+        _ => None,
+    }
+}
+
+fn over(reason: HangUpReason) -> Over {
+    match reason {
+        HangUpReason::Idle | HangUpReason::TooLong => Over::Expired,
+        HangUpReason::AgentEnded => Over::Ended("the agent ended the conversation".into()),
+        HangUpReason::Shutdown => Over::Ended("undertone shuts down".into()),
+    }
+}
+
+/// What a server says in text; see [`crate::transport::pcm`].
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Told {
+    Ready {
+        sample_rate: u32,
+    },
+    Clear,
+    Transcript {
+        role: Role,
+        text: String,
+        #[serde(rename = "final")]
+        last: bool,
+    },
+    Error {
+        message: String,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    User,
+    Agent,
+}
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+impl Remote {
+    async fn call(&self) -> Result<Line, DesktopError> {
+        let calling = tokio::time::timeout(CONNECTING, self.connect());
+        let socket = match calling.await {
+            Ok(connected) => connected.map_err(|reason| self.failed(reason))?,
+            Err(_) => return Err(self.failed("no answer within ten seconds".into())),
+        };
+        let (microphone, frames) = mpsc::channel(FRAMES);
+        let (say, from_agent) = mpsc::channel(MESSAGES);
+        tokio::spawn(relay(socket, frames, say));
+        Ok(Line {
+            input_rate: REMOTE_RATE,
+            output_rate: REMOTE_RATE,
+            microphone,
+            from_agent,
+        })
+    }
+
+    async fn connect(&self) -> Result<Socket, String> {
+        let mut request = self
+            .url()?
+            .into_client_request()
+            .map_err(|error| error.to_string())?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static("undertone-talk"));
+        if let Some(token) = &self.token {
+            let shown = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
+            let mut shown = shown.map_err(|_| "the token holds characters that no header can")?;
+            shown.set_sensitive(true);
+            headers.insert(AUTHORIZATION, shown);
+        }
+        let (mut socket, _) = connect_async(request).await.map_err(refused)?;
+        let hello = format!(r#"{{"type":"hello","sample_rate":{REMOTE_RATE}}}"#);
+        let sent = socket.send(Message::text(hello)).await;
+        sent.map_err(|error| error.to_string())?;
+        ready(&mut socket).await?;
+        Ok(socket)
+    }
+
+    /// The address with its path.
+    fn url(&self) -> Result<String, String> {
+        let mut url = url::Url::parse(&self.url).map_err(|error| error.to_string())?;
+        if !["ws", "wss"].contains(&url.scheme()) {
+            return Err("addresses of servers begin with ws:// or wss://".into());
+        }
+        if url.path() == "/" {
+            url.set_path("/v1/pcm");
+        }
+        Ok(url.into())
+    }
+
+    fn failed(&self, reason: String) -> DesktopError {
+        DesktopError::Server {
+            url: self.url.clone(),
+            reason,
+        }
+    }
+}
+
+/// Why a server did not take the call, in words that say what to do.
+fn refused(error: tokio_tungstenite::tungstenite::Error) -> String {
+    use tokio_tungstenite::tungstenite::Error;
+    match error {
+        Error::Http(response) => match response.status().as_u16() {
+            401 => {
+                "it wants another token: set UNDERTONE_AUTH_TOKEN or server.auth_token_file".into()
+            }
+            503 => "it has no capacity left; try again later".into(),
+            status => format!("it answers with status {status}; is the address right?"),
+        },
+        error => error.to_string(),
+    }
+}
+
+/// Waits until the server has agreed to the rate.
+async fn ready(socket: &mut Socket) -> Result<(), String> {
+    while let Some(message) = socket.next().await {
+        match message.map_err(|error| error.to_string())? {
+            Message::Text(text) => match serde_json::from_str(&text) {
+                Ok(Told::Ready { sample_rate }) if sample_rate == REMOTE_RATE => return Ok(()),
+                Ok(Told::Error { message }) => return Err(message),
+                _ => {}
+            },
+            Message::Close(close) => return Err(words(close)),
+            _ => {}
+        }
+    }
+    Err("it hung up".into())
+}
+
+/// Carries audio and words between a socket and the devices.
+async fn relay(socket: Socket, frames: mpsc::Receiver<Vec<i16>>, say: mpsc::Sender<FromAgent>) {
+    let (to_server, from_server) = socket.split();
+    tokio::select! {
+        () = speak(to_server, frames) => {}
+        over = listen(from_server, &say) => {
+            // Nobody listens any more if it does not arrive.
+            drop(say.send(FromAgent::Over(over)).await);
+        }
+    }
+}
+
+async fn speak(mut to_server: SplitSink<Socket, Message>, mut frames: mpsc::Receiver<Vec<i16>>) {
+    while let Some(frame) = frames.recv().await {
+        let audio = Message::Binary(Bytes::from(to_pcm16le(&frame)));
+        if to_server.send(audio).await.is_err() {
+            // Why, the other direction tells.
+            return std::future::pending().await;
+        }
+    }
+    // The user hung up; a server that is gone needs no goodbye.
+    drop(to_server.close().await);
+}
+
+async fn listen(mut from_server: SplitStream<Socket>, say: &mpsc::Sender<FromAgent>) -> Over {
+    while let Some(message) = from_server.next().await {
+        let said = match message {
+            Ok(Message::Binary(bytes)) => from_pcm16le(&bytes).ok().map(FromAgent::Audio),
+            Ok(Message::Text(text)) => heard(&text),
+            Ok(Message::Close(close)) => return closed(close),
+            Ok(_) => None,
+            Err(error) => return Over::Lost(error.to_string()),
+        };
+        if let Some(said) = said
+            && say.send(said).await.is_err()
+        {
+            break;
+        }
+    }
+    Over::Lost("the server is gone".into())
+}
+
+fn heard(text: &str) -> Option<FromAgent> {
+    match serde_json::from_str(text) {
+        Ok(Told::Clear) => Some(FromAgent::Clear),
+        Ok(Told::Transcript {
+            role: Role::User,
+            text,
+            last,
+        }) => Some(FromAgent::User { text, last }),
+        Ok(Told::Transcript {
+            role: Role::Agent,
+            text,
+            last,
+        }) => Some(FromAgent::Agent { text, last }),
+        Ok(Told::Error { message }) => Some(FromAgent::Trouble(message)),
+        Ok(Told::Ready { .. } | Told::Unknown) => None,
+        Err(error) => Some(FromAgent::Trouble(format!(
+            "the server sent something that is not understood: {error}"
+        ))),
+    }
+}
+
+fn closed(close: Option<CloseFrame>) -> Over {
+    match close {
+        Some(close) if close.code == CloseCode::Normal => Over::Ended(close.reason.to_string()),
+        close => Over::Lost(words(close)),
+    }
+}
+
+fn words(close: Option<CloseFrame>) -> String {
+    let reason = close.map(|close| close.reason.to_string());
+    let reason = reason.filter(|reason| !reason.is_empty());
+    reason.map_or_else(
+        || "the server hung up".into(),
+        |reason| format!("the server hung up: {reason}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(url: &str) -> Remote {
+        Remote {
+            url: url.into(),
+            token: None,
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_path_is_the_pcm_door() {
+        let url = |given| remote(given).url();
+        assert_eq!(url("ws://host:8787"), Ok("ws://host:8787/v1/pcm".into()));
+        assert_eq!(url("wss://host/a?b=1"), Ok("wss://host/a?b=1".into()));
+        assert!(url("http://host").unwrap_err().contains("ws://"));
+        assert!(url("host:8787").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_speaks_no_tls_is_an_error() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("wss://{}", listener.local_addr().unwrap());
+        let refusing = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            client.write_all(b"HTTP/1.1 400 no\r\n\r\n").await.unwrap();
+        });
+        let agent = Agent::Remote(remote(&url));
+        let error = agent.call(16_000, 48_000).await.unwrap_err();
+        assert!(error.to_string().contains(&url), "{error}");
+        refusing.await.unwrap();
+    }
+
+    #[test]
+    fn what_a_newer_server_says_besides_is_left_alone() {
+        assert_eq!(heard(r#"{"type":"weather","wind":3}"#), None);
+        assert_eq!(heard(r#"{"type":"clear"}"#), Some(FromAgent::Clear));
+        assert!(matches!(heard("{"), Some(FromAgent::Trouble(_))));
+    }
+
+    #[test]
+    fn only_a_proper_goodbye_is_no_failure() {
+        let close = |code| CloseFrame {
+            code,
+            reason: "so it is".into(),
+        };
+        let ended = closed(Some(close(CloseCode::Normal)));
+        assert_eq!(ended, Over::Ended("so it is".into()));
+        assert!(matches!(
+            closed(Some(close(CloseCode::Again))),
+            Over::Lost(_)
+        ));
+        assert!(matches!(closed(None), Over::Lost(_)));
+    }
+}

@@ -1,0 +1,368 @@
+//! The desktop assistant: the microphone and the loudspeaker of this machine as a client. Only
+//! with the feature `desktop`, so that a server needs no sound library.
+//!
+//! ```text
+//! microphone ─► ring ─► echo canceller ─► line ─► session, here or on a server
+//! loudspeaker ◄─ queue ◄───────────────────┘
+//!      └──► ring: what was played ─► echo canceller
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`devices`] | choosing, opening and listing devices; real-time threads |
+//! | [`playback`] | the queue in front of the loudspeaker, emptied at once |
+//! | [`echo`] | what the loudspeaker plays is taken out of what the microphone hears |
+//! | [`line`] | a session of this process, or a server |
+//! | [`screen`] | the terminal |
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: sound is polled in real time"
+)]
+
+pub mod devices;
+pub mod echo;
+pub mod line;
+pub mod playback;
+pub mod screen;
+
+use crate::audio::{Resampler, level_dbfs, to_f32, to_i16};
+use devices::{Faults, Loudspeaker, Microphone};
+use echo::Ear;
+use line::{Agent, FromAgent, Line, Over};
+use screen::Screen;
+use std::io::Write;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// How often the rings are emptied.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Audio that is sent at once.
+const FRAME_MS: u32 = 20;
+
+/// Ticks between two looks at the level: 100 ms.
+const METER_TICKS: u32 = 10;
+
+/// Devices that fail so soon after they were opened are not opened again.
+const BROKEN: Duration = Duration::from_millis(500);
+
+/// Why there is no talking.
+#[derive(Debug, thiserror::Error)]
+pub enum DesktopError {
+    /// The system's devices cannot be listed.
+    #[error("cannot list the sound devices: {0}; is a sound system installed and running?")]
+    Devices(cpal::Error),
+    /// The system has no device of this kind.
+    #[error("this machine has no {device}; plug one in, or talk in a browser: `undertone serve`")]
+    NoDefault {
+        /// Which.
+        device: &'static str,
+    },
+    /// The device that was asked for is not there.
+    #[error(
+        "there is no {device} \"{name}\" ({option}); `undertone talk --list-devices` lists them"
+    )]
+    Unknown {
+        /// Which.
+        device: &'static str,
+        /// The option that named it.
+        option: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The device is there and cannot be used.
+    #[error(
+        "cannot open the {device} \"{name}\": {reason}; plug one in, or choose another with \
+         {option}: `undertone talk --list-devices` lists them"
+    )]
+    Open {
+        /// Which.
+        device: &'static str,
+        /// The option that chooses another.
+        option: &'static str,
+        /// Its name.
+        name: String,
+        /// What the system says.
+        reason: cpal::Error,
+    },
+    /// The device stopped working.
+    #[error("the {device} \"{name}\" is gone: {reason}; plug it in and start again")]
+    Lost {
+        /// Which.
+        device: &'static str,
+        /// Its name.
+        name: String,
+        /// What the system says.
+        reason: cpal::Error,
+    },
+    /// The echo canceller failed.
+    #[error("the echo canceller failed: {0}")]
+    Echo(String),
+    /// The server cannot be talked to.
+    #[error("cannot talk to the server {url}: {reason}")]
+    Server {
+        /// Its address.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// The conversation broke off.
+    #[error("the conversation broke off: {0}")]
+    Broken(String),
+    /// Nothing can be written for the user.
+    #[error("cannot write to stdout")]
+    Screen(#[from] std::io::Error),
+}
+
+/// What one talks with.
+#[derive(Debug)]
+pub struct Desk {
+    /// The microphone's name; `None` for the system's choice.
+    pub input: Option<String>,
+    /// The loudspeaker's name; `None` for the system's choice.
+    pub output: Option<String>,
+    /// Each message opens the microphone or closes it.
+    pub toggle: mpsc::Receiver<()>,
+    /// The microphone is open from the start.
+    pub listening: bool,
+}
+
+/// Talks until the agent ends the conversation or `stop` is cancelled. Conversations that run out
+/// because nobody speaks are followed by new ones. Returns why it is over.
+///
+/// # Errors
+/// [`DesktopError`] if a device is lost, the line breaks or nothing can be shown.
+pub async fn talk<W: Write>(
+    desk: Desk,
+    agent: &Agent,
+    screen: &mut Screen<W>,
+    stop: &CancellationToken,
+) -> Result<String, DesktopError> {
+    let devices = Devices::open(&desk)?;
+    screen.line(&devices.names())?;
+    let mut talk = Talk {
+        devices,
+        desk,
+        recent: Vec::new(),
+        lost: 0,
+    };
+    let over = talk.through(agent, screen, stop).await;
+    screen.finish()?;
+    if talk.lost > 0 {
+        let frames = talk.lost;
+        tracing::warn!(frames, "the agent was behind; the microphone was not heard");
+    }
+    over
+}
+
+/// Both devices, running, and what knows the way from one to the other.
+struct Devices {
+    microphone: Microphone,
+    loudspeaker: Loudspeaker,
+    faults: Faults,
+    ear: Ear,
+    opened: Instant,
+}
+
+impl Devices {
+    fn open(desk: &Desk) -> Result<Self, DesktopError> {
+        let faults = Faults::new();
+        let microphone = Microphone::open(desk.input.as_deref(), &faults)?;
+        let loudspeaker = Loudspeaker::open(desk.output.as_deref(), &faults)?;
+        let ear = Ear::new(microphone.rate, loudspeaker.rate, loudspeaker.buffer_ms)?;
+        // The microphone first: no sound may lie behind its echo.
+        microphone.start()?;
+        loudspeaker.start()?;
+        Ok(Self {
+            microphone,
+            loudspeaker,
+            faults,
+            ear,
+            opened: Instant::now(),
+        })
+    }
+
+    fn names(&self) -> String {
+        format!(
+            "microphone {}, {} Hz; loudspeaker {}, {} Hz",
+            self.microphone.name,
+            self.microphone.rate,
+            self.loudspeaker.name,
+            self.loudspeaker.rate
+        )
+    }
+
+    /// What the microphone has heard, without echo.
+    fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
+        self.ear.played(&self.loudspeaker.take_played());
+        self.ear.heard(&self.microphone.take())
+    }
+}
+
+struct Talk {
+    devices: Devices,
+    desk: Desk,
+    /// What the microphone heard since the level was last shown.
+    recent: Vec<f32>,
+    /// Frames of the microphone that nobody took.
+    lost: u64,
+}
+
+/// The two rates of a line, against the devices'.
+struct Rates {
+    up: Resampler,
+    down: Resampler,
+    /// Samples that do not fill a frame yet, at the line's rate.
+    rest: Vec<f32>,
+    frame: usize,
+    output_rate: u32,
+}
+
+impl Rates {
+    fn new(line: &Line, loudspeaker: u32) -> Self {
+        Self {
+            up: Resampler::new(echo::RATE, line.input_rate),
+            down: Resampler::new(line.output_rate, loudspeaker),
+            rest: Vec::new(),
+            frame: (line.input_rate * FRAME_MS / 1_000) as usize,
+            output_rate: line.output_rate,
+        }
+    }
+
+    /// Whole frames for the line.
+    fn frames(&mut self, samples: &[f32]) -> Vec<Vec<i16>> {
+        self.rest.extend(self.up.push(samples));
+        let whole = self.rest.len() / self.frame * self.frame;
+        let whole: Vec<f32> = self.rest.drain(..whole).collect();
+        whole.chunks(self.frame).map(to_i16).collect()
+    }
+}
+
+impl Talk {
+    /// One conversation after the other.
+    async fn through<W: Write>(
+        &mut self,
+        agent: &Agent,
+        screen: &mut Screen<W>,
+        stop: &CancellationToken,
+    ) -> Result<String, DesktopError> {
+        loop {
+            let rate = self.devices.loudspeaker.rate;
+            let line = agent.call(echo::RATE, rate).await?;
+            match self.converse(line, screen, stop).await? {
+                Some(Over::Expired) => screen.line("(a new conversation begins)")?,
+                Some(Over::Ended(why)) => return Ok(why),
+                Some(Over::Lost(why)) => return Err(DesktopError::Broken(why)),
+                None => return Ok("stopped".into()),
+            }
+        }
+    }
+
+    /// One conversation; `None` if it was stopped.
+    async fn converse<W: Write>(
+        &mut self,
+        mut line: Line,
+        screen: &mut Screen<W>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Over>, DesktopError> {
+        let mut rates = Rates::new(&line, self.devices.loudspeaker.rate);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = 0u32;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(None),
+                fault = self.devices.faults.first() => {
+                    self.reopen(fault)?;
+                    rates = Rates::new(&line, self.devices.loudspeaker.rate);
+                }
+                message = line.from_agent.recv() => {
+                    match message {
+                        Some(FromAgent::Over(over)) => {
+                            self.hear_out().await;
+                            return Ok(Some(over));
+                        }
+                        Some(message) => {
+                            self.take(&message, &mut rates);
+                            screen.show(&message)?;
+                        }
+                        None => return Ok(Some(Over::Lost("the session is gone".into()))),
+                    }
+                }
+                Some(()) = self.desk.toggle.recv() => {
+                    self.desk.listening = !self.desk.listening;
+                    screen.line(if self.desk.listening { "(listening)" } else { "(muted)" })?;
+                }
+                _ = tick.tick() => {
+                    self.listen(&line, &mut rates)?;
+                    ticks += 1;
+                    if ticks.is_multiple_of(METER_TICKS) {
+                        let level = level_dbfs(&std::mem::take(&mut self.recent));
+                        screen.level(level, self.desk.listening)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sound systems drop streams when they restart, change devices or fall behind; the next
+    /// stream often works. A device that fails right away is broken.
+    fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
+        if self.devices.opened.elapsed() < BROKEN {
+            return Err(fault);
+        }
+        tracing::warn!(%fault, "opening the devices anew");
+        // Many devices can be opened only once.
+        self.devices.microphone.close();
+        self.devices.loudspeaker.close();
+        self.devices = Devices::open(&self.desk)?;
+        Ok(())
+    }
+
+    fn take(&mut self, message: &FromAgent, rates: &mut Rates) {
+        match message {
+            FromAgent::Audio(samples) => {
+                let lost = self
+                    .devices
+                    .loudspeaker
+                    .feed
+                    .push(&rates.down.push(&to_f32(samples)));
+                if lost > 0 {
+                    tracing::warn!(lost, "the agent's audio comes faster than it is played");
+                }
+            }
+            FromAgent::Clear => {
+                self.devices.loudspeaker.feed.clear();
+                rates.down = Resampler::new(rates.output_rate, self.devices.loudspeaker.rate);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes what the devices' rings hold to the agent. A closed microphone is silent.
+    fn listen(&mut self, line: &Line, rates: &mut Rates) -> Result<(), DesktopError> {
+        let mut clean = self.devices.listen()?;
+        if !self.desk.listening {
+            clean.fill(0.0);
+        }
+        self.recent.extend(&clean);
+        for frame in rates.frames(&clean) {
+            if line.microphone.try_send(frame).is_err() {
+                self.lost += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the loudspeaker finish what it was given: a goodbye.
+    async fn hear_out(&mut self) {
+        let waiting = self.devices.loudspeaker.feed.waiting() as u64;
+        let rate = u64::from(self.devices.loudspeaker.rate).max(1);
+        let buffer = u64::from(self.devices.loudspeaker.buffer_ms);
+        tokio::time::sleep(Duration::from_millis(waiting * 1_000 / rate + buffer)).await;
+    }
+}
