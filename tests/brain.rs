@@ -877,3 +877,38 @@ async fn whoever_has_not_spoken_yet_is_greeted() {
         assert!(said.words.ends_with('?') && said.calls.is_empty());
     }
 }
+
+/// On the telephone a goodbye ends the call, and nothing else does.
+#[tokio::test]
+async fn a_goodbye_hangs_up_where_that_can_be_done() {
+    let hang_up = declared(
+        "hang_up",
+        "Ends the telephone call. Only when the caller has said goodbye or asks for it.",
+        json!({"type": "object", "properties": {}}),
+    );
+    let mut tools = (*TOOLS.specs()).clone();
+    tools.push(hang_up);
+    let tools = Arc::new(tools);
+    for leaving in [
+        "Goodbye.",
+        "Okay, thank you. Bye!",
+        "Please hang up.",
+        "Thanks, bye bye.",
+    ] {
+        let said = generate(&[user(leaving)], tools.clone()).await;
+        assert_eq!(said.calls(), "hang_up {}", "{leaving}");
+        assert_eq!(say(leaving).await.calls(), "", "{leaving}");
+    }
+    for staying in [
+        "Can you call my mother?",
+        "Don't hang up!",
+        "What is the telephone number of the call center?",
+        "How do I say goodbye in French?",
+        "I will call again later.",
+        "That was a good buy.",
+        "End the timer.",
+    ] {
+        let said = generate(&[user(staying)], tools.clone()).await;
+        assert!(!said.calls().contains("hang_up"), "{staying}: {said:?}");
+    }
+}

@@ -168,13 +168,20 @@ async fn hang_up(twilio: &Twilio, ended: &Ended) {
             .header(CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded")
             .body("Status=completed")
             .send()
-            .await?
-            .error_for_status()
+            .await
     };
-    if let Err(error) = sent.await {
-        let error = error.without_url();
-        tracing::warn!(%error, call = ended.call, "Twilio was not told that the call is over");
-    }
+    let refused = match sent.await {
+        Ok(answer) if answer.status().is_success() => return,
+        // With nothing else in store for it, the call ended with its stream.
+        Ok(answer) if matches!(answer.status().as_u16(), 400 | 404) => return,
+        Ok(answer) => answer.status().to_string(),
+        Err(error) => error.without_url().to_string(),
+    };
+    tracing::warn!(
+        refused,
+        call = ended.call,
+        "Twilio was not told that the call is over"
+    );
 }
 
 fn is_signed(

@@ -161,7 +161,10 @@ impl PhoneManners {
     /// The numbers behind the rules of a call. The agent may end it.
     fn policy(self, policy: &Policy) -> Policy {
         let mut tools = policy.tools.to_vec();
-        tools.push(Arc::new(builtin::hang_up()));
+        // The operator's own takes its place.
+        if !tools.iter().any(|tool| tool.spec.name == builtin::HANG_UP) {
+            tools.push(Arc::new(builtin::hang_up()));
+        }
         Policy {
             greeting: self.greeting,
             silence_prompt: self.silence_prompt,

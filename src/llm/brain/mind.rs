@@ -124,8 +124,10 @@ fn answer(
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     let (said, before) = utterance(&prompt.messages);
     // The tools that we know how to use; anything else goes by its declaration.
-    let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
-        prompt.tools.iter().partition(|tool| builtin::is_ours(tool));
+    let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
+        .tools
+        .iter()
+        .partition(|tool| builtin::is_ours(tool) || tool.name == HANG_UP);
     let can = abilities(&ours);
     if let Some((name, arguments)) = known.ruled(&said, &foreign) {
         return Ok(with_filler(&name, arguments, known));
@@ -145,8 +147,10 @@ fn answer(
         Some(Request::Refused) => answers::LEFT_ALONE.into(),
         _ => answers::limit(&can),
     });
-    let leaves = requests.last() == Some(&Request::Talk(Talk::Goodbye));
-    if leaves && foreign.iter().any(|tool| tool.name == HANG_UP) {
+    // Only in plain words: who is hung up on by mistake does not call again.
+    let last = text::sentences(&said).into_iter().next_back();
+    let leaves = last.and_then(|last| rules::talk(&last)) == Some(Talk::Goodbye);
+    if leaves && ours.iter().any(|tool| tool.name == HANG_UP) {
         events.extend(call(HANG_UP, Map::new()));
     }
     Ok(events)

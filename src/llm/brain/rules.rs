@@ -139,7 +139,7 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Goodbye,
-        r"^(?:(?:good ?)?bye(?: bye)?(?: for now)?|good ?night|see you(?: later| soon| tomorrow)?|talk to you later|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
+        r"^(?:(?:(?:okay|ok|all right|well|thanks|thank you) )*(?:good ?)?bye(?: bye)?(?: for now)?|(?:please |you can |let us )?(?:hang up|end (?:the|this) call)(?: now| please)?|good ?night|see you(?: later| soon| tomorrow)?|talk to you later|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
     ),
     (
         Talk::Greeting,
