@@ -12,7 +12,7 @@
 //! | [`devices`] | choosing, opening and listing devices; real-time threads |
 //! | [`playback`] | the queue in front of the loudspeaker, emptied at once |
 //! | [`echo`] | what the loudspeaker plays is taken out of what the microphone hears |
-//! | [`line`] | a session of this process, or a server |
+//! | [`mod@line`] | a session of this process, or a server |
 //! | [`screen`] | the terminal |
 
 #![allow(
