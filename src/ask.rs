@@ -129,6 +129,7 @@ pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
         output_rate: RATE,
         model: None,
         client: None,
+        call: None,
     };
     converse(session::open(engines, &options), question).await
 }

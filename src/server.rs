@@ -13,7 +13,7 @@ mod twilio;
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 pub use playground::{Playground, Question, Say};
-pub use twilio::Twilio;
+pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::{Metrics, Refusal};
 use crate::transport::intake::IntakeLimits;

@@ -379,6 +379,21 @@ fn twilio_needs_an_account_and_a_token() {
 }
 
 #[test]
+fn callers_are_put_through_to_telephone_numbers() {
+    let with = |transfer: &str| {
+        file(&format!("{TWILIO}\ntransfer = {transfer}"))
+            .variable("UNDERTONE_TWILIO_AUTH_TOKEN", "secret-of-twilio")
+    };
+    let loaded = with("{ reception = '+15551234567' }").load().unwrap();
+    let twilio = loaded.config.twilio.expect("an account");
+    assert_eq!(twilio.transfer["reception"], "+15551234567");
+    for number in ["5551234567", "+1 555 123 4567", "+1", "<Dial>", ""] {
+        with(&format!("{{ reception = '{number}' }}"))
+            .refused(&["twilio.transfer", "reception", "+15551234567"]);
+    }
+}
+
+#[test]
 fn without_an_address_there_is_no_twilio() {
     assert!(file("").load().unwrap().config.twilio.is_none());
 }

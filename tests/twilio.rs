@@ -26,7 +26,7 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use undertone::audio::g711::Law;
 use undertone::llm::Message;
 use undertone::llm::scripted::{Scripted, Step};
-use undertone::server::ServerSettings;
+use undertone::server::{ServerSettings, TransferCall};
 use undertone::session::PhoneManners;
 use undertone::tools::{Registry, builtin};
 
@@ -58,6 +58,11 @@ async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
 fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
+    let twilio = settings.twilio.as_ref().expect("an account");
+    let (transfer, hints) = TransferCall::new(twilio).expect("somebody to put callers through to");
+    tools
+        .register_with(Arc::new(transfer), hints)
+        .expect("no duplicates");
     let builders = undertone::session::Builders {
         tools: Arc::new(tools),
         phone: PhoneManners {
@@ -233,6 +238,31 @@ async fn a_call_is_greeted_answered_and_ended_by_the_agent() {
         (shown, body.as_str()),
         (format!("Basic {credentials}"), "Status=completed")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_is_put_through_after_hearing_so() {
+    let (api, mut asked) = twilio_api().await;
+    let llm = Scripted::answers([
+        "<speech>I'll put you through.</speech><tool>transfer_call(to=\"reception\")</tool>",
+    ]);
+    let server = serve(settings(&api), &llm);
+    let mut phone = Phone::call(&server).await;
+    phone.until("mark").await;
+    phone.order(Order::Noise(30)).await;
+    let words = phone.rest().await;
+    assert!(frames(&words) > 0);
+    let (path, _, body) = asked.recv().await.expect("Twilio is told");
+    assert_eq!(path, format!("Accounts/{ACCOUNT}/Calls/{CALL}.json"));
+    let verbs: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes())
+        .into_owned()
+        .collect();
+    let dial = "<Response><Dial>+15557654321</Dial></Response>";
+    assert_eq!(verbs, [("Twiml".to_owned(), dial.to_owned())]);
+    let more = tokio::time::timeout(Duration::from_millis(500), asked.recv()).await;
+    assert!(more.is_err(), "the call is not ours to end any more: {more:?}");
+    let offered = llm.prompts()[0].tools.clone();
+    assert!(offered.iter().any(|tool| tool.name == "transfer_call"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,7 @@ use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
+use crate::server::TransferCall;
 use crate::session::{Builders, Engines, PhoneManners, RouterBuilder, Witnesses};
 use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
@@ -57,7 +58,10 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
 /// As [`all`].
 pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
     let models = with_runtime(config)?;
-    let tools = declared::registry(&config.tools.declared)?;
+    let mut tools = declared::registry(&config.tools.declared)?;
+    if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
+        tools.register_with(Arc::new(transfer), hints)?;
+    }
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     let engines = Engines::start(Builders {

@@ -1,6 +1,7 @@
 //! The settings as they are typed, with their defaults: one table of every key there is.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Numbers are as wide as TOML has them, so that what is out of range can be named as such.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -186,6 +187,7 @@ pub(super) struct RawTwilio {
     pub(super) account_sid: String,
     pub(super) auth_token_file: String,
     pub(super) api_url: String,
+    pub(super) transfer: BTreeMap<String, String>,
 }
 
 impl Default for RawTwilio {
@@ -195,6 +197,7 @@ impl Default for RawTwilio {
             account_sid: String::new(),
             auth_token_file: String::new(),
             api_url: "https://api.twilio.com".into(),
+            transfer: BTreeMap::new(),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::raw::{
 use super::*;
 use crate::conversation::FillerLead;
 use crate::tools::declared;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 type Checked<T> = Result<T, ConfigError>;
@@ -36,6 +37,12 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
         asterisk: check.asterisk(&raw.asterisk, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
+}
+
+/// A telephone number as ITU-T E.164 writes it.
+fn is_telephone_number(number: &str) -> bool {
+    let digits = number.strip_prefix('+').unwrap_or_default();
+    (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A name that Twilio gives to an account.
@@ -222,7 +229,21 @@ impl Check<'_> {
                 &raw.api_url,
                 "leave it out: https://api.twilio.com is the default",
             )?,
+            transfer: self.transfer(&raw.transfer)?,
         }))
+    }
+
+    fn transfer(&self, raw: &BTreeMap<String, String>) -> Checked<BTreeMap<String, String>> {
+        for (name, number) in raw {
+            if name.trim().is_empty() || !is_telephone_number(number) {
+                return Err(self.wrong(
+                    "twilio.transfer",
+                    format!("twilio.transfer: {name:?} = {number:?} is no telephone number"),
+                    "write it with + and the country's code, without spaces, as in \"+15551234567\"",
+                ));
+            }
+        }
+        Ok(raw.clone())
     }
 
     /// An http or https address without a query or a password.

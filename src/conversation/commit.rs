@@ -2,8 +2,9 @@
 
 use super::ids::CallId;
 use super::response::{Response, Words};
-use super::{Conversation, Event};
-use crate::tools::ToolError;
+use super::timer::Timer;
+use super::{Conversation, Event, HangUpReason};
+use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 
 /// A committed call.
@@ -12,6 +13,16 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// What the history is going to hold, once it is there.
     pub(super) result: Option<Value>,
+}
+
+/// A committed call that ends the conversation.
+#[derive(Debug)]
+pub(super) struct EndingCall {
+    call: CallId,
+    name: String,
+    arguments: Map<String, Value>,
+    how: EndsCall,
+    begun: bool,
 }
 
 impl Conversation {
@@ -42,9 +53,22 @@ impl Conversation {
             return self.hand_to_client(call, name, arguments);
         }
         match self.declaration(name) {
-            Some(tool) if tool.ends_call => self.end_call(call, name, arguments),
             Some(tool) if self.needs_confirmation(call, &tool, &arguments) => {}
-            _ => self.run_call(call, name, arguments),
+            tool => self.carry_out(call, name, arguments, tool.as_deref()),
+        }
+    }
+
+    /// What nobody has to be asked about any more.
+    pub(super) fn carry_out(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+        tool: Option<&Declaration>,
+    ) {
+        match tool.and_then(|tool| Some((tool, tool.ends_call?))) {
+            Some((tool, how)) => self.end_call(call, tool, how, arguments),
+            None => self.run_call(call, name, arguments),
         }
     }
 
@@ -56,7 +80,7 @@ impl Conversation {
     }
 
     /// Runs a committed call, or takes over the run that was predicted.
-    pub(super) fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+    fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
         let track = self.response.as_ref().and_then(|r| r.track.as_ref());
         let Some(track) = track.map(|track| track.id) else {
             return;
@@ -95,9 +119,18 @@ impl Conversation {
         }
     }
 
-    /// The agent ends the conversation: not now, but when its goodbye has been heard.
-    fn end_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        self.tell_call(call, name, arguments, false);
+    /// The agent ends the conversation: not now, but when what it says to that has been heard.
+    fn end_call(
+        &mut self,
+        call: CallId,
+        tool: &Declaration,
+        how: EndsCall,
+        arguments: Map<String, Value>,
+    ) {
+        let name = tool.spec.name.clone();
+        self.tell_call(call, &name, arguments.clone(), false);
+        let filler = tool.fillers.short.first();
+        let words = filler.and_then(|template| super::filler::render(tool, template, &arguments));
         let Some(response) = &mut self.response else {
             return;
         };
@@ -105,20 +138,66 @@ impl Conversation {
             let already = json!({ "status": "the conversation ends already" });
             return self.on_call_finished(call, Ok(already));
         }
-        response.ends_with = Some(call);
+        response.ends_with = Some(EndingCall {
+            call,
+            name,
+            arguments,
+            how,
+            begun: false,
+        });
         if !response.said {
-            let goodbye = self.policy.phrases.goodbye.clone();
-            self.speak(&goodbye, Words::Answer);
+            let words = words.unwrap_or_else(|| self.policy.phrases.goodbye.clone());
+            self.speak(&words, Words::Answer);
         }
     }
 
-    /// What a call that was to end the conversation came to.
-    pub(super) fn close_ending_call(&mut self, response: &mut Response, result: Value) -> bool {
-        let Some(call) = response.ends_with.take() else {
+    /// Everything has been said. `true` while the call that ends the conversation has yet to run:
+    /// not before the goodbye has been heard.
+    pub(super) fn awaits_ending_call(&mut self) -> bool {
+        let track = self.response.as_ref().and_then(|r| r.track.as_ref());
+        let track = track.map(|track| track.id);
+        let ending = self.response.as_mut().and_then(|r| r.ends_with.as_mut());
+        let (Some(track), Some(ending)) = (track, ending) else {
             return false;
         };
-        self.on_call_finished(call, Ok(result));
+        if ending.begun || ending.how == EndsCall::HangUp {
+            let call = ending.call;
+            return self.response.as_ref().is_some_and(|r| r.is_waiting(call));
+        }
+        let heard = self.playout.audible_until();
+        if heard > self.now {
+            self.timers.set(Timer::PlayoutEnd, heard);
+            return true;
+        }
+        if self.utterance.is_some() {
+            return true;
+        }
+        ending.begun = true;
+        let (call, name, arguments) = (ending.call, ending.name.clone(), ending.arguments.clone());
+        self.wait_for(call, None);
+        self.commit_run(track, call, &name, arguments);
+        self.watch_dead_air();
         true
+    }
+
+    /// All has been said and done: nothing is left but to hang up.
+    pub(super) fn end_with(&mut self, ending: EndingCall) {
+        self.ending = Some(match ending.how {
+            EndsCall::HangUp => {
+                let ends = json!({ "status": "the conversation ends" });
+                self.on_call_finished(ending.call, Ok(ends));
+                HangUpReason::AgentEnded
+            }
+            EndsCall::HandOver => HangUpReason::HandedOver,
+        });
+    }
+
+    /// The response ends before its call could end the conversation. What has begun runs on.
+    pub(super) fn call_off(&mut self, ending: &EndingCall) {
+        if !ending.begun {
+            let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
+            self.on_call_finished(ending.call, Ok(went_on));
+        }
     }
 
     /// A committed call has its result. It joins the history even if the user has gone on.
@@ -126,6 +205,7 @@ impl Conversation {
         let Some(item) = self.running.remove(&call) else {
             return;
         };
+        let failed = result.is_err();
         let output = match &result {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),
@@ -133,6 +213,10 @@ impl Conversation {
         self.notify(Event::ToolFinished { item, call, result });
         let now = self.now;
         let waited = self.response.as_mut().and_then(|response| {
+            let is_this = |ending: &mut EndingCall| ending.begun && ending.call == call;
+            if failed {
+                response.ends_with.take_if(is_this);
+            }
             let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
             Some((waiting, &mut response.latency))
         });

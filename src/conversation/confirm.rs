@@ -313,7 +313,8 @@ impl Conversation {
             outcome: ConfirmationOutcome::Accepted,
         });
         self.open_response(latency, None);
-        self.run_call(pending.call, &pending.name, pending.arguments);
+        let tool = self.declaration(&pending.name);
+        self.carry_out(pending.call, &pending.name, pending.arguments, tool.as_deref());
     }
 
     pub(super) fn end_confirmation(&mut self, outcome: ConfirmationOutcome) {

@@ -328,7 +328,10 @@ impl Conversation {
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
             HangUpReason::Idle => &self.policy.phrases.goodbye_idle,
-            HangUpReason::TooLong | HangUpReason::Shutdown | HangUpReason::AgentEnded => {
+            HangUpReason::TooLong
+            | HangUpReason::Shutdown
+            | HangUpReason::AgentEnded
+            | HangUpReason::HandedOver => {
                 &self.policy.phrases.goodbye_too_long
             }
         };

@@ -112,6 +112,8 @@ pub enum HangUpReason {
     Shutdown,
     /// The agent ended the call, and its goodbye was heard.
     AgentEnded,
+    /// A tool has taken the call over: the line is not ours any more.
+    HandedOver,
 }
 
 /// What a client is told. Every dialect translates these into its own messages.

@@ -1,7 +1,7 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::clauses::Clauses;
-use super::commit::Waiting;
+use super::commit::{EndingCall, Waiting};
 use super::confirm::Pending;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
@@ -9,9 +9,8 @@ use super::preempt::Held;
 use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason, Job, Output, ResponseStatus};
+use super::{Conversation, Event, Job, Output, ResponseStatus};
 use crate::llm::{LlmEvent, Message, Phrases, Prompt};
-use serde_json::json;
 use std::sync::Arc;
 
 /// Clauses of the model that are withheld after the router's filler: one may be a filler of its own,
@@ -67,7 +66,7 @@ pub(super) struct Response {
     /// A committed call whose question is asked when everything else has been said.
     pub(super) asks: Option<Pending>,
     /// A call that ends the conversation when everything has been said.
-    pub(super) ends_with: Option<CallId>,
+    pub(super) ends_with: Option<EndingCall>,
     /// The first clause after a tool's result.
     answer_from: Option<ClauseId>,
 }
@@ -489,7 +488,7 @@ impl Conversation {
             self.ask_confirmation();
             return self.advance_response();
         }
-        if self.playout.all_sent() {
+        if self.playout.all_sent() && !self.awaits_ending_call() {
             self.finish_response();
         }
     }
@@ -527,8 +526,8 @@ impl Conversation {
         };
         self.clear_response_timers();
         self.question_was_sent();
-        if self.close_ending_call(&mut response, json!({ "status": "the conversation ends" })) {
-            self.ending = Some(HangUpReason::AgentEnded);
+        if let Some(ending) = response.ends_with.take() {
+            self.end_with(ending);
         }
         let status = if response.failed {
             ResponseStatus::Failed
@@ -545,8 +544,9 @@ impl Conversation {
         status: ResponseStatus,
         reason: Discard,
     ) {
-        let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
-        self.close_ending_call(&mut response, went_on);
+        if let Some(ending) = response.ends_with.take() {
+            self.call_off(&ending);
+        }
         let waiting = std::mem::take(&mut response.waiting);
         self.add_results(waiting);
         let (turn, latency, fillers) = (response.turn, response.latency, response.fillers);

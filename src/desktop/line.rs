@@ -133,6 +133,7 @@ fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
         output_rate,
         model: None,
         client: None,
+        call: None,
     };
     let (microphone, frames) = mpsc::channel(FRAMES);
     let (say, from_agent) = mpsc::channel(MESSAGES);
@@ -202,6 +203,7 @@ fn over(reason: HangUpReason) -> Over {
     match reason {
         HangUpReason::Idle | HangUpReason::TooLong => Over::Expired,
         HangUpReason::AgentEnded => Over::Ended("the agent ended the conversation".into()),
+        HangUpReason::HandedOver => Over::Ended("the conversation was handed over".into()),
         HangUpReason::Shutdown => Over::Ended("undertone shuts down".into()),
     }
 }

@@ -8,10 +8,14 @@
     reason = "an edge: tickets expire in real time"
 )]
 
+mod api;
+mod transfer;
+
+pub use transfer::TransferCall;
+
 use super::Shared;
 use super::routes::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
-use crate::transport::phone::Ended;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
 use crate::transport::phone::signature;
 use axum::Router;
@@ -20,10 +24,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use secrecy::{ExposeSecret, SecretString};
-use std::sync::Arc;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 use url::Url;
 
 const VOICE: &str = "/twilio/voice";
@@ -31,9 +35,6 @@ const MEDIA: &str = "/twilio/media";
 
 /// The longest webhook, bytes: Twilio posts some 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
-
-/// How long Twilio's interface may take.
-const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The Twilio account whose calls are answered.
 #[derive(Debug, Clone)]
@@ -46,6 +47,8 @@ pub struct Twilio {
     pub auth_token: SecretString,
     /// Twilio's own address.
     pub api_url: Url,
+    /// Whom callers can be put through to: a telephone number in E.164, by the name that is said.
+    pub transfer: BTreeMap<String, String>,
 }
 
 impl Twilio {
@@ -148,40 +151,9 @@ async fn open(
     let limits = Limits::of_calls(&shared.settings);
     open_admitted(shared, upgrade, dialect, limits, async move |dialect| {
         if let Some(ended) = dialect.ended() {
-            hang_up(&twilio, &ended).await;
+            twilio.hang_up(&ended.call).await;
         }
     })
-}
-
-/// Ends the call at Twilio: the instructions of its owner may have had more in store for it.
-async fn hang_up(twilio: &Twilio, ended: &Ended) {
-    let path = format!(
-        "/2010-04-01/Accounts/{}/Calls/{}.json",
-        twilio.account_sid, ended.call
-    );
-    let url = format!("{}{path}", twilio.api_url.as_str().trim_end_matches('/'));
-    let client = reqwest::Client::builder().timeout(API_TIMEOUT).build();
-    let sent = async {
-        client?
-            .post(url)
-            .basic_auth(&twilio.account_sid, Some(twilio.auth_token.expose_secret()))
-            .header(CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded")
-            .body("Status=completed")
-            .send()
-            .await
-    };
-    let refused = match sent.await {
-        Ok(answer) if answer.status().is_success() => return,
-        // With nothing else in store for it, the call ended with its stream.
-        Ok(answer) if matches!(answer.status().as_u16(), 400 | 404) => return,
-        Ok(answer) => answer.status().to_string(),
-        Err(error) => error.without_url().to_string(),
-    };
-    tracing::warn!(
-        refused,
-        call = ended.call,
-        "Twilio was not told that the call is over"
-    );
 }
 
 fn is_signed(

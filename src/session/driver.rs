@@ -117,7 +117,7 @@ impl Driver {
         let driver = Self {
             id,
             conversation: Recorded::new(
-                engines.policy_of(options.door).clone(),
+                engines.policy_of(options),
                 engines.witnesses.recordings.as_ref(),
                 id,
             ),
@@ -136,7 +136,11 @@ impl Driver {
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
-            tools: SessionTools::new(engines.zone.clone(), Arc::new(SystemClock)),
+            tools: SessionTools::of_call(
+                engines.zone.clone(),
+                Arc::new(SystemClock),
+                options.call.clone(),
+            ),
             key: uuid::Uuid::new_v4(),
             outbound,
             results,

@@ -12,7 +12,7 @@ use crate::router::{Heard, PredictError, Prediction, Router};
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::builtin;
 use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
-use crate::transport::Door;
+use crate::transport::{Door, SessionOptions};
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
@@ -215,6 +215,8 @@ impl Engines {
             witnesses,
         } = builders;
         policy.tools = Arc::new(tools.declarations());
+        // Offered to those whom it can be done for.
+        Arc::make_mut(&mut policy.tools).retain(|tool| tool.spec.name != builtin::TRANSFER_CALL);
         let phone_policy = phone.policy(&policy);
         let mut first_voice = tts().map_err(SpawnError::State)?;
         let tts_rate = first_voice.sample_rate();
@@ -343,12 +345,18 @@ impl Engines {
         &self.policy
     }
 
-    /// The numbers behind the rules of a new session that comes by `door`.
-    pub(super) fn policy_of(&self, door: Door) -> &Policy {
-        match door {
-            Door::Phone => &self.phone_policy,
-            Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => &self.policy,
+    /// The numbers behind the rules of a new session.
+    pub(super) fn policy_of(&self, options: &SessionOptions) -> Policy {
+        let mut policy = match options.door {
+            Door::Phone => self.phone_policy.clone(),
+            Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => self.policy.clone(),
+        };
+        let transfer = options.call.as_ref();
+        let transfer = transfer.and_then(|_| self.tools.declaration(builtin::TRANSFER_CALL));
+        if let Some(transfer) = transfer {
+            Arc::make_mut(&mut policy.tools).push(Arc::new(transfer.clone()));
         }
+        policy
     }
 
     /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is

@@ -95,8 +95,8 @@ pub struct Declaration {
     pub fillers: Fillers,
     /// Whether the user has to say yes first.
     pub confirmation: Confirmation,
-    /// A call ends the conversation, once the goodbye has been heard. The tool itself is not run.
-    pub ends_call: bool,
+    /// A call ends the conversation, once what the agent says to it has been heard.
+    pub ends_call: Option<EndsCall>,
     /// A minijinja template over the result and the arguments: how the local brain says the result.
     pub answer: Option<String>,
 }
@@ -115,10 +115,21 @@ impl Declaration {
             equivalence: BTreeMap::new(),
             fillers: Fillers::default(),
             confirmation: Confirmation::None,
-            ends_call: false,
+            ends_call: None,
             answer: None,
         }
     }
+}
+
+/// How a call of a tool ends the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndsCall {
+    /// The server hangs up; nothing runs.
+    HangUp,
+    /// The tool runs. If it succeeds the server lets go of the line, which may be somebody else's by
+    /// then; if it fails the conversation goes on.
+    HandOver,
 }
 
 /// What may happen before the model commits a call.

@@ -36,15 +36,22 @@ struct State {
     clock: Arc<dyn Clock>,
     zone: TimeZone,
     timers: Timers,
+    call: Option<String>,
 }
 
 impl SessionTools {
     /// A session that takes `zone` for the user's and has no timers yet.
     pub fn new(zone: TimeZone, clock: Arc<dyn Clock>) -> Self {
+        Self::of_call(zone, clock, None)
+    }
+
+    /// The same for a telephone call, by the name that its provider gives it.
+    pub fn of_call(zone: TimeZone, clock: Arc<dyn Clock>, call: Option<String>) -> Self {
         Self(Arc::new(State {
             clock,
             zone,
             timers: Timers::default(),
+            call,
         }))
     }
 
@@ -56,6 +63,11 @@ impl SessionTools {
     /// The zone meant when no place is named.
     pub fn zone(&self) -> &TimeZone {
         &self.0.zone
+    }
+
+    /// The telephone call that this is, if its provider can put it through to others.
+    pub fn call(&self) -> Option<&str> {
+        self.0.call.as_deref()
     }
 
     /// The session's timers.

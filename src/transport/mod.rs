@@ -36,6 +36,8 @@ pub struct SessionOptions {
     pub model: Option<String>,
     /// What the client calls itself: its `User-Agent`.
     pub client: Option<String>,
+    /// The provider's name of a telephone call that it can put through to others.
+    pub call: Option<String>,
 }
 
 /// The way by which a client came.

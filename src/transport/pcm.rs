@@ -69,6 +69,7 @@ impl Pcm {
             output_rate: rate,
             model: None,
             client: self.client.clone(),
+            call: None,
         })
     }
 

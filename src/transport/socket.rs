@@ -546,6 +546,7 @@ fn blame(close: Close) -> End {
 fn close_of_hang_up(reason: HangUpReason) -> Close {
     let (code, reason) = match reason {
         HangUpReason::AgentEnded => (close_code::NORMAL, "the agent ended the conversation"),
+        HangUpReason::HandedOver => (close_code::NORMAL, "the conversation was handed over"),
         HangUpReason::Idle => (close_code::NORMAL, "nobody spoke for too long"),
         HangUpReason::TooLong => (
             close_code::NORMAL,

@@ -19,6 +19,7 @@ pub(crate) fn settings(api: &str) -> ServerSettings {
             account_sid: ACCOUNT.into(),
             auth_token: TOKEN.into(),
             api_url: api.parse().expect("a URL"),
+            transfer: [("reception".to_owned(), "+15557654321".to_owned())].into(),
         }),
         ..local()
     }

@@ -158,7 +158,7 @@ pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     if !policy.enabled {
         return forbid(Because::Off);
     }
-    if tool.ends_call {
+    if tool.ends_call.is_some() {
         return forbid(Because::EndsCall);
     }
     if tool.confirmation != Confirmation::None {
@@ -240,6 +240,7 @@ fn worth_it(
 mod tests {
     use super::*;
     use crate::llm::ToolSpec;
+    use crate::tools::EndsCall;
     use serde_json::json;
     use std::time::Duration;
 
@@ -320,7 +321,7 @@ mod tests {
         };
         assert_eq!(eligible(&asks), Eligibility::Forbid);
         let mut ends = tool(Effect::Read);
-        ends.ends_call = true;
+        ends.ends_call = Some(EndsCall::HandOver);
         assert_eq!(eligible(&ends), Eligibility::Forbid);
         let off = SpeculationPolicy {
             enabled: false,
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(because(&far), Because::Declaration);
         far.effect = Effect::Irreversible;
         assert_eq!(because(&far), Because::Effect);
-        far.ends_call = true;
+        far.ends_call = Some(EndsCall::HandOver);
         assert_eq!(because(&far), Because::EndsCall);
     }
 

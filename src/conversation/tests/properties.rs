@@ -4,7 +4,7 @@ use super::super::*;
 use super::sim::{Sim, Sources, Step, call, call_with, end, say};
 use super::tool;
 use crate::router::{Prediction, Source};
-use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
+use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,13 +181,16 @@ fn tools() -> Vec<Declaration> {
         expiry: Duration::from_secs(3_600),
     };
     let mut ends = declare("ends", Effect::Irreversible);
-    ends.ends_call = true;
-    vec![read, shared, costly, broken, keyed, write, asks, ends]
+    ends.ends_call = Some(EndsCall::HangUp);
+    let mut passes = declare("passes", Effect::Irreversible);
+    passes.ends_call = Some(EndsCall::HandOver);
+    vec![read, shared, costly, broken, keyed, write, asks, ends, passes]
 }
 
 fn any_call() -> impl Strategy<Value = (&'static str, u8)> {
     let names = vec![
-        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "unknown",
+        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "passes",
+        "unknown",
     ];
     (prop::sample::select(names), 0u8..3)
 }

@@ -3,7 +3,7 @@
 use super::sim::{Script, Sim, Step, call_with, end, say};
 use super::*;
 use crate::router::{Prediction, Source};
-use crate::tools::Eligibility;
+use crate::tools::{Eligibility, EndsCall};
 use serde_json::{Value, json};
 
 /// A read that may run early.
@@ -615,7 +615,7 @@ fn hanging_up_ends_every_run() {
 fn a_call_that_ends_the_conversation_waits_for_its_goodbye() {
     let goodbye = || {
         let mut ends = (*tool("end_call", Effect::Irreversible)).clone();
-        ends.ends_call = true;
+        ends.ends_call = Some(EndsCall::HangUp);
         let mut sim = Sim::new(with(vec![ends]));
         let mut script = vec![say("Goodbye and have a very nice day.")];
         script.extend(call_with("end_call", json!({})));

@@ -1,7 +1,7 @@
 //! Callers: keys, silence, and what is still on its way to their ear.
 
 use super::*;
-use crate::tools::Confirmation;
+use crate::tools::{Confirmation, EndsCall};
 
 fn keys(sim: &mut Sim, keys: &str) {
     for key in keys.chars() {
@@ -142,4 +142,62 @@ fn the_end_of_an_answer_that_was_sent_but_not_heard_is_cut() {
         interrupted: true,
     };
     assert_eq!(sim.core.history.messages()[1], interrupted);
+}
+
+/// A caller who asks to be put through by `name`.
+fn put_through(name: &'static str) -> Sim {
+    let mut transfer = (*tool(name, Effect::Irreversible)).clone();
+    transfer.ends_call = Some(EndsCall::HandOver);
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(transfer)]),
+        ..Policy::default()
+    });
+    let mut script = vec![say("I am putting you through to reception now.")];
+    script.extend(call(name));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.scripts
+        .push_back(vec![say("Nobody is there, I am sorry."), end()]);
+    ask(&mut sim, "reception please", 1_200);
+    assert!(sim.tools_started.is_empty(), "the words are being said");
+    assert_eq!(sim.hung_up, None);
+    sim
+}
+
+#[test]
+fn a_call_is_put_through_when_the_caller_has_heard_so() {
+    let mut sim = put_through("transfer");
+    sim.silence(10_000);
+    assert_eq!(sim.tools_started.len(), 1);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+    assert_eq!(
+        sim.spoken(),
+        ["I am putting you through to reception now."],
+        "the model is not asked again"
+    );
+    let started = sim.outputs.iter().find_map(|(at, output)| match output {
+        Output::StartTool { .. } => Some(*at),
+        _ => None,
+    });
+    // The last frame is sent when 200 ms of audio are still to be heard.
+    let (last, _) = sim.sent.last().unwrap();
+    assert!(started.unwrap().since(*last) >= Micros::from_ms(150));
+}
+
+#[test]
+fn a_caller_who_cannot_be_put_through_is_told() {
+    let mut sim = put_through("broken");
+    sim.silence(10_000);
+    assert_eq!(sim.tools_started.len(), 1);
+    assert_eq!(sim.hung_up, None);
+    assert_eq!(sim.spoken().last().unwrap(), "Nobody is there, I am sorry.");
+}
+
+#[test]
+fn a_caller_who_speaks_before_that_is_not_put_through() {
+    let mut sim = put_through("transfer");
+    sim.speak("wait", 600);
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
 }

@@ -17,7 +17,7 @@ pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, W
 pub use units::{ConvertUnits, Unit};
 
 use super::http::Web;
-use super::{Declaration, Effect, Registry, RegistryError, Tool, ToolError};
+use super::{Declaration, Effect, EndsCall, Registry, RegistryError, Tool, ToolError};
 use crate::llm::ToolSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +44,31 @@ pub(crate) fn hang_up() -> Declaration {
         "Ends the telephone call. Only when the caller has said goodbye or asks for it.";
     let parameters = json!({"type": "object", "properties": {}, "additionalProperties": false});
     let mut declaration = declare(HANG_UP, description, Effect::Irreversible, parameters);
-    declaration.ends_call = true;
+    declaration.ends_call = Some(EndsCall::HangUp);
+    declaration
+}
+
+/// The name of the tool that puts a caller through to somebody else.
+pub(crate) const TRANSFER_CALL: &str = "transfer_call";
+
+/// Puts a caller through to one of `names`, within `timeout`. How is the telephone provider's business.
+pub(crate) fn transfer_call<'a>(
+    names: impl Iterator<Item = &'a String>,
+    timeout: Duration,
+) -> Declaration {
+    let description = "Puts the caller through to somebody else, which ends your part of the call. \
+                       Only when the caller asks for it.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {"to": {"type": "string", "enum": names.collect::<Vec<_>>()}},
+        "required": ["to"],
+        "additionalProperties": false
+    });
+    let mut declaration = declare(TRANSFER_CALL, description, Effect::Irreversible, parameters);
+    declaration.timeout = timeout;
+    declaration.network = true;
+    declaration.ends_call = Some(EndsCall::HandOver);
+    declaration.fillers.short = vec!["I'll put you through to {{ to }}.".into()];
     declaration
 }
 

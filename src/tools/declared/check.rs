@@ -7,7 +7,7 @@ use super::{DeclarationError, Declared, Kind};
 use crate::llm::ToolSpec;
 use crate::tools::builtin::Builtin;
 use crate::tools::template::{Template, parameters};
-use crate::tools::{Confirmation, Declaration, Effect, Eligibility, Fillers, Speculation};
+use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,9 @@ impl Check<'_> {
         declaration.reads = raw.reads.clone().unwrap_or(declaration.reads);
         declaration.writes = raw.writes.clone().unwrap_or(declaration.writes);
         self.reads_only(&declaration)?;
-        declaration.ends_call |= raw.ends_call;
+        if raw.ends_call {
+            declaration.ends_call = Some(EndsCall::HandOver);
+        }
         if !raw.equivalence.is_empty() {
             declaration.equivalence = raw.equivalence.clone();
         }

@@ -225,6 +225,7 @@ impl ChanWebsocket {
             output_rate: format.rate(),
             model: None,
             client: self.client.clone(),
+            call: None,
         };
         let answer = call.command("ANSWER");
         self.call = Some(call);

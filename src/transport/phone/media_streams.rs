@@ -6,7 +6,7 @@
 
 use super::{Ended, Marks, key};
 use crate::audio::g711::{self, Law};
-use crate::conversation::{ClauseId, Micros};
+use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::Outbound;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
@@ -127,6 +127,7 @@ impl MediaStreams {
                 return refuse("the audio must be G.711 at 8000 Hz in one channel");
             }
         };
+        let call = (self.provider == Provider::Twilio).then(|| start.call.clone());
         self.stream = Some(Stream {
             id: stream,
             call: start.call,
@@ -138,6 +139,7 @@ impl MediaStreams {
             output_rate: g711::RATE,
             model: None,
             client: Some(format!("{:?}", self.provider).to_lowercase()),
+            call,
         })]
     }
 
@@ -230,8 +232,8 @@ impl Dialect for MediaStreams {
                     .flatten()
                     .collect()
             }
-            Outbound::HangUp(_) => {
-                self.hung_up = true;
+            Outbound::HangUp(reason) => {
+                self.hung_up = reason != HangUpReason::HandedOver;
                 Vec::new()
             }
             Outbound::Event { .. } => Vec::new(),
@@ -512,7 +514,7 @@ mod tests {
             assert_eq!(effects[0], Effect::DropAudio);
             assert_eq!(sent(&effects)[0]["event"], clear);
             assert_eq!(call.ended(), None);
-            call.session(Outbound::HangUp(crate::conversation::HangUpReason::Idle));
+            call.session(Outbound::HangUp(HangUpReason::Idle));
             assert_eq!(call.ended().map(|ended| ended.call), Some("CA1".into()));
         }
     }

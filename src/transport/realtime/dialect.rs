@@ -84,6 +84,7 @@ impl Realtime {
             output_rate: RATE,
             model,
             client,
+            call: None,
         };
         Self {
             options,

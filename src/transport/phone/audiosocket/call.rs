@@ -362,6 +362,7 @@ impl Call {
             output_rate: rate,
             model: None,
             client: None,
+            call: None,
         };
         let handle = (self.around.sessions)(options).map_err(|error| {
             tracing::warn!(%error, "no session");

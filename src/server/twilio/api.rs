@@ -1,0 +1,58 @@
+//! Twilio's own interface: what is done to a call that is under way.
+
+use super::Twilio;
+use reqwest::StatusCode;
+use reqwest::header::CONTENT_TYPE;
+use secrecy::ExposeSecret;
+use std::time::Duration;
+
+/// How long Twilio's interface may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Twilio {
+    /// Ends a call: the instructions of its owner may have had more in store for it.
+    pub(super) async fn hang_up(&self, call: &str) {
+        let refused = match self.update(call, &[("Status", "completed")]).await {
+            Ok(status) if status.is_success() => return,
+            // With nothing else in store for it, the call ended with its stream.
+            Ok(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND) => return,
+            Ok(status) => status.to_string(),
+            Err(error) => error,
+        };
+        tracing::warn!(refused, call, "Twilio was not told that the call is over");
+    }
+
+    /// Puts a call through to a telephone number. Its stream to this server ends with that.
+    ///
+    /// # Errors
+    /// What Twilio or the network said.
+    pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
+        let verbs = format!("<Response><Dial>{number}</Dial></Response>");
+        match self.update(call, &[("Twiml", &verbs)]).await? {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("Twilio answered {status}")),
+        }
+    }
+
+    async fn update(&self, call: &str, form: &[(&str, &str)]) -> Result<StatusCode, String> {
+        let (base, account) = (self.api_url.as_str(), &self.account_sid);
+        let base = base.trim_end_matches('/');
+        let url = format!("{base}/2010-04-01/Accounts/{account}/Calls/{call}.json");
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
+        let sent = async {
+            reqwest::Client::builder()
+                .timeout(TIMEOUT)
+                .build()?
+                .post(url)
+                .basic_auth(account, Some(self.auth_token.expose_secret()))
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(body)
+                .send()
+                .await
+        };
+        let answer = sent.await.map_err(|error| error.without_url().to_string());
+        Ok(answer?.status())
+    }
+}
