@@ -388,8 +388,11 @@ fn callers_are_put_through_to_telephone_numbers() {
     let twilio = loaded.config.twilio.expect("an account");
     assert_eq!(twilio.transfer["reception"], "+15551234567");
     for number in ["5551234567", "+1 555 123 4567", "+1", "<Dial>", ""] {
-        with(&format!("{{ reception = '{number}' }}"))
-            .refused(&["twilio.transfer", "reception", "+15551234567"]);
+        with(&format!("{{ reception = '{number}' }}")).refused(&[
+            "twilio.transfer",
+            "reception",
+            "+15551234567",
+        ]);
     }
 }
 

@@ -260,7 +260,10 @@ async fn a_caller_is_put_through_after_hearing_so() {
     let dial = "<Response><Dial>+15557654321</Dial></Response>";
     assert_eq!(verbs, [("Twiml".to_owned(), dial.to_owned())]);
     let more = tokio::time::timeout(Duration::from_millis(500), asked.recv()).await;
-    assert!(more.is_err(), "the call is not ours to end any more: {more:?}");
+    assert!(
+        more.is_err(),
+        "the call is not ours to end any more: {more:?}"
+    );
     let offered = llm.prompts()[0].tools.clone();
     assert!(offered.iter().any(|tool| tool.name == "transfer_call"));
 }

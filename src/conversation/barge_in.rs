@@ -1,12 +1,13 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
+use super::commit::EndingCall;
 use super::confirm::Pending;
 use super::output::ConfirmationOutcome;
 use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason, Output, ResponseStatus};
+use super::{Conversation, Event, Output, ResponseStatus};
 
 /// A response that was cut short by an utterance that may turn out to be none.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Interrupted {
     unfinished: bool,
     /// The confirmation that it was asking for.
     question: Option<Pending>,
+    /// The call that was to end the conversation after it.
+    ending: Option<EndingCall>,
 }
 
 impl Conversation {
@@ -24,13 +27,10 @@ impl Conversation {
     /// committed tools run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
         if let Some(interrupted) = self.stop_response(ResponseStatus::Interrupted) {
+            self.forget_interrupted();
             self.interrupted = Some(interrupted);
         } else if self.playout.audible_until() > self.now {
             self.abandon_unheard_question();
-            if self.ending == Some(HangUpReason::AgentEnded) {
-                // The goodbye was not heard to its end: the user has something to say.
-                self.ending = None;
-            }
             self.outputs.push_back(Output::Flush);
             self.cut_done_items();
             self.playout.flush(self.now);
@@ -39,7 +39,7 @@ impl Conversation {
 
     /// Ends the response that is being given, if there is one.
     pub(super) fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
-        let response = self.response.take()?;
+        let mut response = self.response.take()?;
         if let Some(request) = response.generation() {
             self.outputs.push_back(Output::CancelGeneration { request });
         }
@@ -50,11 +50,13 @@ impl Conversation {
         self.clear_response_timers();
         let unfinished = response.unfinished();
         let question = self.confirmation.take_if(|pending| !pending.is_asked());
+        let ending = response.ends_with.take_if(|ending| !ending.begun());
         self.close_response(response, status, Discard::Interrupted);
         Some(Interrupted {
             rest,
             unfinished,
             question,
+            ending,
         })
     }
 
@@ -99,14 +101,21 @@ impl Conversation {
         if !interrupted.rest.is_empty() {
             self.announcements.push_front(interrupted.rest);
         }
-        self.resume = interrupted.unfinished;
+        self.resume = interrupted.unfinished || interrupted.ending.is_some();
+        self.ends_next = interrupted.ending;
     }
 
     /// What stopped the agent was speech: what it was saying is not taken up again.
     pub(super) fn forget_interrupted(&mut self) {
-        if let Some(pending) = self.interrupted.take().and_then(|i| i.question) {
+        let Some(interrupted) = self.interrupted.take() else {
+            return;
+        };
+        if let Some(pending) = interrupted.question {
             self.confirmation = Some(pending);
             self.end_confirmation(ConfirmationOutcome::Abandoned);
+        }
+        if let Some(ending) = interrupted.ending {
+            self.call_off(&ending);
         }
     }
 

@@ -82,6 +82,7 @@ impl Conversation {
         self.respond_next = None;
         match self.stop_response(ResponseStatus::Cancelled) {
             Some(interrupted) => {
+                self.forget_interrupted();
                 self.interrupted = Some(interrupted);
                 self.forget_interrupted();
             }

@@ -1,7 +1,7 @@
 //! Commits: the calls that the model has asked for in full, and what comes of them.
 
 use super::ids::CallId;
-use super::response::{Response, Words};
+use super::response::Words;
 use super::timer::Timer;
 use super::{Conversation, Event, HangUpReason};
 use crate::tools::{Declaration, EndsCall, ToolError};
@@ -23,6 +23,17 @@ pub(super) struct EndingCall {
     arguments: Map<String, Value>,
     how: EndsCall,
     begun: bool,
+}
+
+impl EndingCall {
+    pub(super) fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// It runs, or has run.
+    pub(super) fn begun(&self) -> bool {
+        self.begun
+    }
 }
 
 impl Conversation {
@@ -151,8 +162,8 @@ impl Conversation {
         }
     }
 
-    /// Everything has been said. `true` while the call that ends the conversation has yet to run:
-    /// not before the goodbye has been heard.
+    /// Everything has been said. `true` while the call that ends the conversation waits or runs: it
+    /// does not begin before the goodbye has been heard.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
         let track = self.response.as_ref().and_then(|r| r.track.as_ref());
         let track = track.map(|track| track.id);
@@ -160,7 +171,7 @@ impl Conversation {
         let (Some(track), Some(ending)) = (track, ending) else {
             return false;
         };
-        if ending.begun || ending.how == EndsCall::HangUp {
+        if ending.begun {
             let call = ending.call;
             return self.response.as_ref().is_some_and(|r| r.is_waiting(call));
         }
@@ -171,6 +182,9 @@ impl Conversation {
         }
         if self.utterance.is_some() {
             return true;
+        }
+        if ending.how == EndsCall::HangUp {
+            return false;
         }
         ending.begun = true;
         let (call, name, arguments) = (ending.call, ending.name.clone(), ending.arguments.clone());

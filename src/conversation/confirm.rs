@@ -281,7 +281,8 @@ impl Conversation {
         self.mark_activity();
         self.drop_held();
         let pending = self.confirmation.take();
-        self.stop_response(ResponseStatus::Cancelled);
+        self.forget_interrupted();
+        self.interrupted = self.stop_response(ResponseStatus::Cancelled);
         self.forget_interrupted();
         self.confirmation = pending;
         let item = self.item_id();
@@ -314,7 +315,12 @@ impl Conversation {
         });
         self.open_response(latency, None);
         let tool = self.declaration(&pending.name);
-        self.carry_out(pending.call, &pending.name, pending.arguments, tool.as_deref());
+        self.carry_out(
+            pending.call,
+            &pending.name,
+            pending.arguments,
+            tool.as_deref(),
+        );
     }
 
     pub(super) fn end_confirmation(&mut self, outcome: ConfirmationOutcome) {

@@ -60,6 +60,7 @@ pub use speculation::{
 pub use time::{Micros, Samples, Time};
 
 use barge_in::Interrupted;
+use commit::EndingCall;
 use confirm::Pending;
 use endpointer::SpeechDetector;
 use history::History;
@@ -103,6 +104,8 @@ pub struct Conversation {
     interrupted: Option<Interrupted>,
     /// An answer that noise cut short is to be taken up again.
     resume: bool,
+    /// The call that is to end the conversation when that has been said.
+    ends_next: Option<EndingCall>,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The client asked for an answer while another was being given.
@@ -171,6 +174,7 @@ impl Conversation {
             running: BTreeMap::new(),
             interrupted: None,
             resume: false,
+            ends_next: None,
             announcements: VecDeque::new(),
             respond_next: None,
             ending: None,
@@ -318,6 +322,7 @@ impl Conversation {
     /// The session is over: nothing of it runs on but what was committed.
     fn hang_up(&mut self) {
         self.drop_held();
+        self.forget_interrupted();
         if let Some(response) = self.response.take() {
             self.close_response(response, ResponseStatus::Cancelled, Discard::HungUp);
         }
@@ -331,9 +336,7 @@ impl Conversation {
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded
-            | HangUpReason::HandedOver => {
-                &self.policy.phrases.goodbye_too_long
-            }
+            | HangUpReason::HandedOver => &self.policy.phrases.goodbye_too_long,
         };
         self.announcements.clear();
         self.announcements.push_back(phrase.clone());

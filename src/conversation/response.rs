@@ -163,10 +163,16 @@ impl Conversation {
             end_of_turn: Some(self.now),
             ..TurnLatency::default()
         };
+        let ending = self.ends_next.take();
         self.open_response(latency, None);
-        let running: Vec<CallId> = self.running.keys().copied().collect();
-        if running.is_empty() {
+        let mut running: Vec<CallId> = self.running.keys().copied().collect();
+        if let Some(ending) = &ending {
+            running.retain(|call| *call != ending.call());
+        } else if running.is_empty() {
             return self.start_generation();
+        }
+        if let Some(response) = &mut self.response {
+            response.ends_with = ending;
         }
         for call in running {
             self.wait_for(call, None);
@@ -185,6 +191,9 @@ impl Conversation {
         // Whatever else asked for an answer gets this one.
         self.respond_next = None;
         self.resume = false;
+        if let Some(ending) = self.ends_next.take() {
+            self.call_off(&ending);
+        }
         self.open_untracked(latency, instructions);
         if let Some(response) = &mut self.response {
             response.track = Some(track);

@@ -184,13 +184,14 @@ fn tools() -> Vec<Declaration> {
     ends.ends_call = Some(EndsCall::HangUp);
     let mut passes = declare("passes", Effect::Irreversible);
     passes.ends_call = Some(EndsCall::HandOver);
-    vec![read, shared, costly, broken, keyed, write, asks, ends, passes]
+    vec![
+        read, shared, costly, broken, keyed, write, asks, ends, passes,
+    ]
 }
 
 fn any_call() -> impl Strategy<Value = (&'static str, u8)> {
     let names = vec![
-        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "passes",
-        "unknown",
+        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "passes", "unknown",
     ];
     (prop::sample::select(names), 0u8..3)
 }

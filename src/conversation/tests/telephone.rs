@@ -190,7 +190,10 @@ fn a_caller_who_cannot_be_put_through_is_told() {
     sim.silence(10_000);
     assert_eq!(sim.tools_started.len(), 1);
     assert_eq!(sim.hung_up, None);
-    assert_eq!(sim.spoken().last().unwrap(), "Nobody is there, I am sorry.");
+    assert!(
+        sim.spoken()
+            .ends_with(&["Nobody is there,".into(), "I am sorry.".into()])
+    );
 }
 
 #[test]
@@ -200,4 +203,38 @@ fn a_caller_who_speaks_before_that_is_not_put_through() {
     sim.silence(10_000);
     assert!(sim.tools_started.is_empty());
     assert_eq!(sim.hung_up, None);
+}
+
+#[test]
+fn a_cough_does_not_keep_the_agent_from_putting_a_caller_through() {
+    let mut sim = put_through("transfer");
+    sim.speak("", 300);
+    sim.silence(10_000);
+    assert_eq!(sim.tools_started.len(), 1);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+    let all: Vec<_> = "I am putting you through to reception now."
+        .split(' ')
+        .collect();
+    let said = sim.spoken().join(" ");
+    assert!(all.iter().all(|word| said.contains(word)), "{said}");
+}
+
+#[test]
+fn a_cough_does_not_keep_the_agent_from_hanging_up() {
+    let mut ends = (*tool("bye", Effect::Irreversible)).clone();
+    ends.ends_call = Some(EndsCall::HangUp);
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(ends)]),
+        ..Policy::default()
+    });
+    let mut script = vec![say("Goodbye and have a very nice day.")];
+    script.extend(call("bye"));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "bye", 1_200);
+    sim.speak("", 300);
+    sim.silence(10_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::AgentEnded));
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.prompts.len(), 1);
 }

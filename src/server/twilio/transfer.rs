@@ -50,7 +50,9 @@ impl Tool for TransferCall {
         context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let name = arguments.get("to").and_then(Value::as_str);
-        let number = name.and_then(|name| self.twilio.transfer.get(name)).cloned();
+        let number = name
+            .and_then(|name| self.twilio.transfer.get(name))
+            .cloned();
         let call = context.session.call().map(str::to_owned);
         let twilio = self.twilio.clone();
         Box::pin(async move {

@@ -7,7 +7,9 @@ use super::{DeclarationError, Declared, Kind};
 use crate::llm::ToolSpec;
 use crate::tools::builtin::Builtin;
 use crate::tools::template::{Template, parameters};
-use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation};
+use crate::tools::{
+    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation,
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
