@@ -58,11 +58,11 @@ async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
 fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
-    let twilio = settings.twilio.as_ref().expect("an account");
-    let (transfer, hints) = TransferCall::new(twilio).expect("somebody to put callers through to");
-    tools
-        .register_with(Arc::new(transfer), hints)
-        .expect("no duplicates");
+    if let Some((transfer, hints)) = settings.twilio.as_ref().and_then(TransferCall::new) {
+        tools
+            .register_with(Arc::new(transfer), hints)
+            .expect("no duplicates");
+    }
     let builders = undertone::session::Builders {
         tools: Arc::new(tools),
         phone: PhoneManners {
