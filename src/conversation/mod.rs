@@ -197,6 +197,9 @@ impl Conversation {
     /// earlier one: time never runs backwards.
     pub fn handle_input(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
+        if self.is_too_long() && self.turn_away(&input) {
+            return self.settle();
+        }
         match input {
             Input::Vad { end, probability } => self.on_vad(end, probability),
             Input::Transcript { request, text } => self.on_transcript(request, Ok(text)),
@@ -300,11 +303,12 @@ impl Conversation {
 
     /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
     fn take_turn(&mut self) -> bool {
+        let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
             self.say(&text);
-        } else if std::mem::take(&mut self.resume) {
+        } else if goes_on && std::mem::take(&mut self.resume) {
             self.resume_response();
-        } else if let Some(instructions) = self.respond_next.take() {
+        } else if goes_on && let Some(instructions) = self.respond_next.take() {
             self.respond(instructions);
         } else {
             match self.ending.take() {
@@ -327,6 +331,28 @@ impl Conversation {
             self.close_response(response, ResponseStatus::Cancelled, Discard::HungUp);
         }
         self.drop_listening(Discard::HungUp);
+    }
+
+    /// The session has reached its greatest length: what is being said is said to its end, then the
+    /// goodbye, and nothing the user does puts it off.
+    fn is_too_long(&self) -> bool {
+        self.now >= Time(0) + self.policy.session
+    }
+
+    /// Whether `input` would begin another turn; the client is told that there will be none.
+    fn turn_away(&mut self, input: &Input) -> bool {
+        let request = match input {
+            Input::Vad { .. } => return true,
+            Input::CommitAudio => "CommitAudio",
+            Input::Respond { .. } => "Respond",
+            Input::Key { .. } => "Key",
+            _ => return false,
+        };
+        self.refuse(
+            request,
+            "the session has reached its greatest length".into(),
+        );
+        true
     }
 
     /// Hangs up as soon as nobody is speaking and the goodbye has been heard.

@@ -158,4 +158,9 @@ pub trait Dialect: Send + 'static {
     /// What follows from `dropped` of the client's audio having been thrown away, because it came
     /// faster than it may.
     fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
+
+    /// What a silent client is sent to show that it is still there; a ping of the WebSocket if `None`.
+    fn knock(&self) -> Option<String> {
+        None
+    }
 }

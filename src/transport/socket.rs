@@ -41,7 +41,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// Timeouts of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketLimits {
-    /// A silent client is pinged this often.
+    /// A silent client is pinged, or asked for a sign of life, this often.
     pub ping_every: Duration,
     /// A client that has not sent a frame for this long is gone.
     pub gone_after: Duration,
@@ -382,7 +382,10 @@ impl<D: Dialect> Pump<D> {
         }
         if now >= self.ping_at() {
             self.pinged = now;
-            self.ping = true;
+            match self.dialect.knock() {
+                Some(text) => self.apply_one(Effect::Send(text))?,
+                None => self.ping = true,
+            }
         }
         Ok(())
     }

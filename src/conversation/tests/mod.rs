@@ -467,6 +467,48 @@ fn a_session_that_has_lasted_long_enough_says_goodbye() {
 }
 
 #[test]
+fn nobody_talks_a_session_past_its_greatest_length() {
+    let policy = || Policy {
+        session: Micros::from_ms(20_000),
+        ..Policy::default()
+    };
+    let long = "One two three four five six seven eight nine ten eleven twelve.";
+    let talk: [fn(&mut Sim); 4] = [
+        |sim| sim.speak("la la la", 3_000),
+        |sim| {
+            // Interrupts every answer, the goodbye too.
+            sim.speak("no", 500);
+            sim.silence(1_000);
+        },
+        |sim| {
+            sim.input(Input::Key { key: '5' });
+            sim.input(Input::Key { key: '#' });
+            sim.silence(1_000);
+        },
+        |sim| {
+            sim.input(Input::Respond { instructions: None });
+            sim.silence(500);
+        },
+    ];
+    for talk in talk {
+        let mut sim = Sim::new(policy());
+        sim.scripts = vec![vec![say(long), end()]; 100].into();
+        for _ in 0..60 {
+            if sim.hung_up.is_none() {
+                talk(&mut sim);
+            }
+        }
+        assert_eq!(sim.hung_up, Some(HangUpReason::TooLong));
+        let goodbye = Phrases::default().goodbye_too_long;
+        assert!(
+            sim.spoken().join(" ").ends_with(&goodbye),
+            "{:?}",
+            sim.spoken()
+        );
+    }
+}
+
+#[test]
 fn draining_finishes_the_turn() {
     let mut sim = sim();
     sim.scripts.push_back(vec![say("It is noon."), end()]);

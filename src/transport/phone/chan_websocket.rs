@@ -10,21 +10,27 @@
 //! | `MEDIA_START format:… optimal_frame_size:…` | the session opens, we send `ANSWER` |
 //! | `DTMF_END digit:…` | the caller pressed a key |
 //! | `MEDIA_XOFF`, `MEDIA_XON` | audio waits on this side, at most half a second; goes on |
+//! | `MEDIA_MARK_PROCESSED …` | the caller has heard so much |
 //! | `ERROR` | is logged |
 //! | anything else | is ignored: Asterisk grows new ones |
 //!
 //! We send `FLUSH_MEDIA` when the caller interrupts and `HANGUP` when the session is over. Asterisk
 //! paces what it plays, so audio is sent as the session makes it, some 200 ms ahead, in messages of
-//! whole frames. `MARK_MEDIA` is not needed: what was heard is reckoned from what was sent.
-//! `PAUSE_MEDIA` is not either: the conversation flushes at once and says again what was not heard.
+//! whole frames. Behind it goes a `MARK_MEDIA` (since 20.18, 22.8 and 23.2), of which one at a time is
+//! under way: an Asterisk that does not know it logs a warning for each that it gets, so it gets no
+//! second one before a flush, and what was heard is reckoned from what was sent. There is no
+//! `PAUSE_MEDIA`: the conversation flushes at once and says again what was not heard.
 //!
-//! Formats are `ulaw`, `alaw` and `slin` at 8 to 48 kHz; any other closes the socket with 1003,
-//! media before `MEDIA_START` and half a sample with 1007.
+//! A call that sends nothing is asked for `GET_STATUS`: releases before 20.18, 22.8 and 23.2 hang up
+//! when they are pinged.
+//!
+//! Formats are `ulaw`, `alaw` and `slin` at 8 to 48 kHz; any other closes the socket with 1003, half a
+//! sample with 1007. Media before `MEDIA_START`, which a busy Asterisk sends, is dropped.
 
-use super::key;
+use super::{Marks, key};
 use crate::audio::g711::{self, Law};
 use crate::audio::{from_pcm16le, to_pcm16le};
-use crate::conversation::{Event, Micros};
+use crate::conversation::{ClauseId, Event, Micros};
 use crate::session::Outbound;
 use crate::transport::outbox::MAX_AUDIO;
 use crate::transport::{
@@ -121,6 +127,9 @@ struct Call {
     /// What waits for room in it.
     held: VecDeque<Vec<u8>>,
     held_length: Micros,
+    marks: Marks,
+    /// A mark is under way.
+    marked: bool,
 }
 
 /// The translator of one call.
@@ -137,6 +146,11 @@ struct Notice {
     fields: Map<String, Value>,
 }
 
+/// The fields of plain text that are not written `key:value` in one word: a mark's name stands alone,
+/// an error's text goes on to the end.
+const MARK: &str = "correlation_id";
+const ERROR: &str = "error_text";
+
 impl Notice {
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -148,13 +162,17 @@ impl Notice {
         }
         let mut words = text.split_whitespace();
         let name = words.next()?.to_owned();
-        let pairs = words.filter_map(|word| word.split_once(':'));
+        let pairs = words.map(|word| word.split_once(':').unwrap_or((MARK, word)));
+        let mut fields: Map<String, Value> = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        if let Some((_, error)) = text.split_once("error_text:") {
+            fields.insert(ERROR.into(), error.into());
+        }
         Some(Self {
             name,
             json: false,
-            fields: pairs
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
+            fields,
         })
     }
 
@@ -182,8 +200,9 @@ impl ChanWebsocket {
             "MEDIA_XOFF" => self.hold(),
             "MEDIA_XON" => self.go_on(),
             "DTMF_END" => self.key(notice),
+            "MEDIA_MARK_PROCESSED" => self.played(notice),
             "ERROR" => {
-                let error = notice.text("error_text").unwrap_or_default();
+                let error = notice.text(ERROR).unwrap_or_default();
                 tracing::warn!(error, "Asterisk reports an error");
                 Vec::new()
             }
@@ -218,6 +237,8 @@ impl ChanWebsocket {
             off: false,
             held: VecDeque::new(),
             held_length: Micros(0),
+            marks: Marks::default(),
+            marked: false,
         };
         let options = SessionOptions {
             door: Door::Phone,
@@ -236,6 +257,15 @@ impl ChanWebsocket {
         let request = notice.text("digit").and_then(key);
         let request = request.filter(|_| self.call.is_some());
         request.map(Effect::Request).into_iter().collect()
+    }
+
+    fn played(&mut self, notice: &Notice) -> Vec<Effect> {
+        let Some(call) = &mut self.call else {
+            return Vec::new();
+        };
+        call.marked = false;
+        let played = notice.text(MARK).and_then(Marks::played);
+        played.map(Effect::Request).into_iter().collect()
     }
 
     fn hold(&mut self) -> Vec<Effect> {
@@ -257,7 +287,7 @@ impl ChanWebsocket {
 
     fn binary(&self, bytes: &[u8]) -> Vec<Effect> {
         let Some(call) = &self.call else {
-            return close(close_code::INVALID, "media before MEDIA_START");
+            return Vec::new();
         };
         match call.format.decode(bytes) {
             Some(samples) if samples.is_empty() => Vec::new(),
@@ -268,11 +298,29 @@ impl ChanWebsocket {
 }
 
 impl Call {
+    fn control(&self, name: &str, id: Option<&str>) -> String {
+        match (self.json, id) {
+            (true, None) => json!({ "command": name }).to_string(),
+            (true, Some(id)) => json!({ "command": name, MARK: id }).to_string(),
+            (false, None) => name.to_owned(),
+            (false, Some(id)) => format!("{name} {id}"),
+        }
+    }
+
     fn command(&self, name: &str) -> Effect {
-        Effect::Send(match self.json {
-            true => json!({ "command": name }).to_string(),
-            false => name.to_owned(),
-        })
+        Effect::Send(self.control(name, None))
+    }
+
+    /// The mark behind so many samples of a clause, if one is due and none is under way. A full queue
+    /// over there gets none: its place would be behind what waits here.
+    fn mark(&mut self, clause: ClauseId, samples: usize) -> Option<Effect> {
+        let length = Micros::of_samples(samples as u64, self.format.rate());
+        let name = self.marks.sent(clause, length)?;
+        if self.off || self.marked {
+            return None;
+        }
+        self.marked = true;
+        Some(Effect::Send(self.control("MARK_MEDIA", Some(&name))))
     }
 
     fn media(&self, bytes: Vec<u8>) -> Effect {
@@ -318,6 +366,7 @@ impl Call {
         self.rest.clear();
         self.held.clear();
         self.held_length = Micros(0);
+        self.marked = false;
         vec![Effect::DropAudio, self.command("FLUSH_MEDIA")]
     }
 }
@@ -345,7 +394,13 @@ impl Dialect for ChanWebsocket {
             return Vec::new();
         };
         match outbound {
-            Outbound::Audio { samples, .. } => call.say(&samples, false),
+            Outbound::Audio {
+                clause, samples, ..
+            } => {
+                let mut effects = call.say(&samples, false);
+                effects.extend(call.mark(clause, samples.len()));
+                effects
+            }
             Outbound::Clear => call.flush(),
             Outbound::Event {
                 event: Event::AgentItemDone { .. },
@@ -359,6 +414,11 @@ impl Dialect for ChanWebsocket {
     /// Asterisk could not act on it. It is counted.
     fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
         Vec::new()
+    }
+
+    fn knock(&self) -> Option<String> {
+        let call = self.call.as_ref()?;
+        Some(call.control("GET_STATUS", None))
     }
 }
 
@@ -451,11 +511,17 @@ mod tests {
                 "{start}"
             );
         }
-        let early = ChanWebsocket::default().client(ClientMessage::Binary(&[0; 160]));
-        assert!(matches!(&early[..], [Effect::Close(close)] if close.code == 1007));
         let mut linear = started("MEDIA_START format:slin");
         let half = linear.client(ClientMessage::Binary(&[0; 3]));
         assert!(matches!(&half[..], [Effect::Close(close)] if close.code == 1007));
+    }
+
+    #[test]
+    fn media_before_the_start_are_dropped_and_the_call_begins() {
+        let mut dialect = ChanWebsocket::default();
+        assert_eq!(dialect.client(ClientMessage::Binary(&[0; 160])), []);
+        let begun = text(&mut dialect, START);
+        assert!(matches!(&begun[..], [Effect::Open(_), Effect::Send(_)]));
     }
 
     #[test]
@@ -526,6 +592,64 @@ mod tests {
         dialect.session(audio(vec![1; 160]));
         dialect.session(Outbound::Clear);
         assert_eq!(text(&mut dialect, "MEDIA_XON"), []);
+    }
+
+    /// The marks among the effects of so many frames of 20 ms.
+    fn marks(dialect: &mut ChanWebsocket, frames: usize) -> Vec<Effect> {
+        let effects = (0..frames).flat_map(|_| dialect.session(audio(vec![1; 160])));
+        effects
+            .filter(|effect| matches!(effect, Effect::Send(_)))
+            .collect()
+    }
+
+    #[test]
+    fn one_mark_at_a_time_tells_what_was_heard() {
+        let played = |ms| {
+            [Effect::Request(Input::Played {
+                clause: ClauseId(1),
+                until: Micros::from_ms(ms),
+            })]
+        };
+        let json = r#"{"event":"MEDIA_START","format":"ulaw","optimal_frame_size":160}"#;
+        let json_mark = r#"{"command":"MARK_MEDIA","correlation_id":"1/200"}"#;
+        for (start, mark, processed) in [
+            (START, "MARK_MEDIA 1/200", "MEDIA_MARK_PROCESSED 1/200"),
+            (
+                START,
+                "MARK_MEDIA 1/200",
+                "MEDIA_MARK_PROCESSED channel_id:1 correlation_id:1/200",
+            ),
+            (
+                json,
+                json_mark,
+                r#"{"event":"MEDIA_MARK_PROCESSED","channel_id":"1","correlation_id":"1/200"}"#,
+            ),
+        ] {
+            let mut dialect = started(start);
+            assert_eq!(marks(&mut dialect, 9), []);
+            assert_eq!(marks(&mut dialect, 1), [send(mark)]);
+            assert_eq!(marks(&mut dialect, 25), [], "the first is under way");
+            assert_eq!(text(&mut dialect, processed), played(200));
+            assert_eq!(marks(&mut dialect, 5).len(), 1);
+        }
+    }
+
+    #[test]
+    fn an_asterisk_that_knows_no_marks_is_not_bothered_and_the_call_goes_on() {
+        let mut dialect = started(START);
+        assert_eq!(marks(&mut dialect, 10).len(), 1);
+        let error = "ERROR channel_id:1 error_text:MARK_MEDIA not supported in passthrough mode";
+        assert_eq!(text(&mut dialect, error), []);
+        let read = Notice::read(error).unwrap();
+        let reason = "MARK_MEDIA not supported in passthrough mode";
+        assert_eq!(read.text(ERROR), Some(reason));
+        assert_eq!(marks(&mut dialect, 100), []);
+        dialect.session(Outbound::Clear);
+        assert_eq!(
+            marks(&mut dialect, 10).len(),
+            1,
+            "a flush takes marks along"
+        );
     }
 
     #[test]

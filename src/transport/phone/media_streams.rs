@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 /// Messages that are held back for an earlier one that is late.
 const REORDER: usize = 5;
 
+/// A number so far behind the last (10 s) is no late message: the provider numbers anew.
+const ANEW: u64 = 500;
+
 /// Whose names the messages have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
@@ -387,6 +390,12 @@ impl Order {
         let Some(number) = number else {
             return vec![bytes];
         };
+        if self
+            .next
+            .is_some_and(|next| number.saturating_add(ANEW) < next)
+        {
+            *self = Self::default();
+        }
         let mut next = *self.next.get_or_insert(number);
         if number < next {
             return Vec::new();
@@ -396,7 +405,7 @@ impl Order {
         loop {
             if let Some(bytes) = self.early.remove(&next) {
                 ready.push(bytes);
-                next += 1;
+                next = next.saturating_add(1);
             } else if self.early.len() > REORDER
                 && let Some((&first, _)) = self.early.first_key_value()
             {
@@ -606,5 +615,32 @@ mod tests {
         }
         let numbers: Vec<u8> = out.into_iter().flatten().collect();
         assert_eq!(numbers, [1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]);
+    }
+
+    #[test]
+    fn a_message_that_comes_twice_is_heard_once() {
+        let mut order = Order::default();
+        let numbers = [1, 1, 3, 3, 2, 2, 4];
+        let heard = numbers.into_iter().flat_map(|number| {
+            let message = vec![number as u8];
+            order.push(Some(number), message)
+        });
+        assert_eq!(heard.flatten().collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn no_number_makes_a_call_deaf() {
+        for odd in [u64::MAX, u64::MAX - 1, 1 << 53] {
+            let mut order = Order::default();
+            assert_eq!(order.push(Some(odd), vec![0]).len(), 1);
+            for number in 1..100 {
+                assert_eq!(order.push(Some(number), vec![1]).len(), 1, "{odd}");
+            }
+            order.push(Some(odd), vec![0]);
+            for number in 100..200 {
+                assert_eq!(order.push(Some(number), vec![1]).len(), 1, "{odd}");
+            }
+            assert!(order.early.len() <= REORDER);
+        }
     }
 }
