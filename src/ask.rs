@@ -7,7 +7,7 @@
 
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
 use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
-use crate::transport::{Door, SessionOptions};
+use crate::transport::{Door, SessionOptions, SpokenBy};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +127,7 @@ pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
         door: Door::Local,
         input_rate: RATE,
         output_rate: RATE,
+        spoken_by: SpokenBy::Server,
         model: None,
         client: None,
         call: None,

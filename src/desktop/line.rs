@@ -5,7 +5,7 @@ use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{Event, HangUpReason};
 use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
-use crate::transport::{Door, SessionOptions};
+use crate::transport::{Door, SessionOptions, SpokenBy};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use secrecy::{ExposeSecret, SecretString};
@@ -131,6 +131,7 @@ fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
         door: Door::Desktop,
         input_rate,
         output_rate,
+        spoken_by: SpokenBy::Server,
         model: None,
         client: None,
         call: None,

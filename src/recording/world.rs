@@ -4,6 +4,7 @@ use crate::conversation::{
     ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time,
 };
 use crate::llm::{LlmEvent, Message, Prompt};
+use crate::session::CHARACTER;
 use crate::tools::{Declaration, canonical};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -11,9 +12,6 @@ use std::sync::Arc;
 
 /// What a clause of unknown length takes to be made.
 const SYNTHESIS: Micros = Micros::from_ms(100);
-
-/// Speech for each character where nothing was spoken to compare with: 15 characters a second.
-const CHARACTER: Micros = Micros::from_ms(66);
 
 /// Names a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
 use super::engines::{Engines, SpeakJob, VadJob};
-use super::pacer::Pacer;
+use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
 use crate::asr::AsrError;
@@ -14,7 +14,7 @@ use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::router::Heard;
 use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
-use crate::transport::SessionOptions;
+use crate::transport::{SessionOptions, SpokenBy};
 use crate::vad::WINDOW;
 use crate::worker::Failed;
 use futures_util::{FutureExt, StreamExt};
@@ -57,6 +57,7 @@ pub(super) struct Driver {
     ears: Ears,
     pacer: Pacer,
     output_rate: u32,
+    spoken_by: SpokenBy,
     voices: HashMap<ClauseId, Voice>,
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
@@ -132,6 +133,7 @@ impl Driver {
             },
             pacer: Pacer::new(options.output_rate),
             output_rate: options.output_rate,
+            spoken_by: options.spoken_by,
             voices: HashMap::new(),
             generations: HashMap::new(),
             runs: HashMap::new(),
@@ -422,7 +424,11 @@ impl Driver {
                 let warm = self.engines.tools.warm_up(&tool);
                 self.tasks.spawn(warm);
             }
-            Output::Speak { clause, item, text } => self.speak(clause, item, text),
+            Output::Speak { clause, item, text } => match self.spoken_by {
+                SpokenBy::Server => self.speak(clause, item, text),
+                SpokenBy::Client => self.hand_over(clause, spoken_length(&text)),
+                SpokenBy::Nobody => self.hand_over(clause, Micros(0)),
+            },
             Output::CancelClause { clause } => {
                 self.pacer.cancel(clause);
                 self.voices.remove(&clause);
@@ -654,6 +660,19 @@ impl Driver {
         });
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
+        }
+    }
+
+    /// Leaves a clause to the client, who takes `length` to say it: it is made and sent at once, as
+    /// far as the conversation is concerned, which tells the client its words.
+    fn hand_over(&mut self, clause: ClauseId, length: Micros) {
+        self.input(Input::Synthesised {
+            clause,
+            length,
+            last: true,
+        });
+        for until in [Micros(0), length] {
+            self.input(Input::Sent { clause, until });
         }
     }
 

@@ -7,7 +7,7 @@ mod pacer;
 mod recorder;
 
 pub use engines::{Builders, Engines, PhoneManners, RouterBuilder, StartError, Witnesses};
-pub(crate) use pacer::Pacer;
+pub(crate) use pacer::{CHARACTER, Pacer};
 pub use recorder::Recordings;
 
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId, Time};

@@ -32,12 +32,26 @@ pub struct SessionOptions {
     pub input_rate: u32,
     /// Rate of the audio that the client wants, Hz.
     pub output_rate: u32,
+    /// Who makes the agent's voice.
+    pub spoken_by: SpokenBy,
     /// The model that the client named, for what it is worth.
     pub model: Option<String>,
     /// What the client calls itself: its `User-Agent`.
     pub client: Option<String>,
     /// The provider's name of a telephone call that it can put through to others.
     pub call: Option<String>,
+}
+
+/// Who makes the agent's voice of its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpokenBy {
+    /// The server: audio goes out, and the words of each clause right before it.
+    Server,
+    /// The client. Only words go out, as [`crate::conversation::Event::AgentSpeech`], as soon as
+    /// they are known; how long they take to say is estimated.
+    Client,
+    /// Nobody: the words are read. They go out as for [`SpokenBy::Client`] and take no time.
+    Nobody,
 }
 
 /// The way by which a client came.

@@ -20,7 +20,9 @@
 //! A binary message that ends in half a sample closes the socket with 1007: everything after it
 //! would be noise.
 
-use super::{ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code};
+use super::{
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
+};
 use crate::conversation::{Event, Micros};
 use crate::session::Outbound;
 use serde::Deserialize;
@@ -67,6 +69,7 @@ impl Pcm {
             door: Door::Pcm,
             input_rate: rate,
             output_rate: rate,
+            spoken_by: SpokenBy::Server,
             model: None,
             client: self.client.clone(),
             call: None,

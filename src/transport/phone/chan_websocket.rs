@@ -34,7 +34,7 @@ use crate::conversation::{ClauseId, Event, Micros};
 use crate::session::Outbound;
 use crate::transport::outbox::MAX_AUDIO;
 use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
 };
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -244,6 +244,7 @@ impl ChanWebsocket {
             door: Door::Phone,
             input_rate: format.rate(),
             output_rate: format.rate(),
+            spoken_by: SpokenBy::Server,
             model: None,
             client: self.client.clone(),
             call: None,

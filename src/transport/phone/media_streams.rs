@@ -9,7 +9,7 @@ use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::Outbound;
 use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, close_code,
+    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -140,6 +140,7 @@ impl MediaStreams {
             door: Door::Phone,
             input_rate: g711::RATE,
             output_rate: g711::RATE,
+            spoken_by: SpokenBy::Server,
             model: None,
             client: Some(format!("{:?}", self.provider).to_lowercase()),
             call,

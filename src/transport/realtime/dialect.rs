@@ -13,7 +13,9 @@ use super::session_config::{RATE, Session};
 use crate::audio::from_pcm16le;
 use crate::conversation::{CallId, Event, Input, Micros, Samples, Time};
 use crate::session::Outbound;
-use crate::transport::{ClientMessage, Close, Dialect, Door, Effect, SessionOptions, close_code};
+use crate::transport::{
+    ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
+};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 
@@ -82,6 +84,7 @@ impl Realtime {
             door: Door::Realtime,
             input_rate: RATE,
             output_rate: RATE,
+            spoken_by: SpokenBy::Server,
             model,
             client,
             call: None,

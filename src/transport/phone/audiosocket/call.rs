@@ -16,7 +16,7 @@ use crate::session::{Inbound, Outbound};
 use crate::transport::intake::{Intake, IntakeLimits};
 use crate::transport::phone;
 use crate::transport::socket::{Surroundings, receive, room};
-use crate::transport::{Door, SessionOptions};
+use crate::transport::{Door, SessionOptions, SpokenBy};
 use bytes::BytesMut;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -360,6 +360,7 @@ impl Call {
             door: Door::Phone,
             input_rate: rate,
             output_rate: rate,
+            spoken_by: SpokenBy::Server,
             model: None,
             client: None,
             call: None,
