@@ -29,6 +29,7 @@ impl Interrupted {
             rest,
             unfinished: false,
             question: None,
+            ending: None,
         }
     }
 
@@ -64,8 +65,10 @@ impl Conversation {
             self.outputs.push_back(Output::CancelGeneration { request });
         }
         self.outputs.push_back(Output::Flush);
-        let rest = self.cut_items(&response);
-        self.cut_done_items();
+        let open = self.cut_items(&response);
+        let mut rest = self.cut_done_items();
+        rest.extend(open);
+        rest.retain(|text| !text.is_empty());
         self.playout.flush(self.now);
         self.clear_response_timers();
         let unfinished = response.unfinished();
@@ -73,7 +76,7 @@ impl Conversation {
         let ending = response.ends_with.take_if(|ending| !ending.begun());
         self.close_response(response, status, Discard::Interrupted);
         Some(Interrupted {
-            rest,
+            rest: rest.join(" "),
             unfinished,
             question,
             ending,
@@ -81,7 +84,7 @@ impl Conversation {
     }
 
     /// Cuts what is still being said at what was heard, and returns the rest.
-    fn cut_items(&mut self, response: &Response) -> String {
+    fn cut_items(&mut self, response: &Response) -> Vec<String> {
         let mut rest = Vec::new();
         for &item in &response.open_items {
             let heard = self.playout.heard(item, self.now);
@@ -97,18 +100,20 @@ impl Conversation {
                 });
             }
         }
-        rest.retain(|text| !text.is_empty());
-        rest.join(" ")
+        rest
     }
 
-    /// Cuts what was all sent but is still on its way to the user's ear.
-    fn cut_done_items(&mut self) {
+    /// Cuts what was all sent but is still on its way to the user's ear, and returns the rest.
+    fn cut_done_items(&mut self) -> Vec<String> {
+        let mut rest = Vec::new();
         for item in self.playout.unheard_items(self.now) {
             let heard = self.playout.heard(item, self.now);
             if let Ok(text) = self.history.cut(item, heard) {
                 self.notify(Event::ItemTruncated { item, heard, text });
+                rest.push(self.history.unheard_text(item));
             }
         }
+        rest
     }
 
     /// What stopped the agent was no speech: it says what was not heard, or answers anew if the
