@@ -1,20 +1,34 @@
-//! Speech over the agent's voice, over a real socket with real models: the voice stops, nothing of
-//! the old answer follows, and the model is told what was heard.
+//! Speech over the agent's voice, over real sockets: the voice stops, nothing of the old answer
+//! follows, and the model is told what was heard. With real models, and without them on every line.
+
+#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
 mod common;
 mod support;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use support::live::{self, Call, Heard};
-use undertone::asr::WhisperOnnx;
-use undertone::audio::{Resampler, to_i16};
+use support::live::{self, Call, Heard, without_models};
+use support::real::{engines, spoken};
+use support::twilio::{self, ACCOUNT, CALL};
+use support::{Client, Server, base64_of, local};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite;
+use undertone::audio::g711::Law;
+use undertone::audio::to_pcm16le;
+use undertone::conversation::{Micros, Policy, SpeculationPolicy};
 use undertone::llm::Message;
-use undertone::llm::scripted::Scripted;
+use undertone::llm::scripted::{Scripted, Step};
+use undertone::server::{App, ServerSettings, SessionFactory, bind_audiosocket};
 use undertone::session::Builders;
-use undertone::tts::{Piper, Tts};
-use undertone::turn_model::{SmartTurn, TurnModel};
-use undertone::vad::{Gated, SileroModel, Vad};
+use undertone::tts::Piper;
 
 const STORY: &str = "Once upon a time there was a lighthouse on a small island. \
     Every evening the keeper climbed two hundred steps to light the lamp. \
@@ -28,42 +42,6 @@ const INTERRUPTIONS: usize = 3;
 
 /// Audio of an answer that is heard before it is interrupted.
 const HEARD_MS: u64 = 2_000;
-
-/// Real ears and a real voice around a scripted mind.
-fn engines(llm: &Scripted) -> Builders {
-    let weights = common::weights();
-    let file = move |name: &str| weights.join(name);
-    let (silero, whisper) = (file("silero/silero_vad.onnx"), file("whisper-tiny.en"));
-    let (turn, piper) = (file("smart-turn/smart-turn-v3.2.onnx"), file("piper-joe"));
-    Builders {
-        vad: Box::new(move || {
-            let model = SileroModel::load(&silero).expect("the model");
-            Box::new(move || Ok(Box::new(Gated::new(model.detector())) as Box<dyn Vad>))
-        }),
-        asr: Box::new(move || Ok(Box::new(WhisperOnnx::load(&whisper)?))),
-        turn_model: Some(Box::new(move || {
-            Ok(Box::new(SmartTurn::load(&turn)?) as Box<dyn TurnModel>)
-        })),
-        tts: Box::new(move || Ok(Box::new(Piper::load(&piper)?) as Box<dyn Tts>)),
-        ..live::without_models(Arc::new(llm.clone()))
-    }
-}
-
-/// The text as speech at 24 kHz, without silence in front.
-fn spoken(voice: &mut Piper, text: &str) -> Vec<i16> {
-    let mut speech = Vec::new();
-    voice
-        .speak(text, &mut |chunk| {
-            speech.extend(chunk);
-            std::ops::ControlFlow::Continue(())
-        })
-        .expect("speech");
-    let mut resampler = Resampler::new(voice.sample_rate(), 24_000);
-    let mut samples = resampler.push(&speech);
-    samples.extend(resampler.flush());
-    let onset = samples.iter().position(|sample| sample.abs() > 0.02);
-    to_i16(&samples[onset.expect("sound")..])
-}
 
 /// Listens until the answer has been heard for a while; returns its id.
 async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
@@ -112,10 +90,11 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     llm.push(vec![undertone::llm::scripted::Step::text(
         "<speech>All right.</speech>",
     )]);
-    let server = live::serve(engines(&llm));
-    let mut voice = Piper::load(&common::weights().join("piper-joe")).expect("the voice");
-    let question = spoken(&mut voice, "Can you tell me a story, please?");
-    let interruption = spoken(&mut voice, "Please stop that story now.");
+    let weights = common::weights();
+    let server = live::serve(engines(&weights, &llm));
+    let mut voice = Piper::load(&weights.join("piper-joe")).expect("the voice");
+    let question = spoken(&mut voice, "Can you tell me a story, please?", 24_000);
+    let interruption = spoken(&mut voice, "Please stop that story now.", 24_000);
 
     let mut call = Call::to(&server).await;
     call.say(&question).await;
@@ -171,4 +150,262 @@ fn remembers(prompts: &[undertone::llm::Prompt], said: &[String]) {
         assert!(STORY.starts_with(text.trim()), "{text}");
         assert!(user.to_lowercase().contains("stop"), "{user}");
     }
+}
+
+/// What a client hears of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sound {
+    /// The user is found to speak.
+    Verdict,
+    Voice,
+    /// What was not played is to be dropped.
+    Flushed,
+    Other,
+}
+
+/// Frames of the answer that are heard before it is interrupted.
+const HEARD: usize = 25;
+
+/// Frames of noise that count as speech.
+const NOISE: usize = 30;
+
+/// Asks, interrupts the answer, and listens until the model is asked for the next one and a while
+/// longer: at most one frame follows the verdict and none the flush. `speak` sends 20 ms of noise or of
+/// silence.
+async fn interrupt(
+    line: &str,
+    llm: &Scripted,
+    mut speak: impl AsyncFnMut(bool),
+    mut sounds: mpsc::Receiver<Sound>,
+) {
+    let mut pace = interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (mut noise, mut voice, mut left) = (NOISE, 0, 10);
+    let (mut verdict, mut stale, mut flushed) = (false, 0, false);
+    while left > 0 {
+        tokio::select! {
+            _ = pace.tick() => {
+                speak(noise > 0).await;
+                noise = noise.saturating_sub(1);
+                left -= usize::from(flushed && llm.prompts().len() == 2);
+            }
+            sound = sounds.recv() => match sound.expect("the call goes on") {
+                Sound::Voice => {
+                    assert!(!flushed, "{line}: a frame of a flushed answer");
+                    stale += usize::from(verdict);
+                    assert!(stale <= 1, "{line}: {stale} frames after the verdict");
+                    voice += 1;
+                    if voice == HEARD {
+                        noise = NOISE;
+                    }
+                }
+                Sound::Verdict => verdict = voice >= HEARD,
+                Sound::Flushed => {
+                    assert!(voice >= HEARD, "{line}: a flush without an interruption");
+                    flushed = true;
+                }
+                Sound::Other => {}
+            },
+        }
+    }
+}
+
+/// A model that tells a story, and after that nothing, and sessions around it that are patient.
+fn storyteller() -> (Scripted, SessionFactory) {
+    let story = vec![Step::text(format!("<speech>{STORY}</speech>"))];
+    let llm = Scripted::new([story, vec![Step::Hang]]);
+    let hour = Micros::from_ms(3_600_000);
+    let builders = Builders {
+        policy: Policy {
+            dead_air: hour,
+            generation_timeout: hour,
+            speculation: SpeculationPolicy {
+                preemptive: false,
+                ..SpeculationPolicy::default()
+            },
+            ..Policy::default()
+        },
+        ..without_models(Arc::new(llm.clone()))
+    };
+    (llm, live::sessions(builders))
+}
+
+fn serve(settings: ServerSettings) -> (Scripted, Server) {
+    let (llm, sessions) = storyteller();
+    (llm, Server::serve(App::new(settings, sessions)))
+}
+
+/// Interrupts over a WebSocket whose `audio` has so many samples in 20 ms.
+async fn interrupt_socket(
+    line: &str,
+    llm: &Scripted,
+    client: Client,
+    samples: usize,
+    audio: impl Fn(&[i16]) -> tungstenite::Message,
+    heard: fn(&tungstenite::Message) -> Sound,
+) {
+    let (mut sink, mut source) = client.socket.split();
+    let (told, sounds) = mpsc::channel(1_024);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = source.next().await {
+            if told.send(heard(&message)).await.is_err() {
+                return;
+            }
+        }
+    });
+    let frames = [0, 12_000].map(|level| audio(&vec![level; samples]));
+    let speak = async |loud| {
+        let frame = frames[usize::from(loud)].clone();
+        sink.send(frame).await.expect("the call goes on");
+    };
+    interrupt(line, llm, speak, sounds).await;
+}
+
+/// What a message in JSON is, by its `event` or `type`.
+fn heard_json(message: &tungstenite::Message) -> Sound {
+    let tungstenite::Message::Text(text) = message else {
+        return Sound::Other;
+    };
+    let event: Value = serde_json::from_str(text).expect("JSON");
+    let kind = event["event"].as_str().or(event["type"].as_str());
+    match kind.unwrap_or_default() {
+        "input_audio_buffer.speech_started" => Sound::Verdict,
+        "media" | "playAudio" | "response.output_audio.delta" => Sound::Voice,
+        "clear" | "clearAudio" | "undertone.clear" => Sound::Flushed,
+        _ => Sound::Other,
+    }
+}
+
+fn media(samples: &[i16]) -> tungstenite::Message {
+    let payload = STANDARD.encode(Law::Mu.encode(samples));
+    let event = json!({"event": "media", "media": {"track": "inbound", "payload": payload}});
+    tungstenite::Message::text(event.to_string())
+}
+
+async fn over_realtime() {
+    let (llm, server) = serve(local());
+    let client = server.open("/v1/realtime?vendor_events=1").await;
+    let append = |samples: &[i16]| {
+        let event = json!({"type": "input_audio_buffer.append", "audio": base64_of(samples)});
+        tungstenite::Message::text(event.to_string())
+    };
+    interrupt_socket("Realtime", &llm, client, 480, append, heard_json).await;
+}
+
+async fn over_pcm() {
+    let (llm, server) = serve(local());
+    let client = server.open("/v1/pcm").await;
+    let audio = |samples: &[i16]| tungstenite::Message::binary(to_pcm16le(samples));
+    let heard = |message: &tungstenite::Message| match message {
+        tungstenite::Message::Binary(_) => Sound::Voice,
+        message => heard_json(message),
+    };
+    interrupt_socket("PCM", &llm, client, 320, audio, heard).await;
+}
+
+async fn over_twilio() {
+    let (llm, server) = serve(twilio::settings("http://127.0.0.1:9"));
+    let (_, instructions) = twilio::ring(&server, CALL, None).await;
+    let signature = twilio::socket_signature();
+    let signed = [("x-twilio-signature", signature.as_str())];
+    let opened = server.try_open("/twilio/media", &signed).await;
+    let mut client = opened.expect("the socket opens");
+    let ticket = twilio::ticket(&instructions);
+    client.send(twilio::start(CALL, ACCOUNT, ticket)).await;
+    interrupt_socket("Twilio", &llm, client, 160, media, heard_json).await;
+}
+
+async fn over_another_provider(path: &str) {
+    let (llm, server) = serve(local());
+    let mut client = server.open(path).await;
+    client
+        .send(json!({
+            "event": "start", "stream_id": "s",
+            "start": {
+                "callId": "c", "streamId": "s", "call_control_id": "c",
+                "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000},
+                "media_format": {"encoding": "PCMU", "sample_rate": 8000, "channels": 1}
+            }
+        }))
+        .await;
+    interrupt_socket(path, &llm, client, 160, media, heard_json).await;
+}
+
+async fn over_chan_websocket() {
+    let (llm, server) = serve(local());
+    let mut client = server.open("/asterisk/media").await;
+    client
+        .send_text("MEDIA_START connection_id:c channel:d format:ulaw optimal_frame_size:160")
+        .await;
+    let audio = |samples: &[i16]| tungstenite::Message::binary(Law::Mu.encode(samples));
+    let heard = |message: &tungstenite::Message| match message {
+        tungstenite::Message::Binary(_) => Sound::Voice,
+        tungstenite::Message::Text(text) if text.as_str() == "FLUSH_MEDIA" => Sound::Flushed,
+        _ => Sound::Other,
+    };
+    interrupt_socket("chan_websocket", &llm, client, 160, audio, heard).await;
+}
+
+/// AudioSocket has no word for a flush: the voice is over when the silence begins, and a frame of
+/// silence in between may be that of a busy machine.
+async fn over_audiosocket() {
+    const SILENT: usize = 5;
+    let (llm, sessions) = storyteller();
+    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let _server = Server::serve(App {
+        audiosocket: Some(listener),
+        ..App::new(local(), sessions)
+    });
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let (mut reader, mut writer) = stream.into_split();
+    let (told, sounds) = mpsc::channel(1_024);
+    tokio::spawn(async move {
+        let (mut voice, mut silent) = (0, 0);
+        while reader.read_u8().await.is_ok() {
+            let length = reader.read_u16().await.expect("a length");
+            let mut payload = vec![0; usize::from(length)];
+            reader.read_exact(&mut payload).await.expect("audio");
+            let sound = if payload.iter().any(|byte| *byte != 0) {
+                (voice, silent) = (voice + 1, 0);
+                Sound::Voice
+            } else {
+                silent += 1;
+                let over = voice >= HEARD && silent == SILENT;
+                if over { Sound::Flushed } else { Sound::Other }
+            };
+            if told.send(sound).await.is_err() {
+                return;
+            }
+        }
+    });
+    let frame = |kind: u8, payload: &[u8]| {
+        let length = (payload.len() as u16).to_be_bytes();
+        [&[kind], &length[..], payload].concat()
+    };
+    writer.write_all(&frame(1, &[7; 16])).await.expect("sent");
+    let frames = [0, 12_000].map(|level| frame(0x10, &to_pcm16le(&[level; 160])));
+    let speak = async |loud| {
+        let frame = &frames[usize::from(loud)];
+        writer.write_all(frame).await.expect("the call goes on");
+    };
+    interrupt("AudioSocket", &llm, speak, sounds).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_frame_of_a_flushed_answer_comes_over_any_line() {
+    let all = async {
+        tokio::join!(
+            over_realtime(),
+            over_pcm(),
+            over_twilio(),
+            over_another_provider("/telnyx/media"),
+            over_another_provider("/plivo/media"),
+            over_chan_websocket(),
+            over_audiosocket(),
+        )
+    };
+    timeout(Duration::from_secs(60), all)
+        .await
+        .expect("in time");
 }

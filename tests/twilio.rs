@@ -1,8 +1,9 @@
-//! Telephone calls over Twilio's protocol: a conversation, an interruption, the keypad, and a
-//! thousand strangers that get nothing.
+//! Telephone calls over Twilio's protocol: a conversation, an interruption, the keypad, marks that
+//! lie, and a thousand strangers that get nothing.
 
 #![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
+mod common;
 mod support;
 
 use axum::Router;
@@ -12,10 +13,13 @@ use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::live::{self, without_models};
+use support::real;
 use support::twilio::{
     ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, ticket,
 };
@@ -23,12 +27,16 @@ use support::{Client, Server, local};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_tungstenite::tungstenite::Message as Frame;
+use undertone::asr::{Asr, WhisperOnnx};
+use undertone::audio::from_pcm16le;
 use undertone::audio::g711::Law;
+use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Scripted, Step};
-use undertone::server::{ServerSettings, TransferCall};
-use undertone::session::PhoneManners;
+use undertone::server::{ServerSettings, TransferCall, Twilio};
+use undertone::session::{Builders, PhoneManners};
 use undertone::tools::{Registry, builtin};
+use undertone::tts::{Piper, Tts, TtsError};
 
 /// What Twilio's own interface was asked: path, credentials, body.
 type Asked = (String, String, String);
@@ -56,26 +64,48 @@ async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
 }
 
 fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
+    let engines = of_calls(
+        settings.twilio.as_ref(),
+        without_models(Arc::new(llm.clone())),
+    );
+    live::serve_with(settings, engines)
+}
+
+/// The engines with a greeting and tools.
+fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
-    if let Some((transfer, hints)) = settings.twilio.as_ref().and_then(TransferCall::new) {
+    if let Some((transfer, hints)) = twilio.and_then(TransferCall::new) {
         tools
             .register_with(Arc::new(transfer), hints)
             .expect("no duplicates");
     }
-    let builders = undertone::session::Builders {
+    Builders {
         tools: Arc::new(tools),
         phone: PhoneManners {
             greeting: "Hello.".into(),
             silence_prompt: None,
         },
-        ..without_models(Arc::new(llm.clone()))
-    };
-    live::serve_with(settings, builders)
+        ..engines
+    }
 }
 
+/// What a line does to what it carries.
+#[derive(Clone, Copy)]
+struct Line {
+    /// How long audio is on its way to the caller's ear, in frames of 20 ms.
+    lag: u64,
+    /// How late the mark with this number comes back, in frames; `None`: never.
+    marks: fn(usize) -> Option<u64>,
+}
+
+const GOOD_LINE: Line = Line {
+    lag: 0,
+    marks: |_| Some(0),
+};
+
 /// A telephone: sends 20 ms of audio every 20 ms, plays what comes, and gives marks back when they
-/// have been played.
+/// have been played or cleared, as its line lets it.
 struct Phone {
     orders: mpsc::Sender<Order>,
     events: mpsc::Receiver<Value>,
@@ -89,6 +119,10 @@ enum Order {
 
 impl Phone {
     async fn call(server: &Server) -> Self {
+        Self::call_over(server, GOOD_LINE).await
+    }
+
+    async fn call_over(server: &Server, line: Line) -> Self {
         let (status, instructions) = ring(server, CALL, None).await;
         assert_eq!(status, 200, "{instructions}");
         assert!(
@@ -109,7 +143,7 @@ impl Phone {
             .await;
         let (orders, ordered) = mpsc::channel(8);
         let (told, events) = mpsc::channel(4_096);
-        tokio::spawn(hold(client, ordered, told));
+        tokio::spawn(hold(client, line, ordered, told));
         Self { orders, events }
     }
 
@@ -145,11 +179,64 @@ impl Phone {
     }
 }
 
-async fn hold(mut client: Client, mut orders: mpsc::Receiver<Order>, told: mpsc::Sender<Value>) {
+/// What a caller has on the way to their ear.
+#[derive(Default)]
+struct Playing {
+    /// Frames that have come since the call began, and that were heard.
+    ticks: u64,
+    heard: u64,
+    /// When each may be heard at the earliest, and the mark that it is, if it is none of audio.
+    waiting: VecDeque<(u64, Option<String>)>,
+    marks: usize,
+    /// Marks that come back, and when.
+    echoes: Vec<(u64, String)>,
+}
+
+impl Playing {
+    /// 20 ms pass: a frame is heard, and the marks behind it are passed. Returns those that come back.
+    fn tick(&mut self, line: Line) -> Vec<String> {
+        self.ticks += 1;
+        let now = self.ticks;
+        let due = |(due, mark): &(u64, Option<String>)| mark.is_none() && *due <= now;
+        if self.waiting.front().is_some_and(due) {
+            self.waiting.pop_front();
+            self.heard += 1;
+        }
+        while let Some((_, Some(mark))) = self.waiting.front().cloned() {
+            self.waiting.pop_front();
+            self.pass(mark, line);
+        }
+        let echoes = self.echoes.extract_if(.., |(at, _)| *at <= now);
+        echoes.map(|(_, mark)| mark).collect()
+    }
+
+    fn pass(&mut self, mark: String, line: Line) {
+        self.marks += 1;
+        if let Some(late) = (line.marks)(self.marks) {
+            self.echoes.push((self.ticks + late, mark));
+        }
+    }
+
+    /// All that was not heard is dropped; its marks count as passed.
+    fn clear(&mut self, line: Line) {
+        for (_, mark) in std::mem::take(&mut self.waiting) {
+            if let Some(mark) = mark {
+                self.pass(mark, line);
+            }
+        }
+    }
+}
+
+async fn hold(
+    mut client: Client,
+    line: Line,
+    mut orders: mpsc::Receiver<Order>,
+    told: mpsc::Sender<Value>,
+) {
     use futures_util::{SinkExt, StreamExt};
     let mut pace = interval(Duration::from_millis(20));
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut noise, mut chunk, mut playing) = (0_usize, 0_u64, std::collections::VecDeque::new());
+    let (mut noise, mut chunk, mut playing) = (0_usize, 0_u64, Playing::default());
     loop {
         tokio::select! {
             _ = pace.tick() => {
@@ -163,11 +250,7 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Order>, told: mpsc:
                 if client.socket.send(Frame::text(media.to_string())).await.is_err() {
                     return;
                 }
-                // One frame is played; marks behind it are given back.
-                playing.pop_front();
-                while playing.front().is_some_and(Option::is_some) {
-                    let mark: Option<Option<String>> = playing.pop_front();
-                    let name = mark.flatten();
+                for name in playing.tick(line) {
                     let echo = json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": name}});
                     client.send(echo).await;
                 }
@@ -184,14 +267,18 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Order>, told: mpsc:
             },
             message = client.socket.next() => {
                 let Some(Ok(Frame::Text(text))) = message else { return };
-                let event: Value = serde_json::from_str(&text).expect("JSON");
+                let mut event: Value = serde_json::from_str(&text).expect("JSON");
+                let due = playing.ticks + line.lag + 1;
                 match event["event"].as_str() {
-                    Some("media") => playing.push_back(None),
+                    Some("media") => playing.waiting.push_back((due, None)),
                     Some("mark") => {
                         let name = event["mark"]["name"].as_str().expect("a name").to_owned();
-                        playing.push_back(Some(name));
+                        playing.waiting.push_back((due, Some(name)));
                     }
-                    _ => playing.clear(),
+                    _ => {
+                        event["heard_ms"] = (playing.heard * 20).into();
+                        playing.clear(line);
+                    }
                 }
                 if told.send(event).await.is_err() {
                     return;
@@ -304,6 +391,84 @@ async fn no_frame_of_an_interrupted_answer_follows_the_clear() {
     });
     let (heard, interrupted) = interrupted.expect("an answer");
     assert!(interrupted && heard.starts_with("One two"), "{heard}");
+}
+
+/// A voice with a word every 250 ms.
+struct Drawl;
+
+const WORD_MS: u64 = 250;
+
+impl Tts for Drawl {
+    fn name(&self) -> &str {
+        "drawl"
+    }
+
+    fn sample_rate(&self) -> u32 {
+        8_000
+    }
+
+    fn speak(
+        &mut self,
+        text: &str,
+        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<(), TtsError> {
+        for _ in text.split_whitespace() {
+            if chunk(&[0.2; 8 * WORD_MS as usize]).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On a line of half a second a third of the marks is lost, another comes up to 13 s late: without the
+/// rest the history would be two words ahead of the caller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
+    let (api, _asked) = twilio_api().await;
+    let story = "Tick tock tick tock tick tock tick tock. ".repeat(8);
+    let llm = Scripted::new([
+        vec![Step::text(format!("<speech>{story}</speech>"))],
+        vec![Step::Hang],
+    ]);
+    let engines = Builders {
+        tts: Box::new(|| Ok(Box::new(Drawl) as Box<dyn Tts>)),
+        ..without_models(Arc::new(llm.clone()))
+    };
+    let server = live::serve_with(settings(&api), engines);
+    let line = Line {
+        lag: 25,
+        marks: |number| match number % 6 {
+            0 | 3 => None,
+            1 => Some(650),
+            4 => Some(100),
+            _ => Some(1),
+        },
+    };
+    let mut phone = Phone::call_over(&server, line).await;
+    phone.order(Order::Noise(30)).await;
+    for _ in 0..20 {
+        phone.until("mark").await;
+    }
+    phone.order(Order::Noise(30)).await;
+    let events = phone.until("clear").await;
+    let heard = events.last().expect("a clear")["heard_ms"].as_u64();
+    while llm.prompts().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let messages = &llm.prompts()[1].messages;
+    let Some(Message::Agent { text, .. }) = messages.iter().rev().nth(1) else {
+        panic!("no answer before the interruption: {messages:?}");
+    };
+    let (words, truly) = (
+        text.split_whitespace().count() as u64,
+        heard.expect("ms") / WORD_MS,
+    );
+    println!("{words} words in the history, {truly} were heard");
+    assert!(
+        truly >= 10 && words.abs_diff(truly) <= 1,
+        "{words} for {truly}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -467,6 +632,19 @@ fn speech(path: &std::path::Path) {
     file.finalize().expect("written");
 }
 
+/// A call that Twilio's own library has signed: the signature of its socket, and its ticket.
+async fn announced(server: &Server) -> (String, String) {
+    let requests = json!([
+        [format!("https://{PUBLIC}/twilio/voice"), {"CallSid": CALL, "From": "+15551230000"}],
+        [format!("wss://{PUBLIC}/twilio/media"), {}],
+    ]);
+    let signatures = report("node", &["sign.mjs", TOKEN, &requests.to_string()]).await;
+    let signature = |at: usize| signatures[at].as_str().expect("a signature");
+    let (status, instructions) = ring(server, CALL, Some(signature(0))).await;
+    assert_eq!(status, 200, "{instructions}");
+    (signature(1).into(), ticket(&instructions).into())
+}
+
 /// Twilio's library signs, the simulator of others calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_with_tools_that_others_wrote() {
@@ -476,27 +654,13 @@ async fn a_conversation_with_tools_that_others_wrote() {
         "<speech>It is noon there.</speech>",
     ]);
     let server = serve(settings(&api), &llm);
-    let requests = json!([
-        [format!("https://{PUBLIC}/twilio/voice"), {"CallSid": CALL, "From": "+15551230000"}],
-        [format!("wss://{PUBLIC}/twilio/media"), {}],
-    ]);
-    let signatures = report("node", &["sign.mjs", TOKEN, &requests.to_string()]).await;
-    let signature = |at: usize| signatures[at].as_str().expect("a signature");
-    let (status, instructions) = ring(&server, CALL, Some(signature(0))).await;
-    assert_eq!(status, 200, "{instructions}");
+    let (signature, ticket) = announced(&server).await;
     let folder = tempfile::tempdir().expect("a folder");
     let wav = folder.path().join("speech.wav");
     speech(&wav);
     let url = format!("ws://{}/twilio/media", server.address);
-    let arguments = [
-        "call.py",
-        &url,
-        signature(1),
-        ticket(&instructions),
-        ACCOUNT,
-        CALL,
-        wav.to_str().expect("a path"),
-    ];
+    let wav = wav.to_str().expect("a path");
+    let arguments = ["call.py", &url, &signature, &ticket, ACCOUNT, CALL, wav];
     let heard = report(".venv/bin/python", &arguments).await;
     assert_eq!(heard["violations"], json!([]), "{heard}");
     assert_eq!(heard["unknown"], json!([]), "{heard}");
@@ -504,4 +668,77 @@ async fn a_conversation_with_tools_that_others_wrote() {
     assert_eq!(llm.prompts().len(), 2, "the answer to the tool's result");
     // The greeting, the filler and the answer: the scripted voice takes its time for each.
     assert!(heard["audio_ms"].as_u64() > Some(1_000), "{heard}");
+}
+
+/// What is said in mono PCM16 at 8 kHz.
+fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
+    let mut resampler = Resampler::new(8_000, 16_000);
+    let mut audio = resampler.push(&to_f32(&from_pcm16le(pcm).expect("whole samples")));
+    audio.extend(resampler.flush());
+    let mut whisper = WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("the model");
+    whisper.transcribe(&audio).expect("text").to_lowercase()
+}
+
+/// With real ears and a real voice, and a client that knows no marks: a question is answered with a
+/// tool, and an interruption stops the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipecats_client_asks_is_answered_and_interrupts() {
+    let weights = common::weights();
+    let (api, _asked) = twilio_api().await;
+    let llm = Scripted::new([
+        vec![Step::text(
+            "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
+        )],
+        vec![Step::text(
+            "<speech>It is noon in Tokyo. The sun stands high above the city, the trains are \
+             full, and the shops have opened. People sit in the parks and eat their lunch.</speech>",
+        )],
+        // Whatever is heard after the interruption is of the answer before it.
+        vec![Step::Hang],
+    ]);
+    let server = live::serve_with(
+        settings(&api),
+        of_calls(None, real::engines(&weights, &llm)),
+    );
+    let (signature, ticket) = announced(&server).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut voice = Piper::load(&weights.join("piper-joe")).expect("the voice");
+    let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let paths = [file("question"), file("interruption"), file("answer")];
+    let spoken = [
+        "What time is it in Tokyo?",
+        "Please stop talking, that is enough.",
+    ];
+    for (text, path) in spoken.iter().zip(&paths) {
+        let speech = real::spoken(&mut voice, text, 8_000);
+        std::fs::write(path, to_pcm16le(&speech)).expect("written");
+    }
+    let url = format!("ws://{}/twilio/media", server.address);
+    let mut arguments = vec!["pipecat.mjs", &url, &signature, &ticket, ACCOUNT, CALL];
+    arguments.extend(paths.iter().map(String::as_str));
+    let heard = report("node", &arguments).await;
+    assert_eq!(heard["phase"], "over", "{heard}");
+    assert!(heard["greeting"].as_u64() > Some(0), "{heard}");
+    assert_eq!(heard["stale"], 0, "audio after the clear: {heard}");
+    let prompts = llm.prompts();
+    let asked = |text: &str| text.to_lowercase().contains("tokyo");
+    assert!(
+        matches!(prompts[0].messages.last(), Some(Message::User { text }) if asked(text)),
+        "{:?}",
+        prompts[0].messages
+    );
+    assert!(
+        matches!(prompts[1].messages.last(), Some(Message::ToolResult { name, .. }) if name == "get_time"),
+        "{:?}",
+        prompts[1].messages
+    );
+    let answer = transcribe(&weights, &std::fs::read(&paths[2]).expect("the answer"));
+    println!("{heard}: {answer}");
+    let said = common::words(&answer);
+    for word in ["see", "sun", "high"] {
+        assert!(
+            said.iter().any(|said| said == word),
+            "no {word} in {answer:?}"
+        );
+    }
 }
