@@ -5,7 +5,7 @@
 //! is closed.
 
 mod access;
-mod calls;
+mod doors;
 mod playground;
 mod routes;
 mod twilio;
@@ -16,6 +16,7 @@ pub use playground::{Playground, Question, Say};
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::{Metrics, Refusal};
+use crate::session::Engines;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::phone::tickets::Tickets;
 use crate::transport::socket::Surroundings;
@@ -119,6 +120,8 @@ pub struct App {
     pub sessions: SessionFactory,
     /// Where Asterisk's AudioSocket calls come in, from [`bind_audiosocket`].
     pub audiosocket: Option<TcpListener>,
+    /// Where Wyoming clients come in, from [`bind_wyoming`], and the models that they use.
+    pub wyoming: Option<(TcpListener, Arc<Engines>)>,
     /// Routes beside the server's own, which they must not repeat.
     pub routes: Router,
     /// Counted into.
@@ -136,6 +139,7 @@ impl App {
             settings,
             sessions,
             audiosocket: None,
+            wyoming: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -169,6 +173,12 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
 /// address may talk.
 pub fn bind_audiosocket(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listen(address, CALL_SEND_BUFFER)
+}
+
+/// Listens on `address` for Wyoming clients. The protocol knows no tokens: whoever reaches the address
+/// may use it.
+pub fn bind_wyoming(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    listen(address, SEND_BUFFER)
 }
 
 fn listen(address: SocketAddr, send_buffer: u32) -> Result<TcpListener, ServerError> {
@@ -225,13 +235,14 @@ pub async fn run(
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
     let deadline = shared.settings.drain_deadline;
-    let audiosocket = app.audiosocket;
+    let (audiosocket, wyoming) = (app.audiosocket, app.wyoming);
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
-        never = calls::accept_calls(audiosocket.as_ref(), &shared) => match never {},
+        never = doors::accept_calls(audiosocket.as_ref(), &shared) => match never {},
+        never = doors::accept_wyoming(wyoming.as_ref(), &shared) => match never {},
         () = drained(&shutdown, &tasks, deadline) => {}
     }
-    drop((listener, audiosocket));
+    drop((listener, audiosocket, wyoming));
     stop.cancel();
     if timeout(GRACE, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "sockets did not close in time");

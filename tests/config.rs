@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use undertone::config::{ConfigError, Environment, Flags, Loaded, Origin, load};
+use undertone::config::{Config, ConfigError, Environment, Flags, Loaded, Origin, load};
 
 struct Setup {
     folder: tempfile::TempDir,
@@ -201,6 +201,10 @@ fn wrong_types_and_values_are_named_with_what_is_allowed() {
                 "127.0.0.1:9092",
             ],
         ),
+        (
+            "[wyoming]\nlisten = \"10300\"",
+            &["wyoming.listen", "127.0.0.1:10300"],
+        ),
         ("[log]\nlevel = \"undertone=loud\"", &["log.level", "debug"]),
         ("[server", &["toml:1: ", "not TOML"]),
     ];
@@ -229,17 +233,26 @@ fn other_machines_are_let_in_with_a_token_or_on_purpose() {
 }
 
 #[test]
-fn audiosocket_is_for_this_machine_or_on_purpose() {
-    let at = |address: &str| file(&format!("[asterisk]\naudiosocket = \"{address}\"\n"));
-    let bound = |setup: &Setup| setup.load().unwrap().config.asterisk.audiosocket;
-    assert_eq!(bound(&file("")), None);
-    for address in ["127.0.0.1:9092", "[::1]:0"] {
-        assert_eq!(bound(&at(address)), Some(address.parse().unwrap()));
+fn doors_without_a_token_are_for_this_machine_or_on_purpose() {
+    let doors: [(_, _, fn(&Config) -> _); 2] = [
+        ("asterisk", "audiosocket", |config| {
+            config.asterisk.audiosocket
+        }),
+        ("wyoming", "listen", |config| config.wyoming.listen),
+    ];
+    for (section, key, door) in doors {
+        let at = |address: &str| file(&format!("[{section}]\n{key} = \"{address}\"\n"));
+        let bound = |setup: &Setup| door(&setup.load().unwrap().config);
+        assert_eq!(bound(&file("")), None);
+        for address in ["127.0.0.1:9092", "[::1]:0"] {
+            assert_eq!(bound(&at(address)), Some(address.parse().unwrap()));
+        }
+        let open = at("0.0.0.0:9092").variable("UNDERTONE_AUTH_TOKEN", "0123456789abcdef");
+        let name = format!("{section}.{key}");
+        open.refused(&["toml:2: ", &name, "no token", "--insecure"]);
+        let meant = at("0.0.0.0:9092").variable("UNDERTONE_SERVER__INSECURE", "true");
+        assert!(bound(&meant).is_some());
     }
-    let open = at("0.0.0.0:9092").variable("UNDERTONE_AUTH_TOKEN", "0123456789abcdef");
-    open.refused(&["toml:2: ", "asterisk.audiosocket", "no token", "--insecure"]);
-    let meant = at("0.0.0.0:9092").variable("UNDERTONE_SERVER__INSECURE", "true");
-    assert!(bound(&meant).is_some());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 /// Samples of one encoder frame: 20 ms at 16 kHz.
 pub(super) const ENCODER_FRAME: usize = 320;
 
-/// The longest audio that Whisper takes at once: 30 s.
-pub(super) const MAX_SAMPLES: usize = MAX_FRAMES * ENCODER_FRAME;
+/// The longest audio that Whisper takes at once, samples: 30 s.
+pub const MAX_SAMPLES: usize = MAX_FRAMES * ENCODER_FRAME;
 
 const MAX_FRAMES: usize = 1_500;
 

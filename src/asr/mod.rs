@@ -4,6 +4,7 @@ mod decode;
 mod whisper_cpp;
 mod whisper_onnx;
 
+pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
 pub use whisper_onnx::WhisperOnnx;
 
@@ -28,8 +29,8 @@ pub trait Asr: Send {
     /// A short name for logs: the engine and the model.
     fn name(&self) -> &str;
 
-    /// Transcribes `audio`: 16 kHz mono in -1..1, at most 30 s (what is over is cut off at the
-    /// end). Returns plain text without bracketed sounds; empty if there is no speech.
+    /// Transcribes `audio`: 16 kHz mono in -1..1, at most [`MAX_SAMPLES`] (what is over is cut off at
+    /// the end). Returns plain text without bracketed sounds; empty if there is no speech.
     ///
     /// # Errors
     /// [`AsrError::Run`] if the model fails.

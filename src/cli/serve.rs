@@ -71,6 +71,12 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     let audiosocket = audiosocket.map(server::bind_audiosocket).transpose()?;
     let calls = audiosocket.as_ref().map(TcpListener::local_addr);
     let calls = calls.transpose()?;
+    let wyoming = config
+        .wyoming
+        .listen
+        .map(server::bind_wyoming)
+        .transpose()?;
+    let home = wyoming.as_ref().map(TcpListener::local_addr).transpose()?;
     let metrics = witnesses.metrics.clone();
     let engines = super::engines::witnessed(config, witnesses)?;
     let settings = settings(config, address);
@@ -78,10 +84,11 @@ async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
-    super::print(&welcome(address, calls, config.twilio.as_ref()))?;
+    super::print(&welcome(address, calls, home, config.twilio.as_ref()))?;
     let app = App {
         metrics,
         audiosocket,
+        wyoming: wyoming.map(|listener| (listener, engines.clone())),
         playground: playground::of(&engines),
         ..App::new(settings, sessions)
     };
@@ -105,9 +112,17 @@ fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
     }
 }
 
-fn welcome(address: SocketAddr, calls: Option<SocketAddr>, twilio: Option<&Twilio>) -> String {
+fn welcome(
+    address: SocketAddr,
+    calls: Option<SocketAddr>,
+    home: Option<SocketAddr>,
+    twilio: Option<&Twilio>,
+) -> String {
     let calls = calls.map_or_else(String::new, |calls| {
         format!("\x20 Asterisk's AudioSocket   {calls}\n")
+    });
+    let home = home.map_or_else(String::new, |home| {
+        format!("\x20 Home Assistant (Wyoming) {home}\n")
     });
     let twilio = twilio.map_or_else(String::new, |twilio| {
         format!("\x20 Twilio's calls           {}\n", twilio.voice_url())
@@ -117,6 +132,7 @@ fn welcome(address: SocketAddr, calls: Option<SocketAddr>, twilio: Option<&Twili
          \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
          \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
          {calls}\
+         {home}\
          {twilio}\
          open it in a browser, or try, in another shell:\n\
          \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\

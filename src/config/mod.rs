@@ -62,6 +62,8 @@ pub struct Config {
     pub router_head: Option<PathBuf>,
     /// Calls from Asterisk.
     pub asterisk: AsteriskConfig,
+    /// Home Assistant.
+    pub wyoming: WyomingConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -206,6 +208,13 @@ pub struct SessionConfig {
 pub struct AsteriskConfig {
     /// Where AudioSocket calls come in; `None` takes none.
     pub audiosocket: Option<SocketAddr>,
+}
+
+/// Home Assistant.
+#[derive(Debug, Clone)]
+pub struct WyomingConfig {
+    /// Where Wyoming clients come in; `None` takes none.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Manners of telephone calls.

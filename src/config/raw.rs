@@ -21,6 +21,7 @@ pub(super) struct RawConfig {
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
     pub(super) asterisk: RawAsterisk,
+    pub(super) wyoming: RawWyoming,
     pub(super) log: RawLog,
 }
 
@@ -270,6 +271,12 @@ impl Default for RawTools {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawAsterisk {
     pub(super) audiosocket: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawWyoming {
+    pub(super) listen: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

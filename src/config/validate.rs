@@ -4,7 +4,7 @@ use super::error::{ConfigError, nearest};
 use super::layers::Layers;
 use super::raw::{
     RawAsr, RawAsterisk, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession,
-    RawSpeculation, RawTools, RawTts, RawTurn, RawTwilio,
+    RawSpeculation, RawTools, RawTts, RawTurn, RawTwilio, RawWyoming,
 };
 use super::*;
 use crate::conversation::FillerLead;
@@ -35,6 +35,7 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
         filler: check.filler(&raw.filler)?,
         router_head: check.existing("router.head", &raw.router.head)?,
         asterisk: check.asterisk(&raw.asterisk, raw.server.insecure)?,
+        wyoming: check.wyoming(&raw.wyoming, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
 }
@@ -43,6 +44,16 @@ pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Chec
 fn is_telephone_number(number: &str) -> bool {
     let digits = number.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// An address at which whoever reaches it may talk.
+struct TrustingDoor {
+    key: &'static str,
+    protocol: &'static str,
+    /// What to do about an address that is none.
+    example: &'static str,
+    /// What to use in place of an address that other machines reach.
+    safer: &'static str,
 }
 
 /// A name that Twilio gives to an account.
@@ -347,28 +358,59 @@ impl Check<'_> {
     }
 
     fn asterisk(&self, raw: &RawAsterisk, insecure: bool) -> Checked<AsteriskConfig> {
-        let (key, typed) = ("asterisk.audiosocket", &raw.audiosocket);
+        let door = TrustingDoor {
+            key: "asterisk.audiosocket",
+            protocol: "AudioSocket",
+            example: "use 127.0.0.1:9092 for an Asterisk on this machine",
+            safer: "a loopback address or chan_websocket",
+        };
+        Ok(AsteriskConfig {
+            audiosocket: self.trusting(&door, &raw.audiosocket, insecure)?,
+        })
+    }
+
+    fn wyoming(&self, raw: &RawWyoming, insecure: bool) -> Checked<WyomingConfig> {
+        let door = TrustingDoor {
+            key: "wyoming.listen",
+            protocol: "Wyoming",
+            example: "use 127.0.0.1:10300 for a Home Assistant on this machine",
+            safer: "a loopback address",
+        };
+        Ok(WyomingConfig {
+            listen: self.trusting(&door, &raw.listen, insecure)?,
+        })
+    }
+
+    /// Where a protocol without passwords comes in: on this machine alone, unless the operator means
+    /// otherwise.
+    fn trusting(
+        &self,
+        door: &TrustingDoor,
+        typed: &str,
+        insecure: bool,
+    ) -> Checked<Option<SocketAddr>> {
+        let TrustingDoor {
+            key,
+            protocol,
+            example,
+            safer,
+        } = door;
         if typed.is_empty() {
-            return Ok(AsteriskConfig { audiosocket: None });
+            return Ok(None);
         }
         let address: SocketAddr = typed.parse().map_err(|_| {
-            self.wrong(
-                key,
-                format!("{key} = \"{typed}\" is not an IP address and a port"),
-                "use 127.0.0.1:9092 for an Asterisk on this machine",
-            )
+            let problem = format!("{key} = \"{typed}\" is not an IP address and a port");
+            self.wrong(key, problem, example)
         })?;
         if address.ip().is_loopback() || insecure {
-            return Ok(AsteriskConfig {
-                audiosocket: Some(address),
-            });
+            return Ok(Some(address));
         }
         Err(self.wrong(
             key,
             format!(
-                "{key} = \"{typed}\" lets other machines call, and AudioSocket knows no token or password"
+                "{key} = \"{typed}\" lets other machines in, and {protocol} knows no token or password"
             ),
-            "use a loopback address or chan_websocket, or say --insecure if a firewall sees to it",
+            &format!("use {safer}, or say --insecure if a firewall sees to it"),
         ))
     }
 

@@ -74,6 +74,8 @@ pub struct Engines {
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) tts: Worker<SpeakJob, Result<(), TtsError>>,
     pub(super) tts_rate: u32,
+    /// What the voice is called.
+    voice: String,
     pub(super) prepared: Prepared,
     pub(super) llm: Arc<dyn Llm>,
     pub(super) tools: Arc<Registry>,
@@ -219,7 +221,7 @@ impl Engines {
         Arc::make_mut(&mut policy.tools).retain(|tool| tool.spec.name != builtin::TRANSFER_CALL);
         let phone_policy = phone.policy(&policy);
         let mut first_voice = tts().map_err(SpawnError::State)?;
-        let tts_rate = first_voice.sample_rate();
+        let (tts_rate, voice) = (first_voice.sample_rate(), first_voice.name().to_owned());
         let phrases = policy.phrases.all().map(str::to_owned);
         let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
         let greetings = greetings.into_iter().filter(|text| !text.is_empty());
@@ -264,6 +266,7 @@ impl Engines {
             journal,
             changes: TaskTracker::new(),
             tts_rate,
+            voice,
             prepared,
             llm,
             tools,
@@ -350,6 +353,11 @@ impl Engines {
         let mut policy = match options.door {
             Door::Phone => self.phone_policy.clone(),
             Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => self.policy.clone(),
+            // Whoever asks in writing is not greeted first.
+            Door::Wyoming => Policy {
+                greeting: String::new(),
+                ..self.policy.clone()
+            },
         };
         let transfer = options.call.as_ref();
         let transfer = transfer.and_then(|_| self.tools.declaration(builtin::TRANSFER_CALL));
@@ -357,6 +365,23 @@ impl Engines {
             Arc::make_mut(&mut policy.tools).push(Arc::new(transfer.clone()));
         }
         policy
+    }
+
+    /// What the voice is called, and the rate of what it makes, Hz.
+    pub fn voice(&self) -> (&str, u32) {
+        (&self.voice, self.tts_rate)
+    }
+
+    /// Transcribes audio outside of any session: 16 kHz mono in -1..1, at most
+    /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
+    pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
+        let failure = match self.asr.call(audio).await {
+            Ok(Ok(text)) => return Some(text),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(failure, "audio was not transcribed");
+        None
     }
 
     /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is

@@ -8,6 +8,7 @@
 //! | [`realtime`] | OpenAI's Realtime protocol, GA event names |
 //! | [`pcm`] | bare PCM16 in binary messages, for devices |
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
+//! | [`wyoming`] | Home Assistant's protocol over TCP |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
@@ -18,6 +19,7 @@ pub mod pcm;
 pub mod phone;
 pub mod realtime;
 pub mod socket;
+pub mod wyoming;
 
 use crate::conversation::{Input, Micros};
 use crate::session::{Outbound, SessionHandle};
@@ -67,6 +69,8 @@ pub enum Door {
     Phone,
     /// A microphone and a loudspeaker of this machine.
     Desktop,
+    /// [`wyoming`]: words in, words out.
+    Wyoming,
 }
 
 /// Why no session could be opened.

@@ -1,0 +1,452 @@
+//! One client: an event after the other, each answered before the next is read.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: a connection's timeouts are real time"
+)]
+
+use super::Refused;
+use super::agent::{Kept, Talk};
+use super::event::{BadEvent, Event, encode};
+use super::info::{LANGUAGE, info};
+use super::recording::{Format, Recording};
+use crate::audio::{to_i16, to_pcm16le};
+use crate::conversation::Clauses;
+use crate::session::Engines;
+use crate::transport::socket::Surroundings;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::io::{AsyncWriteExt, BufReader, copy, sink};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+/// The longest text of one request, bytes: some five minutes of speech, and what OpenAI's speech
+/// endpoint takes.
+pub(super) const MOST_TEXT: usize = 4_096;
+
+/// The longest name of a conversation, bytes: Home Assistant's have 26.
+pub(super) const MOST_NAME: usize = 256;
+
+/// How much longer than in the middle of a request a client may say nothing between requests: five
+/// minutes, for which Home Assistant, too, takes a conversation to go on.
+const PATIENCE: u32 = 10;
+
+/// Samples of one `audio-chunk`.
+const CHUNK: usize = 4_096;
+
+/// Characters of a reason that are told and logged.
+const MOST_REASON: usize = 200;
+
+/// How long the last words may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    /// The client closed it.
+    Left,
+    /// The client vanished, or says nothing any more.
+    Vanished,
+    /// The client does not read.
+    Slow,
+    /// The client sent what it may not.
+    Bad(Refused),
+    /// We close it.
+    Closed(&'static str),
+}
+
+impl From<Refused> for End {
+    fn from(refused: Refused) -> Self {
+        Self::Bad(refused)
+    }
+}
+
+/// What all clients share.
+#[derive(Clone)]
+pub struct Service {
+    engines: Arc<Engines>,
+    kept: Arc<Kept>,
+}
+
+impl Service {
+    /// Clients use these models.
+    pub fn new(engines: Arc<Engines>) -> Self {
+        let kept = Arc::default();
+        Self { engines, kept }
+    }
+}
+
+/// Serves a client until it leaves or the server stops.
+pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
+    let (reader, writer) = stream.into_split();
+    let stop = around.stop.clone();
+    let mut connection = Connection {
+        reader: BufReader::new(reader),
+        writer,
+        service,
+        around,
+        asked: false,
+        recording: None,
+        reading_out: None,
+        talk: None,
+    };
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => End::Closed("the server shuts down"),
+        end = connection.run() => end,
+    };
+    connection.count(&end);
+    let reason = match end {
+        End::Bad(error) => {
+            let reason = excerpt(&error.to_string());
+            tracing::warn!(reason, "a Wyoming client is sent away");
+            reason
+        }
+        End::Closed(reason) => {
+            tracing::debug!(reason, "a Wyoming client is sent away");
+            reason.to_owned()
+        }
+        end => return tracing::debug!(?end, "a Wyoming client is gone"),
+    };
+    say_goodbye(connection.reader.into_inner(), connection.writer, &reason).await;
+}
+
+/// Says that there is no room.
+pub async fn turn_away(stream: TcpStream) {
+    let (reader, writer) = stream.into_split();
+    say_goodbye(reader, writer, "the server is busy: try again later").await;
+}
+
+/// Says why, and waits until the other side has closed: a socket that is closed over unread data is
+/// reset, and then the reason may be lost.
+async fn say_goodbye(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, reason: &str) {
+    let goodbye = async {
+        let error = encode("error", &json!({"text": reason}), &[]);
+        writer.write_all(&error).await?;
+        writer.shutdown().await?;
+        copy(&mut reader, &mut sink()).await
+    };
+    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
+        tracing::trace!(%error, "goodbye cut short");
+    }
+}
+
+struct Connection {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    service: Service,
+    around: Surroundings,
+    /// The client has sent an event.
+    asked: bool,
+    /// What is to be transcribed.
+    recording: Option<Recording>,
+    /// A text that is spoken while it comes in.
+    reading_out: Option<ReadingOut>,
+    /// The conversation that has no name.
+    talk: Option<Talk>,
+}
+
+#[derive(Default)]
+struct ReadingOut {
+    clauses: Clauses,
+    /// Bytes of text so far.
+    length: usize,
+}
+
+#[derive(Deserialize)]
+struct Transcribe {
+    language: Option<String>,
+}
+
+/// `synthesize`, and `synthesize-start` without the text.
+#[derive(Deserialize)]
+struct Synthesize {
+    #[serde(default)]
+    text: String,
+    voice: Option<Voice>,
+    text_format: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Voice {
+    name: Option<String>,
+    language: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+}
+
+/// `transcript`: a sentence for the agent.
+#[derive(Deserialize)]
+struct Sentence {
+    text: String,
+    language: Option<String>,
+    context: Option<Context>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    conversation_id: Option<String>,
+}
+
+impl Connection {
+    async fn run(&mut self) -> End {
+        loop {
+            let event = match self.next().await {
+                Ok(event) => event,
+                Err(end) => return end,
+            };
+            self.asked = true;
+            if let Err(end) = self.answer(&event).await {
+                return end;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Event, End> {
+        let idle = self.recording.is_none() && self.reading_out.is_none();
+        let limits = &self.around.limits;
+        let patience = match (self.asked, idle) {
+            (false, _) => limits.open_within,
+            (true, false) => limits.gone_after,
+            (true, true) => PATIENCE * limits.gone_after,
+        };
+        tokio::select! {
+            biased;
+            () = self.around.drain.cancelled(), if idle => Err(End::Closed("the server shuts down")),
+            read = timeout(patience, Event::read(&mut self.reader)) => match read {
+                Ok(Ok(Some(event))) => Ok(event),
+                Ok(Ok(None)) => Err(End::Left),
+                Ok(Err(BadEvent::Broken(_))) | Err(_) => Err(End::Vanished),
+                Ok(Err(bad)) => Err(End::Bad(bad.into())),
+            },
+        }
+    }
+
+    async fn answer(&mut self, event: &Event) -> Result<(), End> {
+        match &*event.kind {
+            "describe" => {
+                let info = info(self.service.engines.voice().0);
+                self.send("info", &info, &[]).await
+            }
+            "ping" => {
+                let text = event.data.get("text").unwrap_or(&Value::Null);
+                self.send("pong", &json!({"text": text}), &[]).await
+            }
+            "transcribe" => {
+                check_language(says::<Transcribe>(event)?.language)?;
+                self.recording = None;
+                Ok(())
+            }
+            "audio-start" => {
+                self.recording = Some(Recording::begin(says(event)?)?);
+                Ok(())
+            }
+            "audio-chunk" => Ok(self.record(says(event)?, &event.payload)?),
+            "audio-stop" => self.transcribe().await,
+            "synthesize" => self.synthesize(&says(event)?).await,
+            "synthesize-start" => {
+                self.check_voice(&says(event)?)?;
+                self.reading_out = Some(ReadingOut::default());
+                self.start_audio().await
+            }
+            "synthesize-chunk" => self.read_out(&says::<Text>(event)?.text).await,
+            "synthesize-stop" => self.stop_reading_out().await,
+            "transcript" => self.handle(says(event)?).await,
+            kind => {
+                tracing::debug!(kind, "ignored");
+                Ok(())
+            }
+        }
+    }
+
+    fn record(&mut self, format: Format, payload: &[u8]) -> Result<(), Refused> {
+        let recording = match self.recording.take() {
+            Some(recording) => recording,
+            None => Recording::begin(format)?,
+        };
+        self.recording.insert(recording).push(format, payload)
+    }
+
+    async fn transcribe(&mut self) -> Result<(), End> {
+        let audio = self.recording.take().map(Recording::end);
+        let text = match audio {
+            Some(audio) => self.service.engines.transcribe(audio).await,
+            None => Some(String::new()),
+        };
+        let text = text.ok_or(End::Closed("the recogniser is busy, or it failed"))?;
+        let transcript = json!({"text": text, "language": LANGUAGE});
+        self.send("transcript", &transcript, &[]).await
+    }
+
+    /// Home Assistant sends the whole text again in the middle of a stream, for servers that know no
+    /// streams.
+    async fn synthesize(&mut self, request: &Synthesize) -> Result<(), End> {
+        if self.reading_out.is_some() {
+            return Ok(());
+        }
+        self.check_voice(request)?;
+        if request.text.len() > MOST_TEXT {
+            return Err(Refused::LongText.into());
+        }
+        self.start_audio().await?;
+        let mut clauses = Clauses::new();
+        let mut texts = clauses.push(&request.text);
+        texts.extend(clauses.finish());
+        self.speak(texts).await?;
+        self.send("audio-stop", &json!({}), &[]).await
+    }
+
+    async fn read_out(&mut self, text: &str) -> Result<(), End> {
+        let Some(reading) = &mut self.reading_out else {
+            return Ok(());
+        };
+        reading.length += text.len();
+        if reading.length > MOST_TEXT {
+            return Err(Refused::LongText.into());
+        }
+        let texts = reading.clauses.push(text);
+        self.speak(texts).await
+    }
+
+    async fn stop_reading_out(&mut self) -> Result<(), End> {
+        let Some(mut reading) = self.reading_out.take() else {
+            return Ok(());
+        };
+        self.speak(reading.clauses.finish()).await?;
+        self.send("audio-stop", &json!({}), &[]).await?;
+        self.send("synthesize-stopped", &json!({}), &[]).await
+    }
+
+    async fn handle(&mut self, sentence: Sentence) -> Result<(), End> {
+        check_language(sentence.language)?;
+        if sentence.text.len() > MOST_TEXT {
+            return Err(Refused::LongText.into());
+        }
+        let name = sentence.context.and_then(|context| context.conversation_id);
+        let talk = match &name {
+            Some(name) if name.len() > MOST_NAME => return Err(Refused::LongName.into()),
+            Some(name) => self.service.kept.take(name),
+            None => self.talk.take(),
+        };
+        let talk = match talk {
+            Some(talk) => talk,
+            None => self.open_talk()?,
+        };
+        let (answer, talk) = talk.ask(sentence.text).await;
+        match (name, talk) {
+            (Some(name), Some(talk)) => self.service.kept.put(name, talk),
+            (Some(_), None) => {}
+            (None, talk) => self.talk = talk,
+        }
+        let kind = if answer.handled {
+            "handled"
+        } else {
+            "not-handled"
+        };
+        self.send(kind, &json!({"text": answer.text}), &[]).await
+    }
+
+    fn open_talk(&self) -> Result<Talk, End> {
+        let talk = Talk::open(&self.around.sessions).map_err(|error| {
+            tracing::warn!(%error, "no session");
+            End::Closed("no session could be opened")
+        })?;
+        self.around.counters.sessions.fetch_add(1, Relaxed);
+        Ok(talk)
+    }
+
+    fn check_voice(&self, request: &Synthesize) -> Result<(), Refused> {
+        let format = request.text_format.as_deref().unwrap_or("text");
+        if format != "text" {
+            return Err(Refused::TextFormat(format.into()));
+        }
+        match &request.voice {
+            Some(Voice {
+                name: Some(name), ..
+            }) if name != self.service.engines.voice().0 => Err(Refused::Voice(name.clone())),
+            Some(Voice { language, .. }) => check_language(language.clone()),
+            None => Ok(()),
+        }
+    }
+
+    async fn start_audio(&mut self) -> Result<(), End> {
+        let format = self.format();
+        self.send("audio-start", &format, &[]).await
+    }
+
+    fn format(&self) -> Value {
+        json!({"rate": self.service.engines.voice().1, "width": 2, "channels": 1})
+    }
+
+    /// Clause by clause: what is made of one is sent before the next is made.
+    async fn speak(&mut self, clauses: impl IntoIterator<Item = String>) -> Result<(), End> {
+        let format = self.format();
+        for clause in clauses {
+            let rate = self.service.engines.voice().1;
+            let audio = self.service.engines.say(&clause, rate).await;
+            let audio = audio.ok_or(End::Closed("the voice is busy, or it failed"))?;
+            for chunk in audio.chunks(CHUNK) {
+                let chunk = to_pcm16le(&to_i16(chunk));
+                self.send("audio-chunk", &format, &chunk).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, kind: &str, data: &Value, payload: &[u8]) -> Result<(), End> {
+        let bytes = encode(kind, data, payload);
+        match timeout(
+            self.around.limits.write_timeout,
+            self.writer.write_all(&bytes),
+        )
+        .await
+        {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Vanished),
+            Err(_) => Err(End::Slow),
+        }
+    }
+
+    fn count(&self, end: &End) {
+        let counters = &self.around.counters;
+        match end {
+            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
+            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
+            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
+            End::Left | End::Closed(_) => return,
+        };
+    }
+}
+
+/// What has words of the client in it, fit for a log.
+fn excerpt(reason: &str) -> String {
+    let beginning = reason.chars().take(MOST_REASON);
+    beginning
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+fn says<T: DeserializeOwned>(event: &Event) -> Result<T, Refused> {
+    event.says().map_err(|error| Refused::Data {
+        kind: event.kind.clone(),
+        error,
+    })
+}
+
+/// `en` in any country.
+fn check_language(language: Option<String>) -> Result<(), Refused> {
+    match language {
+        Some(other) if other.split(['-', '_']).next() != Some(LANGUAGE) => {
+            Err(Refused::Language(other))
+        }
+        _ => Ok(()),
+    }
+}

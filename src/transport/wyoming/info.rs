@@ -1,0 +1,50 @@
+//! What clients are told of this server: a program each to hear, to speak and to answer.
+
+use serde_json::{Value, json};
+
+/// The one language of the recogniser, of how texts are read out, and of the phrases.
+pub(super) const LANGUAGE: &str = "en";
+
+/// The answer to `describe`. `voice` is what the voice is called.
+pub(super) fn info(voice: &str) -> Value {
+    let whisper = artifact(
+        "whisper",
+        "Whisper",
+        ["OpenAI", "https://github.com/openai/whisper"],
+    );
+    let voice = artifact(voice, voice, ["Piper", "https://github.com/rhasspy/piper"]);
+    let agent = artifact("undertone", "undertone's agent", OURS);
+    let mut speaking = program("undertone's voice", "voices", voice);
+    speaking["supports_synthesize_streaming"] = json!(true);
+    json!({
+        "asr": [program("undertone's ears", "models", whisper)],
+        "tts": [speaking],
+        "handle": [program("undertone's agent and its tools", "models", agent)],
+        "intent": [],
+        "wake": [],
+        "mic": [],
+        "snd": [],
+    })
+}
+
+const OURS: [&str; 2] = ["undertone", ""];
+
+/// A model, and who made it and where.
+fn artifact(name: &str, description: &str, [maker, url]: [&str; 2]) -> Value {
+    json!({
+        "name": name,
+        "description": description,
+        "attribution": {"name": maker, "url": url},
+        "installed": true,
+        "version": null,
+        "languages": [LANGUAGE],
+    })
+}
+
+/// A service with its one model in `list`. Home Assistant names what it makes of it after the service.
+fn program(description: &str, list: &str, model: Value) -> Value {
+    let mut program = artifact("undertone", description, OURS);
+    program["version"] = json!(env!("CARGO_PKG_VERSION"));
+    program[list] = json!([model]);
+    program
+}

@@ -1,0 +1,125 @@
+//! What a client wants transcribed, as it comes in.
+
+use super::Refused;
+use crate::asr::MAX_SAMPLES;
+use crate::audio::{Resampler, from_pcm16le, to_f32};
+use crate::conversation::Samples;
+use serde::Deserialize;
+use std::ops::RangeInclusive;
+
+/// Rates that are taken, Hz.
+const RATES: RangeInclusive<u32> = 8_000..=48_000;
+
+/// How a client's audio is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) struct Format {
+    /// Hz.
+    rate: u32,
+    /// Bytes of a sample.
+    width: u16,
+    /// 1: mono.
+    channels: u16,
+}
+
+/// Audio at the recogniser's rate.
+pub(super) struct Recording {
+    format: Format,
+    resampler: Resampler,
+    samples: Vec<f32>,
+}
+
+impl Recording {
+    /// A recording of audio in this format: PCM16, mono or stereo.
+    pub(super) fn begin(format: Format) -> Result<Self, Refused> {
+        if format.width != 2 || !(1..=2).contains(&format.channels) || !RATES.contains(&format.rate)
+        {
+            return Err(Refused::Format(format));
+        }
+        Ok(Self {
+            format,
+            resampler: Resampler::new(format.rate, Samples::RATE),
+            samples: Vec::new(),
+        })
+    }
+
+    /// Takes in a chunk.
+    pub(super) fn push(&mut self, format: Format, payload: &[u8]) -> Result<(), Refused> {
+        if format != self.format {
+            return Err(Refused::FormatChanged);
+        }
+        let channels = usize::from(format.channels);
+        let samples = from_pcm16le(payload).map_err(|_| Refused::HalfFrame(payload.len()))?;
+        if !samples.len().is_multiple_of(channels) {
+            return Err(Refused::HalfFrame(payload.len()));
+        }
+        let mono: Vec<f32> = to_f32(&samples)
+            .chunks(channels)
+            .map(|frame| frame.iter().sum::<f32>() / f32::from(format.channels))
+            .collect();
+        self.samples.extend(self.resampler.push(&mono));
+        if self.samples.len() > MAX_SAMPLES {
+            return Err(Refused::LongAudio);
+        }
+        Ok(())
+    }
+
+    /// All of it: mono at 16 kHz.
+    pub(super) fn end(mut self) -> Vec<f32> {
+        self.samples.extend(self.resampler.flush());
+        self.samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::to_pcm16le;
+
+    const STEREO: Format = Format {
+        rate: 48_000,
+        width: 2,
+        channels: 2,
+    };
+
+    #[test]
+    fn stereo_is_mixed_and_resampled_across_chunks() {
+        let mut recording = Recording::begin(STEREO).unwrap();
+        let quarter_and_silence = [8_192, 0].repeat(48_000);
+        for chunk in to_pcm16le(&quarter_and_silence).chunks(4 * 1_000) {
+            recording.push(STEREO, chunk).unwrap();
+        }
+        let samples = recording.end();
+        assert_eq!(samples.len(), 16_000);
+        let steady = &samples[1_000..15_000];
+        assert!(steady.iter().all(|s| (s - 0.125).abs() < 1e-3));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_says_why() {
+        let reason = |result: Result<(), Refused>| result.unwrap_err().to_string();
+        for format in [
+            Format { width: 4, ..STEREO },
+            Format {
+                channels: 6,
+                ..STEREO
+            },
+            Format { rate: 0, ..STEREO },
+        ] {
+            let begun = Recording::begin(format).map(drop);
+            assert!(reason(begun).contains("2 bytes"));
+        }
+        let mut recording = Recording::begin(STEREO).unwrap();
+        assert!(reason(recording.push(STEREO, &[0; 6])).contains("6 bytes"));
+        assert!(reason(recording.push(STEREO, &[0; 3])).contains("3 bytes"));
+        let other = Format {
+            channels: 1,
+            ..STEREO
+        };
+        assert!(reason(recording.push(other, &[])).contains("changed"));
+        let second = vec![0; 4 * 48_000];
+        for _ in 0..30 {
+            recording.push(STEREO, &second).unwrap();
+        }
+        assert!(reason(recording.push(STEREO, &second)).contains("30 s"));
+    }
+}

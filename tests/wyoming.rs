@@ -1,0 +1,462 @@
+//! Home Assistant's door: the `wyoming` package of the Python index, which Home Assistant uses, with real
+//! models; and clients that do not behave.
+
+mod common;
+mod support;
+
+use common::words;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use support::{PATIENCE, Server, live, local};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+use undertone::config::{Environment, Flags};
+use undertone::llm::scripted::Scripted;
+use undertone::llm::{Llm, Phrases};
+use undertone::server::{App, ServerSettings};
+use undertone::session::{self, Engines};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
+
+/// A server with a door for Wyoming, and where that is.
+fn serve(settings: ServerSettings, engines: &Arc<Engines>) -> (Server, SocketAddr) {
+    let listener = undertone::server::bind_wyoming(([127, 0, 0, 1], 0).into());
+    let listener = listener.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let opener = engines.clone();
+    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
+    let app = App {
+        wyoming: Some((listener, engines.clone())),
+        ..App::new(settings, sessions)
+    };
+    (Server::serve(app), address)
+}
+
+/// The same without models: whatever is heard is "How are you?".
+fn serve_told(settings: ServerSettings, llm: impl Llm + 'static) -> (Server, SocketAddr) {
+    let engines = Engines::start(live::without_models(Arc::new(llm))).expect("engines");
+    serve(settings, &engines)
+}
+
+/// Runs Home Assistant's client and returns what it reports.
+async fn home(address: SocketAddr, mode: &str, rest: &[&str]) -> Value {
+    let python = Path::new(FOLDER).join(".venv/bin/python");
+    assert!(python.exists(), "no client: run `make test-tools`");
+    let port = address.port().to_string();
+    let mut client = Command::new(python);
+    client
+        .current_dir(FOLDER)
+        .args(["home.py", &port, mode])
+        .args(rest);
+    let output = timeout(6 * PATIENCE, client.kill_on_drop(true).output()).await;
+    let output = output.expect("in time").expect("the client runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{mode} {rest:?}: {said}\n{complained}"
+    );
+    serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
+}
+
+/// Writes 16-bit samples that each channel has.
+fn write(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
+    let spec = hound::WavSpec {
+        channels,
+        sample_rate: rate,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut file = hound::WavWriter::create(path, spec).expect("a file");
+    for sample in undertone::audio::to_i16(samples) {
+        for _ in 0..channels {
+            file.write_sample(sample).expect("written");
+        }
+    }
+    file.finalize().expect("written");
+}
+
+/// Everything that Home Assistant asks for, of one server with real models.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn home_assistants_client_is_heard_spoken_to_and_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engines = undertone::cli::engines::all(&configured(folder.path())).expect("engines");
+    let (server, address) = serve(local(), &engines);
+    let info = home(address, "info", &[]).await;
+    let expected = json!({
+        "asr": ["undertone", [["en"]]],
+        "tts": ["undertone", [["en"]], true],
+        "handle": [["undertone", [["en"]]]],
+        "pong": "still there?",
+    });
+    assert_eq!(info, expected);
+    speaks_and_hears(address, folder.path()).await;
+    hears_recorded_speech(address, folder.path()).await;
+    answers(address).await;
+    changes_what_was_agreed_to(address, folder.path()).await;
+    assert_eq!(server.counters.bad_clients.load(Relaxed), 0);
+}
+
+/// A house with a note book that asks before it writes.
+fn configured(folder: &Path) -> undertone::config::Config {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/add_note.toml");
+    let notes = std::fs::read_to_string(shipped).expect("a tool");
+    let notes = notes.replace("data/notes.json", "notes.json");
+    let notes = format!("{notes}\n[confirm]\nspoken = true\n");
+    std::fs::create_dir(folder.join("tools")).expect("a folder");
+    std::fs::write(folder.join("tools/add_note.toml"), notes).expect("a tool");
+    let config = folder.join("undertone.toml");
+    let text = format!(
+        "[models]\ndir = \"{}\"\n[session]\ngreeting = \"Welcome home.\"\n\
+         [tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n",
+        common::weights().display()
+    );
+    std::fs::write(&config, text).expect("a configuration");
+    let flags = Flags {
+        config: Some(config),
+        ..Flags::default()
+    };
+    undertone::config::load(&flags, &Environment::default())
+        .expect("a configuration")
+        .config
+}
+
+const SENTENCE: &str = "The train to Boston leaves in the morning. Please bring an umbrella.";
+
+/// What the voice says, whole and in pieces, is what the recogniser hears, whatever the format.
+async fn speaks_and_hears(address: SocketAddr, folder: &Path) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (whole, pieces, stereo) = (path("whole.wav"), path("pieces.wav"), path("stereo.wav"));
+    let spoken = home(address, "synthesize", &[&whole, SENTENCE]).await;
+    let audio = json!(["audio-start", "audio-chunk", "audio-stop"]);
+    assert_eq!(
+        (&spoken["types"], &spoken["rate"]),
+        (&audio, &json!(22_050))
+    );
+    let (first, last) = SENTENCE.split_at(20);
+    let streamed = home(address, "stream", &[&pieces, first, last]).await;
+    let audio = json!([
+        "audio-start",
+        "audio-chunk",
+        "audio-stop",
+        "synthesize-stopped"
+    ]);
+    assert_eq!(streamed["types"], audio);
+    let samples = common::read(Path::new(&whole));
+    let mut resampler = undertone::audio::Resampler::new(16_000, 44_100);
+    let mut resampled = resampler.push(&samples);
+    resampled.extend(resampler.flush());
+    write(Path::new(&stereo), 44_100, 2, &resampled);
+    for path in [whole, pieces, stereo] {
+        let heard = home(address, "transcribe", &[&path]).await;
+        let text = heard["text"].as_str().expect("text");
+        assert_eq!(words(text), words(SENTENCE), "{path}");
+    }
+}
+
+async fn hears_recorded_speech(address: SocketAddr, folder: &Path) {
+    let Some(clips) = common::speech() else {
+        return;
+    };
+    let mut errors = common::Errors::default();
+    for clip in clips.iter().take(3) {
+        let path = folder.join(&clip.name);
+        write(&path, 16_000, 1, &clip.samples);
+        let heard = home(address, "transcribe", &[&path.display().to_string()]).await;
+        errors.add(&clip.text, heard["text"].as_str().expect("text"));
+    }
+    assert!(errors.percent() <= 10.0, "{errors:?}");
+}
+
+/// Home Assistant opens a connection for each sentence, and names the conversation.
+async fn answers(address: SocketAddr) {
+    let product = json!({"handled": "12 times 12 is 144."});
+    let sums = home(
+        address,
+        "ask",
+        &["sums", "What is 12 times 12?", "Say that again."],
+    )
+    .await;
+    assert_eq!(sums, json!([product, product]));
+    let talk = home(
+        address,
+        "talk",
+        &["What is 12 times 12?", "Say that again."],
+    )
+    .await;
+    assert_eq!(talk, json!([product, product]));
+    let other = home(address, "ask", &["other", "Say that again."]).await;
+    let other = other[0]["handled"].as_str().expect("an answer");
+    assert!(!other.contains("144"), "{other}");
+}
+
+/// A change waits for the yes, which comes over another connection.
+async fn changes_what_was_agreed_to(address: SocketAddr, folder: &Path) {
+    let notes = || std::fs::read_to_string(folder.join("tools/notes.json")).unwrap_or_default();
+    let asked = home(address, "ask", &["notes", "Add a note buy milk"]).await;
+    let question = asked[0]["handled"].as_str().expect("a question");
+    assert!(
+        question.contains("buy milk") && question.ends_with('?'),
+        "{question}"
+    );
+    assert!(!notes().contains("milk"), "{}", notes());
+    let agreed = home(address, "ask", &["notes", "yes"]).await;
+    assert_eq!(agreed, json!([{"handled": "Okay, I noted: buy milk."}]));
+    assert!(notes().contains("buy milk"), "{}", notes());
+}
+
+#[tokio::test]
+async fn an_apology_is_not_an_answer() {
+    let (_server, address) = serve_told(local(), Scripted::default());
+    let mut guest = Guest::connect(address).await;
+    guest
+        .send("transcript", json!({"text": "Who are you?"}), &[])
+        .await;
+    let (kind, data, _) = guest.event().await.expect("an answer");
+    let apology = &Phrases::default().llm_failed;
+    assert_eq!((&*kind, &data["text"]), ("not-handled", &json!(apology)));
+    guest.send("transcript", json!({"text": "  "}), &[]).await;
+    let (kind, data, _) = guest.event().await.expect("an answer");
+    assert_eq!((&*kind, &data["text"]), ("not-handled", &json!("")));
+}
+
+/// A client of our own, which does not behave.
+struct Guest(BufReader<TcpStream>);
+
+impl Guest {
+    async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        Self(BufReader::new(stream))
+    }
+
+    async fn bytes(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.expect("sent");
+    }
+
+    async fn send(&mut self, kind: &str, data: Value, payload: &[u8]) {
+        let header = json!({"type": kind, "data": data, "payload_length": payload.len()});
+        self.bytes(format!("{header}\n").as_bytes()).await;
+        self.bytes(payload).await;
+    }
+
+    /// Half a second of a tone, as one chunk.
+    async fn chunk(&mut self) {
+        let tone = 8_000_i16.to_le_bytes().repeat(8_000);
+        self.send("audio-chunk", pcm(), &tone).await;
+    }
+
+    /// The next event; `None` once the connection is closed.
+    async fn event(&mut self) -> Option<(String, Value, Vec<u8>)> {
+        let event = async {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).await.ok()? == 0 {
+                return None;
+            }
+            let header: Value = serde_json::from_str(&line).expect("a header");
+            let mut take = async |part: &str| {
+                let length = header[part].as_u64().expect("a length");
+                let mut bytes = vec![0; length as usize];
+                self.0.read_exact(&mut bytes).await.expect("all of it");
+                bytes
+            };
+            let data = take("data_length").await;
+            let payload = take("payload_length").await;
+            let kind = header["type"].as_str().expect("a type").to_owned();
+            Some((kind, serde_json::from_slice(&data).expect("data"), payload))
+        };
+        timeout(PATIENCE, event).await.expect("in time")
+    }
+
+    /// The server says why and closes; returns the reason.
+    async fn sent_away(&mut self) -> String {
+        let (kind, data, _) = self.event().await.expect("a reason");
+        assert_eq!(kind, "error");
+        assert!(self.event().await.is_none());
+        data["text"].as_str().expect("words").to_owned()
+    }
+
+    async fn is_served(&mut self) {
+        self.send("ping", json!({"text": "you"}), &[]).await;
+        let (kind, data, _) = self.event().await.expect("an answer");
+        assert_eq!((&*kind, &data["text"]), ("pong", &json!("you")));
+    }
+}
+
+fn pcm() -> Value {
+    json!({"rate": 16_000, "width": 2, "channels": 1})
+}
+
+#[tokio::test]
+async fn strangers_are_told_why_and_disturb_nobody() {
+    let (server, address) = serve_told(local(), Scripted::default());
+    let mut bystander = Guest::connect(address).await;
+    bystander.is_served().await;
+    let endless = vec![b'x'; 70_000];
+    let garbage: [(&[u8], &str); 6] = [
+        (
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "not the header of a Wyoming event",
+        ),
+        (&endless, "a line of more than 65536 bytes"),
+        (
+            b"{\"type\":\"ping\",\"data_length\":3}\nabc",
+            "no JSON object",
+        ),
+        (
+            b"{\"type\":\"ping\",\"data_length\":300000}\n",
+            "300000 bytes of data",
+        ),
+        (
+            b"{\"type\":\"audio-chunk\",\"payload_length\":300000}\n",
+            "300000 bytes of payload",
+        ),
+        (&[0xff, 0xfe, b'\n'], "not the header of a Wyoming event"),
+    ];
+    for (bytes, reason) in garbage {
+        let mut stranger = Guest::connect(address).await;
+        stranger.bytes(bytes).await;
+        let said = stranger.sent_away().await;
+        assert!(said.contains(reason), "{said}");
+    }
+    let long = "x".repeat(5_000);
+    let wrong = [
+        (
+            "transcribe",
+            json!({"language": "de"}),
+            "the language \"de\"",
+        ),
+        (
+            "audio-chunk",
+            json!({"rate": 16_000}),
+            "audio-chunk: missing field",
+        ),
+        (
+            "audio-start",
+            json!({"rate": 16_000, "width": 4, "channels": 1}),
+            "width: 4",
+        ),
+        (
+            "synthesize",
+            json!({"text": "a", "voice": {"name": "b"}}),
+            "no voice \"b\"",
+        ),
+        (
+            "synthesize",
+            json!({"text": "a", "text_format": "ssml"}),
+            "format \"ssml\"",
+        ),
+        ("synthesize", json!({"text": long}), "more than 4096 bytes"),
+        ("transcript", json!({"text": long}), "more than 4096 bytes"),
+        (
+            "transcript",
+            json!({"text": "a", "context": {"conversation_id": long}}),
+            "conversation_id",
+        ),
+    ];
+    for (kind, data, reason) in wrong {
+        let mut client = Guest::connect(address).await;
+        client.send(kind, data, &[]).await;
+        let said = client.sent_away().await;
+        assert!(said.contains(reason), "{said}");
+    }
+    // What is only unknown is left alone.
+    bystander.send("run-satellite", json!({}), &[]).await;
+    bystander.is_served().await;
+    assert_eq!(server.counters.bad_clients.load(Relaxed), 14);
+}
+
+#[tokio::test]
+async fn a_recording_without_an_end_is_not_kept() {
+    let (_server, address) = serve_told(local(), Scripted::default());
+    let mut client = Guest::connect(address).await;
+    for _ in 0..61 {
+        client.chunk().await;
+    }
+    let said = client.sent_away().await;
+    assert!(said.contains("more than 30 s"), "{said}");
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_in_mid_audio_frees_its_place() {
+    let mut settings = ServerSettings {
+        max_sessions: 1,
+        ..local()
+    };
+    settings.socket.gone_after = Duration::from_millis(500);
+    let (server, address) = serve_told(settings, Scripted::default());
+    let admitted = async || loop {
+        let mut client = Guest::connect(address).await;
+        client.send("ping", json!({"text": "you"}), &[]).await;
+        // Its place may be given back a moment after its connection is closed.
+        match client.event().await {
+            Some((kind, ..)) if kind == "pong" => return client,
+            _ => {}
+        }
+    };
+    // One stays connected and says nothing more, in the middle of a chunk; one is cut off there.
+    let mut silent = admitted().await;
+    silent.chunk().await;
+    silent
+        .bytes(b"{\"type\":\"audio-chunk\",\"payload_length\":9}\n1")
+        .await;
+    let mut gone = timeout(PATIENCE, admitted()).await.expect("a place");
+    gone.chunk().await;
+    gone.bytes(b"{\"type\":\"aud").await;
+    drop(gone);
+    timeout(PATIENCE, admitted()).await.expect("a place");
+    assert_eq!(server.counters.vanished_clients.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_client_too_many_is_told_and_counted() {
+    let settings = ServerSettings {
+        max_sessions: 1,
+        ..local()
+    };
+    let (server, address) = serve_told(settings, Scripted::default());
+    let mut first = Guest::connect(address).await;
+    first.is_served().await;
+    let said = Guest::connect(address).await.sent_away().await;
+    assert!(said.contains("busy"), "{said}");
+    let metrics = server.get("/metrics", "").await;
+    let counted = r#"undertone_refused_connections_total{reason="full"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    first.is_served().await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_a_recording_end_and_admits_none() {
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_secs(60),
+        ..local()
+    };
+    let (mut server, address) = serve_told(settings, Scripted::default());
+    let (mut idle, mut busy) = (Guest::connect(address).await, Guest::connect(address).await);
+    idle.is_served().await;
+    busy.is_served().await;
+    busy.chunk().await;
+    busy.is_served().await;
+    server.shutdown.cancel();
+    assert!(idle.sent_away().await.contains("shuts down"));
+    Guest::connect(address).await.sent_away().await;
+    busy.chunk().await;
+    busy.send("audio-stop", json!({}), &[]).await;
+    let (kind, data, _) = busy.event().await.expect("an answer");
+    assert_eq!(
+        (&*kind, &data["text"]),
+        ("transcript", &json!("How are you?"))
+    );
+    assert!(busy.sent_away().await.contains("shuts down"));
+    drop((idle, busy));
+    let result = timeout(PATIENCE, &mut server.task).await;
+    result
+        .expect("in time")
+        .expect("no panic")
+        .expect("no error");
+}
