@@ -19,6 +19,26 @@ pub(super) struct Interrupted {
     question: Option<Pending>,
 }
 
+impl Interrupted {
+    /// One of which all words were on their way, and these were not heard.
+    pub(super) fn at_the_end(rest: String) -> Self {
+        Self {
+            rest,
+            unfinished: false,
+            question: None,
+        }
+    }
+
+    /// If it was no speech, a yes counts again when this has been heard to its end.
+    pub(super) fn ask_again(&mut self, question: Option<Pending>) {
+        self.question = self.question.take().or(question);
+    }
+
+    pub(super) fn take_question(&mut self) -> Option<Pending> {
+        self.question.take()
+    }
+}
+
 impl Conversation {
     /// Stops the agent: no sound of this response follows. The history keeps what was heard;
     /// committed tools run on, and their results join the history.
@@ -95,7 +115,9 @@ impl Conversation {
         let Some(interrupted) = self.interrupted.take() else {
             return;
         };
-        self.confirmation = interrupted.question;
+        if interrupted.question.is_some() {
+            self.confirmation = interrupted.question;
+        }
         if !interrupted.rest.is_empty() {
             self.announcements.push_front(interrupted.rest);
         }

@@ -222,12 +222,37 @@ impl Conversation {
         }
     }
 
+    /// The question has been heard earlier than the clock had it.
+    pub(super) fn question_was_heard(&mut self) {
+        let now = self.now;
+        if let Some((heard, _)) = self.confirmation.as_mut().and_then(|p| p.open.as_mut()) {
+            *heard = now.min(*heard);
+        }
+    }
+
     /// The user spoke before the question had been heard: whatever it was, it was no answer to it.
     pub(super) fn abandon_unheard_question(&mut self) {
-        let unheard = |p: &Pending| p.open.is_none_or(|(heard, _)| heard > self.now);
-        if self.confirmation.as_ref().is_some_and(unheard) {
+        if self.question_is_unheard() {
             self.end_confirmation(ConfirmationOutcome::Abandoned);
         }
+    }
+
+    /// A question that has not been heard to its end. It can be asked again.
+    pub(super) fn take_unheard_question(&mut self) -> Option<Pending> {
+        if !self.question_is_unheard() {
+            return None;
+        }
+        self.timers.clear(Timer::ConfirmationExpired);
+        let question = self.confirmation.take()?;
+        Some(Pending {
+            open: None,
+            ..question
+        })
+    }
+
+    fn question_is_unheard(&self) -> bool {
+        let unheard = |p: &Pending| p.open.is_none_or(|(heard, _)| heard > self.now);
+        self.confirmation.as_ref().is_some_and(unheard)
     }
 
     /// The wait for a yes is over, unless the user is just saying something.

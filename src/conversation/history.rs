@@ -64,6 +64,37 @@ impl Speech {
     }
 }
 
+impl Speech {
+    /// Letters and digits in small letters, each with how long the answer has been spoken behind
+    /// it. Within a clause they are taken to be spread evenly.
+    fn letters(&self) -> impl Iterator<Item = (Micros, char)> {
+        let begins = self.clauses.iter().scan(Micros(0), |at, (_, length)| {
+            let begins = *at;
+            *at = *at + *length;
+            Some(begins)
+        });
+        let clauses = self.clauses.iter().zip(begins);
+        clauses.flat_map(|((text, length), begins)| {
+            letters(text).map(move |(end, c)| {
+                let so_far = (end as u64 * length.0).div_ceil(text.len() as u64);
+                (begins + Micros(so_far), c)
+            })
+        })
+    }
+}
+
+/// Letters and digits of a text in small letters, each with the byte behind it and the marks that
+/// follow it without a space.
+fn letters(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let letters = text.char_indices().filter(|(_, c)| c.is_alphanumeric());
+    letters.flat_map(|(at, c)| {
+        let behind = &text[at + c.len_utf8()..];
+        let marks = behind.find(|c: char| c.is_whitespace() || c.is_alphanumeric());
+        let end = text.len() - behind.len() + marks.unwrap_or(behind.len());
+        c.to_lowercase().map(move |c| (end, c))
+    })
+}
+
 /// The whole words of `clause` that fit into `heard` of its `length`.
 fn beginning(clause: &str, heard: Micros, length: Micros) -> &str {
     let budget = clause.len() as u64 * heard.0 / length.0.max(1);
@@ -181,6 +212,46 @@ impl History {
         Ok(speech.text())
     }
 
+    /// How much was heard of the last answers if `words` are the last that were heard of them:
+    /// nothing of those behind that one of which they are. Nothing is told of those before, and
+    /// nothing at all if the agent has not said these words since the user spoke.
+    ///
+    /// Only letters and digits are compared. Of several places the last is meant, rather one where
+    /// an answer begins.
+    pub(super) fn heard_with(&self, words: &str) -> Vec<(ItemId, Micros)> {
+        let is_users = |item: &Item| matches!(item.content, Content::Fixed(Message::User { .. }));
+        let from = self.items.iter().rposition(is_users).map_or(0, |at| at + 1);
+        let answers: Vec<(ItemId, &Speech)> = self.items[from..]
+            .iter()
+            .filter_map(|item| match &item.content {
+                Content::Spoken(speech) => Some((item.id, speech)),
+                Content::Fixed(_) => None,
+            })
+            .collect();
+        let said: Vec<(usize, Micros, char)> = (answers.iter().enumerate())
+            .flat_map(|(at, (_, speech))| speech.letters().map(move |(to, c)| (at, to, c)))
+            .collect();
+        let words: Vec<char> = letters(words).map(|(_, c)| c).collect();
+        let fits = |at: &usize| {
+            let place = &said[*at..*at + words.len()];
+            place.iter().map(|(_, _, c)| c).eq(&words)
+        };
+        let begins = |at: &usize| *at == 0 || said[at - 1].0 != said[*at].0;
+        if words.is_empty() || words.len() > said.len() {
+            return Vec::new();
+        }
+        let places: Vec<usize> = (0..=said.len() - words.len()).filter(fits).collect();
+        let place = places.iter().rfind(|at| begins(at)).or(places.last());
+        let Some((answer, heard, _)) = place.map(|at| said[at + words.len() - 1]) else {
+            return Vec::new();
+        };
+        let behind = answers[answer + 1..].iter().map(|(id, _)| (*id, Micros(0)));
+        [(answers[answer].0, heard)]
+            .into_iter()
+            .chain(behind)
+            .collect()
+    }
+
     /// The words of an answer that were not heard.
     pub(super) fn unheard_text(&self, id: ItemId) -> String {
         let all = self.items.iter().find_map(|item| match &item.content {
@@ -266,6 +337,68 @@ mod tests {
         assert_eq!(cut(&mut history, 0).unwrap(), "");
         assert!(cut(&mut history, 2_001).unwrap_err().contains("2000 ms"));
         assert_eq!(history.messages(), []);
+    }
+
+    #[test]
+    fn an_answer_is_cut_behind_the_words_that_were_heard() {
+        let mut history = History::default();
+        for (id, clauses) in [
+            (1, &["One moment."][..]),
+            (
+                2,
+                &[
+                    "No, no, it's five past three,",
+                    "and the sun — 21°C — shines.",
+                ],
+            ),
+            (3, &["No. Bye."]),
+        ] {
+            history.begin_speech(ItemId(id));
+            for (index, text) in clauses.iter().enumerate() {
+                history.add_clause(ItemId(id), text);
+                history.lengthen_clause(ItemId(id), index, Micros::from_ms(1_000));
+            }
+        }
+        let mut left = |words: &str| {
+            let heard = history.heard_with(words);
+            let cut = heard.iter().map(|(id, heard)| history.cut(*id, *heard));
+            cut.collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        assert_eq!(
+            left("No no Its Five past"),
+            ["No, no, it's five past", ""],
+            "other marks and capitals"
+        );
+        assert_eq!(
+            left("five past three, and the sun - 21 C"),
+            ["No, no, it's five past three, and the sun — 21°C", ""],
+            "from one clause into the next"
+        );
+        assert_eq!(
+            left("No, no, it's five past three, and the sun sh"),
+            Vec::<String>::new(),
+            "words that were not said"
+        );
+        assert_eq!(
+            left("No, no, it's fi"),
+            ["No, no, it's", ""],
+            "whole words only"
+        );
+        assert_eq!(left("no"), ["No."], "the last that begins so");
+        assert_eq!(
+            left("One moment. No, no"),
+            ["No, no,", ""],
+            "from one answer into the next"
+        );
+        assert_eq!(left("One moment"), ["One moment.", "", ""]);
+        assert_eq!(left("three"), ["No, no, it's five past three,", ""]);
+        assert_eq!(left("No. Bye"), ["No. Bye."]);
+        for unknown in ["", "...", "Hello", "One moment. No. Bye. And"] {
+            assert_eq!(left(unknown), Vec::<String>::new(), "{unknown}");
+        }
+        let user = Message::User { text: "Hm.".into() };
+        history.push(ItemId(4), user);
+        assert_eq!(history.heard_with("One moment"), [], "of an earlier turn");
     }
 
     #[test]

@@ -140,6 +140,22 @@ pub enum Input {
         /// How much of the clause, in time.
         until: Micros,
     },
+    /// The client recognises speech itself, and the user has said this.
+    Said {
+        /// All words of the turn so far.
+        text: String,
+        /// The turn is over.
+        last: bool,
+    },
+    /// The client has stopped the agent, because the user spoke over it or pressed a key. Only from
+    /// clients that make the agent's voice themselves.
+    Stopped {
+        /// The agent's words that were heard, as far back as the client tells them; empty if it does
+        /// not know.
+        heard: String,
+    },
+    /// The client has fallen silent that makes the agent's voice: it has nothing more to say.
+    VoiceEnded,
     /// Something to be told to the user when nobody is speaking, such as a timer that rings.
     Announce {
         /// The words.

@@ -24,6 +24,7 @@ impl Conversation {
             return self.refuse("Key", message);
         }
         self.hear_from_user();
+        self.expect_no_words();
         let pending = self.confirmation.as_ref().map(|pending| pending.call);
         if let Some(call) = pending.filter(|_| self.keys.is_empty() && matches!(key, YES | NO)) {
             return self.confirm(call, key == YES);

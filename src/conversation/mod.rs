@@ -18,6 +18,7 @@
 //! | `keypad` | what the keys of a telephone mean |
 //! | `silence` | a user who says nothing is asked, and in the end left |
 //! | `client` | what the client may ask for |
+//! | `relayed` | clients with a recogniser and a voice of their own |
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
 
@@ -37,6 +38,7 @@ mod output;
 mod playout;
 mod policy;
 mod preempt;
+mod relayed;
 mod response;
 mod silence;
 mod speculation;
@@ -230,6 +232,9 @@ impl Conversation {
             Input::Respond { instructions } => self.respond_to_client(instructions),
             Input::CancelResponse => self.cancel_response(),
             Input::Key { key } => self.press(key),
+            Input::Said { text, last } => self.on_said(&text, last),
+            Input::Stopped { heard } => self.on_stopped(&heard),
+            Input::VoiceEnded => self.on_voice_ended(),
             Input::Played { clause, until } => self.playout.played(self.now, clause, until),
             Input::Announce { text } => self.announcements.push_back(text),
             Input::Drain => self.ending = Some(HangUpReason::Shutdown),

@@ -24,6 +24,10 @@ pub(super) struct Playout {
     clauses: VecDeque<Clause>,
     /// When all audio that was sent so far would have been heard without any lag.
     sent_until: Time,
+    /// Since when there is sound without a gap.
+    begun: Time,
+    /// When something was sent last, and how much.
+    last: (Time, Micros),
     /// How late the last credible tidings of the client were, oldest first.
     lateness: VecDeque<Micros>,
 }
@@ -107,7 +111,46 @@ impl Playout {
         }
         clause.sent = until;
         clause.sent_until = begins + more;
+        if self.sent_until <= now {
+            self.begun = now;
+        }
         self.sent_until = begins + more;
+        self.last = (now, more);
+    }
+
+    /// The client, which makes the voice, says that it has nothing more to say: all that was sent
+    /// has been heard. `false` if that cannot be: it has not seen yet what was sent last, or nobody
+    /// speaks twice as fast as the clock.
+    pub(super) fn end(&mut self, now: Time) -> bool {
+        let half = |since: Time, length: Micros| 2 * now.since(since).0 >= length.0;
+        let all = self.sent_until.since(self.begun);
+        if !half(self.begun, all) || !half(self.last.0, self.last.1) {
+            return false;
+        }
+        for clause in &mut self.clauses {
+            clause.sent_until = clause.sent_until.min(now);
+        }
+        self.sent_until = self.sent_until.min(now);
+        true
+    }
+
+    /// The client, which makes the voice, tells how much of each of these items was heard, the last
+    /// that were sent; what was sent before them was heard.
+    pub(super) fn correct(&mut self, now: Time, heard: &[(ItemId, Micros)]) {
+        if heard.is_empty() {
+            return;
+        }
+        let mut left = heard.to_vec();
+        let mut until = now;
+        for clause in &mut self.clauses {
+            if let Some((_, left)) = left.iter_mut().find(|(item, _)| *item == clause.item) {
+                let heard = clause.sent.min(*left);
+                *left = Micros(left.0 - heard.0);
+                until = until + Micros(clause.sent.0 - heard.0);
+            }
+            clause.sent_until = until;
+        }
+        self.sent_until = until;
     }
 
     /// The client says that it has played `until` of a clause.

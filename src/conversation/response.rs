@@ -112,6 +112,11 @@ impl Response {
         self.announced.contains(&item)
     }
 
+    /// It has begun to say something that has not ended.
+    pub(super) fn is_speaking(&self) -> bool {
+        self.open_items.iter().any(|item| self.announced(*item))
+    }
+
     /// More is to come than what is already in words.
     pub(super) fn unfinished(&self) -> bool {
         self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer

@@ -10,7 +10,7 @@ pub(super) enum Timer {
     EndOfTurn,
     /// The final transcript should have come by now.
     TranscriptOverdue,
-    /// The user's audio has stopped coming in the middle of an utterance.
+    /// The user's audio has stopped coming in the middle of an utterance, or the words have.
     AudioStalled,
     /// A clause that was asked for should have been made by now.
     SynthesisOverdue,

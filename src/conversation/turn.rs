@@ -32,6 +32,8 @@ pub(super) struct Utterance {
     failed: bool,
     /// Answers that were asked for before the turn was over.
     pub(super) generations: u32,
+    /// The client recognises the speech: words come in, and no audio.
+    in_words: bool,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,33 @@ impl Utterance {
             committed: false,
             failed: false,
             generations: 0,
+            in_words: false,
         }
+    }
+
+    /// One that the client recognises, at this place in the audio that does not come.
+    pub(super) fn in_words(at: Samples, now: Time) -> Self {
+        Self {
+            in_words: true,
+            ..Self::starting(at, at, now, 0)
+        }
+    }
+
+    /// The client has recognised so much.
+    pub(super) fn words_came(&mut self, words: &str, now: Time) {
+        if words != self.partial_text {
+            self.last_speech.1 = now;
+        }
+    }
+
+    /// What the client has recognised so far.
+    pub(super) fn words(&self) -> String {
+        self.partial_text.clone()
+    }
+
+    /// Words are to come, and none have.
+    pub(super) fn is_wordless(&self) -> bool {
+        self.in_words && self.partial_text.is_empty()
     }
 
     /// The words so far, with `tail` for the stretch that is not transcribed for good.
@@ -113,23 +141,32 @@ impl Conversation {
 
     /// The client sends no more audio in the middle of an utterance: that is the end of the turn.
     pub(super) fn on_audio_stalled(&mut self) {
-        if self.utterance.is_some() {
-            self.finish_utterance();
+        match &self.utterance {
+            Some(utterance) if utterance.in_words => self.on_words_overdue(),
+            Some(_) => self.finish_utterance(),
+            None => {}
         }
     }
 
     fn on_speech_started(&mut self, at: Samples) {
-        self.hear_from_user();
         let every = self.policy.endpoint.partial_every_ms;
-        self.utterance = Some(Utterance::starting(at, self.audio_end, self.now, every));
+        let utterance = Utterance::starting(at, self.audio_end, self.now, every);
+        self.begin_utterance(utterance);
+        if self.client.turn_detection.interrupt {
+            self.barge_in();
+        }
+    }
+
+    /// The user begins to speak.
+    pub(super) fn begin_utterance(&mut self, utterance: Utterance) {
+        self.hear_from_user();
+        let at = utterance.from;
+        self.utterance = Some(utterance);
         self.notify(Event::SpeechStarted { at });
         if self.ending == Some(HangUpReason::Idle) {
             self.ending = None;
             let goodbye = &self.policy.phrases.goodbye_idle;
             self.announcements.retain(|text| text != goodbye);
-        }
-        if self.client.turn_detection.interrupt {
-            self.barge_in();
         }
     }
 
@@ -292,7 +329,7 @@ impl Conversation {
         self.try_end_turn();
     }
 
-    fn on_partial(&mut self, tail: &str) {
+    pub(super) fn on_partial(&mut self, tail: &str) {
         let Some(utterance) = &mut self.utterance else {
             return;
         };
@@ -371,7 +408,7 @@ impl Conversation {
     }
 
     /// The user's turn is over.
-    fn end_turn(&mut self, text: &str) {
+    pub(super) fn end_turn(&mut self, text: &str) {
         let Some(utterance) = self.utterance.take() else {
             return;
         };

@@ -2,6 +2,7 @@
 
 mod confirmation;
 mod properties;
+mod relayed;
 mod sim;
 mod speculation;
 mod telephone;

@@ -21,9 +21,39 @@ enum Move {
     Respond,
     Announce,
     Confirm(bool),
+    /// The client recognises these words, and whether they are all of the turn.
+    Said(&'static str, bool),
+    /// The client has stopped the agent behind these words.
+    Stopped(&'static str),
+    VoiceEnded,
     /// The client declares tools of these names, in place of the server's.
     Take(&'static [&'static str]),
     HangUp,
+}
+
+/// What only a client does that hears and speaks itself.
+fn relayed() -> impl Strategy<Value = Move> {
+    let words = prop::sample::select(vec!["", "what time is it", "Yes.", "no"]);
+    let heard = prop::sample::select(vec!["", "Some words", "to say", "Hello"]);
+    prop_oneof![
+        4 => (words, any::<bool>()).prop_map(|(words, last)| Move::Said(words, last)),
+        2 => heard.prop_map(Move::Stopped),
+        1 => Just(Move::VoiceEnded),
+    ]
+}
+
+fn relay(sim: &mut Sim, step: &Move) {
+    match step {
+        Move::Said(words, last) => sim.input(Input::Said {
+            text: (*words).into(),
+            last: *last,
+        }),
+        Move::Stopped(words) => sim.input(Input::Stopped {
+            heard: (*words).into(),
+        }),
+        Move::VoiceEnded => sim.input(Input::VoiceEnded),
+        _ => {}
+    }
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -36,6 +66,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),
         1 => Just(Move::Announce),
+        2 => relayed(),
     ];
     prop::collection::vec(one, 1..12)
 }
@@ -66,12 +97,14 @@ proptest! {
         completeness in 0f32..1.0,
         tool_ms in 0u64..3_000,
         asr_fails in prop::bool::weighted(0.1),
+        client_speaks in any::<bool>(),
     ) {
         let mut sim = Sim::new(Policy::default());
         sim.scripts.extend(scripts);
         sim.completeness = completeness;
         sim.tool_ms = tool_ms;
         sim.asr_fails = asr_fails;
+        sim.client_speaks = client_speaks;
         for step in moves {
             match step {
                 Move::Speak(ms, words) => sim.speak(words, ms),
@@ -81,7 +114,7 @@ proptest! {
                 Move::Clear => sim.input(Input::ClearAudio),
                 Move::Respond => sim.input(Input::Respond { instructions: None }),
                 Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
-                Move::Confirm(_) | Move::Take(_) | Move::HangUp => {}
+                relayed => relay(&mut sim, &relayed),
             }
         }
         sim.silence(60_000);
@@ -202,6 +235,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Respond),
         1 => any::<bool>().prop_map(Move::Confirm),
         1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
+        2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];
     prop::collection::vec(one, 1..10)
@@ -271,6 +305,7 @@ proptest! {
         completeness in 0f32..1.0,
         tool_ms in 0u64..3_000,
         refuses in prop::bool::weighted(0.1),
+        client_speaks in any::<bool>(),
     ) {
         let mut sim = Sim::new(policy(tools()));
         sim.marked = true;
@@ -278,6 +313,7 @@ proptest! {
         sim.completeness = completeness;
         sim.tool_ms = tool_ms;
         sim.refuses = refuses;
+        sim.client_speaks = client_speaks;
         sim.router = router(guesses);
         for step in moves {
             match step {
@@ -302,6 +338,7 @@ proptest! {
                     sim.input(Input::HangUp);
                     break;
                 }
+                relayed => relay(&mut sim, &relayed),
             }
         }
         sim.no_audio(120_000);

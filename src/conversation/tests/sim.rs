@@ -88,6 +88,8 @@ pub(super) struct Sim {
     pub(super) asr_fails: bool,
     pub(super) tts_fails: HashSet<String>,
     pub(super) tts_hangs: bool,
+    /// The client makes the voice: it is given the words at once.
+    pub(super) client_speaks: bool,
     pub(super) prompts: Vec<Prompt>,
     pub(super) events: Vec<(Time, Event)>,
     pub(super) outputs: Vec<(Time, Output)>,
@@ -121,6 +123,7 @@ impl Sim {
             asr_fails: false,
             tts_fails: HashSet::new(),
             tts_hangs: false,
+            client_speaks: false,
             prompts: Vec::new(),
             events: Vec::new(),
             outputs: Vec::new(),
@@ -319,6 +322,9 @@ impl Sim {
                 }
                 // An aborted tool goes on here: its result must be ignored.
                 Output::AbortTool { .. } | Output::WarmUp { .. } => {}
+                Output::Speak { clause, text, .. } if self.client_speaks => {
+                    self.hand_over(clause, &text);
+                }
                 Output::Speak { clause, text, .. } => self.synthesise(clause, &text),
                 Output::CancelClause { clause } => self.clauses.retain(|c| c.id != clause),
                 Output::Flush => {
@@ -355,6 +361,29 @@ impl Sim {
                     );
                 }
             }
+        }
+    }
+
+    /// 300 ms a word, as the clock has it.
+    fn hand_over(&mut self, clause: ClauseId, text: &str) {
+        let length = Micros::from_ms(300 * text.split_whitespace().count() as u64);
+        self.sent.push((self.now, clause));
+        for input in [
+            Input::Synthesised {
+                clause,
+                length,
+                last: true,
+            },
+            Input::Sent {
+                clause,
+                until: Micros(0),
+            },
+            Input::Sent {
+                clause,
+                until: length,
+            },
+        ] {
+            self.core.handle_input(self.now, input);
         }
     }
 

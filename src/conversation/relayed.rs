@@ -1,0 +1,119 @@
+//! Clients with a recogniser and a voice of their own: what the user says comes in as words, and when
+//! the user speaks over the agent, the client has stopped it already and tells which words were heard.
+
+use super::barge_in::Interrupted;
+use super::response::Response;
+use super::time::Micros;
+use super::timer::Timer;
+use super::turn::Utterance;
+use super::{Conversation, Event};
+
+/// The client owes the words that end a turn so long after the last that came: the longest silence
+/// that Twilio can be told to wait for is 5 s.
+const WORDS_OVERDUE: Micros = Micros::from_ms(6_000);
+
+impl Conversation {
+    /// What the user has said so far, or, with `last`, all of it.
+    pub(super) fn on_said(&mut self, text: &str, last: bool) {
+        let text = text.trim();
+        if self.utterance.is_none() {
+            if text.is_empty() {
+                return;
+            }
+            self.begin_words();
+            if self.client.turn_detection.interrupt {
+                self.barge_in();
+            }
+        }
+        self.hear_from_user();
+        if let Some(utterance) = &mut self.utterance {
+            utterance.words_came(text, self.now);
+        }
+        if last {
+            return self.end_turn(text);
+        }
+        self.on_partial(text);
+        self.await_words();
+    }
+
+    /// The client has stopped the agent: these are the words that were heard. What they are of the
+    /// agent's words is believed; words that the agent has not said leave it to the clock.
+    pub(super) fn on_stopped(&mut self, words: &str) {
+        let heard = self.history.heard_with(words);
+        self.playout.correct(self.now, &heard);
+        let amid_an_item = self.response.as_ref().is_some_and(Response::is_speaking);
+        if self.playout.audible_until() > self.now || amid_an_item {
+            self.stop_for_words();
+        } else {
+            self.question_was_heard();
+        }
+        // The clock may have taken more for heard.
+        for (item, heard) in heard {
+            let before = self.history.spoken_text(item);
+            if let Ok(text) = self.history.cut(item, heard)
+                && text != before
+            {
+                self.notify(Event::ItemTruncated { item, heard, text });
+            }
+        }
+    }
+
+    /// The user has spoken over the agent, and the words are still to come. If none do, the agent
+    /// says what was not heard.
+    fn stop_for_words(&mut self) {
+        if self.utterance.is_none() {
+            self.begin_words();
+        }
+        self.await_words();
+        let question = self.take_unheard_question();
+        let all_sent = self.response.is_none();
+        let items = self.playout.unheard_items(self.now);
+        self.barge_in();
+        if all_sent {
+            let rest = items.iter().map(|item| self.history.unheard_text(*item));
+            let rest: Vec<_> = rest.filter(|text| !text.is_empty()).collect();
+            self.interrupted = Some(Interrupted::at_the_end(rest.join(" ")));
+        }
+        if let Some(interrupted) = &mut self.interrupted {
+            interrupted.ask_again(question);
+        }
+    }
+
+    /// The client's voice has said all that it was given, as far as the client knows.
+    pub(super) fn on_voice_ended(&mut self) {
+        if self.playout.end(self.now) {
+            self.question_was_heard();
+        }
+    }
+
+    /// It was a key that the client has stopped the agent for: no words will come.
+    pub(super) fn expect_no_words(&mut self) {
+        if !self.utterance.as_ref().is_some_and(Utterance::is_wordless) {
+            return;
+        }
+        let question = self
+            .interrupted
+            .as_mut()
+            .and_then(Interrupted::take_question);
+        self.drop_utterance();
+        if question.is_some() {
+            self.confirmation = question;
+        }
+    }
+
+    /// No more words come: what was said so far is all.
+    pub(super) fn on_words_overdue(&mut self) {
+        let said = self.utterance.as_ref().map(Utterance::words);
+        self.end_turn(&said.unwrap_or_default());
+    }
+
+    fn begin_words(&mut self) {
+        let utterance = Utterance::in_words(self.audio_end, self.now);
+        self.begin_utterance(utterance);
+    }
+
+    fn await_words(&mut self) {
+        self.timers
+            .set(Timer::AudioStalled, self.now + WORDS_OVERDUE);
+    }
+}
