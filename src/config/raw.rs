@@ -186,6 +186,7 @@ pub(super) struct RawTwilio {
     pub(super) account_sid: String,
     pub(super) auth_token_file: String,
     pub(super) api_url: String,
+    pub(super) relay: bool,
 }
 
 impl Default for RawTwilio {
@@ -195,6 +196,7 @@ impl Default for RawTwilio {
             account_sid: String::new(),
             auth_token_file: String::new(),
             api_url: "https://api.twilio.com".into(),
+            relay: false,
         }
     }
 }

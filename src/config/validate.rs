@@ -222,6 +222,7 @@ impl Check<'_> {
                 &raw.api_url,
                 "leave it out: https://api.twilio.com is the default",
             )?,
+            relay: raw.relay,
         }))
     }
 

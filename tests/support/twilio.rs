@@ -19,6 +19,7 @@ pub(crate) fn settings(api: &str) -> ServerSettings {
             account_sid: ACCOUNT.into(),
             auth_token: TOKEN.into(),
             api_url: api.parse().expect("a URL"),
+            relay: false,
         }),
         ..local()
     }
