@@ -389,6 +389,9 @@ fn twilio_needs_an_account_and_a_token() {
         twilio.voice_url().as_str(),
         "https://voice.example.com/twilio/voice"
     );
+    assert!(!twilio.relay, "audio, unless words are asked for");
+    let relay = file(&format!("{TWILIO}relay = true")).variable(token, "secret-of-twilio");
+    assert!(relay.load().unwrap().config.twilio.unwrap().relay);
 }
 
 #[test]

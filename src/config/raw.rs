@@ -189,6 +189,7 @@ pub(super) struct RawTwilio {
     pub(super) auth_token_file: String,
     pub(super) api_url: String,
     pub(super) transfer: BTreeMap<String, String>,
+    pub(super) relay: bool,
 }
 
 impl Default for RawTwilio {
@@ -199,6 +200,7 @@ impl Default for RawTwilio {
             auth_token_file: String::new(),
             api_url: "https://api.twilio.com".into(),
             transfer: BTreeMap::new(),
+            relay: false,
         }
     }
 }

@@ -241,6 +241,7 @@ impl Check<'_> {
                 "leave it out: https://api.twilio.com is the default",
             )?,
             transfer: self.transfer(&raw.transfer)?,
+            relay: raw.relay,
         }))
     }
 

@@ -16,7 +16,8 @@ pub use transfer::TransferCall;
 use super::Shared;
 use super::routes::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
-use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
+use crate::transport::phone::conversation_relay::{self, ConversationRelay};
+use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
 use crate::transport::phone::signature;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -32,6 +33,7 @@ use url::Url;
 
 const VOICE: &str = "/twilio/voice";
 const MEDIA: &str = "/twilio/media";
+const RELAY: &str = "/twilio/relay";
 
 /// The longest webhook, bytes: Twilio posts some 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
@@ -49,6 +51,8 @@ pub struct Twilio {
     pub api_url: Url,
     /// Whom callers can be put through to: a telephone number in E.164, by the name that is said.
     pub transfer: BTreeMap<String, String>,
+    /// Twilio hears and speaks, and words go both ways; else audio does.
+    pub relay: bool,
 }
 
 impl Twilio {
@@ -82,11 +86,12 @@ impl Twilio {
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route(VOICE, post(answer))
-        .route(MEDIA, get(open))
+        .route(MEDIA, get(open_media))
+        .route(RELAY, get(open_relay))
         .layer(DefaultBodyLimit::max(MAX_FORM))
 }
 
-/// Answers a call, with a stream to this server if there is room for it.
+/// Answers a call, with a socket to this server if there is room for it.
 async fn answer(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -120,40 +125,84 @@ async fn answer(
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     match tickets.issue(call, Instant::now()) {
-        Some(ticket) => twiml(&format!(
-            "<Connect><Stream url=\"{}\"><Parameter name=\"ticket\" value=\"{ticket}\"/></Stream></Connect>",
-            twilio.socket_at(MEDIA)
-        )),
+        Some(ticket) => twiml(&connect(twilio, shared.settings.interrupt, &ticket)),
         None => busy(),
     }
 }
 
-/// The socket of a call.
-async fn open(
+/// What has Twilio open a socket to this server.
+fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
+    let ticket = format!("<Parameter name=\"ticket\" value=\"{ticket}\"/>");
+    if twilio.relay {
+        let url = twilio.socket_at(RELAY);
+        let attributes = conversation_relay::attributes(interruptible);
+        format!(
+            "<Connect><ConversationRelay url=\"{url}\" {attributes}>{ticket}</ConversationRelay></Connect>"
+        )
+    } else {
+        let url = twilio.socket_at(MEDIA);
+        format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
+    }
+}
+
+/// The socket of a call's audio.
+async fn open_media(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
-    let Some(twilio) = shared.settings.twilio.clone() else {
-        return not_found();
+    let (twilio, admit) = match caller(&shared, MEDIA, &uri, &headers) {
+        Ok(caller) => caller,
+        Err(refused) => return refused,
     };
-    let path = uri.path_and_query().map_or(MEDIA, |path| path.as_str());
-    if !is_signed(&twilio, &twilio.socket_at(path), &[], &headers) {
-        return denied(&shared);
-    }
-    let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
-    let admit = move |start: &Start| {
-        let mut tickets = tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        tickets.redeem(&start.ticket, &start.call, Instant::now()) && start.account == account
-    };
-    let dialect = MediaStreams::new(Provider::Twilio, Box::new(admit));
+    let dialect = MediaStreams::new(Provider::Twilio, admit);
     let limits = Limits::of_calls(&shared.settings);
     open_admitted(shared, upgrade, dialect, limits, async move |dialect| {
         if let Some(ended) = dialect.ended() {
             twilio.hang_up(&ended.call).await;
         }
     })
+}
+
+/// The socket of a call's words. Its end is told on it.
+async fn open_relay(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Response {
+    let admit = match caller(&shared, RELAY, &uri, &headers) {
+        Ok((_, admit)) => admit,
+        Err(refused) => return refused,
+    };
+    let dialect = ConversationRelay::new(admit);
+    let limits = Limits::of_calls(&shared.settings);
+    open_admitted(shared, upgrade, dialect, limits, |_| async {})
+}
+
+/// The account that a socket at `path` is signed by, and which of its calls may open a session.
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the answer, made once for each stranger"
+)]
+fn caller(
+    shared: &Arc<Shared>,
+    path: &str,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(Twilio, Admit), Response> {
+    let twilio = shared.settings.twilio.clone().ok_or_else(not_found)?;
+    let path = uri.path_and_query().map_or(path, |path| path.as_str());
+    if !is_signed(&twilio, &twilio.socket_at(path), &[], headers) {
+        return Err(denied(shared));
+    }
+    let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
+    let admit = move |start: &Start| {
+        let mut tickets = tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.redeem(&start.ticket, &start.call, Instant::now()) && start.account == account
+    };
+    Ok((twilio, Box::new(admit)))
 }
 
 fn is_signed(

@@ -20,6 +20,7 @@ pub(crate) fn settings(api: &str) -> ServerSettings {
             auth_token: TOKEN.into(),
             api_url: api.parse().expect("a URL"),
             transfer: [("reception".to_owned(), "+15557654321".to_owned())].into(),
+            relay: false,
         }),
         ..local()
     }

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`audiosocket`] | Asterisk's AudioSocket: TCP, and the pacing is ours |
 //! | [`chan_websocket`] | Asterisk's channel driver for WebSockets |
+//! | [`conversation_relay`] | words of Twilio, which hears and speaks itself |
 //! | [`media_streams`] | audio of Twilio, Telnyx and Plivo in JSON messages |
 //! | [`signature`] | that a request comes from Twilio |
 //! | [`tickets`] | that a stream belongs to a call that we answered |
 
 pub mod audiosocket;
 pub mod chan_websocket;
+pub mod conversation_relay;
 pub mod media_streams;
 pub mod signature;
 pub mod tickets;

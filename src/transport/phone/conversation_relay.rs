@@ -1,0 +1,415 @@
+//! Twilio's ConversationRelay: Twilio hears and speaks, and words go both ways, in JSON messages over a
+//! WebSocket.
+//!
+//! The words of a clause go out at once; an empty token with `last` behind each of the agent's items
+//! has Twilio say what it may still hold back. The caller stops the agent at Twilio itself, which
+//! then tells what was heard of it, and when it has said all it was given.
+
+use super::key;
+use super::media_streams::{Admit, Start};
+use crate::conversation::{Event, HangUpReason, Input, Micros};
+use crate::session::Outbound;
+use crate::transport::{
+    ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Nothing is heard or played here: the rate of audio that does not come, Hz.
+pub const RATE: u32 = 8_000;
+
+/// What Twilio has to be told in `<ConversationRelay>`, besides the address: to send unfinished words,
+/// which it does only for this recogniser, keys, who is speaking, and what the caller says over the
+/// agent, which also stops the agent if the agent may be interrupted.
+pub fn attributes(interruptible: bool) -> String {
+    let interruptible = if interruptible { "any" } else { "none" };
+    format!(
+        "transcriptionProvider=\"Deepgram\" speechModel=\"flux\" partialPrompts=\"true\" \
+         dtmfDetection=\"true\" reportInputDuringAgentSpeech=\"any\" \
+         interruptible=\"{interruptible}\" events=\"speaker-events\""
+    )
+}
+
+/// The translator of one call.
+pub struct ConversationRelay {
+    admit: Admit,
+    open: bool,
+    /// Words have gone out that no `last` has followed.
+    unfinished: bool,
+}
+
+impl std::fmt::Debug for ConversationRelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConversationRelay")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message of Twilio.
+#[derive(Debug, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+enum Message {
+    Setup {
+        account_sid: String,
+        call_sid: String,
+        #[serde(default)]
+        custom_parameters: Parameters,
+    },
+    Prompt {
+        voice_prompt: String,
+        last: bool,
+    },
+    Dtmf {
+        digit: String,
+    },
+    Interrupt {
+        utterance_until_interrupt: Option<String>,
+    },
+    Info {
+        name: Value,
+        #[serde(default)]
+        value: Value,
+    },
+    Error {
+        description: Option<String>,
+    },
+    /// Nothing that matters here.
+    #[serde(other)]
+    Other,
+}
+
+/// Our own parameters, as they come back.
+#[derive(Debug, Default, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    ticket: String,
+}
+
+impl ConversationRelay {
+    /// A call that goes on if `admit` says so when it is set up.
+    pub fn new(admit: Admit) -> Self {
+        Self {
+            admit,
+            open: false,
+            unfinished: false,
+        }
+    }
+
+    fn set_up(&mut self, start: &Start) -> Vec<Effect> {
+        if self.open {
+            tracing::warn!("the call is set up a second time; ignored");
+            return Vec::new();
+        }
+        if !(self.admit)(start) {
+            tracing::info!("a socket that belongs to no call of ours stays out");
+            return refuse("this socket belongs to no call that was answered here");
+        }
+        self.open = true;
+        vec![Effect::Open(SessionOptions {
+            door: Door::Phone,
+            input_rate: RATE,
+            output_rate: RATE,
+            spoken_by: SpokenBy::Client,
+            model: None,
+            client: Some("twilio relay".into()),
+            call: Some(start.call.clone()),
+        })]
+    }
+
+    /// What a message means to a session that is open.
+    fn input(message: Message) -> Option<Input> {
+        match message {
+            Message::Prompt { voice_prompt, last } => Some(Input::Said {
+                text: voice_prompt,
+                last,
+            }),
+            Message::Dtmf { digit } => key(&digit),
+            Message::Interrupt {
+                utterance_until_interrupt,
+            } => Some(Input::Stopped {
+                heard: utterance_until_interrupt.unwrap_or_default(),
+            }),
+            Message::Info { name, value } => {
+                (name == "agentSpeaking" && value == "off").then_some(Input::VoiceEnded)
+            }
+            Message::Error { description } => {
+                // It may repeat what was said.
+                tracing::warn!("Twilio did not understand a message");
+                tracing::debug!(?description);
+                None
+            }
+            Message::Setup { .. } | Message::Other => None,
+        }
+    }
+
+    /// Has Twilio say what it may hold back.
+    fn finish(&mut self) -> Vec<Effect> {
+        let unfinished = std::mem::take(&mut self.unfinished);
+        unfinished.then(|| text("", true)).into_iter().collect()
+    }
+}
+
+impl Dialect for ConversationRelay {
+    fn start(&mut self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+        let ClientMessage::Text(message) = message else {
+            return vec![Effect::Close(Close {
+                code: close_code::UNSUPPORTED,
+                reason: "a relay sends text messages",
+            })];
+        };
+        let message = match serde_json::from_str::<Message>(message) {
+            Ok(message) => message,
+            Err(error) => {
+                // It may repeat what was said.
+                tracing::warn!("a message that is not understood; ignored");
+                tracing::debug!(%error);
+                return Vec::new();
+            }
+        };
+        match message {
+            Message::Setup {
+                account_sid,
+                call_sid,
+                custom_parameters,
+            } => self.set_up(&Start {
+                account: account_sid,
+                call: call_sid,
+                ticket: custom_parameters.ticket,
+            }),
+            _ if !self.open => refuse("a message before the call is set up"),
+            message => Self::input(message)
+                .map(Effect::Request)
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+        match outbound {
+            Outbound::Event { event, .. } => match event {
+                Event::AgentSpeech { text: words, .. } => {
+                    self.unfinished = true;
+                    // The space tells that the mark before it ends a sentence, and parts the words.
+                    vec![text(&format!("{words} "), false)]
+                }
+                Event::AgentItemDone { .. } => self.finish(),
+                _ => Vec::new(),
+            },
+            // Twilio has fallen silent by itself.
+            Outbound::Clear => self.finish(),
+            Outbound::HangUp(reason) => {
+                let mut effects = self.finish();
+                effects.push(end(reason));
+                effects
+            }
+            Outbound::Audio { .. } => Vec::new(),
+        }
+    }
+
+    fn overrun(&mut self, _: Micros) -> Vec<Effect> {
+        Vec::new()
+    }
+}
+
+fn text(token: &str, last: bool) -> Effect {
+    Effect::Send(json!({"type": "text", "token": token, "last": last}).to_string())
+}
+
+/// Ends the session at Twilio, which says what it has been given before it goes on with the call. What
+/// comes next learns why: `{"reason":"agent_ended"}`.
+fn end(reason: HangUpReason) -> Effect {
+    let handoff = json!({ "reason": reason }).to_string();
+    Effect::Send(json!({"type": "end", "handoffData": handoff}).to_string())
+}
+
+fn refuse(reason: &'static str) -> Vec<Effect> {
+    vec![Effect::Close(Close {
+        code: close_code::POLICY,
+        reason,
+    })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{ClauseId, ItemId, Time};
+
+    fn relay() -> ConversationRelay {
+        let admit = |start: &Start| {
+            (&*start.account, &*start.call, &*start.ticket) == ("AC1", "CA1", "good")
+        };
+        ConversationRelay::new(Box::new(admit))
+    }
+
+    fn tell(relay: &mut ConversationRelay, message: &Value) -> Vec<Effect> {
+        relay.client(ClientMessage::Text(&message.to_string()))
+    }
+
+    fn setup(account: &str, call: &str, ticket: &str) -> Value {
+        json!({
+            "type": "setup", "sessionId": "VX1", "accountSid": account, "parentCallSid": "",
+            "callSid": call, "from": "+15551230000", "to": "+15551230001", "forwardedFrom": "",
+            "callType": "PSTN", "callerName": "", "direction": "inbound",
+            "callStatus": "RINGING", "customParameters": {"ticket": ticket}
+        })
+    }
+
+    fn opened() -> ConversationRelay {
+        let mut relay = relay();
+        let effects = tell(&mut relay, &setup("AC1", "CA1", "good"));
+        assert!(
+            matches!(&effects[..], [Effect::Open(options)]
+                if options.door == Door::Phone && options.spoken_by == SpokenBy::Client),
+            "{effects:?}"
+        );
+        relay
+    }
+
+    fn event(event: Event) -> Outbound {
+        Outbound::Event { at: Time(0), event }
+    }
+
+    fn sent(effects: &[Effect]) -> Vec<Value> {
+        let texts = effects.iter().map(|effect| match effect {
+            Effect::Send(text) => serde_json::from_str(text).expect("JSON"),
+            other => panic!("{other:?}"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn what_the_caller_does_is_told() {
+        let mut relay = opened();
+        let said = |text: &str, last| Input::Said {
+            text: text.into(),
+            last,
+        };
+        let heard = |heard: &str| Input::Stopped {
+            heard: heard.into(),
+        };
+        for (message, input) in [
+            (
+                json!({"type": "prompt", "voicePrompt": "what", "lang": "en-US", "last": false}),
+                said("what", false),
+            ),
+            (
+                json!({"type": "prompt", "voicePrompt": "What?", "lang": "en-US", "last": true}),
+                said("What?", true),
+            ),
+            (
+                json!({"type": "dtmf", "digit": "#"}),
+                Input::Key { key: '#' },
+            ),
+            (
+                json!({
+                    "type": "interrupt", "utteranceUntilInterrupt": "Life is",
+                    "durationUntilInterruptMs": "460"
+                }),
+                heard("Life is"),
+            ),
+            (
+                json!({"type": "interrupt", "durationUntilInterruptMs": 0}),
+                heard(""),
+            ),
+            (
+                json!({"type": "info", "name": "agentSpeaking", "value": "off"}),
+                Input::VoiceEnded,
+            ),
+        ] {
+            assert_eq!(tell(&mut relay, &message), [Effect::Request(input)]);
+        }
+        for nothing in [
+            json!({"type": "info", "name": "agentSpeaking", "value": "on"}),
+            json!({"type": "info", "name": "clientSpeaking", "value": "off"}),
+            json!({"type": "error", "description": "Invalid message received"}),
+            json!({"type": "something", "new": {}}),
+            json!({"type": "dtmf", "digit": "12"}),
+        ] {
+            assert_eq!(tell(&mut relay, &nothing), [], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn words_go_out_at_once_and_each_item_has_an_end() {
+        let mut relay = opened();
+        let speech = |text: &str| {
+            event(Event::AgentSpeech {
+                item: ItemId(1),
+                clause: ClauseId(2),
+                text: text.into(),
+            })
+        };
+        let done = || {
+            event(Event::AgentItemDone {
+                item: ItemId(1),
+                text: String::new(),
+                interrupted: false,
+            })
+        };
+        let text = |token: &str, last| json!({"type": "text", "token": token, "last": last});
+        assert_eq!(
+            sent(&relay.session(speech("One moment."))),
+            [text("One moment. ", false)]
+        );
+        assert_eq!(sent(&relay.session(done())), [text("", true)]);
+        assert_eq!(relay.session(done()), [], "nothing is open");
+        relay.session(speech("It is"));
+        assert_eq!(sent(&relay.session(Outbound::Clear)), [text("", true)]);
+        assert_eq!(relay.session(done()), []);
+        relay.session(speech("Goodbye."));
+        let hung_up = sent(&relay.session(Outbound::HangUp(HangUpReason::AgentEnded)));
+        let end = json!({"type": "end", "handoffData": "{\"reason\":\"agent_ended\"}"});
+        assert_eq!(hung_up, [text("", true), end]);
+    }
+
+    #[test]
+    fn a_socket_without_its_ticket_opens_nothing() {
+        for (account, call, ticket) in [
+            ("AC1", "CA1", "bad"),
+            ("AC1", "CA1", ""),
+            ("AC2", "CA1", "good"),
+            ("AC1", "CA2", "good"),
+        ] {
+            let mut relay = relay();
+            let effects = tell(&mut relay, &setup(account, call, ticket));
+            assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+            let prompt = json!({"type": "prompt", "voicePrompt": "Hi", "last": true});
+            let effects = tell(&mut relay, &prompt);
+            assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+        }
+        let mut twice = opened();
+        assert_eq!(tell(&mut twice, &setup("AC1", "CA1", "good")), []);
+    }
+
+    #[test]
+    fn what_is_no_message_harms_nobody() {
+        let mut relay = opened();
+        for odd in [
+            "",
+            "{",
+            "[]",
+            "3",
+            "{}",
+            r#"{"type":7}"#,
+            r#"{"type":"prompt"}"#,
+            r#"{"type":"prompt","voicePrompt":3,"last":true}"#,
+            r#"{"type":"prompt","voicePrompt":"x","last":"yes"}"#,
+            r#"{"type":"dtmf","digit":[]}"#,
+            r#"{"type":"interrupt","utteranceUntilInterrupt":{}}"#,
+            r#"{"type":"setup"}"#,
+        ] {
+            assert_eq!(relay.client(ClientMessage::Text(odd)), [], "{odd}");
+        }
+        let binary = relay.client(ClientMessage::Binary(&[1]));
+        assert!(matches!(&binary[..], [Effect::Close(close)] if close.code == 1003));
+    }
+}

@@ -1,0 +1,429 @@
+//! Telephone calls over Twilio's ConversationRelay: words in, words out. The test is Twilio, which hears
+//! and speaks; nobody publishes a simulator of this protocol.
+
+#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
+
+mod common;
+mod support;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use support::live::{self, without_models};
+use support::twilio::{self, ACCOUNT, CALL, PUBLIC, ring, sign, ticket};
+use support::{Client, PATIENCE, Server};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use undertone::config::{Environment, Flags};
+use undertone::conversation::{Event, Fate, HangUpReason, Input};
+use undertone::llm::scripted::{Scripted, Step};
+use undertone::llm::{Message, ToolSpec};
+use undertone::router::{Heard, PredictError, Prediction, Predictor, Router, Source};
+use undertone::server::{App, ServerSettings, Twilio};
+use undertone::session::{self, Builders, Inbound, Outbound, PhoneManners, Witnesses};
+use undertone::stats::{LoggedTurn, TurnLog};
+use undertone::tools::{
+    CallContext, Confirmation, Declaration, Effect, Eligibility, Registry, Tool, ToolError, builtin,
+};
+use undertone::transport::{Door, SessionOptions, SpokenBy};
+
+fn settings() -> ServerSettings {
+    let settings = twilio::settings("http://127.0.0.1:9");
+    ServerSettings {
+        twilio: settings.twilio.map(|twilio| Twilio {
+            relay: true,
+            ..twilio
+        }),
+        ..settings
+    }
+}
+
+fn socket_signature() -> String {
+    sign(&format!("wss://{PUBLIC}/twilio/relay"), &[])
+}
+
+fn setup(account: &str, call: &str, ticket: &str) -> Value {
+    json!({
+        "type": "setup", "sessionId": "VX00000000000000000000000000000001",
+        "accountSid": account, "parentCallSid": "", "callSid": call, "from": "+15551230000",
+        "to": "+15551230001", "forwardedFrom": "", "callType": "PSTN", "callerName": "",
+        "direction": "inbound", "callStatus": "RINGING", "customParameters": {"ticket": ticket}
+    })
+}
+
+fn prompt(words: &str, last: bool) -> Value {
+    json!({"type": "prompt", "voicePrompt": words, "lang": "en-US", "last": last})
+}
+
+/// Twilio, as far as it is at the other end of the socket.
+struct Relay(Client);
+
+impl Relay {
+    async fn call(server: &Server) -> Self {
+        let (status, instructions) = ring(server, CALL, None).await;
+        assert_eq!(status, 200, "{instructions}");
+        let signature = socket_signature();
+        let signed = [("x-twilio-signature", signature.as_str())];
+        let opened = server.try_open("/twilio/relay", &signed).await;
+        let mut client = opened.expect("the socket opens");
+        client
+            .send(setup(ACCOUNT, CALL, ticket(&instructions)))
+            .await;
+        Self(client)
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.0.send(message).await;
+    }
+
+    /// What Twilio is given to say, up to the next end.
+    async fn told(&mut self) -> String {
+        let mut told = String::new();
+        loop {
+            let message = self.0.event().await;
+            assert_eq!(message["type"], "text", "{message}");
+            told.push_str(message["token"].as_str().expect("a token"));
+            if message["last"] == true {
+                return told.trim_end().to_owned();
+            }
+        }
+    }
+}
+
+/// A tool that tells when it runs.
+struct Told {
+    declaration: Declaration,
+    runs: mpsc::UnboundedSender<()>,
+}
+
+impl Tool for Told {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        _: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let told = self.runs.send(());
+        assert!(told.is_ok(), "the test listens");
+        Box::pin(std::future::ready(Ok(json!("done"))))
+    }
+}
+
+fn told(name: &str, effect: Effect) -> (Told, mpsc::UnboundedReceiver<()>) {
+    let spec = ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    };
+    let mut declaration = Declaration::new(spec, effect, Duration::from_secs(10));
+    match effect {
+        Effect::Read => declaration.speculation.eligibility = Eligibility::Full,
+        _ => {
+            declaration.confirmation = Confirmation::Spoken {
+                question: Some("Shall I pay fifty dollars to the electricity company?".into()),
+                expiry: Duration::from_secs(30),
+            };
+        }
+    }
+    let (runs, ran) = mpsc::unbounded_channel();
+    (Told { declaration, runs }, ran)
+}
+
+/// Whoever says "weather" needs `look_up`.
+struct Guess;
+
+impl Predictor for Guess {
+    fn source(&self) -> Source {
+        Source::Rule
+    }
+
+    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
+        let look_up = Prediction {
+            tool: "look_up".into(),
+            arguments: Map::new(),
+            confidence: 0.9,
+            source: Source::Rule,
+        };
+        let needed = heard.text.contains("weather");
+        Ok(needed.then_some(look_up).into_iter().collect())
+    }
+}
+
+fn serve(llm: &Scripted, tool: Option<Told>) -> Server {
+    let mut tools = Registry::new();
+    builtin::register(&mut tools).expect("no duplicates");
+    if let Some(tool) = tool {
+        tools.register(Arc::new(tool)).expect("no duplicates");
+    }
+    let builders = Builders {
+        tools: Arc::new(tools),
+        router: Some(Box::new(|| Ok(Router::new(vec![Box::new(Guess)])))),
+        phone: PhoneManners {
+            greeting: "Hello.".into(),
+            silence_prompt: None,
+        },
+        ..without_models(Arc::new(llm.clone()))
+    };
+    live::serve_with(settings(), builders)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unfinished_words_start_a_call_before_the_turn_is_over() {
+    let llm = Scripted::answers([
+        "<speech>Let me see.</speech><tool>look_up()</tool>",
+        "<speech>It is sunny. And it is warm.</speech>",
+    ]);
+    let (tool, mut ran) = told("look_up", Effect::Read);
+    let server = serve(&llm, Some(tool));
+    let mut relay = Relay::call(&server).await;
+    assert_eq!(relay.told().await, "Hello.");
+    relay.send(prompt("what is the", false)).await;
+    relay.send(prompt("what is the weather", false)).await;
+    let early = timeout(PATIENCE, ran.recv()).await;
+    early.expect("it runs before the turn is over");
+    assert!(llm.prompts().is_empty(), "nobody has answered yet");
+    relay.send(prompt("What is the weather today?", true)).await;
+    assert_eq!(relay.told().await, "Let me see.");
+    assert_eq!(relay.told().await, "It is sunny. And it is warm.");
+    assert!(ran.try_recv().is_err(), "it ran once");
+    let messages = &llm.prompts()[0].messages;
+    let asked = Message::User {
+        text: "What is the weather today?".into(),
+    };
+    assert_eq!(messages.last(), Some(&asked));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interruption_cuts_the_history_at_the_words_that_were_heard() {
+    let story = "<speech>One two three four five six, seven eight nine ten eleven twelve. \
+                 And so on and on and on.</speech>";
+    let llm = Scripted::answers([story, "<speech>All right.</speech>"]);
+    let server = serve(&llm, None);
+    let mut relay = Relay::call(&server).await;
+    relay.told().await;
+    relay.send(prompt("Count.", true)).await;
+    assert!(relay.told().await.ends_with("on and on and on."));
+    // The clock has had no time: it knows of no word.
+    relay
+        .send(json!({
+            "type": "interrupt", "durationUntilInterruptMs": "2460",
+            "utteranceUntilInterrupt": "One two three four five six, seven eight"
+        }))
+        .await;
+    relay.send(prompt("Stop it.", true)).await;
+    assert_eq!(relay.told().await, "All right.");
+    let told = llm.prompts()[1].messages.clone();
+    let heard = Message::Agent {
+        text: "One two three four five six, seven eight".into(),
+        interrupted: true,
+    };
+    assert!(told.contains(&heard), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_confirms_also_while_it_is_asked() {
+    let llm = Scripted::answers([
+        "<tool>pay()</tool>",
+        "<speech>It is paid.</speech>",
+        "<speech>As you like.</speech>",
+    ]);
+    let (tool, mut ran) = told("pay", Effect::Irreversible);
+    let server = serve(&llm, Some(tool));
+    let mut relay = Relay::call(&server).await;
+    relay.told().await;
+    relay.send(prompt("Pay my bill.", true)).await;
+    let question = relay.told().await;
+    assert!(question.starts_with("Shall I pay fifty"), "{question}");
+    assert!(ran.try_recv().is_err());
+    relay
+        .send(json!({
+            "type": "interrupt", "durationUntilInterruptMs": 300,
+            "utteranceUntilInterrupt": "Shall I pay"
+        }))
+        .await;
+    relay.send(json!({"type": "dtmf", "digit": "1"})).await;
+    let paid = timeout(PATIENCE, ran.recv()).await;
+    paid.expect("the key is a yes");
+    assert_eq!(relay.told().await, "It is paid.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_ends_the_call_and_says_why() {
+    let llm = Scripted::answers(["<speech>Goodbye!</speech><tool>hang_up()</tool>"]);
+    let server = serve(&llm, None);
+    let mut relay = Relay::call(&server).await;
+    relay.told().await;
+    relay.send(prompt("Bye.", true)).await;
+    assert_eq!(relay.told().await, "Goodbye!");
+    let end = relay.0.event().await;
+    assert_eq!(
+        end,
+        json!({"type": "end", "handoffData": "{\"reason\":\"agent_ended\"}"})
+    );
+    assert_eq!(u16::from(relay.0.close_frame().await.code), 1000);
+}
+
+/// Text alone, as a client has it that shows what the agent says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_that_nobody_speaks_take_no_time() {
+    let words = "All work and no play. ".repeat(40);
+    let goodbye = format!("<speech>{words}</speech><tool>stop()</tool>");
+    let (mut stop, _ran) = told("stop", Effect::Read);
+    stop.declaration.ends_call = true;
+    let mut tools = Registry::new();
+    tools.register(Arc::new(stop)).expect("no duplicates");
+    let sessions = live::sessions(Builders {
+        tools: Arc::new(tools),
+        ..without_models(Arc::new(Scripted::answers([goodbye])))
+    });
+    let mut session = sessions(SessionOptions {
+        door: Door::Local,
+        input_rate: 16_000,
+        output_rate: 16_000,
+        spoken_by: SpokenBy::Nobody,
+        model: None,
+        client: None,
+    })
+    .expect("a session");
+    let said = Inbound::Request(Input::Said {
+        text: "Bye.".into(),
+        last: true,
+    });
+    session.inbound.send(said).await.expect("room");
+    let mut told = Vec::new();
+    // A minute of speech.
+    let read = async {
+        loop {
+            match session.outbound.recv().await.expect("a word") {
+                Outbound::Event {
+                    event: Event::AgentSpeech { text, .. },
+                    ..
+                } => told.push(text),
+                Outbound::Audio { .. } => panic!("nobody speaks"),
+                Outbound::HangUp(reason) => return reason,
+                _ => {}
+            }
+        }
+    };
+    let reason = timeout(PATIENCE, read).await.expect("at once");
+    assert_eq!(reason, HangUpReason::AgentEnded);
+    assert_eq!(told.join(" "), words.trim_end());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_model_is_apologised_for_in_words() {
+    let broken = vec![Step::Error("down".into())];
+    let server = serve(&Scripted::new([broken]), None);
+    let mut relay = Relay::call(&server).await;
+    relay.told().await;
+    relay.send(prompt("Hello?", true)).await;
+    assert!(relay.told().await.starts_with("Sorry,"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_get_no_session() {
+    let llm = Scripted::default();
+    let server = serve(&llm, None);
+    let signature = socket_signature();
+    let signed = [("x-twilio-signature", signature.as_str())];
+    let of_media = twilio::socket_signature();
+    for headers in [vec![], vec![("x-twilio-signature", of_media.as_str())]] {
+        let refused = server.try_open("/twilio/relay", &headers).await.err();
+        assert_eq!(refused, Some(403), "{headers:?}");
+    }
+    let (_, instructions) = ring(&server, CALL, None).await;
+    let used = ticket(&instructions).to_owned();
+    let mut good = server.try_open("/twilio/relay", &signed).await.unwrap();
+    good.send(setup(ACCOUNT, CALL, &used)).await;
+    assert_eq!(good.event().await["token"], "Hello. ");
+    for stranger in 0..5 {
+        let (_, instructions) = ring(&server, CALL, None).await;
+        let fresh = ticket(&instructions);
+        let message = match stranger {
+            0 => setup(ACCOUNT, CALL, &used),
+            1 => setup(ACCOUNT, "CA2", fresh),
+            2 => setup("AC2", CALL, fresh),
+            3 => setup(ACCOUNT, CALL, ""),
+            _ => prompt("Let me in.", true),
+        };
+        let mut client = server.try_open("/twilio/relay", &signed).await.unwrap();
+        client.send(message).await;
+        assert_eq!(u16::from(client.close_frame().await.code), 1008);
+    }
+    assert_eq!(server.counters.sessions.load(SeqCst), 1, "the good one");
+    assert!(llm.prompts().is_empty());
+}
+
+/// Twilio's own library has all attributes that Twilio is given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twilio_knows_what_it_is_told_of_the_socket() {
+    let server = serve(&Scripted::default(), None);
+    let (_, instructions) = ring(&server, CALL, None).await;
+    let (_, relay) = instructions
+        .split_once("<Connect><ConversationRelay ")
+        .expect("a relay");
+    let (relay, _) = relay.split_once('>').expect("its end");
+    assert!(
+        relay.starts_with(&format!("url=\"wss://{PUBLIC}/twilio/relay\"")),
+        "{relay}"
+    );
+    let library = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/foreign/node_modules/twilio/lib/twiml/VoiceResponse.d.ts"
+    );
+    let library = std::fs::read_to_string(library).expect("run `make test-tools`");
+    let (_, known) = library
+        .split_once("interface ConversationRelayAttributes {")
+        .expect("the attributes");
+    let (known, _) = known.split_once("\n    }").expect("their end");
+    let names = relay.split(' ').filter_map(|part| part.split_once("=\""));
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 8, "{relay}");
+    for name in names {
+        assert!(known.contains(&format!(" {name}?: ")), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_with_the_local_brain() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let turns = folder.path().join("turns.jsonl");
+    let witnesses = Witnesses {
+        turns: Some(TurnLog::open(&turns).expect("a file")),
+        ..Witnesses::default()
+    };
+    let config = undertone::config::load(&Flags::default(), &Environment::default())
+        .expect("the defaults")
+        .config;
+    let engines = undertone::cli::engines::witnessed(&config, witnesses).expect("engines");
+    let opener = engines.clone();
+    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
+    let server = Server::serve(App::new(settings(), sessions));
+    let mut relay = Relay::call(&server).await;
+    assert_eq!(relay.told().await, config.phone.greeting);
+    relay.send(prompt("What time is it", false)).await;
+    relay.send(prompt("What time is it in Tokyo", false)).await;
+    relay.send(prompt("What time is it in Tokyo?", true)).await;
+    let mut time = relay.told().await;
+    while !time.contains("Tokyo") {
+        // It may say first that it looks.
+        time = relay.told().await;
+    }
+    relay.send(prompt("What is 12 times 12?", true)).await;
+    let product = relay.told().await;
+    assert!(product.contains("144"), "{product}");
+    drop(relay);
+    server.shutdown.cancel();
+    engines.finish_sessions().await;
+    let turns = std::fs::read_to_string(&turns).expect("turns");
+    let first = turns.lines().next().expect("a turn");
+    let turn: LoggedTurn = serde_json::from_str(first).expect("JSON");
+    let run = &turn.turn.runs[0];
+    assert_eq!(run.tool, "get_time");
+    assert!(matches!(run.fate, Fate::Committed { .. }), "{run:?}");
+}
