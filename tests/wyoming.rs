@@ -4,7 +4,7 @@
 mod common;
 mod support;
 
-use common::words;
+use common::Errors;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -156,7 +156,9 @@ async fn speaks_and_hears(address: SocketAddr, folder: &Path) {
     for path in [whole, pieces, stereo] {
         let heard = home(address, "transcribe", &[&path]).await;
         let text = heard["text"].as_str().expect("text");
-        assert_eq!(words(text), words(SENTENCE), "{path}");
+        let mut errors = Errors::default();
+        errors.add(SENTENCE, text);
+        assert!(errors.wrong <= 2, "{path}: {text}");
     }
 }
 
@@ -164,7 +166,7 @@ async fn hears_recorded_speech(address: SocketAddr, folder: &Path) {
     let Some(clips) = common::speech() else {
         return;
     };
-    let mut errors = common::Errors::default();
+    let mut errors = Errors::default();
     for clip in clips.iter().take(3) {
         let path = folder.join(&clip.name);
         write(&path, 16_000, 1, &clip.samples);
@@ -176,24 +178,16 @@ async fn hears_recorded_speech(address: SocketAddr, folder: &Path) {
 
 /// Home Assistant opens a connection for each sentence, and names the conversation.
 async fn answers(address: SocketAddr) {
-    let product = json!({"handled": "12 times 12 is 144."});
-    let sums = home(
-        address,
-        "ask",
-        &["sums", "What is 12 times 12?", "Say that again."],
-    )
-    .await;
-    assert_eq!(sums, json!([product, product]));
-    let talk = home(
-        address,
-        "talk",
-        &["What is 12 times 12?", "Say that again."],
-    )
-    .await;
-    assert_eq!(talk, json!([product, product]));
-    let other = home(address, "ask", &["other", "Say that again."]).await;
-    let other = other[0]["handled"].as_str().expect("an answer");
-    assert!(!other.contains("144"), "{other}");
+    let sums = ["What is 12 times 12?", "Say that again."];
+    let answers = json!([
+        {"handled": "12 times 12 is 144."},
+        {"handled": "I said: 12 times 12 is 144."},
+    ]);
+    let named = home(address, "ask", &["sums", sums[0], sums[1]]).await;
+    assert_eq!(named, answers);
+    assert_eq!(home(address, "talk", &sums).await, answers);
+    let other = home(address, "ask", &["other", sums[1]]).await;
+    assert_eq!(other, json!([{"handled": "I have not said anything yet."}]));
 }
 
 /// A change waits for the yes, which comes over another connection.
