@@ -43,26 +43,6 @@ impl Interrupted {
     }
 }
 
-impl Interrupted {
-    /// One of which all words were on their way, and these were not heard.
-    pub(super) fn at_the_end(rest: String) -> Self {
-        Self {
-            rest,
-            unfinished: false,
-            question: None,
-        }
-    }
-
-    /// If it was no speech, a yes counts again when this has been heard to its end.
-    pub(super) fn ask_again(&mut self, question: Option<Pending>) {
-        self.question = self.question.take().or(question);
-    }
-
-    pub(super) fn take_question(&mut self) -> Option<Pending> {
-        self.question.take()
-    }
-}
-
 impl Conversation {
     /// Stops the agent: no sound of this response follows. The history keeps what was heard;
     /// committed tools run on, and their results join the history.

@@ -3,7 +3,7 @@
 use super::sim::{Sim, call, call_with, end, say};
 use super::*;
 use crate::router::{Prediction, Source};
-use crate::tools::{Confirmation, Eligibility};
+use crate::tools::{Confirmation, Eligibility, EndsCall};
 use serde_json::json;
 use std::time::Duration;
 
@@ -250,7 +250,7 @@ fn a_question_that_a_noise_cut_short_is_asked_again() {
 #[test]
 fn the_goodbye_is_heard_before_the_end() {
     let mut ends = (*tool("hang_up", Effect::Irreversible)).clone();
-    ends.ends_call = true;
+    ends.ends_call = Some(EndsCall::HangUp);
     let mut sim = relayed(Policy {
         tools: Arc::new(vec![Arc::new(ends)]),
         ..Policy::default()

@@ -86,6 +86,7 @@ mod tests {
             transfer: ["reception", "billing"]
                 .map(|name| (name.to_owned(), "+15551234567".to_owned()))
                 .into(),
+            relay: false,
         };
         let (tool, hints) = TransferCall::new(&twilio).unwrap();
         let tools = [(Arc::new(tool.declaration().clone()), hints)];
