@@ -25,7 +25,8 @@ use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{self, Builders, Inbound, Outbound, PhoneManners, Witnesses};
 use undertone::stats::{LoggedTurn, TurnLog};
 use undertone::tools::{
-    CallContext, Confirmation, Declaration, Effect, Eligibility, Registry, Tool, ToolError, builtin,
+    CallContext, Confirmation, Declaration, Effect, Eligibility, EndsCall, Registry, Tool,
+    ToolError, builtin,
 };
 use undertone::transport::{Door, SessionOptions, SpokenBy};
 
@@ -274,7 +275,7 @@ async fn words_that_nobody_speaks_take_no_time() {
     let words = "All work and no play. ".repeat(40);
     let goodbye = format!("<speech>{words}</speech><tool>stop()</tool>");
     let (mut stop, _ran) = told("stop", Effect::Read);
-    stop.declaration.ends_call = true;
+    stop.declaration.ends_call = Some(EndsCall::HangUp);
     let mut tools = Registry::new();
     tools.register(Arc::new(stop)).expect("no duplicates");
     let sessions = live::sessions(Builders {
@@ -288,6 +289,7 @@ async fn words_that_nobody_speaks_take_no_time() {
         spoken_by: SpokenBy::Nobody,
         model: None,
         client: None,
+        call: None,
     })
     .expect("a session");
     let said = Inbound::Request(Input::Said {
