@@ -206,6 +206,22 @@ async fn changes_what_was_agreed_to(address: SocketAddr, folder: &Path) {
 }
 
 #[tokio::test]
+async fn an_answer_is_all_that_the_agent_says() {
+    let answers = [
+        "<speech>I am well. And you?</speech>",
+        "<speech>Good.</speech>",
+    ];
+    let (_server, address) = serve_told(local(), Scripted::answers(answers));
+    let mut guest = Guest::connect(address).await;
+    for answer in ["I am well. And you?", "Good."] {
+        let sentence = json!({"text": "How are you?", "language": "en-GB"});
+        guest.send("transcript", sentence, &[]).await;
+        let (kind, data, _) = guest.event().await.expect("an answer");
+        assert_eq!((&*kind, &data["text"]), ("handled", &json!(answer)));
+    }
+}
+
+#[tokio::test]
 async fn an_apology_is_not_an_answer() {
     let (_server, address) = serve_told(local(), Scripted::default());
     let mut guest = Guest::connect(address).await;

@@ -664,16 +664,17 @@ impl Driver {
     }
 
     /// Leaves a clause to the client, who takes `length` to say it: it is made and sent at once, as
-    /// far as the conversation is concerned, which tells the client its words.
+    /// far as the conversation is concerned, which tells the client its words. They come first: what
+    /// takes no time is over as soon as it is made.
     fn hand_over(&mut self, clause: ClauseId, length: Micros) {
+        let sent = |until| Input::Sent { clause, until };
+        self.input(sent(Micros(0)));
         self.input(Input::Synthesised {
             clause,
             length,
             last: true,
         });
-        for until in [Micros(0), length] {
-            self.input(Input::Sent { clause, until });
-        }
+        self.input(sent(length));
     }
 
     fn on_audio(&mut self, clause: ClauseId, samples: &[f32], last: bool) {
