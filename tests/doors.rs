@@ -184,6 +184,22 @@ async fn over_audiosocket(address: SocketAddr, question: &(Vec<f32>, u32)) {
     }
 }
 
+/// The real program, between a microphone and a loudspeaker; false where there can be none.
+#[cfg(feature = "desktop")]
+fn at_the_desk(folder: &Path, question: &(Vec<f32>, u32)) -> bool {
+    let Some(sound) = common::sound::Sound::start() else {
+        return false;
+    };
+    let spoken = frames(question, undertone::desktop::echo::RATE).concat();
+    let folder = folder.to_str().expect("a path in UTF-8");
+    let mut talk = sound.undertone(&["talk", "--record", folder]);
+    talk.line("microphone default");
+    talk.ask(&sound, &undertone::audio::to_f32(&spoken), "tokyo");
+    talk.line("agent:");
+    talk.interrupt();
+    true
+}
+
 /// The committed calls of each session that was recorded: their tools and arguments.
 fn committed(folder: &Path) -> Vec<Vec<Value>> {
     let files = std::fs::read_dir(folder).expect("recordings");
@@ -241,5 +257,13 @@ async fn the_same_question_commits_the_same_call_through_every_door() {
     server.shutdown.cancel();
     engines.finish_sessions().await;
     let expected = vec![json!(["get_time", {"place": "Tokyo"}])];
-    assert_eq!(committed(folder.path()), vec![expected; 5]);
+    assert_eq!(committed(folder.path()), vec![expected.clone(); 5]);
+
+    #[cfg(feature = "desktop")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        if at_the_desk(folder.path(), &question) {
+            assert_eq!(committed(folder.path()), [expected]);
+        }
+    }
 }

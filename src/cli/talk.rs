@@ -10,6 +10,7 @@ use crate::session::Witnesses;
 use anyhow::Result;
 use clap::Args;
 use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,10 @@ pub(super) struct Talk {
     /// Begin with the microphone closed: Enter opens it and closes it again
     #[arg(long)]
     push_to_talk: bool,
+    /// Record every conversation in this folder, for `undertone replay`. The files hold all that was
+    /// said: only their owner may read them
+    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
+    record: Option<PathBuf>,
 }
 
 impl Talk {
@@ -65,11 +70,14 @@ impl Talk {
             listening: !self.push_to_talk,
         };
         let over = desktop::talk(desk, &agent, &mut screen, &stop).await;
+        let shown = screen.finish();
         if let Agent::Local(LocalAgent(engines)) = &agent {
             engines.finish_changes().await;
             engines.finish_sessions().await;
         }
-        screen.line(&format!("({})", over?))?;
+        let over = over?;
+        shown?;
+        screen.line(&format!("({over})"))?;
         screen.finish()?;
         Ok(())
     }
@@ -82,6 +90,7 @@ impl Talk {
             }));
         }
         let witnesses = Witnesses {
+            recordings: super::recordings(self.record.as_deref())?,
             turns: serve::turn_log(config.log.turns.as_deref())?,
             ..Witnesses::default()
         };

@@ -8,6 +8,8 @@ use cpal::{
     StreamConfig, SupportedStreamConfig,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a device should take or give at once. It holds two of them, so that is how long the agent
@@ -20,6 +22,10 @@ const CHUNKS: u32 = 2;
 /// Audio that the rings hold: more than the session sends ahead, and than loading a model takes
 /// away from the loop that empties them.
 const RING_SECONDS: usize = 4;
+
+/// How long the system may take to take a device back. PulseAudio's library waits for itself when
+/// its server has ended, for ever.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Failures of devices that may wait to be told; one is enough.
 const FAULTS: usize = 4;
@@ -223,14 +229,20 @@ impl Microphone {
         start(self.stream.as_ref(), "microphone", &self.name)
     }
 
-    /// Gives the device back to the system.
-    pub fn close(&mut self) {
-        self.stream = None;
+    /// Gives the device back to the system. False if the system does not take it.
+    pub fn close(&mut self) -> bool {
+        close(self.stream.take())
     }
 
     /// What it has heard since it was last asked: mono, -1..1.
     pub fn take(&mut self) -> Vec<f32> {
         take_all(&mut self.samples)
+    }
+}
+
+impl Drop for Microphone {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -298,14 +310,20 @@ impl Loudspeaker {
         start(self.stream.as_ref(), "loudspeaker", &self.name)
     }
 
-    /// Gives the device back to the system.
-    pub fn close(&mut self) {
-        self.stream = None;
+    /// Gives the device back to the system. False if the system does not take it.
+    pub fn close(&mut self) -> bool {
+        close(self.stream.take())
     }
 
     /// What it has taken since it was last asked, silence included: mono, -1..1.
     pub fn take_played(&mut self) -> Vec<f32> {
         take_all(&mut self.played)
+    }
+}
+
+impl Drop for Loudspeaker {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -326,6 +344,18 @@ fn start(stream: Option<&Stream>, device: &'static str, name: &str) -> Result<()
         name: name.to_owned(),
         reason,
     })
+}
+
+/// Closes a stream on a thread of its own, which may have to be left behind.
+fn close(stream: Option<Stream>) -> bool {
+    let Some(stream) = stream else { return true };
+    let (close, closed) = sync_channel(1);
+    std::thread::spawn(move || {
+        drop(stream);
+        // Nobody may wait for it any more.
+        let _ = close.send(());
+    });
+    closed.recv_timeout(CLOSING).is_ok()
 }
 
 fn take_all(ring: &mut Consumer<f32>) -> Vec<f32> {

@@ -5,6 +5,7 @@ use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{Event, HangUpReason};
 use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
+use crate::transport::socket::close_of_hang_up;
 use crate::transport::{Door, SessionOptions, SpokenBy};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::{interval, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -32,6 +34,13 @@ const MESSAGES: usize = 256;
 
 /// The longest wait for a server to take the call.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// How often a server is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// A server that has not even answered a ping for so long is gone, and its machine or the network
+/// with it: otherwise the connection would have ended.
+const GONE: Duration = Duration::from_secs(15);
 
 /// What comes from the agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -241,7 +250,7 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl Remote {
     async fn call(&self) -> Result<Line, DesktopError> {
-        let calling = tokio::time::timeout(CONNECTING, self.connect());
+        let calling = timeout(CONNECTING, self.connect());
         let socket = match calling.await {
             Ok(connected) => connected.map_err(|reason| self.failed(reason))?,
             Err(_) => return Err(self.failed("no answer within ten seconds".into())),
@@ -342,9 +351,16 @@ async fn relay(socket: Socket, frames: mpsc::Receiver<Vec<i16>>, say: mpsc::Send
 }
 
 async fn speak(mut to_server: SplitSink<Socket, Message>, mut frames: mpsc::Receiver<Vec<i16>>) {
-    while let Some(frame) = frames.recv().await {
-        let audio = Message::Binary(Bytes::from(to_pcm16le(&frame)));
-        if to_server.send(audio).await.is_err() {
+    let mut ping = interval(PING_EVERY);
+    loop {
+        let message = tokio::select! {
+            frame = frames.recv() => match frame {
+                Some(frame) => Message::Binary(Bytes::from(to_pcm16le(&frame))),
+                None => break,
+            },
+            _ = ping.tick() => Message::Ping(Bytes::new()),
+        };
+        if to_server.send(message).await.is_err() {
             // Why, the other direction tells.
             return std::future::pending().await;
         }
@@ -354,7 +370,12 @@ async fn speak(mut to_server: SplitSink<Socket, Message>, mut frames: mpsc::Rece
 }
 
 async fn listen(mut from_server: SplitStream<Socket>, say: &mpsc::Sender<FromAgent>) -> Over {
-    while let Some(message) = from_server.next().await {
+    loop {
+        let message = match timeout(GONE, from_server.next()).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Over::Lost("the server is gone".into()),
+            Err(_) => return Over::Lost("the server does not answer any more".into()),
+        };
         let said = match message {
             Ok(Message::Binary(bytes)) => from_pcm16le(&bytes).ok().map(FromAgent::Audio),
             Ok(Message::Text(text)) => heard(&text),
@@ -365,10 +386,9 @@ async fn listen(mut from_server: SplitStream<Socket>, say: &mpsc::Sender<FromAge
         if let Some(said) = said
             && say.send(said).await.is_err()
         {
-            break;
+            return Over::Ended("nobody listens any more".into());
         }
     }
-    Over::Lost("the server is gone".into())
 }
 
 fn heard(text: &str) -> Option<FromAgent> {
@@ -393,7 +413,9 @@ fn heard(text: &str) -> Option<FromAgent> {
 }
 
 fn closed(close: Option<CloseFrame>) -> Over {
+    let ran_out = [HangUpReason::Idle, HangUpReason::TooLong].map(close_of_hang_up);
     match close {
+        Some(close) if ran_out.iter().any(|c| c.reason == close.reason.as_str()) => Over::Expired,
         Some(close) if close.code == CloseCode::Normal => Over::Ended(close.reason.to_string()),
         close => Over::Lost(words(close)),
     }
@@ -443,6 +465,27 @@ mod tests {
         refusing.await.unwrap();
     }
 
+    /// Its machine has lost power, or the network is down: the connection stays as it was.
+    #[tokio::test]
+    async fn a_server_that_falls_silent_is_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (client, _) = listener.accept().await.unwrap();
+            let mut socket = tokio_tungstenite::accept_async(client).await.unwrap();
+            socket.next().await.unwrap().unwrap();
+            let ready = format!(r#"{{"type":"ready","sample_rate":{REMOTE_RATE}}}"#);
+            socket.send(Message::text(ready)).await.unwrap();
+            socket
+        });
+        let agent = Agent::Remote(remote(&url));
+        let mut line = agent.call(16_000, 48_000).await.unwrap();
+        let _silent = server.await.unwrap();
+        tokio::time::pause();
+        let over = line.from_agent.recv().await.unwrap();
+        assert!(matches!(over, FromAgent::Over(Over::Lost(_))), "{over:?}");
+    }
+
     #[test]
     fn what_a_newer_server_says_besides_is_left_alone() {
         assert_eq!(heard(r#"{"type":"weather","wind":3}"#), None);
@@ -458,6 +501,11 @@ mod tests {
         };
         let ended = closed(Some(close(CloseCode::Normal)));
         assert_eq!(ended, Over::Ended("so it is".into()));
+        let idle = CloseFrame {
+            code: CloseCode::Normal,
+            reason: close_of_hang_up(HangUpReason::Idle).reason.into(),
+        };
+        assert_eq!(closed(Some(idle)), Over::Expired);
         assert!(matches!(
             closed(Some(close(CloseCode::Again))),
             Over::Lost(_)

@@ -150,7 +150,6 @@ pub async fn talk<W: Write>(
         lost: 0,
     };
     let over = talk.through(agent, screen, stop).await;
-    screen.finish()?;
     if talk.lost > 0 {
         let frames = talk.lost;
         tracing::warn!(frames, "the agent was behind; the microphone was not heard");
@@ -251,7 +250,13 @@ impl Talk {
     ) -> Result<String, DesktopError> {
         loop {
             let rate = self.devices.loudspeaker.rate;
-            let line = agent.call(echo::RATE, rate).await?;
+            let calling = agent.call(echo::RATE, rate);
+            let Some(line) = stop.run_until_cancelled(calling).await else {
+                return Ok("stopped".into());
+            };
+            let line = line?;
+            // What was said meanwhile nobody hears.
+            self.devices.listen()?;
             match self.converse(line, screen, stop).await? {
                 Some(Over::Expired) => screen.line("(a new conversation begins)")?,
                 Some(Over::Ended(why)) => return Ok(why),
@@ -283,7 +288,7 @@ impl Talk {
                 message = line.from_agent.recv() => {
                     match message {
                         Some(FromAgent::Over(over)) => {
-                            self.hear_out().await;
+                            stop.run_until_cancelled(self.hear_out()).await;
                             return Ok(Some(over));
                         }
                         Some(message) => {
@@ -310,15 +315,18 @@ impl Talk {
     }
 
     /// Sound systems drop streams when they restart, change devices or fall behind; the next
-    /// stream often works. A device that fails right away is broken.
+    /// stream often works. A device that fails right away is broken, and one that the system does
+    /// not take back is lost.
     fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
         if self.devices.opened.elapsed() < BROKEN {
             return Err(fault);
         }
         tracing::warn!(%fault, "opening the devices anew");
         // Many devices can be opened only once.
-        self.devices.microphone.close();
-        self.devices.loudspeaker.close();
+        let closed = self.devices.microphone.close() & self.devices.loudspeaker.close();
+        if !closed {
+            return Err(fault);
+        }
         self.devices = Devices::open(&self.desk)?;
         Ok(())
     }

@@ -546,7 +546,8 @@ fn blame(close: Close) -> End {
     }
 }
 
-fn close_of_hang_up(reason: HangUpReason) -> Close {
+/// How a client is told that its session is over.
+pub(crate) fn close_of_hang_up(reason: HangUpReason) -> Close {
     let (code, reason) = match reason {
         HangUpReason::AgentEnded => (close_code::NORMAL, "the agent ended the conversation"),
         HangUpReason::HandedOver => (close_code::NORMAL, "the conversation was handed over"),

@@ -1,6 +1,9 @@
 //! What the tests with real models share: where things are, and how words are counted.
 #![allow(dead_code, reason = "each test uses its part")]
 
+#[cfg(feature = "desktop")]
+pub mod sound;
+
 use std::path::{Path, PathBuf};
 use undertone::audio::to_f32;
 

@@ -1,0 +1,323 @@
+//! `undertone talk` between a microphone and a loudspeaker of a PulseAudio without a sound card.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+use tempfile::TempDir;
+use undertone::audio::{level_dbfs, to_f32, to_i16};
+use undertone::desktop::echo::RATE;
+
+/// No answer takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A PulseAudio of our own: what is played into `mic_in` is heard by the microphone, and what the
+/// loudspeaker plays is heard on `speaker.monitor`.
+pub struct Sound {
+    folder: TempDir,
+    server: Running,
+}
+
+/// A process that does not outlive the test.
+pub struct Running(pub Child);
+
+impl Running {
+    fn stop(&mut self) {
+        // It may have ended by itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Sound {
+    /// `None`, and a note, where PulseAudio is not installed.
+    pub fn start() -> Option<Self> {
+        if Command::new("pulseaudio")
+            .arg("--version")
+            .output()
+            .is_err()
+        {
+            eprintln!("SKIPPED: no pulseaudio here; `make test` installs it");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let to_pulse = "pcm.!default { type pulse }\nctl.!default { type pulse }\n";
+        std::fs::write(folder.path().join(".asoundrc"), to_pulse).expect("a file");
+        let server = serve(folder.path());
+        let sound = Self { folder, server };
+        sound.ready();
+        Some(sound)
+    }
+
+    /// All devices are gone.
+    pub fn stop(&mut self) {
+        self.server.stop();
+    }
+
+    fn ready(&self) {
+        let answers = || self.command("pactl").arg("info").output().expect("pactl");
+        let mut tries = 0;
+        while !answers().status.success() {
+            tries += 1;
+            assert!(tries < 300, "pulseaudio does not start");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        at_home(Command::new(program), self.path())
+    }
+
+    pub fn pactl(&self, arguments: &[&str]) -> String {
+        let output = self
+            .command("pactl")
+            .args(arguments)
+            .output()
+            .expect("pactl");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The loudspeaker stands before the microphone.
+    pub fn loop_back(&self) {
+        self.pactl(&[
+            "load-module",
+            "module-loopback",
+            "source=speaker.monitor",
+            "sink=mic_in",
+            "latency_msec=100",
+            "adjust_time=0",
+        ]);
+        let inputs = self.pactl(&["list", "short", "sink-inputs"]);
+        let (index, _) = inputs.split_once('\t').expect("the loopback");
+        self.pactl(&["set-sink-input-volume", index, "-6dB"]);
+    }
+
+    /// Speaks into the microphone, and returns when all is said.
+    pub fn say(&self, samples: &[f32]) {
+        let path = self.path().join("said.wav");
+        let spec = hound::WavSpec {
+            channels: 1,
+            sample_rate: RATE,
+            bits_per_sample: 16,
+            sample_format: hound::SampleFormat::Int,
+        };
+        let mut file = hound::WavWriter::create(&path, spec).expect("a file");
+        for sample in to_i16(samples) {
+            file.write_sample(sample).expect("a sample");
+        }
+        file.finalize().expect("a file");
+        let mut paplay = self.command("paplay");
+        let said = paplay
+            .arg("--device=mic_in")
+            .arg(&path)
+            .output()
+            .expect("paplay");
+        assert!(said.status.success(), "{said:?}");
+    }
+
+    pub fn undertone(&self, arguments: &[&str]) -> Program {
+        let mut command = self.command(env!("CARGO_BIN_EXE_undertone"));
+        command.args(arguments);
+        Program::start(command)
+    }
+}
+
+/// Clients get in when all else is in its place.
+const SCRIPT: &str = "load-module module-null-sink sink_name=speaker
+load-module module-null-sink sink_name=mic_in channels=1
+load-module module-remap-source master=mic_in.monitor source_name=mic
+set-default-sink speaker
+set-default-source mic
+load-module module-native-protocol-unix
+";
+
+fn serve(home: &Path) -> Running {
+    let script = home.join("pulse.pa");
+    std::fs::write(&script, SCRIPT).expect("a file");
+    let mut server = at_home(Command::new("pulseaudio"), home);
+    server
+        .args(["-n", "--daemonize=no", "--use-pid-file=no"])
+        .args(["--exit-idle-time=-1", "-F"])
+        .arg(script);
+    Running(server.stderr(Stdio::null()).spawn().expect("pulseaudio"))
+}
+
+/// A command that finds only the sound server and the settings of `home`.
+pub fn at_home(mut command: Command, home: &Path) -> Command {
+    let models = std::path::absolute(super::weights()).expect("a path");
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if ["UNDERTONE_", "PULSE_", "ALSA_", "DBUS_"]
+            .iter()
+            .any(|ours| name.starts_with(ours))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(home)
+        .env("HOME", home)
+        .env("XDG_RUNTIME_DIR", home)
+        .env("XDG_CONFIG_HOME", home)
+        .env("UNDERTONE_MODELS", models);
+    command
+}
+
+/// The program, and the lines that it prints.
+pub struct Program {
+    pub running: Running,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    pub seen: Vec<String>,
+}
+
+impl Program {
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let stdin = child.stdin.take().expect("stdin");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (send, lines) = sync_channel(1_024);
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            running: Running(child),
+            stdin,
+            lines,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The next line that begins like this.
+    pub fn line(&mut self, begin: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no {begin:?} after {:#?}", self.seen));
+            println!("  {line}");
+            self.seen.push(line.clone());
+            if line.starts_with(begin) {
+                return line;
+            }
+        }
+    }
+
+    /// Asks until the agent heard what holds `word`: on a busy machine the recogniser may be given up,
+    /// and then the agent asks back.
+    pub fn ask(&mut self, sound: &Sound, question: &[f32], word: &str) {
+        for _ in 0..3 {
+            sound.say(question);
+            loop {
+                let line = self.line("");
+                if line.starts_with("you:") {
+                    assert!(line.to_lowercase().contains(word), "{line}");
+                    return;
+                }
+                if line.starts_with("agent: Sorry") {
+                    break;
+                }
+            }
+        }
+        panic!("not understood: {:#?}", self.seen);
+    }
+
+    pub fn press_enter(&mut self) {
+        self.stdin.write_all(b"\n").expect("it reads");
+    }
+
+    /// Ends it as Ctrl-C does. Returns all that it printed.
+    pub fn interrupt(mut self) -> Vec<String> {
+        let process = self.running.0.id().to_string();
+        let kill = Command::new("kill").args(["-INT", &process]).status();
+        assert!(kill.expect("kill").success());
+        self.line("(stopped)");
+        assert!(self.running.0.wait().expect("its end").success());
+        self.seen
+    }
+}
+
+/// What the loudspeaker plays from now on, at 16 kHz.
+pub struct Recorder {
+    _parec: Running,
+    chunks: Receiver<Vec<u8>>,
+    samples: Vec<f32>,
+}
+
+impl Recorder {
+    pub fn start(sound: &Sound) -> Self {
+        let mut parec = sound.command("parec");
+        parec.args([
+            "--device=speaker.monitor",
+            "--raw",
+            "--format=s16le",
+            "--channels=1",
+        ]);
+        parec.args([&format!("--rate={RATE}"), "--latency-msec=50"]);
+        let mut parec = parec.stdout(Stdio::piped()).spawn().expect("parec");
+        let mut stdout = parec.stdout.take().expect("stdout");
+        let (send, chunks) = sync_channel(4_096);
+        std::thread::spawn(move || {
+            // 100 ms.
+            let mut chunk = vec![0; RATE as usize / 5];
+            while stdout.read_exact(&mut chunk).is_ok() && send.send(chunk.clone()).is_ok() {}
+        });
+        Self {
+            _parec: Running(parec),
+            chunks,
+            samples: Vec::new(),
+        }
+    }
+
+    pub fn next(&mut self) {
+        let chunk = self
+            .chunks
+            .recv_timeout(PATIENCE)
+            .expect("sound or silence");
+        let samples = undertone::audio::from_pcm16le(&chunk).expect("whole samples");
+        self.samples.extend(to_f32(&samples));
+    }
+
+    /// Listens until the loudspeaker has played for `seconds`.
+    pub fn sound(&mut self, seconds: usize) {
+        let mut tenths = 0;
+        while tenths < 10 * seconds {
+            self.next();
+            let all = self.samples.len() / RATE as usize;
+            assert!(
+                all < 60 + seconds,
+                "only {tenths} tenths of a second of sound"
+            );
+            let last = self.samples.len() - RATE as usize / 10;
+            tenths += usize::from(level_dbfs(&self.samples[last..]) > -50.0);
+        }
+    }
+
+    /// Listens until there was a sound and after it a second of silence. Returns all of it.
+    pub fn utterance(mut self) -> Vec<f32> {
+        self.sound(1);
+        let second = RATE as usize;
+        while level_dbfs(&self.samples[self.samples.len().saturating_sub(second)..]) > -60.0 {
+            self.next();
+        }
+        self.samples
+    }
+}
