@@ -344,8 +344,10 @@ async fn a_caller_is_put_through_after_hearing_so() {
     let verbs: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes())
         .into_owned()
         .collect();
-    let dial = "<Response><Dial>+15557654321</Dial></Response>";
-    assert_eq!(verbs, [("Twiml".to_owned(), dial.to_owned())]);
+    let dial = format!(
+        "<Response><Dial action=\"https://{PUBLIC}/twilio/dialed\">+15557654321</Dial></Response>"
+    );
+    assert_eq!(verbs, [("Twiml".to_owned(), dial)]);
     let more = tokio::time::timeout(Duration::from_millis(500), asked.recv()).await;
     assert!(
         more.is_err(),

@@ -10,7 +10,7 @@ use super::timer::Timer;
 use super::{Conversation, Event, Output, ResponseStatus};
 
 /// A response that was cut short by an utterance that may turn out to be none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Interrupted {
     /// What of its words was not heard.
     rest: String,
@@ -23,14 +23,14 @@ pub(super) struct Interrupted {
 }
 
 impl Interrupted {
-    /// One of which all words were on their way, and these were not heard.
-    pub(super) fn at_the_end(rest: String) -> Self {
-        Self {
-            rest,
-            unfinished: false,
-            question: None,
-            ending: None,
-        }
+    /// These words were on their way, too, and were not heard.
+    pub(super) fn say_again(&mut self, rest: &str) {
+        let gap = if self.rest.is_empty() || rest.is_empty() {
+            ""
+        } else {
+            " "
+        };
+        self.rest.extend([gap, rest]);
     }
 
     /// If it was no speech, a yes counts again when this has been heard to its end.
@@ -47,15 +47,37 @@ impl Conversation {
     /// Stops the agent: no sound of this response follows. The history keeps what was heard;
     /// committed tools run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
-        if let Some(interrupted) = self.stop_response(ResponseStatus::Interrupted) {
-            self.forget_interrupted();
-            self.interrupted = Some(interrupted);
-        } else if self.playout.audible_until() > self.now {
+        let before = self.take_resuming();
+        let stopped = self.stop_response(ResponseStatus::Interrupted);
+        if stopped.is_none() && self.playout.audible_until() > self.now {
             self.abandon_unheard_question();
             self.outputs.push_back(Output::Flush);
             self.cut_done_items();
             self.playout.flush(self.now);
         }
+        let interrupted = match (stopped, before) {
+            (Some(stopped), Some(before)) => Some(Interrupted {
+                unfinished: stopped.unfinished || before.unfinished,
+                ending: stopped.ending.or(before.ending),
+                ..stopped
+            }),
+            (stopped, before) => stopped.or(before),
+        };
+        if interrupted.is_some() {
+            self.forget_interrupted();
+            self.interrupted = interrupted;
+        }
+    }
+
+    /// What an earlier noise cut short and what has not been taken up again.
+    fn take_resuming(&mut self) -> Option<Interrupted> {
+        let unfinished = std::mem::take(&mut self.resume);
+        let ending = self.ends_next.take();
+        (unfinished || ending.is_some()).then(|| Interrupted {
+            unfinished,
+            ending,
+            ..Interrupted::default()
+        })
     }
 
     /// Ends the response that is being given, if there is one.
@@ -134,15 +156,15 @@ impl Conversation {
 
     /// What stopped the agent was speech: what it was saying is not taken up again.
     pub(super) fn forget_interrupted(&mut self) {
-        let Some(interrupted) = self.interrupted.take() else {
-            return;
-        };
-        if let Some(pending) = interrupted.question {
-            self.confirmation = Some(pending);
-            self.end_confirmation(ConfirmationOutcome::Abandoned);
-        }
-        if let Some(ending) = interrupted.ending {
-            self.call_off(&ending);
+        let interrupted = self.interrupted.take();
+        for interrupted in [interrupted, self.take_resuming()].into_iter().flatten() {
+            if let Some(pending) = interrupted.question {
+                self.confirmation = Some(pending);
+                self.end_confirmation(ConfirmationOutcome::Abandoned);
+            }
+            if let Some(ending) = interrupted.ending {
+                self.call_off(&ending);
+            }
         }
     }
 

@@ -75,7 +75,7 @@ impl Conversation {
 
     pub(super) fn respond_to_client(&mut self, instructions: Option<String>) {
         self.hear_from_user();
-        self.respond_next = Some(instructions);
+        self.respond_after_this(instructions);
     }
 
     pub(super) fn cancel_response(&mut self) {

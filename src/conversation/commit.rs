@@ -172,8 +172,7 @@ impl Conversation {
             return false;
         };
         if ending.begun {
-            let call = ending.call;
-            return self.response.as_ref().is_some_and(|r| r.is_waiting(call));
+            return self.running.contains_key(&ending.call);
         }
         let heard = self.playout.audible_until();
         if heard > self.now {
@@ -188,7 +187,11 @@ impl Conversation {
         }
         ending.begun = true;
         let (call, name, arguments) = (ending.call, ending.name.clone(), ending.arguments.clone());
+        self.handing_over = Some(call);
         self.wait_for(call, None);
+        if let Some(response) = &mut self.response {
+            response.silent_until = self.now + self.policy.dead_air;
+        }
         self.commit_run(track, call, &name, arguments);
         self.watch_dead_air();
         true
@@ -206,6 +209,16 @@ impl Conversation {
         });
     }
 
+    /// The conversation goes on after this response, whose call has not ended it yet.
+    pub(super) fn call_off_response(&mut self) {
+        let ending = self.response.as_mut().and_then(|r| r.ends_with.as_mut());
+        if ending.is_some_and(|ending| !ending.begun)
+            && let Some(ending) = self.response.as_mut().and_then(|r| r.ends_with.take())
+        {
+            self.call_off(&ending);
+        }
+    }
+
     /// The response ends before its call could end the conversation. What has begun runs on.
     pub(super) fn call_off(&mut self, ending: &EndingCall) {
         if !ending.begun {
@@ -220,6 +233,14 @@ impl Conversation {
             return;
         };
         let failed = result.is_err();
+        if self
+            .handing_over
+            .take_if(|running| *running == call)
+            .is_some()
+            && !failed
+        {
+            self.ending = Some(HangUpReason::HandedOver);
+        }
         let output = match &result {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),

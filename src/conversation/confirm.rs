@@ -230,6 +230,14 @@ impl Conversation {
         }
     }
 
+    /// The question has not been heard to its end after all.
+    pub(super) fn question_was_cut_short(&mut self) {
+        if let Some(pending) = &mut self.confirmation {
+            pending.open = None;
+            self.timers.clear(Timer::ConfirmationExpired);
+        }
+    }
+
     /// The user spoke before the question had been heard: whatever it was, it was no answer to it.
     pub(super) fn abandon_unheard_question(&mut self) {
         if self.question_is_unheard() {

@@ -252,6 +252,15 @@ impl History {
             .collect()
     }
 
+    /// How long the audio of an answer is, as far as it has been made.
+    pub(super) fn length(&self, id: ItemId) -> Micros {
+        let speech = self.items.iter().find_map(|item| match &item.content {
+            Content::Spoken(speech) if item.id == id => Some(speech.length()),
+            _ => None,
+        });
+        speech.unwrap_or_default()
+    }
+
     /// The words of an answer that were not heard.
     pub(super) fn unheard_text(&self, id: ItemId) -> String {
         let all = self.items.iter().find_map(|item| match &item.content {

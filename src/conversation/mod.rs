@@ -108,6 +108,8 @@ pub struct Conversation {
     resume: bool,
     /// The call that is to end the conversation when that has been said.
     ends_next: Option<EndingCall>,
+    /// The call that runs to hand the conversation over.
+    handing_over: Option<CallId>,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The client asked for an answer while another was being given.
@@ -177,6 +179,7 @@ impl Conversation {
             interrupted: None,
             resume: false,
             ends_next: None,
+            handing_over: None,
             announcements: VecDeque::new(),
             respond_next: None,
             ending: None,
@@ -308,7 +311,11 @@ impl Conversation {
 
     /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
     fn take_turn(&mut self) -> bool {
-        let goes_on = !self.is_too_long();
+        let handed_over = self.ending == Some(HangUpReason::HandedOver);
+        let goes_on = !handed_over && !self.is_too_long();
+        if handed_over {
+            self.announcements.clear();
+        }
         if let Some(text) = self.announcements.pop_front() {
             self.say(&text);
         } else if goes_on && std::mem::take(&mut self.resume) {
@@ -347,10 +354,11 @@ impl Conversation {
     /// Whether `input` would begin another turn; the client is told that there will be none.
     fn turn_away(&mut self, input: &Input) -> bool {
         let request = match input {
-            Input::Vad { .. } => return true,
+            Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
             Input::CommitAudio => "CommitAudio",
             Input::Respond { .. } => "Respond",
             Input::Key { .. } => "Key",
+            Input::Confirm { .. } => "Confirm",
             _ => return false,
         };
         self.refuse(

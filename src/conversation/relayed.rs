@@ -41,11 +41,18 @@ impl Conversation {
     pub(super) fn on_stopped(&mut self, words: &str) {
         let heard = self.history.heard_with(words);
         self.playout.correct(self.now, &heard);
+        if heard
+            .iter()
+            .any(|(item, heard)| *heard < self.history.length(*item))
+        {
+            self.question_was_cut_short();
+        }
         let amid_an_item = self.response.as_ref().is_some_and(Response::is_speaking);
         if self.playout.audible_until() > self.now || amid_an_item {
             self.stop_for_words();
         } else {
             self.question_was_heard();
+            self.abandon_unheard_question();
         }
         // The clock may have taken more for heard.
         for (item, heard) in heard {
@@ -72,7 +79,8 @@ impl Conversation {
         if all_sent {
             let rest = items.iter().map(|item| self.history.unheard_text(*item));
             let rest: Vec<_> = rest.filter(|text| !text.is_empty()).collect();
-            self.interrupted = Some(Interrupted::at_the_end(rest.join(" ")));
+            let interrupted = self.interrupted.get_or_insert_default();
+            interrupted.say_again(&rest.join(" "));
         }
         if let Some(interrupted) = &mut self.interrupted {
             interrupted.ask_again(question);

@@ -9,7 +9,7 @@ use super::preempt::Held;
 use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, Job, Output, ResponseStatus};
+use super::{Conversation, Event, HangUpReason, Job, Output, ResponseStatus};
 use crate::llm::{LlmEvent, Message, Phrases, Prompt};
 use std::sync::Arc;
 
@@ -141,9 +141,11 @@ impl Conversation {
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end.
     pub(super) fn start_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
-        if self.response.is_some() {
-            self.respond_next = Some(instructions);
+        if self.ending == Some(HangUpReason::HandedOver) {
             return;
+        }
+        if self.response.is_some() {
+            return self.respond_after_this(instructions);
         }
         self.open_response(latency, instructions);
         let speaks = self.held.as_ref().is_some_and(Held::speaks_for_itself);
@@ -159,6 +161,12 @@ impl Conversation {
             }
         }
         self.start_generation();
+    }
+
+    /// The user has gone on while an answer is being given: the conversation does not end with it.
+    pub(super) fn respond_after_this(&mut self, instructions: Option<String>) {
+        self.respond_next = Some(instructions);
+        self.call_off_response();
     }
 
     /// Takes an answer up again that noise cut short: when the calls that still run are done, or at
@@ -478,7 +486,8 @@ impl Conversation {
                 && !r.client_called
                 && !r.failed
                 && r.ends_with.is_none()
-        }) {
+        }) && self.ending != Some(HangUpReason::HandedOver)
+        {
             if let Some(response) = &mut self.response {
                 response.steps += 1;
             }
@@ -499,6 +508,7 @@ impl Conversation {
         }
         self.timers.clear(Timer::DeadAir);
         if response.asks.is_some() && !response.failed {
+            self.call_off_response();
             self.ask_confirmation();
             return self.advance_response();
         }

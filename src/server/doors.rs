@@ -22,10 +22,13 @@ pub(super) async fn accept_calls(
         let intake = shared.settings.pcm_intake;
         audiosocket::answer(stream, intake, shared.around.clone())
     };
-    admit(listener, shared, answer, audiosocket::turn_away).await
+    let places = shared.admission.clone();
+    admit(listener, shared, places, answer, audiosocket::turn_away).await
 }
 
-/// Accepts Wyoming clients for ever, if there is a place where they come in.
+/// Accepts Wyoming clients for ever, if there is a place where they come in. They have places of their
+/// own, as many as there are sessions: they keep connections open, and no call is to find all lines
+/// busy for that.
 pub(super) async fn accept_wyoming(
     door: Option<&(TcpListener, Arc<Engines>)>,
     shared: &Arc<Shared>,
@@ -35,13 +38,15 @@ pub(super) async fn accept_wyoming(
     };
     let service = wyoming::Service::new(engines.clone());
     let serve = |stream| wyoming::serve(stream, service.clone(), shared.around.clone());
-    admit(listener, shared, serve, wyoming::turn_away).await
+    let places = Arc::new(Semaphore::new(shared.settings.max_sessions));
+    admit(listener, shared, places, serve, wyoming::turn_away).await
 }
 
 /// Lets in whom there is a place for, and turns the others away.
 async fn admit<S, T>(
     listener: &TcpListener,
     shared: &Arc<Shared>,
+    places: Arc<Semaphore>,
     serve: impl Fn(TcpStream) -> S,
     turn_away: fn(TcpStream) -> T,
 ) -> Infallible
@@ -52,7 +57,7 @@ where
     // One for each who is turned away, for as long as that takes.
     let goodbyes = Arc::new(Semaphore::new(shared.settings.max_connections));
     let admit = |stream| {
-        let refusal = match shared.admission.clone().try_acquire_owned() {
+        let refusal = match places.clone().try_acquire_owned() {
             _ if shared.around.drain.is_cancelled() => Refusal::Draining,
             Err(_) => Refusal::Full,
             Ok(permit) => {

@@ -32,6 +32,7 @@ use std::time::Instant;
 use url::Url;
 
 const VOICE: &str = "/twilio/voice";
+const DIALED: &str = "/twilio/dialed";
 const MEDIA: &str = "/twilio/media";
 const RELAY: &str = "/twilio/relay";
 
@@ -86,6 +87,7 @@ impl Twilio {
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route(VOICE, post(answer))
+        .route(DIALED, post(after_transfer))
         .route(MEDIA, get(open_media))
         .route(RELAY, get(open_relay))
         .layer(DefaultBodyLimit::max(MAX_FORM))
@@ -98,18 +100,57 @@ async fn answer(
     headers: HeaderMap,
     form: String,
 ) -> Response {
-    let Some(twilio) = &shared.settings.twilio else {
-        return not_found();
-    };
+    match asked(&shared, VOICE, &uri, &headers, &form) {
+        Ok(form) => connected(&shared, &form, ""),
+        Err(refused) => refused,
+    }
+}
+
+/// Whom a caller was put through to has hung up, or never answered: then the caller is ours again.
+async fn after_transfer(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    form: String,
+) -> Response {
+    match asked(&shared, DIALED, &uri, &headers, &form) {
+        Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
+            twiml("<Hangup/>")
+        }
+        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>"),
+        Err(refused) => refused,
+    }
+}
+
+/// What Twilio has posted to `path`, if it was Twilio.
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the answer, made once for each stranger"
+)]
+fn asked(
+    shared: &Shared,
+    path: &str,
+    uri: &Uri,
+    headers: &HeaderMap,
+    form: &str,
+) -> Result<BTreeMap<String, String>, Response> {
+    let twilio = shared.settings.twilio.as_ref().ok_or_else(not_found)?;
     let parameters: Vec<(String, String)> = url::form_urlencoded::parse(form.as_bytes())
         .into_owned()
         .collect();
-    let path = uri.path_and_query().map_or(VOICE, |path| path.as_str());
-    if !is_signed(twilio, &twilio.at(path), &parameters, &headers) {
-        return denied(&shared);
+    let path = uri.path_and_query().map_or(path, |path| path.as_str());
+    if !is_signed(twilio, &twilio.at(path), &parameters, headers) {
+        return Err(denied(shared));
     }
-    let of = |name| parameters.iter().find(|(key, _)| key == name);
-    let Some((_, call)) = of("CallSid") else {
+    Ok(parameters.into_iter().collect())
+}
+
+/// Connects a call to this server, if there is room for it, after the verbs `first`.
+fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
+    let Some(twilio) = &shared.settings.twilio else {
+        return not_found();
+    };
+    let Some(call) = form.get("CallSid") else {
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
     if shared.around.drain.is_cancelled() {
@@ -125,7 +166,10 @@ async fn answer(
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     match tickets.issue(call, Instant::now()) {
-        Some(ticket) => twiml(&connect(twilio, shared.settings.interrupt, &ticket)),
+        Some(ticket) => {
+            let connect = connect(twilio, shared.settings.interrupt, &ticket);
+            twiml(&format!("{first}{connect}"))
+        }
         None => busy(),
     }
 }
@@ -134,15 +178,20 @@ async fn answer(
 fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
     let ticket = format!("<Parameter name=\"ticket\" value=\"{ticket}\"/>");
     if twilio.relay {
-        let url = twilio.socket_at(RELAY);
+        let url = in_xml(&twilio.socket_at(RELAY));
         let attributes = conversation_relay::attributes(interruptible);
         format!(
             "<Connect><ConversationRelay url=\"{url}\" {attributes}>{ticket}</ConversationRelay></Connect>"
         )
     } else {
-        let url = twilio.socket_at(MEDIA);
+        let url = in_xml(&twilio.socket_at(MEDIA));
         format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
     }
+}
+
+/// An address as an attribute. Of what XML gives a meaning, an address has `&` and `'` alone.
+fn in_xml(url: &Url) -> String {
+    url.as_str().replace('&', "&amp;")
 }
 
 /// The socket of a call's audio.

@@ -474,7 +474,7 @@ fn nobody_talks_a_session_past_its_greatest_length() {
         ..Policy::default()
     };
     let long = "One two three four five six seven eight nine ten eleven twelve.";
-    let talk: [fn(&mut Sim); 4] = [
+    let talk: [fn(&mut Sim); 5] = [
         |sim| sim.speak("la la la", 3_000),
         |sim| {
             // Interrupts every answer, the goodbye too.
@@ -489,6 +489,16 @@ fn nobody_talks_a_session_past_its_greatest_length() {
         |sim| {
             sim.input(Input::Respond { instructions: None });
             sim.silence(500);
+        },
+        |sim| {
+            for last in [false, true] {
+                let text = "hang on".into();
+                sim.input(Input::Said { text, last });
+                sim.no_audio(500);
+            }
+            sim.input(Input::Stopped {
+                heard: String::new(),
+            });
         },
     ];
     for talk in talk {

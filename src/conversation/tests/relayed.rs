@@ -224,7 +224,7 @@ fn an_end_that_crosses_new_words_is_none() {
 
 #[test]
 fn a_key_that_stops_the_question_answers_it() {
-    for (key, started) in [('1', 1), ('2', 0), ('3', 0)] {
+    for (key, started) in [('1', 1), ('2', 0), ('3', 0), ('#', 0)] {
         let mut sim = asked_to_pay();
         sim.no_audio(500);
         stopped(&mut sim, "Shall I pay");
@@ -233,6 +233,16 @@ fn a_key_that_stops_the_question_answers_it() {
         assert_eq!(sim.tools_started.len(), started, "{key}");
         assert!(sim.core.utterance.is_none() && sim.core.confirmation.is_none());
     }
+}
+
+#[test]
+fn a_question_that_the_clock_alone_took_for_heard_is_not_answered() {
+    let mut sim = asked_to_pay();
+    sim.no_audio(3_000);
+    stopped(&mut sim, "Shall I pay");
+    said(&mut sim, "Yes.", true);
+    sim.no_audio(3_000);
+    assert!(sim.tools_started.is_empty());
 }
 
 #[test]

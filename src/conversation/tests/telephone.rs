@@ -236,3 +236,77 @@ fn a_cough_does_not_keep_the_agent_from_hanging_up() {
     assert!(sim.tools_started.is_empty());
     assert_eq!(sim.prompts.len(), 1);
 }
+
+/// Nothing is left over when all is said and done.
+fn nothing_is_left(sim: &Sim) {
+    assert!(sim.core.running.is_empty(), "{:?}", sim.core.running);
+    assert!(sim.core.ends_next.is_none());
+}
+
+#[test]
+fn coughs_do_not_keep_the_agent_from_putting_a_caller_through() {
+    let mut sim = put_through("transfer");
+    for _ in 0..3 {
+        sim.speak("", 300);
+        sim.silence(900);
+    }
+    sim.silence(10_000);
+    assert_eq!(sim.tools_started.len(), 1);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn a_key_after_a_cough_calls_the_transfer_off() {
+    let mut sim = put_through("transfer");
+    sim.speak("", 300);
+    sim.silence(900);
+    keys(&mut sim, "5#");
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn a_caller_who_may_not_interrupt_may_still_go_on() {
+    let mut sim = put_through("transfer");
+    sim.input(Input::Configure(Settings {
+        turn_detection: Some(TurnDetection {
+            interrupt: false,
+            ..TurnDetection::default()
+        }),
+        ..Settings::default()
+    }));
+    sim.speak("no wait", 900);
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn a_caller_who_coughs_while_being_put_through_is_put_through() {
+    for words in ["", "hello"] {
+        let mut sim = put_through("transfer");
+        sim.tool_ms = 3_000;
+        sim.silence(3_000);
+        assert_eq!(sim.tools_started.len(), 1);
+        assert_eq!(sim.hung_up, None);
+        sim.speak(words, 600);
+        sim.silence(10_000);
+        assert_eq!(sim.tools_started.len(), 1, "{words}");
+        assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver), "{words}");
+        nothing_is_left(&sim);
+    }
+}
+
+#[test]
+fn a_session_that_ends_calls_its_transfer_off() {
+    let mut sim = put_through("transfer");
+    sim.speak("", 300);
+    sim.silence(400);
+    sim.input(Input::HangUp);
+    assert!(sim.tools_started.is_empty());
+    nothing_is_left(&sim);
+}

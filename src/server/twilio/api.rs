@@ -22,12 +22,14 @@ impl Twilio {
         tracing::warn!(refused, call, "Twilio was not told that the call is over");
     }
 
-    /// Puts a call through to a telephone number. Its stream to this server ends with that.
+    /// Puts a call through to a telephone number. Its stream to this server ends with that. If nobody
+    /// answers there, Twilio asks at [`super::DIALED`] what to do.
     ///
     /// # Errors
     /// What Twilio or the network said.
     pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
-        let verbs = format!("<Response><Dial>{number}</Dial></Response>");
+        let back = super::in_xml(&self.at(super::DIALED));
+        let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");
         match self.update(call, &[("Twiml", &verbs)]).await? {
             status if status.is_success() => Ok(()),
             status => Err(format!("Twilio answered {status}")),

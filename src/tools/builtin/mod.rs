@@ -67,6 +67,8 @@ pub(crate) fn transfer_call<'a>(
     let mut declaration = declare(TRANSFER_CALL, description, Effect::Irreversible, parameters);
     declaration.timeout = timeout;
     declaration.network = true;
+    // One after the other: a second one would take the call away from the first.
+    declaration.writes = vec!["call".into()];
     declaration.ends_call = Some(EndsCall::HandOver);
     declaration.fillers.short = vec!["I'll put you through to {{ to }}.".into()];
     declaration

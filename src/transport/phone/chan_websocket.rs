@@ -30,7 +30,7 @@
 use super::{Marks, key};
 use crate::audio::g711::{self, Law};
 use crate::audio::{from_pcm16le, to_pcm16le};
-use crate::conversation::{ClauseId, Event, Micros};
+use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
 use crate::session::Outbound;
 use crate::transport::outbox::MAX_AUDIO;
 use crate::transport::{
@@ -408,6 +408,7 @@ impl Dialect for ChanWebsocket {
                 ..
             } => call.say(&[], true),
             Outbound::Event { .. } => Vec::new(),
+            Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(_) => vec![call.command("HANGUP")],
         }
     }
@@ -430,7 +431,7 @@ fn close(code: u16, reason: &'static str) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{ClauseId, HangUpReason, Input, ItemId, Time};
+    use crate::conversation::{ClauseId, Input, ItemId, Time};
     use proptest::prelude::*;
 
     const START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \

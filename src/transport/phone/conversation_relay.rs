@@ -206,6 +206,8 @@ impl Dialect for ConversationRelay {
             },
             // Twilio has fallen silent by itself.
             Outbound::Clear => self.finish(),
+            // The call is not ours any more.
+            Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(reason) => {
                 let mut effects = self.finish();
                 effects.push(end(reason));
@@ -224,8 +226,8 @@ fn text(token: &str, last: bool) -> Effect {
     Effect::Send(json!({"type": "text", "token": token, "last": last}).to_string())
 }
 
-/// Ends the session at Twilio, which says what it has been given before it goes on with the call. What
-/// comes next learns why: `{"reason":"agent_ended"}`.
+/// Ends the session at Twilio, which says what it has been given before that. Why is in its log:
+/// `{"reason":"agent_ended"}`.
 fn end(reason: HangUpReason) -> Effect {
     let handoff = json!({ "reason": reason }).to_string();
     Effect::Send(json!({"type": "end", "handoffData": handoff}).to_string())

@@ -48,7 +48,7 @@ impl Marks {
         let (clause, ms) = name.split_once('/')?;
         Some(Input::Played {
             clause: ClauseId(clause.parse().ok()?),
-            until: Micros::from_ms(ms.parse().ok()?),
+            until: Micros(ms.parse::<u64>().ok()?.checked_mul(1_000)?),
         })
     }
 }
@@ -90,7 +90,16 @@ mod tests {
             until: Micros::from_ms(400),
         };
         assert_eq!(Marks::played("7/400"), Some(played));
-        for stranger in ["", "7", "7/", "/4", "a/b", "7/4/1", "-1/3"] {
+        for stranger in [
+            "",
+            "7",
+            "7/",
+            "/4",
+            "a/b",
+            "7/4/1",
+            "-1/3",
+            "1/18446744073709551615",
+        ] {
             assert_eq!(Marks::played(stranger), None, "{stranger}");
         }
     }

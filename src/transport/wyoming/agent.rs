@@ -49,6 +49,11 @@ impl Talk {
         sessions(options).map(Self)
     }
 
+    /// Its session is not over.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.0.inbound.is_closed()
+    }
+
     /// Says `text` and waits for the answer. The conversation comes back if it can go on.
     pub(super) async fn ask(mut self, text: String) -> (Answer, Option<Self>) {
         if text.trim().is_empty() {
@@ -97,7 +102,7 @@ pub(super) struct Kept(Mutex<VecDeque<(String, Talk)>>);
 impl Kept {
     pub(super) fn take(&self, name: &str) -> Option<Talk> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(_, talk)| !talk.0.inbound.is_closed());
+        kept.retain(|(_, talk)| talk.goes_on());
         let index = kept.iter().position(|(known, _)| known == name)?;
         kept.remove(index).map(|(_, talk)| talk)
     }

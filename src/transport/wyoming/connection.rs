@@ -104,7 +104,9 @@ pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
     let reason = match end {
         End::Bad(error) => {
             let reason = excerpt(&error.to_string());
-            tracing::warn!(reason, "a Wyoming client is sent away");
+            // What was said may be in it.
+            tracing::warn!("a Wyoming client that sent what it may not is sent away");
+            tracing::debug!(reason);
             reason
         }
         End::Closed(reason) => {
@@ -334,7 +336,7 @@ impl Connection {
         let talk = match &name {
             Some(name) if name.len() > MOST_NAME => return Err(Refused::LongName.into()),
             Some(name) => self.service.kept.take(name),
-            None => self.talk.take(),
+            None => self.talk.take().filter(Talk::goes_on),
         };
         let talk = match talk {
             Some(talk) => talk,
