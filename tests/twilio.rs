@@ -21,7 +21,7 @@ use std::time::Duration;
 use support::live::{self, without_models};
 use support::real;
 use support::twilio::{
-    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, ticket,
+    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, tell, ticket,
 };
 use support::{Client, Server, local};
 use tokio::sync::mpsc;
@@ -507,6 +507,26 @@ async fn a_full_server_says_so_to_the_caller() {
     assert_eq!(status, 200, "Twilio speaks only what comes with 200");
     assert!(instructions.contains("<Say>") && instructions.contains("<Hangup/>"));
     assert!(!instructions.contains("ticket"), "{instructions}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_whom_nobody_answers_has_the_agent_again() {
+    let (api, _asked) = twilio_api().await;
+    let server = serve(settings(&api), &Scripted::default());
+    let dialed = |status| [("CallSid", CALL), ("DialCallStatus", status)];
+    for status in ["no-answer", "busy", "failed", "canceled"] {
+        let (code, instructions) = tell(&server, "dialed", &dialed(status), None).await;
+        assert_eq!(code, 200, "{status}");
+        assert!(instructions.contains("<Say>Nobody answers there.</Say><Connect>"));
+        assert!(!ticket(&instructions).is_empty());
+    }
+    let (_, over) = tell(&server, "dialed", &dialed("completed"), None).await;
+    assert!(
+        over.contains("<Hangup/>") && !over.contains("ticket"),
+        "{over}"
+    );
+    let (code, _) = tell(&server, "dialed", &dialed("busy"), Some("forged")).await;
+    assert_eq!(code, 403);
 }
 
 /// Missing, wrong, replayed and mismatched: no session, no call of the model.

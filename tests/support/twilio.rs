@@ -45,10 +45,23 @@ pub(crate) fn socket_signature() -> String {
 /// Asks the webhook about a call, as Twilio does; returns the status and the instructions.
 pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -> (u16, String) {
     let parameters = [("CallSid", call), ("From", "+15551230000")];
-    let signed = sign(&format!("https://{PUBLIC}/twilio/voice"), &parameters);
-    let form = format!("From=%2B15551230000&CallSid={call}");
+    tell(server, "voice", &parameters, signature).await
+}
+
+/// Posts to a webhook, signed unless there is another signature; returns the status and the
+/// instructions.
+pub(crate) async fn tell(
+    server: &Server,
+    hook: &str,
+    parameters: &[(&str, &str)],
+    signature: Option<&str>,
+) -> (u16, String) {
+    let signed = sign(&format!("https://{PUBLIC}/twilio/{hook}"), parameters);
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(parameters)
+        .finish();
     let answer = reqwest::Client::new()
-        .post(format!("http://{}/twilio/voice", server.address))
+        .post(format!("http://{}/twilio/{hook}", server.address))
         .header("content-type", "application/x-www-form-urlencoded")
         .header("x-twilio-signature", signature.unwrap_or(&signed))
         .body(form)
