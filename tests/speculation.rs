@@ -239,18 +239,32 @@ fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
     assert_eq!(seen.asked.load(SeqCst), 2, "one request each");
 }
 
+/// How often the negated question is asked until a request was started: one in which none was proves
+/// nothing.
+const ATTEMPTS: usize = 6;
+
 #[test]
 fn what_the_model_does_not_ask_for_leaves_no_trace() {
+    let mut records = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let (started, record) = ask_in_the_negative();
+        if started > 0 {
+            return;
+        }
+        records.push(record);
+    }
+    panic!("the words alone were reason enough to ask: {records:#?}");
+}
+
+/// Asks, and looks for traces. Returns how many requests were started, and the turns' records.
+fn ask_in_the_negative() -> (usize, Value) {
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
     let address = serve(seen.clone());
-    let asked = ask(
-        folder.path(),
-        NEGATED,
-        &configure(folder.path(), address, true),
-    );
-    assert_eq!(asked.answer["said"], json!(["All right, I leave it."]));
-    let told = asked.events.lines().filter(|line| {
+    let config = configure(folder.path(), address, true);
+    let said = ask(folder.path(), NEGATED, &config);
+    assert_eq!(said.answer["said"], json!(["All right, I leave it."]));
+    let told = said.events.lines().filter(|line| {
         !line.contains("\"type\":\"speculation\"") && !line.contains("\"type\":\"turn_recorded\"")
     });
     for line in told {
@@ -260,7 +274,7 @@ fn what_the_model_does_not_ask_for_leaves_no_trace() {
         );
     }
     assert!(
-        !asked.events.contains("temperature"),
+        !said.events.contains("temperature"),
         "no result is in any event"
     );
     let (asked, over) = (
@@ -273,6 +287,6 @@ fn what_the_model_does_not_ask_for_leaves_no_trace() {
     }
     let (started, dropped) = (asked(), seen.dropped.load(SeqCst));
     println!("requests that were started: {started}, dropped: {dropped}");
-    assert!(started > 0, "the words alone were reason enough to ask");
     assert!(started <= 3, "so many a turn");
+    (started, said.answer["records"].clone())
 }
