@@ -9,79 +9,69 @@ use super::speculation::Discard;
 use super::timer::Timer;
 use super::{Conversation, Event, Output, ResponseStatus};
 
-/// A response that was cut short by an utterance that may turn out to be none.
+/// What was being said when an utterance began that may turn out to be none.
 #[derive(Debug, Default)]
 pub(super) struct Interrupted {
     /// What of its words was not heard.
     rest: String,
-    /// It had more to come: the model had not ended, or a tool was still running.
-    unfinished: bool,
-    /// The confirmation that it was asking for.
+    /// What was to come after them.
+    more: Option<Resume>,
+    /// The confirmation that was being asked for.
     question: Option<Pending>,
-    /// The call that was to end the conversation after it.
-    ending: Option<EndingCall>,
+}
+
+/// What is taken up again after a noise, when the words that were not heard have been said.
+#[derive(Debug)]
+pub(super) enum Resume {
+    /// The answer: the model had not ended, or a tool was still running.
+    Answer,
+    /// The end of the conversation.
+    End(EndingCall),
 }
 
 impl Interrupted {
-    /// These words were on their way, too, and were not heard.
-    pub(super) fn say_again(&mut self, rest: &str) {
-        let gap = if self.rest.is_empty() || rest.is_empty() {
-            ""
-        } else {
-            " "
-        };
-        self.rest.extend([gap, rest]);
-    }
-
-    /// If it was no speech, a yes counts again when this has been heard to its end.
-    pub(super) fn ask_again(&mut self, question: Option<Pending>) {
-        self.question = self.question.take().or(question);
-    }
-
     pub(super) fn take_question(&mut self) -> Option<Pending> {
         self.question.take()
     }
 }
 
 impl Conversation {
-    /// Stops the agent: no sound of this response follows. The history keeps what was heard;
-    /// committed tools run on, and their results join the history.
+    /// Stops the agent: no sound of before follows. The history keeps what was heard; committed tools
+    /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
-        let before = self.take_resuming();
-        let stopped = self.stop_response(ResponseStatus::Interrupted);
+        let (question, before) = (self.take_unheard_question(), self.resume.take());
+        let mut stopped = self.stop_response(ResponseStatus::Interrupted);
         if stopped.is_none() && self.playout.audible_until() > self.now {
-            self.abandon_unheard_question();
             self.outputs.push_back(Output::Flush);
-            self.cut_done_items();
+            let rest = self.cut_done_items();
             self.playout.flush(self.now);
+            stopped = Some(Interrupted {
+                rest: join(rest),
+                ..Interrupted::default()
+            });
         }
-        let interrupted = match (stopped, before) {
-            (Some(stopped), Some(before)) => Some(Interrupted {
-                unfinished: stopped.unfinished || before.unfinished,
-                ending: stopped.ending.or(before.ending),
-                ..stopped
-            }),
-            (stopped, before) => stopped.or(before),
-        };
-        if interrupted.is_some() {
+        if stopped.is_some() || before.is_some() || question.is_some() {
+            let stopped = stopped.unwrap_or_default();
             self.forget_interrupted();
-            self.interrupted = interrupted;
+            self.interrupted = Some(Interrupted {
+                more: stopped.more.or(before),
+                question: stopped.question.or(question),
+                ..stopped
+            });
         }
     }
 
-    /// What an earlier noise cut short and what has not been taken up again.
-    fn take_resuming(&mut self) -> Option<Interrupted> {
-        let unfinished = std::mem::take(&mut self.resume);
-        let ending = self.ends_next.take();
-        (unfinished || ending.is_some()).then(|| Interrupted {
-            unfinished,
-            ending,
-            ..Interrupted::default()
-        })
+    /// Ends the response that is being given, and takes it up in no case.
+    pub(super) fn stop_for_good(&mut self, status: ResponseStatus) -> bool {
+        self.forget_interrupted();
+        self.interrupted = self.stop_response(status);
+        let stopped = self.interrupted.is_some();
+        self.forget_interrupted();
+        stopped
     }
 
     /// Ends the response that is being given, if there is one.
-    pub(super) fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
+    fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
         let mut response = self.response.take()?;
         if let Some(request) = response.generation() {
             self.outputs.push_back(Output::CancelGeneration { request });
@@ -90,18 +80,18 @@ impl Conversation {
         let open = self.cut_items(&response);
         let mut rest = self.cut_done_items();
         rest.extend(open);
-        rest.retain(|text| !text.is_empty());
         self.playout.flush(self.now);
         self.clear_response_timers();
-        let unfinished = response.unfinished();
+        let more = match response.ends_with.take() {
+            Some(ending) => Some(Resume::End(ending)),
+            None => response.unfinished().then_some(Resume::Answer),
+        };
         let question = self.confirmation.take_if(|pending| !pending.is_asked());
-        let ending = response.ends_with.take_if(|ending| !ending.begun());
         self.close_response(response, status, Discard::Interrupted);
         Some(Interrupted {
-            rest: rest.join(" "),
-            unfinished,
+            rest: join(rest),
+            more,
             question,
-            ending,
         })
     }
 
@@ -150,21 +140,27 @@ impl Conversation {
         if !interrupted.rest.is_empty() {
             self.announcements.push_front(interrupted.rest);
         }
-        self.resume = interrupted.unfinished || interrupted.ending.is_some();
-        self.ends_next = interrupted.ending;
+        self.resume = interrupted.more;
     }
 
     /// What stopped the agent was speech: what it was saying is not taken up again.
     pub(super) fn forget_interrupted(&mut self) {
-        let interrupted = self.interrupted.take();
-        for interrupted in [interrupted, self.take_resuming()].into_iter().flatten() {
-            if let Some(pending) = interrupted.question {
-                self.confirmation = Some(pending);
-                self.end_confirmation(ConfirmationOutcome::Abandoned);
-            }
-            if let Some(ending) = interrupted.ending {
-                self.call_off(&ending);
-            }
+        self.forget_resuming();
+        let Some(interrupted) = self.interrupted.take() else {
+            return;
+        };
+        if let Some(pending) = interrupted.question {
+            self.confirmation = Some(pending);
+            self.end_confirmation(ConfirmationOutcome::Abandoned);
+        }
+        self.resume = interrupted.more;
+        self.forget_resuming();
+    }
+
+    /// What a noise cut short is not taken up again after all.
+    pub(super) fn forget_resuming(&mut self) {
+        if let Some(Resume::End(ending)) = self.resume.take() {
+            self.call_off(&ending);
         }
     }
 
@@ -173,4 +169,9 @@ impl Conversation {
         self.timers.clear(Timer::GenerationOverdue);
         self.timers.clear(Timer::SynthesisOverdue);
     }
+}
+
+fn join(mut texts: Vec<String>) -> String {
+    texts.retain(|text| !text.is_empty());
+    texts.join(" ")
 }

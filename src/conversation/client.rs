@@ -80,13 +80,8 @@ impl Conversation {
 
     pub(super) fn cancel_response(&mut self) {
         self.respond_next = None;
-        match self.stop_response(ResponseStatus::Cancelled) {
-            Some(interrupted) => {
-                self.forget_interrupted();
-                self.interrupted = Some(interrupted);
-                self.forget_interrupted();
-            }
-            None => self.refuse("CancelResponse", "no response is being given".into()),
+        if !self.stop_for_good(ResponseStatus::Cancelled) {
+            self.refuse("CancelResponse", "no response is being given".into());
         }
     }
 

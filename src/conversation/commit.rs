@@ -15,25 +15,13 @@ pub(super) struct Waiting {
     pub(super) result: Option<Value>,
 }
 
-/// A committed call that ends the conversation.
+/// A committed call that ends the conversation, and that has not begun.
 #[derive(Debug)]
 pub(super) struct EndingCall {
-    call: CallId,
+    pub(super) call: CallId,
     name: String,
     arguments: Map<String, Value>,
     how: EndsCall,
-    begun: bool,
-}
-
-impl EndingCall {
-    pub(super) fn call(&self) -> CallId {
-        self.call
-    }
-
-    /// It runs, or has run.
-    pub(super) fn begun(&self) -> bool {
-        self.begun
-    }
 }
 
 impl Conversation {
@@ -154,7 +142,6 @@ impl Conversation {
             name,
             arguments,
             how,
-            begun: false,
         });
         if !response.said {
             let words = words.unwrap_or_else(|| self.policy.phrases.goodbye.clone());
@@ -165,15 +152,16 @@ impl Conversation {
     /// Everything has been said. `true` while the call that ends the conversation waits or runs: it
     /// does not begin before the goodbye has been heard.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
-        let track = self.response.as_ref().and_then(|r| r.track.as_ref());
-        let track = track.map(|track| track.id);
-        let ending = self.response.as_mut().and_then(|r| r.ends_with.as_mut());
-        let (Some(track), Some(ending)) = (track, ending) else {
+        if self.handing_over.is_some() {
+            return true;
+        }
+        let Some(response) = &mut self.response else {
             return false;
         };
-        if ending.begun {
-            return self.running.contains_key(&ending.call);
-        }
+        let (Some(track), Some(ending)) = (&response.track, &response.ends_with) else {
+            return false;
+        };
+        let (track, how) = (track.id, ending.how);
         let heard = self.playout.audible_until();
         if heard > self.now {
             self.timers.set(Timer::PlayoutEnd, heard);
@@ -182,49 +170,37 @@ impl Conversation {
         if self.utterance.is_some() {
             return true;
         }
-        if ending.how == EndsCall::HangUp {
+        if how == EndsCall::HangUp {
             return false;
         }
-        ending.begun = true;
-        let (call, name, arguments) = (ending.call, ending.name.clone(), ending.arguments.clone());
-        self.handing_over = Some(call);
-        self.wait_for(call, None);
-        if let Some(response) = &mut self.response {
-            response.silent_until = self.now + self.policy.dead_air;
+        response.silent_until = self.now + self.policy.dead_air;
+        if let Some(ending) = response.ends_with.take() {
+            self.handing_over = Some(ending.call);
+            self.wait_for(ending.call, None);
+            self.commit_run(track, ending.call, &ending.name, ending.arguments);
+            self.watch_dead_air();
         }
-        self.commit_run(track, call, &name, arguments);
-        self.watch_dead_air();
         true
     }
 
-    /// All has been said and done: nothing is left but to hang up.
-    pub(super) fn end_with(&mut self, ending: EndingCall) {
-        self.ending = Some(match ending.how {
-            EndsCall::HangUp => {
-                let ends = json!({ "status": "the conversation ends" });
-                self.on_call_finished(ending.call, Ok(ends));
-                HangUpReason::AgentEnded
-            }
-            EndsCall::HandOver => HangUpReason::HandedOver,
-        });
+    /// All has been said and heard: nothing is left but to hang up.
+    pub(super) fn end_with(&mut self, ending: &EndingCall) {
+        let ends = json!({ "status": "the conversation ends" });
+        self.on_call_finished(ending.call, Ok(ends));
+        self.ending = Some(HangUpReason::AgentEnded);
     }
 
     /// The conversation goes on after this response, whose call has not ended it yet.
     pub(super) fn call_off_response(&mut self) {
-        let ending = self.response.as_mut().and_then(|r| r.ends_with.as_mut());
-        if ending.is_some_and(|ending| !ending.begun)
-            && let Some(ending) = self.response.as_mut().and_then(|r| r.ends_with.take())
-        {
+        if let Some(ending) = self.response.as_mut().and_then(|r| r.ends_with.take()) {
             self.call_off(&ending);
         }
     }
 
-    /// The response ends before its call could end the conversation. What has begun runs on.
+    /// The conversation goes on: what was to end it does not run.
     pub(super) fn call_off(&mut self, ending: &EndingCall) {
-        if !ending.begun {
-            let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
-            self.on_call_finished(ending.call, Ok(went_on));
-        }
+        let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
+        self.on_call_finished(ending.call, Ok(went_on));
     }
 
     /// A committed call has its result. It joins the history even if the user has gone on.
@@ -232,13 +208,8 @@ impl Conversation {
         let Some(item) = self.running.remove(&call) else {
             return;
         };
-        let failed = result.is_err();
-        if self
-            .handing_over
-            .take_if(|running| *running == call)
-            .is_some()
-            && !failed
-        {
+        let handed_over = self.handing_over.take_if(|running| *running == call);
+        if handed_over.is_some() && result.is_ok() {
             self.ending = Some(HangUpReason::HandedOver);
         }
         let output = match &result {
@@ -248,10 +219,6 @@ impl Conversation {
         self.notify(Event::ToolFinished { item, call, result });
         let now = self.now;
         let waited = self.response.as_mut().and_then(|response| {
-            let is_this = |ending: &mut EndingCall| ending.begun && ending.call == call;
-            if failed {
-                response.ends_with.take_if(is_this);
-            }
             let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
             Some((waiting, &mut response.latency))
         });

@@ -314,9 +314,7 @@ impl Conversation {
         self.mark_activity();
         self.drop_held();
         let pending = self.confirmation.take();
-        self.forget_interrupted();
-        self.interrupted = self.stop_response(ResponseStatus::Cancelled);
-        self.forget_interrupted();
+        self.stop_for_good(ResponseStatus::Cancelled);
         self.confirmation = pending;
         let item = self.item_id();
         let name = self.confirmation.as_ref().map_or("", |p| &p.name);

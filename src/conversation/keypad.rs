@@ -32,7 +32,6 @@ impl Conversation {
         if self.client.turn_detection.interrupt {
             self.barge_in();
             self.forget_interrupted();
-            self.abandon_unheard_question();
         }
         if key != ENTER && self.keys.len() < MOST_KEYS {
             self.keys.push(key);

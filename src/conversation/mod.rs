@@ -61,8 +61,7 @@ pub use speculation::{
 };
 pub use time::{Micros, Samples, Time};
 
-use barge_in::Interrupted;
-use commit::EndingCall;
+use barge_in::{Interrupted, Resume};
 use confirm::Pending;
 use endpointer::SpeechDetector;
 use history::History;
@@ -105,9 +104,7 @@ pub struct Conversation {
     /// What was cut short by the utterance that is going on.
     interrupted: Option<Interrupted>,
     /// An answer that noise cut short is to be taken up again.
-    resume: bool,
-    /// The call that is to end the conversation when that has been said.
-    ends_next: Option<EndingCall>,
+    resume: Option<Resume>,
     /// The call that runs to hand the conversation over.
     handing_over: Option<CallId>,
     /// What waits to be told when nobody is speaking.
@@ -177,8 +174,7 @@ impl Conversation {
             confirmation: None,
             running: BTreeMap::new(),
             interrupted: None,
-            resume: false,
-            ends_next: None,
+            resume: None,
             handing_over: None,
             announcements: VecDeque::new(),
             respond_next: None,
@@ -290,6 +286,17 @@ impl Conversation {
     /// What follows from every change: clauses are asked for, a finished response ends, and what
     /// has waited for silence gets its turn.
     fn settle(&mut self) {
+        if self.ending == Some(HangUpReason::HandedOver) {
+            // The line is somebody else's: nothing more is heard on it.
+            if self
+                .response
+                .as_ref()
+                .is_some_and(|r| r.generation().is_none())
+            {
+                self.finish_response();
+            }
+            return self.let_go(HangUpReason::HandedOver);
+        }
         loop {
             self.advance_response();
             if self.utterance.is_some() || self.response.is_some() {
@@ -311,28 +318,28 @@ impl Conversation {
 
     /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
     fn take_turn(&mut self) -> bool {
-        let handed_over = self.ending == Some(HangUpReason::HandedOver);
-        let goes_on = !handed_over && !self.is_too_long();
-        if handed_over {
-            self.announcements.clear();
-        }
+        let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
             self.say(&text);
-        } else if goes_on && std::mem::take(&mut self.resume) {
-            self.resume_response();
+        } else if goes_on && let Some(resume) = self.resume.take() {
+            self.resume_response(resume);
         } else if goes_on && let Some(instructions) = self.respond_next.take() {
             self.respond(instructions);
         } else {
-            match self.ending.take() {
-                Some(reason) => {
-                    self.hang_up();
-                    self.outputs.push_back(Output::HangUp { reason });
-                }
+            match self.ending {
+                Some(reason) => self.let_go(reason),
                 None => self.watch_silence(),
             }
             return false;
         }
         true
+    }
+
+    /// Ends the session.
+    fn let_go(&mut self, reason: HangUpReason) {
+        self.ending = None;
+        self.hang_up();
+        self.outputs.push_back(Output::HangUp { reason });
     }
 
     /// The session is over: nothing of it runs on but what was committed.

@@ -72,19 +72,7 @@ impl Conversation {
             self.begin_words();
         }
         self.await_words();
-        let question = self.take_unheard_question();
-        let all_sent = self.response.is_none();
-        let items = self.playout.unheard_items(self.now);
         self.barge_in();
-        if all_sent {
-            let rest = items.iter().map(|item| self.history.unheard_text(*item));
-            let rest: Vec<_> = rest.filter(|text| !text.is_empty()).collect();
-            let interrupted = self.interrupted.get_or_insert_default();
-            interrupted.say_again(&rest.join(" "));
-        }
-        if let Some(interrupted) = &mut self.interrupted {
-            interrupted.ask_again(question);
-        }
     }
 
     /// The client's voice has said all that it was given, as far as the client knows.

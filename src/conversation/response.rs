@@ -1,5 +1,6 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
+use super::barge_in::Resume;
 use super::clauses::Clauses;
 use super::commit::{EndingCall, Waiting};
 use super::confirm::Pending;
@@ -9,7 +10,7 @@ use super::preempt::Held;
 use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason, Job, Output, ResponseStatus};
+use super::{Conversation, Event, Job, Output, ResponseStatus};
 use crate::llm::{LlmEvent, Message, Phrases, Prompt};
 use std::sync::Arc;
 
@@ -141,9 +142,6 @@ impl Conversation {
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end.
     pub(super) fn start_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
-        if self.ending == Some(HangUpReason::HandedOver) {
-            return;
-        }
         if self.response.is_some() {
             return self.respond_after_this(instructions);
         }
@@ -171,21 +169,22 @@ impl Conversation {
 
     /// Takes an answer up again that noise cut short: when the calls that still run are done, or at
     /// once.
-    pub(super) fn resume_response(&mut self) {
+    pub(super) fn resume_response(&mut self, resume: Resume) {
         let latency = TurnLatency {
             end_of_turn: Some(self.now),
             ..TurnLatency::default()
         };
-        let ending = self.ends_next.take();
         self.open_response(latency, None);
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
-        if let Some(ending) = &ending {
-            running.retain(|call| *call != ending.call());
-        } else if running.is_empty() {
-            return self.start_generation();
-        }
-        if let Some(response) = &mut self.response {
-            response.ends_with = ending;
+        match resume {
+            Resume::Answer if running.is_empty() => return self.start_generation(),
+            Resume::Answer => {}
+            Resume::End(ending) => {
+                running.retain(|call| *call != ending.call);
+                if let Some(response) = &mut self.response {
+                    response.ends_with = Some(ending);
+                }
+            }
         }
         for call in running {
             self.wait_for(call, None);
@@ -203,10 +202,7 @@ impl Conversation {
         let track = self.take_track();
         // Whatever else asked for an answer gets this one.
         self.respond_next = None;
-        self.resume = false;
-        if let Some(ending) = self.ends_next.take() {
-            self.call_off(&ending);
-        }
+        self.forget_resuming();
         self.open_untracked(latency, instructions);
         if let Some(response) = &mut self.response {
             response.track = Some(track);
@@ -486,8 +482,7 @@ impl Conversation {
                 && !r.client_called
                 && !r.failed
                 && r.ends_with.is_none()
-        }) && self.ending != Some(HangUpReason::HandedOver)
-        {
+        }) {
             if let Some(response) = &mut self.response {
                 response.steps += 1;
             }
@@ -544,14 +539,14 @@ impl Conversation {
         }
     }
 
-    fn finish_response(&mut self) {
+    pub(super) fn finish_response(&mut self) {
         let Some(mut response) = self.response.take() else {
             return;
         };
         self.clear_response_timers();
         self.question_was_sent();
         if let Some(ending) = response.ends_with.take() {
-            self.end_with(ending);
+            self.end_with(&ending);
         }
         let status = if response.failed {
             ResponseStatus::Failed
