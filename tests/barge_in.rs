@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use support::live::{self, Call, Heard, without_models};
-use support::real::{engines, spoken};
-use support::twilio::{self, ACCOUNT, CALL};
+use support::real::engines;
+use support::twilio;
 use support::{Client, Server, base64_of, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -29,14 +29,6 @@ use undertone::llm::scripted::{Scripted, Step};
 use undertone::server::{App, ServerSettings, SessionFactory, bind_audiosocket};
 use undertone::session::Builders;
 use undertone::tts::Piper;
-
-const STORY: &str = "Once upon a time there was a lighthouse on a small island. \
-    Every evening the keeper climbed two hundred steps to light the lamp. \
-    He counted the ships that passed and wrote their names into a big green book. \
-    One night a storm came up, and the lamp went out three times. \
-    The keeper stayed awake until the morning and lit it again and again. \
-    When the sun rose there were eleven ships in the harbour, all of them safe. \
-    The captains came up the stairs and thanked him with a silver bell.";
 
 const INTERRUPTIONS: usize = 3;
 
@@ -85,7 +77,7 @@ fn cut_short(events: &[Heard], response: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
-    let answers = vec![format!("<speech>{STORY}</speech>"); INTERRUPTIONS];
+    let answers = vec![format!("<speech>{}</speech>", common::STORY); INTERRUPTIONS];
     let llm = Scripted::answers(answers);
     llm.push(vec![undertone::llm::scripted::Step::text(
         "<speech>All right.</speech>",
@@ -93,8 +85,8 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     let weights = common::weights();
     let server = live::serve(engines(&weights, &llm));
     let mut voice = Piper::load(&weights.join("piper-joe")).expect("the voice");
-    let question = spoken(&mut voice, "Can you tell me a story, please?", 24_000);
-    let interruption = spoken(&mut voice, "Please stop that story now.", 24_000);
+    let question = common::spoken_at_once(&mut voice, "Can you tell me a story, please?", 24_000);
+    let interruption = common::spoken_at_once(&mut voice, "Please stop that story now.", 24_000);
 
     let mut call = Call::to(&server).await;
     call.say(&question).await;
@@ -146,8 +138,11 @@ fn remembers(prompts: &[undertone::llm::Prompt], said: &[String]) {
         };
         assert!(*interrupted);
         assert_eq!(text, heard, "the model and the client are told the same");
-        assert!(!text.is_empty() && text.len() < STORY.len() / 2, "{text}");
-        assert!(STORY.starts_with(text.trim()), "{text}");
+        assert!(
+            !text.is_empty() && text.len() < common::STORY.len() / 2,
+            "{text}"
+        );
+        assert!(common::STORY.starts_with(text.trim()), "{text}");
         assert!(user.to_lowercase().contains("stop"), "{user}");
     }
 }
@@ -212,7 +207,7 @@ async fn interrupt(
 
 /// A model that tells a story, and after that nothing, and sessions around it that are patient.
 fn storyteller() -> (Scripted, SessionFactory) {
-    let story = vec![Step::text(format!("<speech>{STORY}</speech>"))];
+    let story = vec![Step::text(format!("<speech>{}</speech>", common::STORY))];
     let llm = Scripted::new([story, vec![Step::Hang]]);
     let hour = Micros::from_ms(3_600_000);
     let builders = Builders {
@@ -305,29 +300,14 @@ async fn over_pcm() {
 
 async fn over_twilio() {
     let (llm, server) = serve(twilio::settings("http://127.0.0.1:9"));
-    let (_, instructions) = twilio::ring(&server, CALL, None).await;
-    let signature = twilio::socket_signature();
-    let signed = [("x-twilio-signature", signature.as_str())];
-    let opened = server.try_open("/twilio/media", &signed).await;
-    let mut client = opened.expect("the socket opens");
-    let ticket = twilio::ticket(&instructions);
-    client.send(twilio::start(CALL, ACCOUNT, ticket)).await;
+    let client = twilio::call(&server).await;
     interrupt_socket("Twilio", &llm, client, 160, media, heard_json).await;
 }
 
 async fn over_another_provider(path: &str) {
     let (llm, server) = serve(local());
     let mut client = server.open(path).await;
-    client
-        .send(json!({
-            "event": "start", "stream_id": "s",
-            "start": {
-                "callId": "c", "streamId": "s", "call_control_id": "c",
-                "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000},
-                "media_format": {"encoding": "PCMU", "sample_rate": 8000, "channels": 1}
-            }
-        }))
-        .await;
+    client.send(twilio::start_of_others()).await;
     interrupt_socket(path, &llm, client, 160, media, heard_json).await;
 }
 

@@ -17,7 +17,6 @@ use common::sound::{Program, Recorder, Sound, at_home};
 use nnnoiseless::DenoiseState;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,17 +24,8 @@ use tokio_tungstenite::tungstenite;
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, from_pcm16le, level_dbfs, to_f32, to_i16, to_pcm16le};
 use undertone::desktop::echo::{EchoCanceller, FRAME, RATE};
-use undertone::tts::{Piper, Tts};
+use undertone::tts::Piper;
 use undertone::vad::{Gated, Silero, SileroModel, Vad, WINDOW};
-
-/// What the agent says: half a minute.
-const STORY: &str = "Once upon a time there was a lighthouse on a small island. \
-    Every evening the keeper climbed two hundred steps to light the lamp. \
-    He counted the ships that passed and wrote their names into a big green book. \
-    One night a storm came up, and the lamp went out three times. \
-    The keeper stayed awake until the morning and lit it again and again. \
-    When the sun rose there were eleven ships in the harbour, all of them safe. \
-    The captains came up the stairs and thanked him with a silver bell.";
 
 const DELAYS_MS: [usize; 3] = [40, 150, 300];
 const GAINS_DB: [f32; 3] = [-6.0, -12.0, -20.0];
@@ -54,21 +44,6 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn voice() -> Piper {
     Piper::load(&common::weights().join("piper-joe")).expect("the voice")
-}
-
-/// The text as speech at 16 kHz.
-fn spoken(voice: &mut Piper, text: &str) -> Vec<f32> {
-    let mut speech = Vec::new();
-    voice
-        .speak(text, &mut |chunk| {
-            speech.extend(chunk);
-            ControlFlow::Continue(())
-        })
-        .expect("speech");
-    let mut resampler = Resampler::new(voice.sample_rate(), RATE);
-    let mut samples = resampler.push(&speech);
-    samples.extend(resampler.flush());
-    samples
 }
 
 /// Noise that is always the same, -1..1.
@@ -214,8 +189,8 @@ impl Scene {
         Self {
             silero: silero.expect("a detector"),
             asr: WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("a recogniser"),
-            agent: spoken(&mut voice, STORY),
-            user: spoken(&mut voice, "Please stop that story now."),
+            agent: common::spoken(&mut voice, common::STORY, RATE),
+            user: common::spoken(&mut voice, "Please stop that story now.", RATE),
         }
     }
 
@@ -548,7 +523,11 @@ fn understood(samples: &[f32]) -> String {
 /// A question with half a second of silence before it.
 fn question() -> Vec<f32> {
     let mut samples = vec![0.0; RATE as usize / 2];
-    samples.extend(spoken(&mut voice(), "What is twelve times seven?"));
+    samples.extend(common::spoken(
+        &mut voice(),
+        "What is twelve times seven?",
+        RATE,
+    ));
     samples
 }
 
@@ -572,7 +551,7 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
     let _alone = alone();
     let Some(sound) = Sound::start() else { return };
     let question = question();
-    let greeting = format!("[session]\ngreeting = {STORY:?}\n");
+    let greeting = format!("[session]\ngreeting = {:?}\n", common::STORY);
     std::fs::write(sound.path().join("undertone.toml"), greeting).expect("a file");
     sound.loop_back();
     let mut recorder = Recorder::start(&sound);
@@ -581,10 +560,10 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
     sound.say(&question);
     let story = talk.line("agent:");
     let told = story.trim_start_matches("agent: ");
-    assert!(STORY.starts_with(told), "{story}");
+    assert!(common::STORY.starts_with(told), "{story}");
     assert!(told.len() > 100, "it interrupted itself: {story}");
     assert!(
-        told.len() < STORY.len() - 50,
+        told.len() < common::STORY.len() - 50,
         "nobody interrupted it: {story}"
     );
     assert!(

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::twilio::{self, ACCOUNT, CALL};
+use support::twilio;
 use support::{Client, Server, base64_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -115,13 +115,7 @@ async fn over_twilio(server: &Server, question: &(Vec<f32>, u32)) {
         let event = json!({"event": "media", "media": {"track": "inbound", "payload": payload}});
         Message::text(event.to_string())
     };
-    let (_, instructions) = twilio::ring(server, CALL, None).await;
-    let signature = twilio::socket_signature();
-    let signed = [("x-twilio-signature", signature.as_str())];
-    let opened = server.try_open("/twilio/media", &signed).await;
-    let mut client = opened.expect("the socket opens");
-    let ticket = twilio::ticket(&instructions);
-    client.send(twilio::start(CALL, ACCOUNT, ticket)).await;
+    let client = twilio::call(server).await;
     let spoken = frames(question, 8_000).iter().map(|f| media(f)).collect();
     converse(
         client,

@@ -96,7 +96,7 @@ impl Relay {
 /// A tool that tells when it runs.
 struct Told {
     declaration: Declaration,
-    runs: mpsc::UnboundedSender<()>,
+    runs: mpsc::Sender<()>,
 }
 
 impl Tool for Told {
@@ -109,13 +109,13 @@ impl Tool for Told {
         _: Map<String, Value>,
         _: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let told = self.runs.send(());
+        let told = self.runs.try_send(());
         assert!(told.is_ok(), "the test listens");
         Box::pin(std::future::ready(Ok(json!("done"))))
     }
 }
 
-fn told(name: &str, effect: Effect) -> (Told, mpsc::UnboundedReceiver<()>) {
+fn told(name: &str, effect: Effect) -> (Told, mpsc::Receiver<()>) {
     let spec = ToolSpec {
         name: name.into(),
         description: String::new(),
@@ -131,7 +131,7 @@ fn told(name: &str, effect: Effect) -> (Told, mpsc::UnboundedReceiver<()>) {
             };
         }
     }
-    let (runs, ran) = mpsc::unbounded_channel();
+    let (runs, ran) = mpsc::channel(4);
     (Told { declaration, runs }, ran)
 }
 

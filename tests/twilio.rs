@@ -21,7 +21,8 @@ use std::time::Duration;
 use support::live::{self, without_models};
 use support::real;
 use support::twilio::{
-    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, tell, ticket,
+    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, start_of_others,
+    tell, ticket,
 };
 use support::{Client, Server, local};
 use tokio::sync::mpsc;
@@ -604,16 +605,7 @@ async fn calls_of_telnyx_and_plivo_show_the_servers_token_in_the_address() {
         }
         let shown = format!("{path}?token={TOKEN}");
         let mut client = server.try_open(&shown, &[]).await.expect("it opens");
-        client
-            .send(json!({
-                "event": "start", "stream_id": "s",
-                "start": {
-                    "callId": "c", "streamId": "s", "call_control_id": "c",
-                    "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000},
-                    "media_format": {"encoding": "PCMU", "sample_rate": 8000, "channels": 1}
-                }
-            }))
-            .await;
+        client.send(start_of_others()).await;
         let greeting = client.event().await;
         assert!(
             greeting["event"] == "media" || greeting["event"] == "playAudio",
@@ -732,7 +724,7 @@ async fn pipecats_client_asks_is_answered_and_interrupts() {
         "Please stop talking, that is enough.",
     ];
     for (text, path) in spoken.iter().zip(&paths) {
-        let speech = real::spoken(&mut voice, text, 8_000);
+        let speech = common::spoken_at_once(&mut voice, text, 8_000);
         std::fs::write(path, to_pcm16le(&speech)).expect("written");
     }
     let url = format!("ws://{}/twilio/media", server.address);

@@ -12,7 +12,9 @@
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
+//! | `ending` | why a connection ends, who is counted for it, and the last words |
 
+mod ending;
 pub mod intake;
 pub mod outbox;
 pub mod pcm;

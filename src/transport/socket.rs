@@ -119,7 +119,7 @@ pub async fn drive<D: Dialect>(
     let (mut sink, mut source) = socket.split();
     let mut pump = Pump::new(dialect, intake, rate, around);
     let end = pump.run(&mut sink, &mut source).await;
-    pump.count(&end);
+    end.count(&pump.around.counters);
     tracing::debug!(?end, "socket ends");
     pump.close_session();
     farewell(sink, source, &mut pump.outbox, end).await;
@@ -127,19 +127,7 @@ pub async fn drive<D: Dialect>(
 }
 
 /// Why a socket ends.
-#[derive(Debug, PartialEq)]
-enum End {
-    /// The client closed it.
-    Left,
-    /// The client vanished or the network broke.
-    Vanished,
-    /// The client does not read.
-    Slow,
-    /// The client sent what it may not.
-    Bad(Close),
-    /// The server closes it.
-    Closed(Close),
-}
+type End = super::ending::End<Close, Close>;
 
 /// One thing that happened to a socket.
 enum Happening {
@@ -432,16 +420,6 @@ impl<D: Dialect> Pump<D> {
     fn close_session(&mut self) {
         self.into = None;
         self.out_of = None;
-    }
-
-    fn count(&self, end: &End) {
-        let counters = &self.around.counters;
-        match end {
-            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
-            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
-            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
-            End::Left | End::Closed(_) => return,
-        };
     }
 }
 

@@ -4,8 +4,10 @@
 #[cfg(feature = "desktop")]
 pub mod sound;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use undertone::audio::to_f32;
+use undertone::audio::{Resampler, to_f32, to_i16};
+use undertone::tts::{Piper, Tts};
 
 /// The weights, with ONNX Runtime loaded.
 pub fn weights() -> PathBuf {
@@ -13,6 +15,37 @@ pub fn weights() -> PathBuf {
     let library = weights.join("onnxruntime/libonnxruntime.so");
     undertone::onnx::init(&library).expect("run `make models`");
     weights
+}
+
+/// Half a minute of speech.
+pub const STORY: &str = "Once upon a time there was a lighthouse on a small island. \
+    Every evening the keeper climbed two hundred steps to light the lamp. \
+    He counted the ships that passed and wrote their names into a big green book. \
+    One night a storm came up, and the lamp went out three times. \
+    The keeper stayed awake until the morning and lit it again and again. \
+    When the sun rose there were eleven ships in the harbour, all of them safe. \
+    The captains came up the stairs and thanked him with a silver bell.";
+
+/// The text as speech at `rate` Hz.
+pub fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<f32> {
+    let mut speech = Vec::new();
+    voice
+        .speak(text, &mut |chunk| {
+            speech.extend(chunk);
+            ControlFlow::Continue(())
+        })
+        .expect("speech");
+    let mut resampler = Resampler::new(voice.sample_rate(), rate);
+    let mut samples = resampler.push(&speech);
+    samples.extend(resampler.flush());
+    samples
+}
+
+/// The same without silence in front.
+pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
+    let samples = spoken(voice, text, rate);
+    let onset = samples.iter().position(|sample| sample.abs() > 0.02);
+    to_i16(&samples[onset.expect("sound")..])
 }
 
 /// A recording and what is said in it.

@@ -1,11 +1,9 @@
 //! Real ears and a real voice around a scripted mind.
 
 use super::live;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use undertone::asr::WhisperOnnx;
-use undertone::audio::{Resampler, to_i16};
 use undertone::llm::scripted::Scripted;
 use undertone::session::Builders;
 use undertone::tts::{Piper, Tts};
@@ -29,20 +27,4 @@ pub(crate) fn engines(weights: &Path, llm: &Scripted) -> Builders {
         tts: Box::new(move || Ok(Box::new(Piper::load(&piper)?) as Box<dyn Tts>)),
         ..live::without_models(Arc::new(llm.clone()))
     }
-}
-
-/// The text as speech at `rate` Hz, without silence in front.
-pub(crate) fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
-    let mut speech = Vec::new();
-    voice
-        .speak(text, &mut |chunk| {
-            speech.extend(chunk);
-            ControlFlow::Continue(())
-        })
-        .expect("speech");
-    let mut resampler = Resampler::new(voice.sample_rate(), rate);
-    let mut samples = resampler.push(&speech);
-    samples.extend(resampler.flush());
-    let onset = samples.iter().position(|sample| sample.abs() > 0.02);
-    to_i16(&samples[onset.expect("sound")..])
 }

@@ -1,6 +1,6 @@
 //! Twilio, as far as its webhook and its socket see it.
 
-use super::{Server, local};
+use super::{Client, Server, local};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -86,6 +86,31 @@ pub(crate) fn start(call: &str, account: &str, ticket: &str) -> Value {
             "streamSid": "MZ1", "accountSid": account, "callSid": call, "tracks": ["inbound"],
             "customParameters": {"ticket": ticket},
             "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}
+        }
+    })
+}
+
+/// A call that was answered, and whose stream has started.
+pub(crate) async fn call(server: &Server) -> Client {
+    let (_, instructions) = ring(server, CALL, None).await;
+    let signature = socket_signature();
+    let signed = [("x-twilio-signature", signature.as_str())];
+    let opened = server.try_open("/twilio/media", &signed).await;
+    let mut client = opened.expect("the socket opens");
+    client
+        .send(start(CALL, ACCOUNT, ticket(&instructions)))
+        .await;
+    client
+}
+
+/// How streams of Telnyx and of Plivo start.
+pub(crate) fn start_of_others() -> Value {
+    json!({
+        "event": "start", "stream_id": "s",
+        "start": {
+            "callId": "c", "streamId": "s", "call_control_id": "c",
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000},
+            "media_format": {"encoding": "PCMU", "sample_rate": 8000, "channels": 1}
         }
     })
 }

@@ -5,8 +5,8 @@
 //! has Twilio say what it may still hold back. The caller stops the agent at Twilio itself, which
 //! then tells what was heard of it, and when it has said all it was given.
 
-use super::key;
 use super::media_streams::{Admit, Start};
+use super::{key, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::Outbound;
 use crate::transport::{
@@ -231,13 +231,6 @@ fn text(token: &str, last: bool) -> Effect {
 fn end(reason: HangUpReason) -> Effect {
     let handoff = json!({ "reason": reason }).to_string();
     Effect::Send(json!({"type": "end", "handoffData": handoff}).to_string())
-}
-
-fn refuse(reason: &'static str) -> Vec<Effect> {
-    vec![Effect::Close(Close {
-        code: close_code::POLICY,
-        reason,
-    })]
 }
 
 #[cfg(test)]

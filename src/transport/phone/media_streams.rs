@@ -4,7 +4,7 @@
 //! The caller's audio and the agent's are base64 of G.711 at 8 kHz, 20 ms a message. A mark sent
 //! behind the agent's audio comes back when it has been played; `clear` drops what has not.
 
-use super::{Ended, Marks, key};
+use super::{Ended, Marks, key, refuse};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::Outbound;
@@ -248,13 +248,6 @@ impl Dialect for MediaStreams {
         tracing::debug!(ms = dropped.as_ms(), "audio comes faster than real time");
         Vec::new()
     }
-}
-
-fn refuse(reason: &'static str) -> Vec<Effect> {
-    vec![Effect::Close(Close {
-        code: close_code::POLICY,
-        reason,
-    })]
 }
 
 impl Provider {

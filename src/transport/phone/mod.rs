@@ -17,6 +17,7 @@ pub mod signature;
 pub mod tickets;
 
 use crate::conversation::{ClauseId, Input, Micros};
+use crate::transport::{Close, Effect, close_code};
 
 /// The agent's audio between two marks.
 const MARK_EVERY: Micros = Micros::from_ms(200);
@@ -51,6 +52,14 @@ impl Marks {
             until: Micros(ms.parse::<u64>().ok()?.checked_mul(1_000)?),
         })
     }
+}
+
+/// The client may not do that.
+fn refuse(reason: &'static str) -> Vec<Effect> {
+    vec![Effect::Close(Close {
+        code: close_code::POLICY,
+        reason,
+    })]
 }
 
 /// The key in a provider's message, if it is one key.

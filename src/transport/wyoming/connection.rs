@@ -13,14 +13,14 @@ use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
 use crate::session::Engines;
+use crate::transport::ending;
 use crate::transport::socket::Surroundings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-use tokio::io::{AsyncWriteExt, BufReader, copy, sink};
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
@@ -42,23 +42,8 @@ const CHUNK: usize = 4_096;
 /// Characters of a reason that are told and logged.
 const MOST_REASON: usize = 200;
 
-/// How long the last words may take.
-const CLOSING: Duration = Duration::from_secs(1);
-
 /// Why a connection ends.
-#[derive(Debug)]
-enum End {
-    /// The client closed it.
-    Left,
-    /// The client vanished, or says nothing any more.
-    Vanished,
-    /// The client does not read.
-    Slow,
-    /// The client sent what it may not.
-    Bad(Refused),
-    /// We close it.
-    Closed(&'static str),
-}
+type End = ending::End<Refused>;
 
 impl From<Refused> for End {
     fn from(refused: Refused) -> Self {
@@ -100,7 +85,7 @@ pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
         () = stop.cancelled() => End::Closed("the server shuts down"),
         end = connection.run() => end,
     };
-    connection.count(&end);
+    end.count(&connection.around.counters);
     let reason = match end {
         End::Bad(error) => {
             let reason = excerpt(&error.to_string());
@@ -124,18 +109,9 @@ pub async fn turn_away(stream: TcpStream) {
     say_goodbye(reader, writer, "the server is busy: try again later").await;
 }
 
-/// Says why, and waits until the other side has closed: a socket that is closed over unread data is
-/// reset, and then the reason may be lost.
-async fn say_goodbye(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, reason: &str) {
-    let goodbye = async {
-        let error = encode("error", &json!({"text": reason}), &[]);
-        writer.write_all(&error).await?;
-        writer.shutdown().await?;
-        copy(&mut reader, &mut sink()).await
-    };
-    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
-        tracing::trace!(%error, "goodbye cut short");
-    }
+async fn say_goodbye(reader: OwnedReadHalf, writer: OwnedWriteHalf, reason: &str) {
+    let error = encode("error", &json!({ "text": reason }), &[]);
+    ending::say_last(reader, writer, &error).await;
 }
 
 struct Connection {
@@ -415,16 +391,6 @@ impl Connection {
             Ok(Err(_)) => Err(End::Vanished),
             Err(_) => Err(End::Slow),
         }
-    }
-
-    fn count(&self, end: &End) {
-        let counters = &self.around.counters;
-        match end {
-            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
-            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
-            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
-            End::Left | End::Closed(_) => return,
-        };
     }
 }
 

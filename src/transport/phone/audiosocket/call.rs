@@ -13,6 +13,7 @@ use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
 use crate::session::{Inbound, Outbound};
+use crate::transport::ending;
 use crate::transport::intake::{Intake, IntakeLimits};
 use crate::transport::phone;
 use crate::transport::socket::{Surroundings, receive, room};
@@ -21,11 +22,11 @@ use bytes::BytesMut;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 /// The rate of a call whose caller has not been heard yet, Hz: all of Asterisk understands it.
@@ -42,23 +43,8 @@ const PATIENCE: u32 = 10;
 /// Bytes that are read at once.
 const READ: usize = 4096;
 
-/// How long a hang-up may take.
-const CLOSING: Duration = Duration::from_secs(1);
-
 /// Why a call ends.
-#[derive(Debug)]
-enum End {
-    /// The other side hung up.
-    Left,
-    /// The other side vanished.
-    Vanished,
-    /// The other side does not read.
-    Slow,
-    /// The other side sent what it may not.
-    Bad(BadCall),
-    /// We hang up.
-    Closed(&'static str),
-}
+type End = ending::End<BadCall>;
 
 /// What a caller's side did wrong.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +75,7 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, around: Surrounding
     let (mut reader, mut writer) = stream.into_split();
     let mut call = Call::new(intake, around);
     let end = call.run(&mut reader, &mut writer).await;
-    call.count(&end);
+    end.count(&call.around.counters);
     match &end {
         End::Bad(error) => tracing::warn!(%error, "an AudioSocket call is closed"),
         End::Closed(reason) => tracing::debug!(reason, "an AudioSocket call is hung up"),
@@ -99,28 +85,14 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, around: Surrounding
     // The session ends with it.
     drop(call);
     if matches!(end, End::Bad(_) | End::Closed(_)) {
-        hang_up(reader, writer, &rest).await;
+        ending::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
     }
 }
 
 /// Hangs up a call for which there is no room.
 pub async fn turn_away(stream: TcpStream) {
     let (reader, writer) = stream.into_split();
-    hang_up(reader, writer, &[]).await;
-}
-
-/// Sends the `rest` of a frame and the hang-up, and waits until the other side has closed: a socket
-/// that is closed over unread audio is reset, and then the hang-up may be lost.
-async fn hang_up(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, rest: &[u8]) {
-    let goodbye = async {
-        writer.write_all(rest).await?;
-        writer.write_all(&encode_hang_up()).await?;
-        writer.shutdown().await?;
-        copy(&mut reader, &mut sink()).await
-    };
-    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
-        tracing::trace!(%error, "hang-up cut short");
-    }
+    ending::say_last(reader, writer, &encode_hang_up()).await;
 }
 
 struct Call {
@@ -454,15 +426,5 @@ impl Call {
     fn now(&self) -> Micros {
         let elapsed = self.began.elapsed().as_micros();
         Micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
-    }
-
-    fn count(&self, end: &End) {
-        let counters = &self.around.counters;
-        match end {
-            End::Slow => counters.slow_clients.fetch_add(1, Relaxed),
-            End::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
-            End::Bad(_) => counters.bad_clients.fetch_add(1, Relaxed),
-            End::Left | End::Closed(_) => return,
-        };
     }
 }
