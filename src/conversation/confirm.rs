@@ -332,6 +332,10 @@ impl Conversation {
             self.run_confirmed(latency);
         } else {
             self.end_confirmation(ConfirmationOutcome::Declined);
+            if self.utterance.is_none() {
+                let declined = self.policy.phrases.declined.clone();
+                self.announcements.push_back(declined);
+            }
         }
     }
 

@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// two are an answer.
 const WITHHELD: usize = 1;
 
+/// Calls of one generation: a model that asks for more has lost its way, and is cut there.
+const MOST_CALLS: usize = 16;
+
 /// What words are to the one who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
@@ -43,8 +46,8 @@ pub(super) struct Response {
     /// The item that the next clause belongs to.
     item: Option<ItemId>,
     open_tool: Option<String>,
-    /// The running generation has called a tool: what it says after that it cannot know.
-    called: bool,
+    /// Calls of the running generation: what it says after the first it cannot know.
+    calls: usize,
     /// Calls whose results the next generation needs, in the order of their commits.
     pub(super) waiting: Vec<Waiting>,
     /// A call ended, and the model has not been told.
@@ -86,7 +89,7 @@ impl Response {
             cutter: Clauses::default(),
             item: None,
             open_tool: None,
-            called: false,
+            calls: 0,
             waiting: Vec::new(),
             owes_answer: false,
             client_called: false,
@@ -236,7 +239,7 @@ impl Conversation {
         );
         if let Some(response) = &mut self.response {
             response.generation = Some(request);
-            response.called = false;
+            response.calls = 0;
             response.said = false;
             response.owes_answer = false;
             response.latency.generation.get_or_insert(began);
@@ -294,15 +297,19 @@ impl Conversation {
             now + self.policy.generation_timeout,
         );
         match event {
-            LlmEvent::Speech { .. } if response.called => {}
+            LlmEvent::Speech { .. } if response.calls > 0 => {}
             LlmEvent::Speech { text } => {
                 for clause in response.cutter.push(&text) {
                     self.say_clause(clause);
                 }
             }
+            LlmEvent::ToolOpened { .. } if response.calls == MOST_CALLS => {
+                self.outputs.push_back(Output::CancelGeneration { request });
+                self.end_generation();
+            }
             LlmEvent::ToolOpened { name } => {
                 response.open_tool = Some(name.clone());
-                response.called = true;
+                response.calls += 1;
                 let track = response.track.as_ref().map(|track| track.id);
                 self.drop_second_filler();
                 self.finish_item();
@@ -357,7 +364,7 @@ impl Conversation {
             return;
         };
         response.generation = None;
-        let silent = !response.said && (!response.called || response.overstepped);
+        let silent = !response.said && (response.calls == 0 || response.overstepped);
         if silent {
             self.fail_response("llm", "the language model said nothing", |p| &p.llm_failed);
         }

@@ -22,6 +22,8 @@ pub struct Phrases {
     pub still_working: String,
     /// The user has said nothing for some time.
     pub still_there: String,
+    /// The user declined a call by a key or a click, without a word.
+    pub declined: String,
     /// The agent ends the conversation and has said nothing.
     pub goodbye: String,
     /// Nobody spoke for too long.
@@ -83,13 +85,14 @@ impl Phrases {
     }
 
     /// All of them, for the audio that is kept ready.
-    pub fn all(&self) -> [&str; 8] {
+    pub fn all(&self) -> [&str; 9] {
         [
             &self.llm_failed,
             &self.asr_failed,
             &self.tts_failed,
             &self.still_working,
             &self.still_there,
+            &self.declined,
             &self.goodbye,
             &self.goodbye_idle,
             &self.goodbye_too_long,

@@ -2,6 +2,7 @@
 
 use super::sim::{Sim, call_with, end, say};
 use super::*;
+use crate::llm::Phrases;
 use crate::tools::Confirmation;
 use serde_json::json;
 use std::time::Duration;
@@ -151,6 +152,9 @@ fn a_click_counts_as_an_answer() {
         call,
         accepted: false,
     });
+    sim.silence(2_000);
+    let declined = Phrases::default().declined;
+    assert_eq!(sim.spoken().last(), Some(&declined), "a key is answered");
     ask(&mut sim, "Yes.", 3_000);
     assert_eq!(sim.tools_started.len(), 0);
 }

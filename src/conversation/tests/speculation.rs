@@ -652,6 +652,17 @@ fn a_model_that_calls_tools_for_ever_is_stopped() {
 }
 
 #[test]
+fn a_generation_that_calls_without_end_is_cut() {
+    let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
+    let calls = (0..100).flat_map(|n| call_with("add", json!({ "n": n })));
+    sim.scripts
+        .extend([calls.collect(), vec![say("They are added."), end()]]);
+    ask(&mut sim, "go", 10_000);
+    assert_eq!(sim.started().len(), 16);
+    assert_eq!(sim.spoken().join(" "), "They are added.");
+}
+
+#[test]
 fn noise_while_a_tool_runs_does_not_lose_its_result() {
     let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
     sim.core.policy.speculation.preemptive = false;
