@@ -19,7 +19,8 @@
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
 //! | `desktop` | microphone and loudspeaker of this machine; with the feature `desktop` |
-//! | [`config`] [`cli`] [`models`] [`telemetry`] [`worker`] | the rest of the house |
+//! | [`ask`] | plays a recorded question into a session and listens |
+//! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | the rest of the house |
 
 #![cfg_attr(
     test,

@@ -36,6 +36,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// What `/healthz` answers.
+pub(crate) const HEALTHY: &str = "ok";
+
 /// Bytes that the kernel may hold for a client that does not read (Linux doubles it). Left to
 /// itself it takes 4 MB, more than a minute of audio.
 const SEND_BUFFER: u32 = 32 * 1024;

@@ -196,7 +196,7 @@ async fn a_model_that_refuses() {
 
 fn remote(address: std::net::SocketAddr) -> OpenAiCompatible {
     let url = format!("http://{address}/v1").parse().expect("a URL");
-    let prompts = Prompts::load(None).expect("the prompt");
+    let prompts = Prompts::default();
     OpenAiCompatible::new(Settings::new(url, "m"), prompts).expect("a client")
 }
 

@@ -214,7 +214,7 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
     tools.register(Arc::new(lookup)).expect("a tool");
     tools.register(Arc::new(pay)).expect("a tool");
     let parrot = Parrot {
-        prompts: Prompts::load(None).expect("the prompt"),
+        prompts: Prompts::default(),
     };
     live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),

@@ -118,7 +118,7 @@ fn settings(url: &str) -> Settings {
 }
 
 fn client(url: &str) -> OpenAiCompatible {
-    OpenAiCompatible::new(settings(url), Prompts::load(None).unwrap()).unwrap()
+    OpenAiCompatible::new(settings(url), Prompts::default()).unwrap()
 }
 
 fn prompt() -> Prompt {
@@ -365,7 +365,7 @@ async fn silence_ends_with_an_error() {
         let url = address(&server).await;
         let mut settings = settings(&url);
         settings.stall_timeout = Duration::from_millis(200);
-        let llm = OpenAiCompatible::new(settings, Prompts::load(None).unwrap()).unwrap();
+        let llm = OpenAiCompatible::new(settings, Prompts::default()).unwrap();
         let error = all(llm.generate(prompt())).await.1.unwrap().details();
         assert!(error.contains("nothing came for 200 ms"), "{error}");
     }
@@ -467,7 +467,7 @@ async fn the_check() {
 
 #[test]
 fn settings_that_cannot_work() {
-    let new = |settings| OpenAiCompatible::new(settings, Prompts::load(None).unwrap());
+    let new = |settings| OpenAiCompatible::new(settings, Prompts::default());
     let error = new(settings("ftp://host/v1")).unwrap_err().to_string();
     assert!(
         error.contains("ftp://host/v1 must begin with http"),

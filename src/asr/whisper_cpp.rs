@@ -1,4 +1,4 @@
-//! Whisper on whisper.cpp: any ggml model, and GPUs.
+//! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError};

@@ -1,20 +1,21 @@
-//! `undertone doctor`: everything that the server needs, tried once.
+//! `undertone doctor`: what most often goes wrong, tried once.
 
 #![allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
+use crate::server::HEALTHY;
 use crate::tools::{Journal, declared};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::ControlFlow;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// A language model that takes longer to answer a trifle cannot hold a conversation.
+/// What takes longer to answer a trifle cannot hold a conversation.
 const BACKEND_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
@@ -209,10 +210,7 @@ fn language_model(config: &Config) -> Result<String> {
         settings.connect_timeout = BACKEND_PATIENCE;
         settings.stall_timeout = BACKEND_PATIENCE;
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let health = runtime
+    let health = runtime()?
         .block_on(model.check())
         .map_err(|error| anyhow!("{}", error.details()))?;
     let name = &config.llm.model;
@@ -259,8 +257,39 @@ fn tools(config: &Config) -> Result<String> {
 
 fn port(config: &Config) -> Result<String> {
     let address = SocketAddr::new(config.server.host, config.server.port);
-    TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    Ok(format!("{address} is free"))
+    match TcpListener::bind(address) {
+        Ok(_) => Ok(format!("{address} is free")),
+        Err(_) if is_served(address) => Ok(format!("a server is up on {address}")),
+        Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
+    }
+}
+
+/// Whether what listens there says that it is well, as this server does.
+fn is_served(mut address: SocketAddr) -> bool {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let asked = async || -> Result<String> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(BACKEND_PATIENCE)
+            .build()?;
+        let answer = client
+            .get(format!("http://{address}/healthz"))
+            .send()
+            .await?;
+        Ok(answer.error_for_status()?.text().await?)
+    };
+    runtime().is_ok_and(|runtime| runtime.block_on(asked()).is_ok_and(|text| text == HEALTHY))
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 fn millis(began: Instant) -> u64 {

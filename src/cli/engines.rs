@@ -3,7 +3,7 @@
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
 use crate::conversation::{EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
-use crate::llm::{Brain, Llm, OpenAiCompatible, Phrases, Prompts, openai_compatible};
+use crate::llm::{Brain, Llm, OpenAiCompatible, Prompts, openai_compatible};
 use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
@@ -198,7 +198,7 @@ pub(super) fn remote_llm(
         ..openai_compatible::Settings::new(url, &config.model)
     };
     adapt(&mut settings);
-    let prompts = Prompts::load(None)?.limited(config.max_prompt_tokens);
+    let prompts = Prompts::default().limited(config.max_prompt_tokens);
     Ok(OpenAiCompatible::new(settings, prompts)?)
 }
 
@@ -211,7 +211,6 @@ pub(super) fn policy(config: &Config) -> Result<Policy> {
     let (turn, session) = (&config.turn, &config.session);
     let windows = |ms: u64| u32::try_from(ms.div_ceil(32)).unwrap_or(u32::MAX).max(1);
     let vad = VadPolicy::default();
-    let phrases = Phrases::load(None)?;
     Ok(Policy {
         vad: VadPolicy {
             threshold: turn.vad_threshold,
@@ -241,7 +240,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy> {
         instructions: config.llm.instructions.clone(),
         speculation: config.speculation,
         filler: config.filler,
-        phrases,
+        phrases: session.phrases.clone(),
         ..Policy::default()
     })
 }

@@ -150,7 +150,8 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 fn secrets(config: &Config) -> Secrets {
     let secrets = [&config.server.auth_token, &config.llm.api_key];
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
-    let all = secrets.into_iter().flatten().chain(tools);
+    let twilio = config.twilio.as_ref().map(|twilio| &twilio.auth_token);
+    let all = secrets.into_iter().flatten().chain(twilio).chain(tools);
     all.cloned().collect()
 }
 

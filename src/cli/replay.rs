@@ -17,7 +17,7 @@ const SHOWN: usize = 160;
 
 #[derive(Debug, Args)]
 pub(super) struct Replay {
-    /// A recording, made with `serve --record` or `ask --record`
+    /// A recording, made with `--record` of `serve`, `ask` or `talk`
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
     /// Another configuration: print what its [speculation], [filler] and [turn] would have come to

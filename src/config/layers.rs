@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// Variables that mean something of their own. `UNDERTONE_DATA` is read by the tests alone.
-pub(super) const SPECIAL: [&str; 5] = [
+pub(super) const SPECIAL: [&str; 6] = [
     "UNDERTONE_AUTH_TOKEN",
     "UNDERTONE_CONFIG",
     "UNDERTONE_DATA",
     "UNDERTONE_LOG",
     "UNDERTONE_MODELS",
+    "UNDERTONE_TWILIO_AUTH_TOKEN",
 ];
 
 /// The settings as they are laid over the defaults.
@@ -287,6 +288,7 @@ fn kind_of(default: &Json) -> &'static str {
         Json::Number(number) if number.is_i64() => "a whole number",
         Json::String(_) => "text in quotes",
         Json::Array(_) => "a list of texts, as in [\"a\", \"b\"]",
+        Json::Object(_) => "a table, as in { name = \"value\" }",
         _ => "a number",
     }
 }

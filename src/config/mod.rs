@@ -5,7 +5,7 @@
 //! `undertone.toml` in the working directory if there is one), `UNDERTONE_SECTION__KEY`
 //! variables, options of the command line. A relative path in the file counts from the file's
 //! folder, elsewhere from the working directory. Nothing else in the program reads the
-//! environment.
+//! environment, but for the proxies that reqwest finds there for the language model and Twilio.
 
 mod error;
 mod layers;
@@ -16,6 +16,7 @@ pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
 use crate::conversation::{FillerPolicy, SpeculationPolicy};
+use crate::llm::Phrases;
 use crate::server::Twilio;
 use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
@@ -201,6 +202,8 @@ pub struct SessionConfig {
     pub max_tool_steps: u32,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
+    /// What is said without a language model.
+    pub phrases: Phrases,
 }
 
 /// Calls from Asterisk.

@@ -151,6 +151,7 @@ pub(super) struct RawSession {
     pub(super) max_seconds: i64,
     pub(super) max_tool_steps: i64,
     pub(super) time_zone: String,
+    pub(super) phrases_file: String,
 }
 
 impl Default for RawSession {
@@ -161,6 +162,7 @@ impl Default for RawSession {
             max_seconds: 3_600,
             max_tool_steps: 5,
             time_zone: String::new(),
+            phrases_file: String::new(),
         }
     }
 }

@@ -191,6 +191,15 @@ impl Check<'_> {
             max: self.seconds("session.max_seconds", raw.max_seconds, 10..=DAY_SECONDS)?,
             max_tool_steps: self.whole("session.max_tool_steps", raw.max_tool_steps, 0..=20)?,
             time_zone: self.time_zone(&raw.time_zone)?,
+            phrases: self.phrases(&raw.phrases_file)?,
+        })
+    }
+
+    fn phrases(&self, typed: &str) -> Checked<Phrases> {
+        let key = "session.phrases_file";
+        Phrases::load(self.path(key, typed).as_deref()).map_err(|error| {
+            let fix = "name a TOML file with some of the keys of prompts/phrases.toml";
+            self.wrong(key, error.to_string(), fix)
         })
     }
 

@@ -30,6 +30,10 @@ pub(super) enum Resume {
 }
 
 impl Interrupted {
+    pub(super) fn question(&self) -> Option<&Pending> {
+        self.question.as_ref()
+    }
+
     pub(super) fn take_question(&mut self) -> Option<Pending> {
         self.question.take()
     }
@@ -39,7 +43,7 @@ impl Conversation {
     /// Stops the agent: no sound of before follows. The history keeps what was heard; committed tools
     /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
-        let (question, before) = (self.take_unheard_question(), self.resume.take());
+        let before = self.resume.take();
         let mut stopped = self.stop_response(ResponseStatus::Interrupted);
         if stopped.is_none() && self.playout.audible_until() > self.now {
             self.outputs.push_back(Output::Flush);
@@ -50,7 +54,8 @@ impl Conversation {
                 ..Interrupted::default()
             });
         }
-        if stopped.is_some() || before.is_some() || question.is_some() {
+        let question = stopped.as_ref().and_then(|_| self.take_unheard_question());
+        if stopped.is_some() || before.is_some() {
             let stopped = stopped.unwrap_or_default();
             self.forget_interrupted();
             self.interrupted = Some(Interrupted {
@@ -61,13 +66,15 @@ impl Conversation {
         }
     }
 
-    /// Ends the response that is being given, and takes it up in no case.
+    /// Ends the response that is being given, and takes neither it nor an earlier one up again.
+    /// `false` if there was none.
     pub(super) fn stop_for_good(&mut self, status: ResponseStatus) -> bool {
+        let paused = self.interrupted.is_some() || self.resume.is_some();
         self.forget_interrupted();
         self.interrupted = self.stop_response(status);
         let stopped = self.interrupted.is_some();
         self.forget_interrupted();
-        stopped
+        stopped || paused
     }
 
     /// Ends the response that is being given, if there is one.
@@ -84,6 +91,8 @@ impl Conversation {
         self.clear_response_timers();
         let more = match response.ends_with.take() {
             Some(ending) => Some(Resume::End(ending)),
+            // A client that was called asks for the answer itself.
+            None if response.client_called => None,
             None => response.unfinished().then_some(Resume::Answer),
         };
         let question = self.confirmation.take_if(|pending| !pending.is_asked());
@@ -128,8 +137,8 @@ impl Conversation {
         rest
     }
 
-    /// What stopped the agent was no speech: it says what was not heard, or answers anew if the
-    /// answer was still being made.
+    /// What stopped the agent was no speech: it says what was not heard, and then goes on with what
+    /// was still to come.
     pub(super) fn resume_interrupted(&mut self) {
         let Some(interrupted) = self.interrupted.take() else {
             return;
@@ -155,6 +164,21 @@ impl Conversation {
         }
         self.resume = interrupted.more;
         self.forget_resuming();
+    }
+
+    /// The conversation goes on after what is being said, or was until a noise cut it short.
+    pub(super) fn call_off_end(&mut self) {
+        let response = self.response.as_mut();
+        let mut ended = Vec::from_iter(response.and_then(|r| r.ends_with.take()));
+        let interrupted = self.interrupted.as_mut().map(|i| &mut i.more);
+        for more in interrupted.into_iter().chain([&mut self.resume]) {
+            if let Some(Resume::End(ending)) = more.take_if(|m| matches!(m, Resume::End(_))) {
+                ended.push(ending);
+            }
+        }
+        for ending in &ended {
+            self.call_off(ending);
+        }
     }
 
     /// What a noise cut short is not taken up again after all.

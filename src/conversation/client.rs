@@ -34,7 +34,8 @@ impl Conversation {
             NewItem::User { text } => {
                 self.mark_activity();
                 self.route(&text, true);
-                self.history.push(id, Message::User { text });
+                self.history.push(id, Message::User { text: text.clone() });
+                self.answer_in_writing(&text);
             }
             NewItem::Agent { text } => {
                 self.history.push(
@@ -75,7 +76,9 @@ impl Conversation {
 
     pub(super) fn respond_to_client(&mut self, instructions: Option<String>) {
         self.hear_from_user();
-        self.respond_after_this(instructions);
+        if !self.run_accepted() {
+            self.respond_after_this(instructions);
+        }
     }
 
     pub(super) fn cancel_response(&mut self) {

@@ -149,8 +149,9 @@ impl Conversation {
         }
     }
 
-    /// Everything has been said. `true` while the call that ends the conversation waits or runs: it
-    /// does not begin before the goodbye has been heard.
+    /// Everything has been said. `true` while the response has to stay open for a call that ends the
+    /// conversation: one of its own, which does not begin before the goodbye has been heard, or any
+    /// that runs.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
         if self.handing_over.is_some() {
             return true;
@@ -167,7 +168,7 @@ impl Conversation {
             self.timers.set(Timer::PlayoutEnd, heard);
             return true;
         }
-        if self.utterance.is_some() {
+        if self.utterance.is_some() || !self.keys.is_empty() {
             return true;
         }
         if how == EndsCall::HangUp {
@@ -183,18 +184,11 @@ impl Conversation {
         true
     }
 
-    /// All has been said and heard: nothing is left but to hang up.
+    /// The goodbye has been heard: nothing is left but to hang up.
     pub(super) fn end_with(&mut self, ending: &EndingCall) {
         let ends = json!({ "status": "the conversation ends" });
         self.on_call_finished(ending.call, Ok(ends));
         self.ending = Some(HangUpReason::AgentEnded);
-    }
-
-    /// The conversation goes on after this response, whose call has not ended it yet.
-    pub(super) fn call_off_response(&mut self) {
-        if let Some(ending) = self.response.as_mut().and_then(|r| r.ends_with.take()) {
-            self.call_off(&ending);
-        }
     }
 
     /// The conversation goes on: what was to end it does not run.

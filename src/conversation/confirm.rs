@@ -1,4 +1,5 @@
-//! A call that changes something asks first: the exact arguments are read back by code, and only a
+//! A call that changes something asks first: the exact arguments are read back by code, or the
+//! question that its declaration has is asked, and only a
 //! yes in a new turn, or a click, makes it run. Until then it is not in the history.
 
 use super::ids::CallId;
@@ -85,6 +86,8 @@ pub(super) struct Pending {
     expiry: Micros,
     /// From when to when a yes counts: the question has been heard, and is not too long ago.
     open: Option<(Time, Time)>,
+    /// A yes was typed in, and the client has not asked for an answer yet.
+    accepted: bool,
 }
 
 impl Pending {
@@ -172,6 +175,7 @@ impl Conversation {
             others: Vec::new(),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
             open: None,
+            accepted: false,
         };
         let Some(response) = &mut self.response else {
             return true;
@@ -238,7 +242,31 @@ impl Conversation {
         }
     }
 
-    /// The user spoke before the question had been heard: whatever it was, it was no answer to it.
+    /// Something else is about to be said. A yes after that may be to that: the question has to be
+    /// the last thing that was heard, and is returned to be asked again.
+    pub(super) fn ask_again(&mut self) -> Option<String> {
+        let asked = self.confirmation.as_ref().filter(|p| p.is_asked())?;
+        let question = asked.question.clone();
+        self.question_was_cut_short();
+        Some(question)
+    }
+
+    /// An answer is about to be given to something else. A yes to a question that was asked before
+    /// it counts no more.
+    pub(super) fn withdraw_asked_question(&mut self) {
+        if self.confirmation.as_ref().is_some_and(Pending::is_asked) {
+            self.withdraw(ConfirmationOutcome::Abandoned);
+        }
+    }
+
+    /// The question cannot be said to its end: nobody can know what a yes would be to.
+    pub(super) fn withdraw_unasked_question(&mut self) {
+        if self.confirmation.as_ref().is_some_and(|p| !p.is_asked()) {
+            self.withdraw(ConfirmationOutcome::Abandoned);
+        }
+    }
+
+    /// The user spoke or pressed a key before the question had been heard: that is no answer to it.
     pub(super) fn abandon_unheard_question(&mut self) {
         if self.question_is_unheard() {
             self.end_confirmation(ConfirmationOutcome::Abandoned);
@@ -280,32 +308,79 @@ impl Conversation {
         began: Time,
         latency: TurnLatency,
     ) -> bool {
-        let Some(pending) = &self.confirmation else {
-            return false;
-        };
+        match self.outcome_of(text, began) {
+            None => false,
+            Some(ConfirmationOutcome::Accepted) => {
+                self.run_confirmed(latency);
+                true
+            }
+            Some(outcome) => {
+                self.withdraw(outcome);
+                false
+            }
+        }
+    }
+
+    /// The same in writing. What is accepted runs when the client asks for an answer.
+    pub(super) fn answer_in_writing(&mut self, text: &str) {
+        match self.outcome_of(text, self.now) {
+            None => {}
+            Some(ConfirmationOutcome::Accepted) => {
+                if let Some(pending) = &mut self.confirmation {
+                    pending.accepted = true;
+                }
+            }
+            Some(outcome) => self.withdraw(outcome),
+        }
+    }
+
+    /// The client asks for an answer: `true` if that is to run what was accepted in writing.
+    pub(super) fn run_accepted(&mut self) -> bool {
+        let accepted = self.confirmation.as_ref().is_some_and(|p| p.accepted);
+        if accepted {
+            let latency = TurnLatency {
+                end_of_turn: Some(self.now),
+                ..TurnLatency::default()
+            };
+            self.run_confirmed(latency);
+        }
+        accepted
+    }
+
+    /// What words begun at `began` mean for the call that waits, if one does.
+    fn outcome_of(&self, text: &str, began: Time) -> Option<ConfirmationOutcome> {
+        let pending = self.confirmation.as_ref()?;
         let in_time = |(heard, expires): (Time, Time)| (heard..=expires).contains(&began);
-        let outcome = match reply(text) {
+        Some(match reply(text) {
             _ if pending.open.is_some_and(|(_, expires)| began > expires) => {
                 ConfirmationOutcome::Expired
             }
-            Reply::Yes if pending.open.is_some_and(in_time) => {
-                self.run_confirmed(latency);
-                return true;
-            }
+            Reply::Yes if pending.open.is_some_and(in_time) => ConfirmationOutcome::Accepted,
             Reply::No => ConfirmationOutcome::Declined,
             Reply::Yes | Reply::Other => ConfirmationOutcome::Abandoned,
-        };
-        let text = format!("The user did not confirm {}: it was not run.", pending.name);
-        let item = self.item_id();
-        self.history.push(item, Message::System { text });
+        })
+    }
+
+    /// The call that waits does not run, and the model is told.
+    fn withdraw(&mut self, outcome: ConfirmationOutcome) {
+        if let Some(pending) = &self.confirmation {
+            let text = format!("The user did not confirm {}: it was not run.", pending.name);
+            let item = self.item_id();
+            self.history.push(item, Message::System { text });
+        }
         self.end_confirmation(outcome);
-        false
+    }
+
+    /// The call that a click or a key may answer, also while a sound has cut its question short.
+    pub(super) fn awaited_confirmation(&self) -> Option<CallId> {
+        let interrupted = || self.interrupted.as_ref()?.question();
+        let pending = self.confirmation.as_ref().or_else(interrupted)?;
+        Some(pending.call)
     }
 
     /// A click or a key instead of a spoken answer.
     pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
-        let asked = self.confirmation.as_ref().is_some_and(|p| p.call == call);
-        if !asked {
+        if self.awaited_confirmation() != Some(call) {
             return self.refuse(
                 "Confirm",
                 format!("no call {call} waits for a confirmation"),
@@ -313,7 +388,8 @@ impl Conversation {
         }
         self.mark_activity();
         self.drop_held();
-        let pending = self.confirmation.take();
+        let interrupted = || self.interrupted.as_mut()?.take_question();
+        let pending = self.confirmation.take().or_else(interrupted);
         self.stop_for_good(ResponseStatus::Cancelled);
         self.confirmation = pending;
         let item = self.item_id();
@@ -348,6 +424,7 @@ impl Conversation {
             call: pending.call,
             outcome: ConfirmationOutcome::Accepted,
         });
+        self.stop_for_good(ResponseStatus::Interrupted);
         self.open_response(latency, None);
         let tool = self.declaration(&pending.name);
         self.carry_out(

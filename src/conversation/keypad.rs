@@ -25,13 +25,14 @@ impl Conversation {
         }
         self.hear_from_user();
         self.expect_no_words();
-        let pending = self.confirmation.as_ref().map(|pending| pending.call);
+        let pending = self.awaited_confirmation();
         if let Some(call) = pending.filter(|_| self.keys.is_empty() && matches!(key, YES | NO)) {
             return self.confirm(call, key == YES);
         }
         if self.client.turn_detection.interrupt {
             self.barge_in();
             self.forget_interrupted();
+            self.abandon_unheard_question();
         }
         if key != ENTER && self.keys.len() < MOST_KEYS {
             self.keys.push(key);

@@ -103,7 +103,7 @@ pub struct Conversation {
     running: BTreeMap<CallId, ItemId>,
     /// What was cut short by the utterance that is going on.
     interrupted: Option<Interrupted>,
-    /// An answer that noise cut short is to be taken up again.
+    /// What noise cut short and is to be taken up again.
     resume: Option<Resume>,
     /// The call that runs to hand the conversation over.
     handing_over: Option<CallId>,
@@ -288,12 +288,11 @@ impl Conversation {
     fn settle(&mut self) {
         if self.ending == Some(HangUpReason::HandedOver) {
             // The line is somebody else's: nothing more is heard on it.
-            if self
-                .response
-                .as_ref()
-                .is_some_and(|r| r.generation().is_none())
-            {
+            let done = |r: &Response| r.generation().is_none() && r.ends_with.is_none();
+            if self.response.as_ref().is_some_and(done) && self.playout.all_sent() {
                 self.finish_response();
+            } else {
+                self.stop_for_good(ResponseStatus::Interrupted);
             }
             return self.let_go(HangUpReason::HandedOver);
         }
@@ -320,9 +319,13 @@ impl Conversation {
     fn take_turn(&mut self) -> bool {
         let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
-            self.say(&text);
+            match self.ask_again().filter(|_| self.ending.is_none()) {
+                Some(question) => self.say(&format!("{text} {question}")),
+                None => self.say(&text),
+            }
         } else if goes_on && let Some(resume) = self.resume.take() {
-            self.resume_response(resume);
+            let instructions = self.respond_next.take().flatten();
+            self.resume_response(resume, instructions);
         } else if goes_on && let Some(instructions) = self.respond_next.take() {
             self.respond(instructions);
         } else {

@@ -125,6 +125,11 @@ impl Response {
         self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer
     }
 
+    /// The running generation has asked for a call in full.
+    fn has_called(&self) -> bool {
+        self.calls > usize::from(self.open_tool.is_some()) && !self.overstepped
+    }
+
     /// Something is still being made: the model's words, or a result.
     fn owes(&self) -> bool {
         let open = self.waiting.iter().any(|waiting| waiting.result.is_none());
@@ -167,17 +172,17 @@ impl Conversation {
     /// The user has gone on while an answer is being given: the conversation does not end with it.
     pub(super) fn respond_after_this(&mut self, instructions: Option<String>) {
         self.respond_next = Some(instructions);
-        self.call_off_response();
+        self.call_off_end();
     }
 
-    /// Takes an answer up again that noise cut short: when the calls that still run are done, or at
-    /// once.
-    pub(super) fn resume_response(&mut self, resume: Resume) {
+    /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
+    /// once; the end of the conversation.
+    pub(super) fn resume_response(&mut self, resume: Resume, instructions: Option<String>) {
         let latency = TurnLatency {
             end_of_turn: Some(self.now),
             ..TurnLatency::default()
         };
-        self.open_response(latency, None);
+        self.open_response(latency, instructions);
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
             Resume::Answer if running.is_empty() => return self.start_generation(),
@@ -213,6 +218,7 @@ impl Conversation {
     }
 
     fn open_untracked(&mut self, latency: TurnLatency, instructions: Option<String>) {
+        self.withdraw_asked_question();
         let turn = self.turn_id();
         self.response = Some(Response::new(turn, self.now, latency, instructions));
         self.notify(Event::ResponseStarted { turn });
@@ -510,12 +516,15 @@ impl Conversation {
         }
         self.timers.clear(Timer::DeadAir);
         if response.asks.is_some() && !response.failed {
-            self.call_off_response();
+            self.call_off_end();
             self.ask_confirmation();
             return self.advance_response();
         }
-        if self.playout.all_sent() && !self.awaits_ending_call() {
-            self.finish_response();
+        if self.playout.all_sent() {
+            self.question_was_sent();
+            if !self.awaits_ending_call() {
+                self.finish_response();
+            }
         }
     }
 
@@ -551,7 +560,6 @@ impl Conversation {
             return;
         };
         self.clear_response_timers();
-        self.question_was_sent();
         if let Some(ending) = response.ends_with.take() {
             self.end_with(&ending);
         }
@@ -616,11 +624,20 @@ impl Conversation {
                     .as_ref()
                     .is_some_and(|r| r.generation == Some(request))
                 {
-                    self.fail_response("llm", reason, |p| &p.llm_failed);
+                    self.on_generation_failed(request, reason);
                 }
             }
             Job::Synthesis(clause) => self.on_synthesis_failed(clause, reason),
         }
+    }
+
+    /// After a call there was nothing more to say: what was asked for in full is carried out.
+    fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
+        if self.response.as_ref().is_some_and(Response::has_called) {
+            self.outputs.push_back(Output::CancelGeneration { request });
+            return self.end_generation();
+        }
+        self.fail_response("llm", reason, |p| &p.llm_failed);
     }
 
     fn on_synthesis_failed(&mut self, id: ClauseId, reason: &str) {
@@ -628,6 +645,7 @@ impl Conversation {
             return;
         }
         self.timers.clear(Timer::SynthesisOverdue);
+        self.withdraw_unasked_question();
         for clause in self.playout.drop_from(id) {
             self.history.drop_clause(clause.item, clause.index);
             self.outputs

@@ -439,6 +439,7 @@ impl Conversation {
         began: Time,
         latency: TurnLatency,
     ) {
+        self.call_off_end();
         let item = self.item_id();
         self.history.push(
             item,

@@ -24,11 +24,9 @@ use crate::markup::format_call;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 const SYSTEM: &str = "system.j2";
 const EMBEDDED: &str = include_str!("../../prompts/system.j2");
-const VARIABLES: [&str; 2] = ["tools", "instructions"];
 
 /// The most characters of one tool result that a model is shown: some 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
@@ -65,42 +63,7 @@ pub struct ChatMessage {
     pub content: String,
 }
 
-/// Why a prompt template cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum PromptError {
-    /// The file cannot be read.
-    #[error("cannot read the prompt {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It uses a variable that does not exist.
-    #[error("prompt {name}, line {line}: there is no variable {variable}; there are {known}")]
-    Variable {
-        /// The template.
-        name: String,
-        /// Line, from 1.
-        line: usize,
-        /// The expression that has no value.
-        variable: String,
-        /// What may be used.
-        known: String,
-    },
-    /// It is not a template or cannot be rendered.
-    #[error("prompt {name}, line {line}: {reason}")]
-    Template {
-        /// The template.
-        name: String,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-/// The prompt templates, checked.
+/// The prompt templates.
 #[derive(Debug, Clone)]
 pub struct Prompts {
     templates: Environment<'static>,
@@ -118,65 +81,6 @@ impl Prompts {
         }
     }
 
-    /// The system prompt at `path`, or the embedded one. It may use `tools`, a list of objects
-    /// with `name`, `description` and `parameters`, and `instructions`, a text or none.
-    ///
-    /// # Errors
-    /// The file cannot be read, or the template does not compile, uses an unknown variable, or
-    /// cannot be rendered with tools and instructions and without.
-    pub fn load(path: Option<&Path>) -> Result<Self, PromptError> {
-        let Some(path) = path else {
-            return Self::checked(SYSTEM, EMBEDDED.to_owned());
-        };
-        let source = std::fs::read_to_string(path).map_err(|source| PromptError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::checked(&path.display().to_string(), source)
-    }
-
-    fn checked(name: &str, source: String) -> Result<Self, PromptError> {
-        let mut templates = Environment::new();
-        templates.set_undefined_behavior(UndefinedBehavior::Strict);
-        templates.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        templates.set_debug(true);
-        templates
-            .add_template_owned(SYSTEM, source.clone())
-            .map_err(|e| explain(name, &source, &e))?;
-        let prompts = Self {
-            templates,
-            max_tokens: DEFAULT_TOKENS,
-        };
-        prompts.check_variables(name, &source)?;
-        for sample in [Prompt::sample(), Prompt::default()] {
-            prompts
-                .render_system(&sample)
-                .map_err(|e| explain(name, &source, &e))?;
-        }
-        Ok(prompts)
-    }
-
-    fn check_variables(&self, name: &str, source: &str) -> Result<(), PromptError> {
-        let template = self
-            .templates
-            .get_template(SYSTEM)
-            .map_err(|e| explain(name, source, &e))?;
-        let used = template.undeclared_variables(false);
-        match used
-            .into_iter()
-            .filter(|v| !VARIABLES.contains(&v.as_str()))
-            .min()
-        {
-            None => Ok(()),
-            Some(variable) => Err(PromptError::Variable {
-                name: name.to_owned(),
-                line: line_of(source, source.find(&variable).unwrap_or(0)),
-                variable,
-                known: VARIABLES.join(", "),
-            }),
-        }
-    }
-
     fn render_system(&self, prompt: &Prompt) -> Result<String, minijinja::Error> {
         let tools: Vec<minijinja::Value> = prompt.tools.iter().map(view).collect();
         let instructions = prompt.instructions.as_deref().map(sanitise);
@@ -188,11 +92,9 @@ impl Prompts {
     /// The messages to send, the system prompt first, the roles after it alternating.
     ///
     /// # Errors
-    /// The template cannot be rendered with these tools; [`Prompts::load`] makes that unlikely.
-    pub fn chat(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, PromptError> {
-        let system = self
-            .render_system(prompt)
-            .map_err(|e| explain(SYSTEM, "", &e))?;
+    /// The template cannot be rendered with these tools.
+    pub fn chat(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, minijinja::Error> {
+        let system = self.render_system(prompt)?;
         let room = (self.max_tokens * TOKEN_CHARS).saturating_sub(system.chars().count());
         let newest = newest(&prompt.messages, room);
         let mut chat = Chat(vec![ChatMessage {
@@ -210,6 +112,22 @@ impl Prompts {
         chat.begin_with_the_user();
         chat.end_with_the_user();
         Ok(chat.0)
+    }
+}
+
+impl Default for Prompts {
+    /// The embedded ones, with room for [`DEFAULT_TOKENS`].
+    fn default() -> Self {
+        let mut templates = Environment::new();
+        templates.set_undefined_behavior(UndefinedBehavior::Strict);
+        templates.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        templates
+            .add_template(SYSTEM, EMBEDDED)
+            .expect("the embedded template compiles");
+        Self {
+            templates,
+            max_tokens: DEFAULT_TOKENS,
+        }
     }
 }
 
@@ -348,29 +266,6 @@ fn view(spec: &ToolSpec) -> minijinja::Value {
     }
 }
 
-impl Prompt {
-    fn default() -> Self {
-        Self {
-            instructions: None,
-            messages: Vec::new(),
-            tools: Vec::new().into(),
-        }
-    }
-
-    fn sample() -> Self {
-        let tool = ToolSpec {
-            name: "get_weather".into(),
-            description: "The weather in a city".into(),
-            parameters: serde_json::json!({"type": "object"}),
-        };
-        Self {
-            instructions: Some("Be kind.".into()),
-            tools: vec![tool].into(),
-            ..Self::default()
-        }
-    }
-}
-
 fn format_result(name: &str, output: &Value) -> String {
     let mut text = sanitise_json(output).to_string();
     if let Some((end, _)) = text.char_indices().nth(MAX_RESULT_CHARS) {
@@ -381,41 +276,40 @@ fn format_result(name: &str, output: &Value) -> String {
     format!("<tool_result name=\"{name}\">{text}</tool_result>")
 }
 
-fn line_of(source: &str, at: usize) -> usize {
-    source.bytes().take(at).filter(|&b| b == b'\n').count() + 1
-}
-
-fn explain(name: &str, source: &str, error: &minijinja::Error) -> PromptError {
-    let line = error.line().unwrap_or(1);
-    let expression = error.range().and_then(|range| source.get(range));
-    match (error.kind(), expression) {
-        (minijinja::ErrorKind::UndefinedError, Some(variable)) => PromptError::Variable {
-            name: name.to_owned(),
-            line,
-            variable: variable.trim().to_owned(),
-            known: VARIABLES.join(", "),
-        },
-        _ => PromptError::Template {
-            name: name.to_owned(),
-            line,
-            reason: error
-                .detail()
-                .map_or_else(|| error.to_string(), str::to_owned),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    impl Prompt {
+        fn default() -> Self {
+            Self {
+                instructions: None,
+                messages: Vec::new(),
+                tools: Vec::new().into(),
+            }
+        }
+
+        fn sample() -> Self {
+            let tool = ToolSpec {
+                name: "get_weather".into(),
+                description: "The weather in a city".into(),
+                parameters: serde_json::json!({"type": "object"}),
+            };
+            Self {
+                instructions: Some("Be kind.".into()),
+                tools: vec![tool].into(),
+                ..Self::default()
+            }
+        }
+    }
 
     fn chat(messages: Vec<Message>) -> Vec<(Role, String)> {
         let prompt = Prompt {
             messages,
             ..Prompt::sample()
         };
-        let chat = Prompts::load(None).unwrap().chat(&prompt).unwrap();
+        let chat = Prompts::default().chat(&prompt).unwrap();
         assert_eq!(chat[0].role, Role::System);
         chat.into_iter()
             .skip(1)
@@ -452,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_system_prompt_names_tools_and_instructions() {
-        let prompts = Prompts::load(None).unwrap();
+        let prompts = Prompts::default();
         let with = prompts.chat(&Prompt::sample()).unwrap().remove(0).content;
         assert!(with.contains("- get_weather: The weather in a city\n  arguments (JSON Schema): {\"type\":\"object\"}\n"));
         assert!(with.ends_with("Your role:\nBe kind."), "{with}");
@@ -515,7 +409,7 @@ mod tests {
     }
 
     fn shown(messages: &[Message]) -> Vec<ChatMessage> {
-        let prompts = Prompts::load(None).unwrap();
+        let prompts = Prompts::default();
         let system = prompts.render_system(&Prompt::default()).unwrap();
         let tokens = (system.chars().count() + 1_000) / TOKEN_CHARS;
         let prompt = Prompt {
@@ -619,27 +513,5 @@ mod tests {
         let after = chat(messages);
         assert_eq!(after[..3], before[..3]);
         assert!(after[3].1.starts_with(&before[3].1));
-    }
-
-    #[test]
-    fn mistakes_in_a_template_are_named() {
-        let error = |source: &str| {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), source).unwrap();
-            Prompts::load(Some(file.path())).unwrap_err().to_string()
-        };
-        assert!(
-            error("a\n{{ tols }}").contains("line 2: there is no variable tols; there are tools")
-        );
-        let nested = error("{% for t in tools %}\n{{ t.nmae }}{% endfor %}");
-        assert!(
-            nested.contains("line 2") && nested.contains("nmae"),
-            "{nested}"
-        );
-        assert!(error("a\nb\n{% if").contains("line 3"));
-        let missing = Prompts::load(Some(Path::new("/none.j2")))
-            .unwrap_err()
-            .to_string();
-        assert!(missing.contains("/none.j2"));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Rules read what is said plainly; sentence embeddings and a trained head judge the rest. Each is
 //! a [`Predictor`], as whatever comes next will be; the [`Router`] asks all of them and makes one
-//! list of what they say. Nothing outside of this folder knows who predicted.
+//! list of what they say. Who predicted is recorded and counted elsewhere; the gate does not ask.
 
 mod builtin_rules;
 pub mod dates;
@@ -36,7 +36,7 @@ pub use parameters::Today;
 pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};
 pub use rules::{RuleError, Rules};
 
-/// More predictions than this are not passed on: the policy starts three calls a turn at most.
+/// More predictions than this are not passed on: by default three calls are started in a turn.
 const MOST: usize = 8;
 
 /// Asks every source and makes one list of what they predict.

@@ -2,6 +2,7 @@
 
 use super::ServerSettings;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +14,14 @@ use subtle::ConstantTimeEq;
 /// How browsers show a token: they cannot set headers on a WebSocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
+/// What proxies say of the one for whom they speak.
+const FORWARDED: [&str; 4] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+];
+
 /// Why a client may not come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Denied {
@@ -22,6 +31,12 @@ pub(super) enum Denied {
     /// The page is a stranger.
     #[error("this origin is not allowed; see allowed_origins in the configuration")]
     Origin,
+    /// A proxy on this machine passes on what was sent from elsewhere.
+    #[error(
+        "clients behind a proxy need a token here: set UNDERTONE_AUTH_TOKEN or server.auth_token_file, \
+         or server.insecure if the proxy sees to who may come in"
+    )]
+    Proxied,
     /// Neither a page nor a client with a token.
     #[error("clients without an Origin header need a token here")]
     NoOrigin,
@@ -31,7 +46,7 @@ impl Denied {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::Origin | Self::NoOrigin => StatusCode::FORBIDDEN,
+            Self::Origin | Self::Proxied | Self::NoOrigin => StatusCode::FORBIDDEN,
         }
     }
 }
@@ -40,7 +55,8 @@ impl Denied {
 ///
 /// A valid token is enough. Without one configured, a page's origin must be this host, a loopback
 /// host or listed, so that no web page can use a visitor's microphone server; clients without an
-/// origin are welcome on loopback.
+/// origin are welcome on loopback. What a proxy passes on comes from loopback, too, and is refused
+/// as far as it shows.
 pub(super) fn check(
     headers: &HeaderMap,
     settings: &ServerSettings,
@@ -57,8 +73,9 @@ pub(super) fn check(
         .get(ORIGIN)
         .map(|origin| origin.to_str().unwrap_or_default())
     {
-        Some(origin) if is_allowed(origin, headers, settings) => Ok(()),
-        Some(_) => Err(Denied::Origin),
+        Some(origin) if !is_allowed(origin, headers, settings) => Err(Denied::Origin),
+        _ if !settings.insecure && is_proxied(headers) => Err(Denied::Proxied),
+        Some(_) => Ok(()),
         None if address.ip().is_loopback() || settings.insecure => Ok(()),
         None => Err(Denied::NoOrigin),
     }
@@ -137,8 +154,25 @@ fn is_this_host(page: &Uri, headers: &HeaderMap) -> bool {
     address.is_some() && page.authority().map(|authority| authority.as_str()) == host
 }
 
+/// Somebody says that he speaks for another, or the client asked for this server by a name that is
+/// not of this machine alone.
+fn is_proxied(headers: &HeaderMap) -> bool {
+    let named = || {
+        let host = headers
+            .get(HOST)?
+            .to_str()
+            .ok()?
+            .parse::<Authority>()
+            .ok()?;
+        Some(!is_loopback(host.host()) && ip(host.host()).is_none())
+    };
+    FORWARDED.iter().any(|name| headers.contains_key(*name)) || named() == Some(true)
+}
+
 fn is_loopback(host: &str) -> bool {
-    host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback())
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || ip(host).is_some_and(|ip| ip.is_loopback())
 }
 
 fn ip(host: &str) -> Option<IpAddr> {
@@ -212,6 +246,41 @@ mod tests {
         ];
         let result = try_with(&ServerSettings::default(), LOOPBACK, &fields);
         assert_eq!(result, Err(Denied::Origin));
+    }
+
+    #[test]
+    fn what_a_proxy_passes_on_needs_a_token() {
+        let forwarded = || HeaderName::from_static("x-forwarded-for");
+        let proxied = [
+            vec![(forwarded(), "203.0.113.7")],
+            vec![(HeaderName::from_static("forwarded"), "for=203.0.113.7")],
+            vec![(HOST, "voice.example.com")],
+            vec![(ORIGIN, "http://localhost:3000"), (forwarded(), "::1")],
+        ];
+        let open = ServerSettings::default();
+        let token = ServerSettings {
+            auth_token: Some("secret".into()),
+            ..ServerSettings::default()
+        };
+        let insecure = ServerSettings {
+            insecure: true,
+            ..ServerSettings::default()
+        };
+        for mut fields in proxied {
+            let denied = Err(Denied::Proxied);
+            assert_eq!(try_with(&open, LOOPBACK, &fields), denied, "{fields:?}");
+            assert_eq!(try_with(&insecure, LOOPBACK, &fields), Ok(()), "{fields:?}");
+            fields.push((AUTHORIZATION, "Bearer secret"));
+            assert_eq!(try_with(&token, LOOPBACK, &fields), Ok(()), "{fields:?}");
+        }
+        for host in [
+            LOOPBACK,
+            "localhost:8787",
+            "undertone.localhost",
+            "[::1]:8787",
+        ] {
+            assert_eq!(try_with(&open, LOOPBACK, &[(HOST, host)]), Ok(()), "{host}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The routes and the upgrade of a request to a session.
 
-use super::ServerSettings;
-use super::{Shared, access, playground, twilio};
+use super::{HEALTHY, ServerSettings, Shared, access, playground, twilio};
 use crate::audio::g711;
 use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
@@ -34,7 +33,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(playground::router())
         .merge(twilio::router())
-        .route("/healthz", get(async || "ok"))
+        .route("/healthz", get(async || HEALTHY))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/realtime", get(open_realtime))

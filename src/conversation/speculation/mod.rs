@@ -3,7 +3,7 @@
 //!
 //! A prediction goes through the [`gate`]; what runs is an entry of the [`ledger`]; the entry ends
 //! once, committed or discarded. Nothing here touches the history, the voice or the clients'
-//! conversation: only a commit does, in `response`.
+//! conversation: only a commit does, in `commit`.
 
 mod gate;
 mod ledger;

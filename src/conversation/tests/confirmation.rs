@@ -177,3 +177,114 @@ fn without_a_template_the_arguments_are_read_back_by_name() {
     let said = sim.spoken().join(" ");
     assert_eq!(said, "Shall I add note with text ‹b›milk, due day 2?");
 }
+
+fn typed(sim: &mut Sim, text: &str) {
+    let item = NewItem::User { text: text.into() };
+    sim.input(Input::AddItem { item });
+}
+
+#[test]
+fn a_yes_to_something_else_runs_nothing() {
+    let mut sim = asked();
+    sim.input(Input::Announce {
+        text: "Your tea timer rings now.".into(),
+    });
+    sim.silence(800);
+    ask(&mut sim, "Okay.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+
+    let mut sim = asked();
+    sim.input(Input::Respond { instructions: None });
+    ask(&mut sim, "Okay.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+}
+
+#[test]
+fn a_question_behind_which_something_was_said_is_asked_again() {
+    let mut sim = asked();
+    sim.core.policy.silence_prompt = Some(Micros::from_ms(3_000));
+    sim.silence(6_500);
+    let there = &Phrases::default().still_there;
+    assert_eq!(sim.spoken()[2..], [there, "Send 5 dollars to Ann?"]);
+    sim.core.policy.silence_prompt = None;
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}
+
+#[test]
+fn a_goodbye_does_not_ask_again() {
+    let mut sim = asked();
+    sim.core.policy.silence_prompt = Some(Micros::from_ms(1_000));
+    while sim.hung_up.is_none() {
+        sim.silence(1_000);
+    }
+    assert_eq!(sim.spoken().last().unwrap(), "Goodbye.");
+    assert_eq!(sim.tools_started.len(), 0);
+}
+
+#[test]
+fn an_answer_may_be_typed() {
+    let mut sim = asked();
+    typed(&mut sim, "no, leave it");
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Declined));
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(3_000);
+    ask(&mut sim, "Okay.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+
+    let mut sim = asked();
+    typed(&mut sim, "yes");
+    sim.silence(500);
+    assert_eq!(sim.tools_started.len(), 0, "no answer is asked for yet");
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+    assert_eq!(sim.prompts.len(), 2, "one answer to the yes");
+}
+
+#[test]
+fn a_question_that_cannot_be_said_is_not_asked() {
+    let mut sim = transfer();
+    sim.tts_fails.insert("Send 5 dollars to Ann?".into());
+    ask(&mut sim, "send five dollars to ann", 5_000);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+    ask(&mut sim, "Okay.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0);
+}
+
+#[test]
+fn a_key_confirms_although_its_tone_is_heard() {
+    for (key, started) in [('1', 1), ('2', 0)] {
+        let mut sim = transfer();
+        ask(&mut sim, "send five dollars to ann", 2_500);
+        sim.speak("", 400);
+        assert!(sim.core.interrupted.is_some(), "the tone stops the agent");
+        sim.input(Input::Key { key });
+        sim.silence(4_000);
+        assert_eq!(sim.tools_started.len(), started);
+        assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
+    }
+}
+
+#[test]
+fn a_yes_of_a_user_who_may_not_interrupt_ends_what_is_being_said() {
+    let mut sim = asked();
+    sim.input(Input::Configure(Settings {
+        turn_detection: Some(TurnDetection {
+            interrupt: false,
+            ..TurnDetection::default()
+        }),
+        ..Settings::default()
+    }));
+    sim.speak("Yes.", 400);
+    sim.input(Input::Announce {
+        text: "Your tea timer rings now.".into(),
+    });
+    sim.silence(6_000);
+    let began = |e: &&(Time, Event)| matches!(e.1, Event::ResponseStarted { .. });
+    let started = sim.events.iter().filter(began).count();
+    assert_eq!(sim.ended().len(), started);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}

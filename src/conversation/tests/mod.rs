@@ -619,6 +619,29 @@ fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
 }
 
 #[test]
+fn a_cough_does_not_have_a_clients_tool_called_again() {
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![tool("clock", Effect::Read)]),
+        ..Policy::default()
+    });
+    sim.input(Input::Configure(Settings {
+        tools: Some(vec![ToolSpec {
+            name: "weather".into(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+        }]),
+        ..Settings::default()
+    }));
+    sim.tool_ms = 3_000;
+    let script = [call("weather"), call("clock")].concat();
+    sim.scripts.push_back([script, vec![end()]].concat());
+    ask(&mut sim, "what is the weather", 1_000);
+    sim.speak("", 300);
+    sim.silence(6_000);
+    assert_eq!(sim.prompts.len(), 1, "the client has not asked for more");
+}
+
+#[test]
 fn the_client_corrects_what_was_heard() {
     let mut sim = sim();
     sim.scripts

@@ -310,3 +310,121 @@ fn a_session_that_ends_calls_its_transfer_off() {
     assert!(sim.tools_started.is_empty());
     nothing_is_left(&sim);
 }
+
+fn uninterruptible(sim: &mut Sim, respond: bool) {
+    sim.input(Input::Configure(Settings {
+        turn_detection: Some(TurnDetection {
+            interrupt: false,
+            respond,
+            ..TurnDetection::default()
+        }),
+        ..Settings::default()
+    }));
+}
+
+#[test]
+fn a_key_of_a_caller_who_may_not_interrupt_is_waited_for() {
+    let mut sim = put_through("transfer");
+    uninterruptible(&mut sim, true);
+    sim.silence(1_200);
+    keys(&mut sim, "5");
+    sim.silence(10_000);
+    assert_eq!(users(&sim), ["Keypad: 5"]);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn whoever_answers_what_the_caller_says_calls_the_transfer_off() {
+    let mut sim = put_through("transfer");
+    uninterruptible(&mut sim, false);
+    sim.speak("no wait", 900);
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn what_is_typed_after_a_cough_calls_the_transfer_off_and_is_answered() {
+    let mut sim = put_through("transfer");
+    sim.speak("", 300);
+    let text = "wait, one more thing".into();
+    let item = NewItem::User { text };
+    sim.input(Input::AddItem { item });
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    assert_eq!(sim.prompts.len(), 2);
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn what_is_cancelled_after_a_cough_is_not_taken_up_again() {
+    let mut sim = put_through("transfer");
+    sim.speak("", 300);
+    let said = sim.spoken().len();
+    sim.input(Input::CancelResponse);
+    sim.silence(10_000);
+    assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
+    assert_eq!(sim.spoken().len(), said);
+    assert!(sim.tools_started.is_empty());
+    nothing_is_left(&sim);
+}
+
+#[test]
+fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![tool("clock", Effect::Read)]),
+        ..Policy::default()
+    });
+    sim.core.policy.speculation.preemptive = false;
+    let mut script = vec![say("Let me see.")];
+    script.extend(call("clock"));
+    script.push(Step::Break);
+    sim.scripts
+        .extend([script, vec![say("It is noon."), end()]]);
+    ask(&mut sim, "what time is it", 4_000);
+    assert_eq!(sim.spoken(), ["Let me see.", "It is noon."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+
+    let mut transfer = (*tool("transfer", Effect::Irreversible)).clone();
+    transfer.ends_call = Some(EndsCall::HandOver);
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(transfer)]),
+        ..Policy::default()
+    });
+    sim.core.policy.speculation.preemptive = false;
+    let mut script = vec![say("I am putting you through.")];
+    script.extend(call("transfer"));
+    script.push(Step::Break);
+    sim.scripts.push_back(script);
+    ask(&mut sim, "reception please", 5_000);
+    assert_eq!(sim.spoken(), ["I am putting you through."]);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+}
+
+#[test]
+fn a_yes_counts_while_the_caller_is_being_put_through() {
+    let mut pay = (*tool("pay", Effect::Irreversible)).clone();
+    pay.confirmation = Confirmation::Spoken {
+        question: Some("Shall I pay?".into()),
+        expiry: std::time::Duration::from_secs(30),
+    };
+    let mut sim = put_through("transfer");
+    let mut tools = sim.core.policy.tools.to_vec();
+    tools.push(Arc::new(pay));
+    sim.core.policy.tools = Arc::new(tools);
+    sim.tool_times.insert("transfer".into(), 9_000);
+    let mut script = call("pay").to_vec();
+    script.push(end());
+    sim.scripts = [script].into();
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+    ask(&mut sim, "pay the bill first", 2_500);
+    assert_eq!(sim.spoken().last().unwrap(), "Shall I pay?");
+    ask(&mut sim, "Yes.", 1_500);
+    assert_eq!(sim.tools_started, ["transfer", "pay"]);
+}

@@ -16,7 +16,12 @@
 //!   `input_audio_buffer.committed` comes `conversation.item.input_audio_transcription.failed` with
 //!   the code `audio_unintelligible`.
 //! - `turn_detection.interrupt_response` is the operator's `turn.interrupt` where it is left out.
-//! - Two tools of the same name are refused, and so is one that is named as one of the server's.
+//! - Two tools of the same name are refused; one that is named as one of the server's takes its
+//!   place in this session.
+//! - `tool_choice` other than `auto` and `none`, tools that are no functions, and items that are
+//!   neither messages nor outputs of functions are refused; so are more than 128 tools, items of
+//!   more than 32 KiB, and more than 1 MiB of them in a session.
+//! - Turns are detected by `semantic_vad` where nothing else is said.
 //! - Usage is zero, and `rate_limits.updated` is not sent: there are no such limits.
 //! - These fields of a session are ignored: `model`, `max_output_tokens`, `temperature`, `tracing`,
 //!   `truncation`, `prompt`, `include`, `audio.output.speed`, `audio.input.noise_reduction`, and of
