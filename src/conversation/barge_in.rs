@@ -168,8 +168,14 @@ impl Conversation {
 
     /// The conversation goes on after what is being said, or was until a noise cut it short.
     pub(super) fn call_off_end(&mut self) {
-        let response = self.response.as_mut();
-        let mut ended = Vec::from_iter(response.and_then(|r| r.ends_with.take()));
+        let mut ended = Vec::new();
+        if let Some(response) = &mut self.response
+            && let Some(ending) = response.ends_with.take()
+        {
+            // An answer is owed from here on.
+            response.silent_until = self.now + self.policy.dead_air;
+            ended.push(ending);
+        }
         let interrupted = self.interrupted.as_mut().map(|i| &mut i.more);
         for more in interrupted.into_iter().chain([&mut self.resume]) {
             if let Some(Resume::End(ending)) = more.take_if(|m| matches!(m, Resume::End(_))) {

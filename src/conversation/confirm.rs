@@ -237,7 +237,7 @@ impl Conversation {
     /// The question has not been heard to its end after all.
     pub(super) fn question_was_cut_short(&mut self) {
         if let Some(pending) = &mut self.confirmation {
-            pending.open = None;
+            (pending.open, pending.accepted) = (None, false);
             self.timers.clear(Timer::ConfirmationExpired);
         }
     }

@@ -21,6 +21,9 @@ enum Move {
     Respond,
     Announce,
     Confirm(bool),
+    Key(char),
+    /// Words in writing.
+    Type(&'static str),
     /// The client recognises these words, and whether they are all of the turn.
     Said(&'static str, bool),
     /// The client has stopped the agent behind these words.
@@ -42,18 +45,57 @@ fn relayed() -> impl Strategy<Value = Move> {
     ]
 }
 
-fn relay(sim: &mut Sim, step: &Move) {
-    match step {
-        Move::Said(words, last) => sim.input(Input::Said {
-            text: (*words).into(),
-            last: *last,
+fn act(sim: &mut Sim, step: &Move) {
+    let input = match *step {
+        Move::Speak(ms, words) => return sim.speak(words, ms),
+        Move::Silence(ms) => return sim.silence(ms),
+        Move::Cancel => Input::CancelResponse,
+        Move::Commit => Input::CommitAudio,
+        Move::Clear => Input::ClearAudio,
+        Move::Respond => Input::Respond { instructions: None },
+        Move::Announce => Input::Announce {
+            text: "Ding dong.".into(),
+        },
+        Move::Confirm(accepted) => {
+            let call = sim.core.confirmation.as_ref().map_or(CallId(0), |p| p.call);
+            Input::Confirm { call, accepted }
+        }
+        Move::Key(key) => Input::Key { key },
+        Move::Type(text) => {
+            let item = NewItem::User { text: text.into() };
+            Input::AddItem { item }
+        }
+        Move::Said(text, last) => {
+            let text = text.into();
+            Input::Said { text, last }
+        }
+        Move::Stopped(heard) => {
+            let heard = heard.into();
+            Input::Stopped { heard }
+        }
+        Move::VoiceEnded => Input::VoiceEnded,
+        Move::Take(names) => {
+            let taken = |name: &&str| tool(name, Effect::Read).spec.clone();
+            let tools = Some(names.iter().map(taken).collect());
+            Input::Configure(Settings {
+                tools,
+                ..Settings::default()
+            })
+        }
+        Move::HangUp => Input::HangUp,
+    };
+    sim.input(input);
+}
+
+/// A user who may not interrupt the agent.
+fn polite(sim: &mut Sim) {
+    sim.input(Input::Configure(Settings {
+        turn_detection: Some(TurnDetection {
+            interrupt: false,
+            ..TurnDetection::default()
         }),
-        Move::Stopped(words) => sim.input(Input::Stopped {
-            heard: (*words).into(),
-        }),
-        Move::VoiceEnded => sim.input(Input::VoiceEnded),
-        _ => {}
-    }
+        ..Settings::default()
+    }));
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -98,6 +140,7 @@ proptest! {
         tool_ms in 0u64..3_000,
         asr_fails in prop::bool::weighted(0.1),
         client_speaks in any::<bool>(),
+        is_polite in any::<bool>(),
     ) {
         let mut sim = Sim::new(Policy::default());
         sim.scripts.extend(scripts);
@@ -105,17 +148,11 @@ proptest! {
         sim.tool_ms = tool_ms;
         sim.asr_fails = asr_fails;
         sim.client_speaks = client_speaks;
+        if is_polite {
+            polite(&mut sim);
+        }
         for step in moves {
-            match step {
-                Move::Speak(ms, words) => sim.speak(words, ms),
-                Move::Silence(ms) => sim.silence(ms),
-                Move::Cancel => sim.input(Input::CancelResponse),
-                Move::Commit => sim.input(Input::CommitAudio),
-                Move::Clear => sim.input(Input::ClearAudio),
-                Move::Respond => sim.input(Input::Respond { instructions: None }),
-                Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
-                relayed => relay(&mut sim, &relayed),
-            }
+            act(&mut sim, &step);
         }
         sim.silence(60_000);
         responses_do_not_overlap(&sim)?;
@@ -238,11 +275,28 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),
         1 => any::<bool>().prop_map(Move::Confirm),
+        1 => prop::sample::select(vec!['1', '2', '5', '#']).prop_map(Move::Key),
+        1 => prop::sample::select(vec!["yes", "no", "and now"]).prop_map(Move::Type),
         1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
         2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];
     prop::collection::vec(one, 1..10)
+}
+
+/// What may come between a question and its answer, in words alone.
+fn answers() -> impl Strategy<Value = Vec<Move>> {
+    let words = prop::sample::select(vec!["", "Yes.", "Yes.", "no", "and now"]);
+    let one = prop_oneof![
+        8 => (32u64..900, words).prop_map(|(ms, words)| Move::Speak(ms, words)),
+        8 => (32u64..6_000).prop_map(Move::Silence),
+        1 => Just(Move::Cancel),
+        2 => Just(Move::Respond),
+        2 => Just(Move::Announce),
+        2 => prop::sample::select(vec!["yes", "no", "and now"]).prop_map(Move::Type),
+        2 => relayed(),
+    ];
+    prop::collection::vec(one, 1..12)
 }
 
 fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
@@ -310,6 +364,7 @@ proptest! {
         tool_ms in 0u64..3_000,
         refuses in prop::bool::weighted(0.1),
         client_speaks in any::<bool>(),
+        is_polite in prop::bool::weighted(0.2),
     ) {
         let mut sim = Sim::new(policy(tools()));
         sim.marked = true;
@@ -319,30 +374,13 @@ proptest! {
         sim.refuses = refuses;
         sim.client_speaks = client_speaks;
         sim.router = router(guesses);
+        if is_polite {
+            polite(&mut sim);
+        }
         for step in moves {
-            match step {
-                Move::Speak(ms, words) => sim.speak(words, ms),
-                Move::Silence(ms) => sim.silence(ms),
-                Move::Cancel => sim.input(Input::CancelResponse),
-                Move::Commit => sim.input(Input::CommitAudio),
-                Move::Clear => sim.input(Input::ClearAudio),
-                Move::Respond => sim.input(Input::Respond { instructions: None }),
-                Move::Announce => sim.input(Input::Announce { text: "Ding dong.".into() }),
-                Move::Confirm(accepted) => {
-                    let call = sim.core.confirmation.as_ref().map_or(CallId(0), |p| p.call);
-                    sim.input(Input::Confirm { call, accepted });
-                }
-                Move::Take(names) => {
-                    let taken = |name: &&str| tool(name, Effect::Read).spec.clone();
-                    let tools = Some(names.iter().map(taken).collect());
-                    let settings = Settings { tools, ..Settings::default() };
-                    sim.input(Input::Configure(settings));
-                }
-                Move::HangUp => {
-                    sim.input(Input::HangUp);
-                    break;
-                }
-                relayed => relay(&mut sim, &relayed),
+            act(&mut sim, &step);
+            if matches!(step, Move::HangUp) {
+                break;
             }
         }
         sim.no_audio(120_000);
@@ -356,6 +394,51 @@ proptest! {
         every_call_runs_at_most_once(&sim)?;
         every_run_ends_once(&sim)?;
         nothing_uncommitted_is_seen(&sim)?;
+    }
+
+    #[test]
+    fn a_yes_is_to_the_question_that_was_said_last(
+        moves in answers(),
+        calls in 1u8..4,
+        tool_ms in 0u64..3_000,
+        client_speaks in any::<bool>(),
+        is_polite in any::<bool>(),
+        asks_the_silent in any::<bool>(),
+        breaks in prop::bool::weighted(0.2),
+    ) {
+        let mut policy = policy(tools());
+        policy.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
+        let mut sim = Sim::new(policy);
+        sim.tool_ms = tool_ms;
+        sim.client_speaks = client_speaks;
+        if breaks {
+            sim.tts_fails.insert("Shall I asks with n 1?".into());
+        }
+        for n in 0..calls {
+            let script = [say("Some words to say. ")].into_iter();
+            let script = script.chain(call_with("asks", json!({ "n": n }))).chain([end()]);
+            sim.scripts.push_back(script.collect());
+        }
+        if is_polite {
+            polite(&mut sim);
+        }
+        sim.speak("what time is it", 900);
+        for step in moves {
+            act(&mut sim, &step);
+        }
+        sim.no_audio(120_000);
+        responses_do_not_overlap(&sim)?;
+        let (mut question, mut last) = ("", "");
+        for (_, event) in &sim.events {
+            match event {
+                Event::ConfirmationAsked { question: asked, .. } => question = asked,
+                Event::AgentSpeech { text, .. } => last = text,
+                Event::ConfirmationEnded { outcome: ConfirmationOutcome::Accepted, .. } => {
+                    prop_assert!(question.ends_with(last), "{question:?} after {last:?}");
+                }
+                _ => {}
+            }
+        }
     }
 
     #[test]
