@@ -395,6 +395,17 @@ fn twilio_needs_an_account_and_a_token() {
 }
 
 #[test]
+fn phrases_come_from_a_file_of_ones_own() {
+    let with = "[session]\nphrases_file = \"mine.toml\"\n";
+    let phrases = |text: &str| file(with).beside("mine.toml", text);
+    let loaded = phrases("goodbye = 'So long.'").load().unwrap();
+    assert_eq!(loaded.config.session.phrases.goodbye, "So long.");
+    phrases("goodby = 'So long.'").refused(&["session.phrases_file", "mine.toml", "goodby"]);
+    phrases("goodbye =").refused(&["session.phrases_file", "mine.toml", "line 1"]);
+    file(with).refused(&["session.phrases_file", "mine.toml"]);
+}
+
+#[test]
 fn callers_are_put_through_to_telephone_numbers() {
     let with = |transfer: &str| {
         file(&format!("{TWILIO}\ntransfer = {transfer}"))

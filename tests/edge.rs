@@ -6,6 +6,7 @@
 mod support;
 
 use futures_util::{SinkExt, StreamExt, stream};
+use serde_json::Value;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use support::{PATIENCE, Script, Server, local};
@@ -286,6 +287,32 @@ async fn pages_of_strangers_get_no_session() {
     assert_eq!(origin("https://evil.example").await, Some(403));
     assert_eq!(origin("null").await, Some(403));
     assert_eq!(origin("http://localhost:5173").await, None);
+}
+
+#[tokio::test]
+async fn what_a_proxy_passes_on_gets_no_session_without_a_token() {
+    let server = Server::start(Script::default()).await;
+    let with = async |headers: &[_]| server.try_open("/v1/pcm", headers).await.err();
+    assert_eq!(with(&[("x-forwarded-for", "203.0.113.7")]).await, Some(403));
+    assert_eq!(with(&[]).await, None);
+}
+
+#[tokio::test]
+async fn the_doctor_takes_a_server_that_is_up_for_no_fault() {
+    let server = Server::start(Script::default()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_undertone"));
+    doctor
+        .args(["doctor", "--json"])
+        .current_dir(folder.path())
+        .env("UNDERTONE_MODELS", "nowhere")
+        .env("UNDERTONE_SERVER__PORT", server.address.port().to_string());
+    let output = tokio::task::spawn_blocking(move || doctor.output()).await;
+    let report = output.expect("a thread").expect("a report").stdout;
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let checks = report["checks"].as_array().expect("checks");
+    let port = checks.iter().find(|check| check["name"] == "port");
+    assert_eq!(port.expect("a port")["status"], "ok", "{report}");
 }
 
 #[tokio::test]

@@ -199,7 +199,7 @@ impl Check<'_> {
         let key = "session.phrases_file";
         Phrases::load(self.path(key, typed).as_deref()).map_err(|error| {
             let fix = "name a TOML file with some of the keys of prompts/phrases.toml";
-            self.wrong(key, error.to_string(), fix)
+            self.wrong(key, format!("{key}: {error}"), fix)
         })
     }
 

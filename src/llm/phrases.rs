@@ -107,7 +107,11 @@ impl Default for Phrases {
 }
 
 fn parse(file: &str, text: &str) -> Result<toml::Table, PhrasesError> {
-    text.parse().map_err(|e: toml::de::Error| syntax(file, &e))
+    text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text[..at].matches('\n').count() + 1;
+        syntax(file, format!("line {line}: {}", error.message()))
+    })
 }
 
 fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
@@ -120,7 +124,9 @@ fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
             });
         }
     }
-    table.try_into().map_err(|e| syntax(file, &e))
+    table
+        .try_into()
+        .map_err(|error: toml::de::Error| syntax(file, error.message().to_owned()))
 }
 
 fn flaw(text: &str) -> Option<String> {
@@ -133,10 +139,10 @@ fn flaw(text: &str) -> Option<String> {
     }
 }
 
-fn syntax(file: &str, error: &toml::de::Error) -> PhrasesError {
+fn syntax(file: &str, reason: String) -> PhrasesError {
     PhrasesError::Syntax {
         file: file.to_owned(),
-        reason: error.to_string().trim().to_owned(),
+        reason,
     }
 }
 
