@@ -460,6 +460,9 @@ async fn a_flood_of_live_audio_is_dropped_and_counted() {
     for _ in 0..100 {
         client.send_bytes(vec![0; 6400]).await;
     }
+    // Answered when all before it has been taken in.
+    client.send_text("no JSON").await;
+    assert_eq!(client.event().await["type"], "error");
     assert_eq!(client.event().await["type"], "error");
     assert!(server.counters.audio_in_dropped.load(Relaxed) >= 1_000_000);
 }
