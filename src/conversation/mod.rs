@@ -319,7 +319,11 @@ impl Conversation {
     fn take_turn(&mut self) -> bool {
         let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
-            match self.ask_again().filter(|_| self.ending.is_none()) {
+            let question = match self.ending {
+                None => self.ask_again(),
+                Some(_) => None,
+            };
+            match question {
                 Some(question) => self.say(&format!("{text} {question}")),
                 None => self.say(&text),
             }

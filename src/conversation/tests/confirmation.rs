@@ -221,7 +221,15 @@ fn a_goodbye_does_not_ask_again() {
         sim.silence(1_000);
     }
     assert_eq!(sim.spoken().last().unwrap(), "Goodbye.");
-    assert_eq!(sim.tools_started.len(), 0);
+
+    let mut sim = asked();
+    sim.core.policy.silence_prompt = Some(Micros::from_ms(1_000));
+    while sim.spoken().last().unwrap() != "Goodbye." {
+        sim.silence(32);
+    }
+    sim.silence(500);
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started.len(), 0, "a yes to the goodbye");
 }
 
 #[test]

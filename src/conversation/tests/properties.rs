@@ -452,6 +452,7 @@ proptest! {
             policy.speculation.enabled = enabled;
             // What is said because of the wait differs with the wait; that is not at issue here.
             policy.dead_air = Micros::from_ms(3_600_000);
+            policy.generation_timeout = policy.dead_air;
             let mut sim = Sim::new(policy);
             sim.scripts.extend(without_breaks(&scripts));
             sim.tool_ms = tool_ms;
