@@ -71,7 +71,7 @@ pub struct ServerSettings {
     /// host and of loopback hosts may anyway.
     pub allowed_origins: Vec<String>,
     /// Clients that are no browsers may connect without a token although the server listens on
-    /// more than loopback.
+    /// more than loopback, or a proxy passes them on.
     pub insecure: bool,
     /// Longest message of a Realtime client, bytes: some 16 s of audio in one append by default.
     pub max_realtime_message: usize,

@@ -83,7 +83,7 @@ pub struct ServerConfig {
     pub allowed_origins: Vec<String>,
     /// What a client has to present; `None` asks nothing.
     pub auth_token: Option<SecretString>,
-    /// Listening beyond this machine without a token is intended.
+    /// Listening beyond this machine without a token, or behind a proxy, is intended.
     pub insecure: bool,
     /// How long running conversations may go on after the signal to stop.
     pub drain: Duration,

@@ -30,6 +30,13 @@ pub(super) enum Resume {
 }
 
 impl Interrupted {
+    pub(super) fn with_rest(rest: String) -> Self {
+        Self {
+            rest,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn question(&self) -> Option<&Pending> {
         self.question.as_ref()
     }
@@ -49,10 +56,7 @@ impl Conversation {
             self.outputs.push_back(Output::Flush);
             let rest = self.cut_done_items();
             self.playout.flush(self.now);
-            stopped = Some(Interrupted {
-                rest: join(rest),
-                ..Interrupted::default()
-            });
+            stopped = Some(Interrupted::with_rest(join(rest)));
         }
         let question = stopped.as_ref().and_then(|_| self.take_unheard_question());
         if stopped.is_some() || before.is_some() {
@@ -169,12 +173,13 @@ impl Conversation {
     /// The conversation goes on after what is being said, or was until a noise cut it short.
     pub(super) fn call_off_end(&mut self) {
         let mut ended = Vec::new();
-        if let Some(response) = &mut self.response
-            && let Some(ending) = response.ends_with.take()
-        {
-            // An answer is owed from here on.
-            response.silent_until = self.now + self.policy.dead_air;
-            ended.push(ending);
+        if let Some(response) = &mut self.response {
+            response.goes_on = true;
+            if let Some(ending) = response.ends_with.take() {
+                // An answer is owed from here on.
+                response.silent_until = self.now + self.policy.dead_air;
+                ended.push(ending);
+            }
         }
         let interrupted = self.interrupted.as_mut().map(|i| &mut i.more);
         for more in interrupted.into_iter().chain([&mut self.resume]) {
@@ -183,14 +188,24 @@ impl Conversation {
             }
         }
         for ending in &ended {
-            self.call_off(ending);
+            self.call_off(ending.call);
         }
+    }
+
+    /// A call that ends the conversation waits for the goodbye to be heard.
+    pub(super) fn is_about_to_end(&self) -> bool {
+        let ends = |more: Option<&Resume>| matches!(more, Some(Resume::End(_)));
+        self.response
+            .as_ref()
+            .is_some_and(|r| r.ends_with.is_some())
+            || ends(self.interrupted.as_ref().and_then(|i| i.more.as_ref()))
+            || ends(self.resume.as_ref())
     }
 
     /// What a noise cut short is not taken up again after all.
     pub(super) fn forget_resuming(&mut self) {
         if let Some(Resume::End(ending)) = self.resume.take() {
-            self.call_off(&ending);
+            self.call_off(ending.call);
         }
     }
 

@@ -133,6 +133,9 @@ impl Conversation {
         let Some(response) = &mut self.response else {
             return;
         };
+        if response.goes_on {
+            return self.call_off(call);
+        }
         if response.ends_with.is_some() {
             let already = json!({ "status": "the conversation ends already" });
             return self.on_call_finished(call, Ok(already));
@@ -192,9 +195,9 @@ impl Conversation {
     }
 
     /// The conversation goes on: what was to end it does not run.
-    pub(super) fn call_off(&mut self, ending: &EndingCall) {
+    pub(super) fn call_off(&mut self, call: CallId) {
         let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
-        self.on_call_finished(ending.call, Ok(went_on));
+        self.on_call_finished(call, Ok(went_on));
     }
 
     /// A committed call has its result. It joins the history even if the user has gone on.

@@ -1,8 +1,10 @@
 //! A call that changes something asks first: the exact arguments are read back by code, or the
 //! question that its declaration has is asked, and only a
-//! yes in a new turn, or a click, makes it run. Until then it is not in the history.
+//! yes in a new turn, a key, a click or a yes in writing makes it run. Until then it is not in the
+//! history.
 
-use super::ids::CallId;
+use super::barge_in::Interrupted;
+use super::ids::{CallId, ClauseId};
 use super::output::ConfirmationOutcome;
 use super::time::{Micros, Time};
 use super::timer::Timer;
@@ -81,6 +83,10 @@ pub(super) struct Pending {
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
     pub(super) question: String,
+    /// The question's clauses come after this one, once it is asked.
+    behind: Option<ClauseId>,
+    /// Some of the question has been said: a key may answer it.
+    pub(super) begun: bool,
     /// Other calls of the same response that wanted a yes, too.
     others: Vec<String>,
     expiry: Micros,
@@ -103,6 +109,11 @@ enum Reply {
     Yes,
     No,
     Other,
+}
+
+/// Whether these are words of agreement and nothing else.
+pub(super) fn agrees(text: &str) -> bool {
+    reply(text) == Reply::Yes
 }
 
 fn reply(text: &str) -> Reply {
@@ -172,6 +183,8 @@ impl Conversation {
             name: tool.spec.name.clone(),
             arguments: arguments.clone(),
             question: question(tool, template.as_deref(), arguments),
+            behind: None,
+            begun: false,
             others: Vec::new(),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
             open: None,
@@ -190,6 +203,26 @@ impl Conversation {
         true
     }
 
+    /// Another answer follows at once, and a yes behind it would not be to the question: the model
+    /// may call again in it.
+    pub(super) fn put_off_confirmation(&mut self) {
+        let Some(pending) = self.response.as_mut().and_then(|r| r.asks.take()) else {
+            return;
+        };
+        for name in [&pending.name].into_iter().chain(&pending.others) {
+            self.put_off(
+                name,
+                "the user has not been asked yet. Call it again if it is still wanted.",
+            );
+        }
+    }
+
+    fn put_off(&mut self, name: &str, why: &str) {
+        let item = self.item_id();
+        let text = format!("A call of {name} was not run: {why}");
+        self.history.push(item, Message::System { text });
+    }
+
     /// Asks the question of a response that has said everything else.
     pub(super) fn ask_confirmation(&mut self) {
         let Some(pending) = self.response.as_mut().and_then(|r| r.asks.take()) else {
@@ -197,12 +230,10 @@ impl Conversation {
         };
         self.end_confirmation(ConfirmationOutcome::Abandoned);
         for name in &pending.others {
-            let item = self.item_id();
-            let text = format!(
-                "Another call of {name} was not run: only one call at a time can wait for the user's \
-                 yes. Call it again after this one."
+            self.put_off(
+                name,
+                "only one call at a time can wait for the user's yes. Call it again after this one.",
             );
-            self.history.push(item, Message::System { text });
         }
         self.notify(Event::ConfirmationAsked {
             call: pending.call,
@@ -211,8 +242,18 @@ impl Conversation {
             question: pending.question.clone(),
         });
         let question = pending.question.clone();
-        self.confirmation = Some(pending);
+        self.confirmation = Some(Pending {
+            behind: Some(ClauseId(self.ids.next())),
+            ..pending
+        });
         self.speak(&question, super::response::Words::Answer);
+    }
+
+    /// The client hears this clause next.
+    pub(super) fn question_begins_with(&mut self, clause: ClauseId) {
+        if let Some(pending) = &mut self.confirmation {
+            pending.begun |= pending.behind.is_some_and(|last| clause > last);
+        }
     }
 
     /// The response with the question in it has been sent to its end: from when it has been heard,
@@ -222,6 +263,7 @@ impl Conversation {
         if let Some(pending) = self.confirmation.as_mut().filter(|p| p.open.is_none()) {
             let expires = heard + pending.expiry;
             pending.open = Some((heard, expires));
+            pending.begun = true;
             self.timers.set(Timer::ConfirmationExpired, expires);
         }
     }
@@ -323,7 +365,10 @@ impl Conversation {
 
     /// The same in writing. What is accepted runs when the client asks for an answer.
     pub(super) fn answer_in_writing(&mut self, text: &str) {
-        match self.outcome_of(text, self.now) {
+        // Who writes has the whole question before them, heard or not.
+        let open = self.confirmation.as_ref().and_then(|p| p.open);
+        let read = open.map_or(self.now, |(heard, _)| heard.max(self.now));
+        match self.outcome_of(text, read) {
             None => {}
             Some(ConfirmationOutcome::Accepted) => {
                 if let Some(pending) = &mut self.confirmation {
@@ -372,15 +417,14 @@ impl Conversation {
     }
 
     /// The call that a click or a key may answer, also while a sound has cut its question short.
-    pub(super) fn awaited_confirmation(&self) -> Option<CallId> {
+    pub(super) fn awaited_confirmation(&self) -> Option<&Pending> {
         let interrupted = || self.interrupted.as_ref()?.question();
-        let pending = self.confirmation.as_ref().or_else(interrupted)?;
-        Some(pending.call)
+        self.confirmation.as_ref().or_else(interrupted)
     }
 
     /// A click or a key instead of a spoken answer.
     pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
-        if self.awaited_confirmation() != Some(call) {
+        if self.awaited_confirmation().map(|p| p.call) != Some(call) {
             return self.refuse(
                 "Confirm",
                 format!("no call {call} waits for a confirmation"),
@@ -408,8 +452,11 @@ impl Conversation {
             self.run_confirmed(latency);
         } else {
             self.end_confirmation(ConfirmationOutcome::Declined);
-            if self.utterance.is_none() {
-                let declined = self.policy.phrases.declined.clone();
+            let declined = self.policy.phrases.declined.clone();
+            if self.utterance.is_some() {
+                // Said if that is no more than the key's own tone.
+                self.interrupted = Some(Interrupted::with_rest(declined));
+            } else {
                 self.announcements.push_back(declined);
             }
         }

@@ -97,7 +97,7 @@ pub enum Input {
     CommitAudio,
     /// The client threw away what the user said since the last turn.
     ClearAudio,
-    /// The client added to the history.
+    /// The client added to the history. The user's words answer a confirmation that waits.
     AddItem {
         /// What to add.
         item: NewItem,
@@ -114,7 +114,7 @@ pub enum Input {
         /// Heard, in time since the item's audio began.
         heard: Micros,
     },
-    /// The client asks for an answer now.
+    /// The client asks for an answer now. It runs a call that was confirmed in writing.
     Respond {
         /// Instructions for this answer alone.
         instructions: Option<String>,

@@ -24,9 +24,17 @@ impl Conversation {
             return self.refuse("Key", message);
         }
         self.hear_from_user();
+        if std::mem::take(&mut self.answered_by_key) && key == ENTER {
+            // "1#": callers learn that a number ends so.
+            return self.expect_nothing();
+        }
         self.expect_no_words();
-        let pending = self.awaited_confirmation();
-        if let Some(call) = pending.filter(|_| self.keys.is_empty() && matches!(key, YES | NO)) {
+        let pending = self.awaited_confirmation().filter(|p| p.begun);
+        if let Some(call) = pending.map(|p| p.call)
+            && self.keys.is_empty()
+            && matches!(key, YES | NO)
+        {
+            self.answered_by_key = true;
             return self.confirm(call, key == YES);
         }
         if self.client.turn_detection.interrupt {

@@ -114,6 +114,8 @@ pub struct Conversation {
     ending: Option<HangUpReason>,
     /// Keys of a number that is being typed in.
     keys: String,
+    /// The last key answered a confirmation.
+    answered_by_key: bool,
     /// How often a silent user has been asked since the last sign of life.
     prompted: u32,
 }
@@ -180,6 +182,7 @@ impl Conversation {
             respond_next: None,
             ending: None,
             keys: String::new(),
+            answered_by_key: false,
             prompted: 0,
             policy,
         };

@@ -276,7 +276,8 @@ pub enum ConfirmationOutcome {
     Accepted,
     /// The user said no.
     Declined,
-    /// The user said something else, or spoke over the question.
+    /// The user said something else or spoke over the question, something else was said behind it,
+    /// or it could not be said.
     Abandoned,
     /// The user said nothing for too long.
     Expired,

@@ -97,6 +97,13 @@ impl Conversation {
         }
     }
 
+    /// It was a key that means nothing: what the client has stopped goes on.
+    pub(super) fn expect_nothing(&mut self) {
+        if self.utterance.as_ref().is_some_and(Utterance::is_wordless) {
+            self.end_turn("");
+        }
+    }
+
     /// No more words come: what was said so far is all.
     pub(super) fn on_words_overdue(&mut self) {
         let said = self.utterance.as_ref().map(Utterance::words);

@@ -71,6 +71,8 @@ pub(super) struct Response {
     pub(super) asks: Option<Pending>,
     /// A call that ends the conversation when everything has been said.
     pub(super) ends_with: Option<EndingCall>,
+    /// The user has gone on meanwhile: it does not end the conversation.
+    pub(super) goes_on: bool,
     /// The first clause after a tool's result.
     answer_from: Option<ClauseId>,
 }
@@ -103,6 +105,7 @@ impl Response {
             failed: false,
             asks: None,
             ends_with: None,
+            goes_on: false,
             answer_from: None,
         }
     }
@@ -452,6 +455,7 @@ impl Conversation {
     /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
     pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
         self.announce_clause(id);
+        self.question_begins_with(id);
         self.playout.sent(self.now, id, until);
         self.mark_activity();
     }
@@ -516,6 +520,10 @@ impl Conversation {
         }
         self.timers.clear(Timer::DeadAir);
         if response.asks.is_some() && !response.failed {
+            if response.client_called || self.respond_next.is_some() {
+                self.put_off_confirmation();
+                return self.advance_response();
+            }
             self.call_off_end();
             self.ask_confirmation();
             return self.advance_response();
@@ -579,7 +587,7 @@ impl Conversation {
         reason: Discard,
     ) {
         if let Some(ending) = response.ends_with.take() {
-            self.call_off(&ending);
+            self.call_off(ending.call);
         }
         let waiting = std::mem::take(&mut response.waiting);
         self.add_results(waiting);

@@ -21,6 +21,11 @@ impl Conversation {
         self.mark_activity();
         self.timers.clear(Timer::Silence);
         self.prompted = 0;
+        if self.ending == Some(HangUpReason::Idle) {
+            self.ending = None;
+            let goodbye = &self.policy.phrases.goodbye_idle;
+            self.announcements.retain(|text| text != goodbye);
+        }
     }
 
     pub(super) fn on_silent_user(&mut self) {

@@ -1,12 +1,13 @@
 //! The user's utterance, from the first sound to the transcript that ends the turn.
 
+use super::confirm::agrees;
 use super::endpointer::{Heard, silence_needed};
 use super::ids::{RequestId, TurnId};
 use super::latency::TurnLatency;
 use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
-use super::{Conversation, EndOfTurnRule, Event, HangUpReason, Output};
+use super::{Conversation, EndOfTurnRule, Event, Output};
 use crate::llm::Message;
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.
@@ -163,11 +164,6 @@ impl Conversation {
         let at = utterance.from;
         self.utterance = Some(utterance);
         self.notify(Event::SpeechStarted { at });
-        if self.ending == Some(HangUpReason::Idle) {
-            self.ending = None;
-            let goodbye = &self.policy.phrases.goodbye_idle;
-            self.announcements.retain(|text| text != goodbye);
-        }
     }
 
     fn on_speech(&mut self, end: Samples) {
@@ -419,7 +415,11 @@ impl Conversation {
             self.drop_listening(Discard::NoTurn);
             return self.resume_interrupted();
         }
-        self.forget_interrupted();
+        if self.is_about_to_end() && agrees(text) {
+            self.resume_interrupted();
+        } else {
+            self.forget_interrupted();
+        }
         self.mark_activity();
         let latency = TurnLatency {
             speech_end: Some(utterance.last_speech.1),
@@ -439,7 +439,12 @@ impl Conversation {
         began: Time,
         latency: TurnLatency,
     ) {
-        self.call_off_end();
+        self.answered_by_key = false;
+        // "I'll put you through." "Okay."
+        let ends = self.is_about_to_end() && agrees(text);
+        if !ends {
+            self.call_off_end();
+        }
         let item = self.item_id();
         self.history.push(
             item,
@@ -452,7 +457,7 @@ impl Conversation {
             text: text.to_owned(),
             spoken,
         });
-        if self.answer_confirmation(text, began, latency) {
+        if ends || self.answer_confirmation(text, began, latency) {
             return self.drop_held();
         }
         self.route(text, true);

@@ -253,6 +253,46 @@ fn an_answer_may_be_typed() {
 }
 
 #[test]
+fn who_reads_the_question_need_not_hear_it_to_its_end() {
+    let mut sim = transfer();
+    sim.speak("send five dollars to ann", 1_000);
+    while !sim.core.confirmation.as_ref().is_some_and(|p| p.is_asked()) {
+        sim.silence(32);
+    }
+    typed(&mut sim, "yes");
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}
+
+#[test]
+fn behind_a_clients_call_the_question_waits_for_the_clients_answer() {
+    let mut sim = transfer();
+    sim.input(Input::Configure(Settings {
+        tools: Some(vec![ToolSpec {
+            name: "show_card".into(),
+            description: String::new(),
+            parameters: json!({}),
+        }]),
+        ..Settings::default()
+    }));
+    let sends = call_with("transfer", json!({"amount": 5, "to": "Ann"}));
+    let both = [call("show_card"), sends.clone()].concat();
+    sim.scripts = [
+        [both, vec![end()]].concat(),
+        [sends.to_vec(), vec![end()]].concat(),
+    ]
+    .into();
+    ask(&mut sim, "send five dollars to ann", 2_000);
+    assert!(sim.spoken().is_empty());
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(3_000);
+    assert_eq!(sim.spoken(), ["Send 5 dollars to Ann?"]);
+    ask(&mut sim, "Yes.", 2_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}
+
+#[test]
 fn a_question_that_cannot_be_said_is_not_asked() {
     let mut sim = transfer();
     sim.tts_fails.insert("Send 5 dollars to Ann?".into());
@@ -273,6 +313,8 @@ fn a_key_confirms_although_its_tone_is_heard() {
         sim.silence(4_000);
         assert_eq!(sim.tools_started.len(), started);
         assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
+        let declined = Phrases::default().declined;
+        assert_eq!(sim.spoken().contains(&declined), key == '2');
     }
 }
 

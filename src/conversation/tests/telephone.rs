@@ -428,3 +428,110 @@ fn a_yes_counts_while_the_caller_is_being_put_through() {
     ask(&mut sim, "Yes.", 1_500);
     assert_eq!(sim.tools_started, ["transfer", "pay"]);
 }
+
+/// A caller who is asked "Shall I pay?" behind some words.
+fn payer() -> Sim {
+    let mut pay = (*tool("pay", Effect::Irreversible)).clone();
+    pay.confirmation = Confirmation::Spoken {
+        question: Some("Shall I pay?".into()),
+        expiry: std::time::Duration::from_secs(30),
+    };
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(pay)]),
+        ..Policy::default()
+    });
+    let mut script = vec![say("Thanks, let me see to that at once.")];
+    script.extend(call("pay"));
+    script.push(end());
+    sim.scripts
+        .extend([script, vec![say("It is paid with that."), end()]]);
+    sim
+}
+
+#[test]
+fn a_key_before_the_question_is_no_answer_to_it() {
+    let mut sim = payer();
+    ask(&mut sim, "pay it", 1_500);
+    assert_eq!(sim.spoken(), ["Thanks, let me see to that at once."]);
+    keys(&mut sim, "1");
+    sim.silence(5_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(users(&sim), ["Keypad: 1"]);
+}
+
+#[test]
+fn the_hash_key_behind_an_answer_is_none() {
+    for (key, started, last) in [
+        ("1#", 1, "It is paid with that.".to_owned()),
+        ("2#", 0, Phrases::default().declined),
+    ] {
+        let mut sim = payer();
+        ask(&mut sim, "pay it", 6_000);
+        assert_eq!(sim.spoken().last().unwrap(), "Shall I pay?");
+        keys(&mut sim, &key[..1]);
+        sim.silence(700);
+        keys(&mut sim, &key[1..]);
+        sim.silence(4_000);
+        assert_eq!(sim.tools_started.len(), started);
+        assert_eq!(*sim.spoken().last().unwrap(), last);
+        assert!(sim.ended().iter().all(|s| *s == ResponseStatus::Completed));
+    }
+}
+
+#[test]
+fn a_key_in_the_goodbye_keeps_the_call() {
+    let mut sim = Sim::new(Policy {
+        silence_prompt: Some(Micros::from_ms(2_000)),
+        ..Policy::default()
+    });
+    let goodbye = Phrases::default().goodbye_idle;
+    let begun = |sim: &Sim| sim.spoken().iter().any(|text| goodbye.starts_with(text));
+    while !begun(&sim) {
+        sim.silence(100);
+    }
+    keys(&mut sim, "5");
+    sim.silence(3_500);
+    assert_eq!(sim.hung_up, None);
+    assert_eq!(users(&sim), ["Keypad: 5"]);
+}
+
+#[test]
+fn an_okay_does_not_call_the_transfer_off() {
+    for polite in [false, true] {
+        let mut sim = put_through("transfer");
+        if polite {
+            uninterruptible(&mut sim, true);
+        }
+        sim.speak("Okay.", 500);
+        sim.silence(10_000);
+        assert_eq!(sim.tools_started.len(), 1);
+        assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+        let okay = Message::User {
+            text: "Okay.".into(),
+        };
+        assert!(sim.core.history.messages().contains(&okay));
+        nothing_is_left(&sim);
+    }
+}
+
+#[test]
+fn words_before_the_transfer_is_asked_for_keep_it_from_running() {
+    let mut transfer = (*tool("transfer", Effect::Irreversible)).clone();
+    transfer.ends_call = Some(EndsCall::HandOver);
+    let mut sim = Sim::new(Policy {
+        tools: Arc::new(vec![Arc::new(transfer)]),
+        ..Policy::default()
+    });
+    uninterruptible(&mut sim, true);
+    let mut script = vec![say("One moment please while I look."), Step::Wait(3_000)];
+    script.extend(call("transfer"));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "reception please", 600);
+    sim.speak("no wait", 700);
+    sim.silence(10_000);
+    assert!(sim.tools_started.is_empty());
+    assert_eq!(sim.hung_up, None);
+    assert_eq!(sim.prompts.len(), 2, "the words are answered");
+    nothing_is_left(&sim);
+}
