@@ -1,7 +1,6 @@
-//! A call that changes something asks first: the exact arguments are read back by code, or the
-//! question that its declaration has is asked, and only a
-//! yes in a new turn, a key, a click or a yes in writing makes it run. Until then it is not in the
-//! history.
+//! A call that changes something asks first: its exact arguments are read back by code, or its
+//! declaration's own question is asked. A yes to that makes it run: in a new turn, in writing, by a
+//! key or a click. Until then it is not in the history.
 
 use super::barge_in::Interrupted;
 use super::ids::{CallId, ClauseId};
