@@ -63,15 +63,8 @@ struct Relay(Client);
 
 impl Relay {
     async fn call(server: &Server) -> Self {
-        let (status, instructions) = ring(server, CALL, None).await;
-        assert_eq!(status, 200, "{instructions}");
-        let signature = socket_signature();
-        let signed = [("x-twilio-signature", signature.as_str())];
-        let opened = server.try_open("/twilio/relay", &signed).await;
-        let mut client = opened.expect("the socket opens");
-        client
-            .send(setup(ACCOUNT, CALL, ticket(&instructions)))
-            .await;
+        let first = |ticket: &str| setup(ACCOUNT, CALL, ticket);
+        let client = twilio::answered(server, "/twilio/relay", first).await;
         Self(client)
     }
 

@@ -82,15 +82,32 @@ pub(super) struct Pending {
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
     pub(super) question: String,
-    /// The question's clauses come after this one, once it is asked.
-    behind: Option<ClauseId>,
-    /// Some of the question has been said: a key may answer it.
-    pub(super) begun: bool,
     /// Other calls of the same response that wanted a yes, too.
     others: Vec<String>,
     expiry: Micros,
-    /// From when to when a yes counts: the question has been heard, and is not too long ago.
-    open: Option<(Time, Time)>,
+    stage: Stage,
+}
+
+/// How far the question has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The response has other things to say first.
+    Waiting,
+    /// It is about to be said, in the clauses after this one.
+    Asking(ClauseId),
+    /// Some of it has been said: a key may answer it.
+    Begun,
+    /// It was sent to its end.
+    Asked(Window),
+}
+
+/// When a yes to a question counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    /// The question has been heard.
+    heard: Time,
+    /// It is too long ago.
+    expires: Time,
     /// A yes was typed in, and the client has not asked for an answer yet.
     accepted: bool,
 }
@@ -98,7 +115,26 @@ pub(super) struct Pending {
 impl Pending {
     /// The question was sent to its end.
     pub(super) fn is_asked(&self) -> bool {
-        self.open.is_some()
+        self.window().is_some()
+    }
+
+    /// Some of the question has been said.
+    pub(super) fn has_begun(&self) -> bool {
+        matches!(self.stage, Stage::Begun | Stage::Asked(_))
+    }
+
+    fn window(&self) -> Option<Window> {
+        match self.stage {
+            Stage::Asked(window) => Some(window),
+            _ => None,
+        }
+    }
+
+    /// The question has not been heard to its end after all.
+    fn close(&mut self) {
+        if self.is_asked() {
+            self.stage = Stage::Begun;
+        }
     }
 }
 
@@ -182,12 +218,9 @@ impl Conversation {
             name: tool.spec.name.clone(),
             arguments: arguments.clone(),
             question: question(tool, template.as_deref(), arguments),
-            behind: None,
-            begun: false,
             others: Vec::new(),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
-            open: None,
-            accepted: false,
+            stage: Stage::Waiting,
         };
         let Some(response) = &mut self.response else {
             return true;
@@ -242,7 +275,7 @@ impl Conversation {
         });
         let question = pending.question.clone();
         self.confirmation = Some(Pending {
-            behind: Some(ClauseId(self.ids.next())),
+            stage: Stage::Asking(ClauseId(self.ids.next())),
             ..pending
         });
         self.speak(&question, super::response::Words::Answer);
@@ -250,8 +283,10 @@ impl Conversation {
 
     /// The client hears this clause next.
     pub(super) fn question_begins_with(&mut self, clause: ClauseId) {
-        if let Some(pending) = &mut self.confirmation {
-            pending.begun |= pending.behind.is_some_and(|last| clause > last);
+        if let Some(pending) = &mut self.confirmation
+            && matches!(pending.stage, Stage::Asking(before) if clause > before)
+        {
+            pending.stage = Stage::Begun;
         }
     }
 
@@ -259,10 +294,13 @@ impl Conversation {
     /// a yes counts.
     pub(super) fn question_was_sent(&mut self) {
         let heard = self.playout.audible_until().max(self.now);
-        if let Some(pending) = self.confirmation.as_mut().filter(|p| p.open.is_none()) {
+        if let Some(pending) = self.confirmation.as_mut().filter(|p| !p.is_asked()) {
             let expires = heard + pending.expiry;
-            pending.open = Some((heard, expires));
-            pending.begun = true;
+            pending.stage = Stage::Asked(Window {
+                heard,
+                expires,
+                accepted: false,
+            });
             self.timers.set(Timer::ConfirmationExpired, expires);
         }
     }
@@ -270,15 +308,15 @@ impl Conversation {
     /// The question has been heard earlier than the clock had it.
     pub(super) fn question_was_heard(&mut self) {
         let now = self.now;
-        if let Some((heard, _)) = self.confirmation.as_mut().and_then(|p| p.open.as_mut()) {
-            *heard = now.min(*heard);
+        if let Some(Stage::Asked(window)) = self.confirmation.as_mut().map(|p| &mut p.stage) {
+            window.heard = now.min(window.heard);
         }
     }
 
     /// The question has not been heard to its end after all.
     pub(super) fn question_was_cut_short(&mut self) {
         if let Some(pending) = &mut self.confirmation {
-            (pending.open, pending.accepted) = (None, false);
+            pending.close();
             self.timers.clear(Timer::ConfirmationExpired);
         }
     }
@@ -320,15 +358,13 @@ impl Conversation {
             return None;
         }
         self.timers.clear(Timer::ConfirmationExpired);
-        let question = self.confirmation.take()?;
-        Some(Pending {
-            open: None,
-            ..question
-        })
+        let mut question = self.confirmation.take()?;
+        question.close();
+        Some(question)
     }
 
     fn question_is_unheard(&self) -> bool {
-        let unheard = |p: &Pending| p.open.is_none_or(|(heard, _)| heard > self.now);
+        let unheard = |p: &Pending| p.window().is_none_or(|window| window.heard > self.now);
         self.confirmation.as_ref().is_some_and(unheard)
     }
 
@@ -365,13 +401,14 @@ impl Conversation {
     /// The same in writing. What is accepted runs when the client asks for an answer.
     pub(super) fn answer_in_writing(&mut self, text: &str) {
         // Who writes has the whole question before them, heard or not.
-        let open = self.confirmation.as_ref().and_then(|p| p.open);
-        let read = open.map_or(self.now, |(heard, _)| heard.max(self.now));
+        let window = self.confirmation.as_ref().and_then(Pending::window);
+        let read = window.map_or(self.now, |window| window.heard.max(self.now));
         match self.outcome_of(text, read) {
             None => {}
             Some(ConfirmationOutcome::Accepted) => {
-                if let Some(pending) = &mut self.confirmation {
-                    pending.accepted = true;
+                if let Some(Stage::Asked(window)) = self.confirmation.as_mut().map(|p| &mut p.stage)
+                {
+                    window.accepted = true;
                 }
             }
             Some(outcome) => self.withdraw(outcome),
@@ -380,12 +417,10 @@ impl Conversation {
 
     /// The client asks for an answer: `true` if that is to run what was accepted in writing.
     pub(super) fn run_accepted(&mut self) -> bool {
-        let accepted = self.confirmation.as_ref().is_some_and(|p| p.accepted);
+        let window = self.confirmation.as_ref().and_then(Pending::window);
+        let accepted = window.is_some_and(|window| window.accepted);
         if accepted {
-            let latency = TurnLatency {
-                end_of_turn: Some(self.now),
-                ..TurnLatency::default()
-            };
+            let latency = TurnLatency::of_turn_at(self.now);
             self.run_confirmed(latency);
         }
         accepted
@@ -394,12 +429,13 @@ impl Conversation {
     /// What words begun at `began` mean for the call that waits, if one does.
     fn outcome_of(&self, text: &str, began: Time) -> Option<ConfirmationOutcome> {
         let pending = self.confirmation.as_ref()?;
-        let in_time = |(heard, expires): (Time, Time)| (heard..=expires).contains(&began);
+        let window = pending.window();
+        let in_time = |window: Window| (window.heard..=window.expires).contains(&began);
         Some(match reply(text) {
-            _ if pending.open.is_some_and(|(_, expires)| began > expires) => {
+            _ if window.is_some_and(|window| began > window.expires) => {
                 ConfirmationOutcome::Expired
             }
-            Reply::Yes if pending.open.is_some_and(in_time) => ConfirmationOutcome::Accepted,
+            Reply::Yes if window.is_some_and(in_time) => ConfirmationOutcome::Accepted,
             Reply::No => ConfirmationOutcome::Declined,
             Reply::Yes | Reply::Other => ConfirmationOutcome::Abandoned,
         })
@@ -444,10 +480,7 @@ impl Conversation {
         };
         self.history.push(item, Message::System { text });
         if accepted {
-            let latency = TurnLatency {
-                end_of_turn: Some(self.now),
-                ..TurnLatency::default()
-            };
+            let latency = TurnLatency::of_turn_at(self.now);
             self.run_confirmed(latency);
         } else {
             self.end_confirmation(ConfirmationOutcome::Declined);

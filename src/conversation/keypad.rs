@@ -29,7 +29,7 @@ impl Conversation {
             return self.expect_nothing();
         }
         self.expect_no_words();
-        let pending = self.awaited_confirmation().filter(|p| p.begun);
+        let pending = self.awaited_confirmation().filter(|p| p.has_begun());
         if let Some(call) = pending.map(|p| p.call)
             && self.keys.is_empty()
             && matches!(key, YES | NO)
@@ -64,10 +64,7 @@ impl Conversation {
         if keys.is_empty() {
             return;
         }
-        let latency = TurnLatency {
-            end_of_turn: Some(self.now),
-            ..TurnLatency::default()
-        };
+        let latency = TurnLatency::of_turn_at(self.now);
         self.take_user_turn(&format!("Keypad: {keys}"), false, self.now, latency);
     }
 }

@@ -31,3 +31,13 @@ pub struct TurnLatency {
     /// Silence between the filler's end and the answer, microseconds; none if there was no tool.
     pub dead_air: Option<super::time::Micros>,
 }
+
+impl TurnLatency {
+    /// Of a turn that was no speech: a key, a click, words in writing, or the client's wish.
+    pub(super) fn of_turn_at(now: Time) -> Self {
+        Self {
+            end_of_turn: Some(now),
+            ..Self::default()
+        }
+    }
+}

@@ -143,10 +143,7 @@ impl Response {
 impl Conversation {
     /// Answers what the history asks.
     pub(super) fn respond(&mut self, instructions: Option<String>) {
-        let latency = TurnLatency {
-            end_of_turn: Some(self.now),
-            ..TurnLatency::default()
-        };
+        let latency = TurnLatency::of_turn_at(self.now);
         self.start_response(latency, instructions);
     }
 
@@ -181,10 +178,7 @@ impl Conversation {
     /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
     /// once; the end of the conversation.
     pub(super) fn resume_response(&mut self, resume: Resume, instructions: Option<String>) {
-        let latency = TurnLatency {
-            end_of_turn: Some(self.now),
-            ..TurnLatency::default()
-        };
+        let latency = TurnLatency::of_turn_at(self.now);
         self.open_response(latency, instructions);
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
@@ -455,7 +449,6 @@ impl Conversation {
     /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
     pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
         self.announce_clause(id);
-        self.question_begins_with(id);
         self.playout.sent(self.now, id, until);
         self.mark_activity();
     }
@@ -482,6 +475,7 @@ impl Conversation {
             response.announced.push(item);
             self.notify(Event::AgentItemStarted { item });
         }
+        self.question_begins_with(id);
         self.notify(Event::AgentSpeech {
             item,
             clause: id,

@@ -92,14 +92,19 @@ pub(crate) fn start(call: &str, account: &str, ticket: &str) -> Value {
 
 /// A call that was answered, and whose stream has started.
 pub(crate) async fn call(server: &Server) -> Client {
-    let (_, instructions) = ring(server, CALL, None).await;
-    let signature = socket_signature();
+    let first = |ticket: &str| start(CALL, ACCOUNT, ticket);
+    answered(server, "/twilio/media", first).await
+}
+
+/// A call that was answered, and whose socket begins with the `first` message, which has the ticket.
+pub(crate) async fn answered(server: &Server, path: &str, first: impl Fn(&str) -> Value) -> Client {
+    let (status, instructions) = ring(server, CALL, None).await;
+    assert_eq!(status, 200, "{instructions}");
+    let signature = sign(&format!("wss://{PUBLIC}{path}"), &[]);
     let signed = [("x-twilio-signature", signature.as_str())];
-    let opened = server.try_open("/twilio/media", &signed).await;
+    let opened = server.try_open(path, &signed).await;
     let mut client = opened.expect("the socket opens");
-    client
-        .send(start(CALL, ACCOUNT, ticket(&instructions)))
-        .await;
+    client.send(first(ticket(&instructions))).await;
     client
 }
 

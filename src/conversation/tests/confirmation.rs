@@ -268,14 +268,7 @@ fn who_reads_the_question_need_not_hear_it_to_its_end() {
 #[test]
 fn behind_a_clients_call_the_question_waits_for_the_clients_answer() {
     let mut sim = transfer();
-    sim.input(Input::Configure(Settings {
-        tools: Some(vec![ToolSpec {
-            name: "show_card".into(),
-            description: String::new(),
-            parameters: json!({}),
-        }]),
-        ..Settings::default()
-    }));
+    sim.client_has(&["show_card"]);
     let sends = call_with("transfer", json!({"amount": 5, "to": "Ann"}));
     let both = [call("show_card"), sends.clone()].concat();
     sim.scripts = [
@@ -321,13 +314,7 @@ fn a_key_confirms_although_its_tone_is_heard() {
 #[test]
 fn a_yes_of_a_user_who_may_not_interrupt_ends_what_is_being_said() {
     let mut sim = asked();
-    sim.input(Input::Configure(Settings {
-        turn_detection: Some(TurnDetection {
-            interrupt: false,
-            ..TurnDetection::default()
-        }),
-        ..Settings::default()
-    }));
+    sim.uninterruptible(true);
     sim.speak("Yes.", 400);
     sim.input(Input::Announce {
         text: "Your tea timer rings now.".into(),

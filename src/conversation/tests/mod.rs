@@ -9,9 +9,10 @@ mod telephone;
 
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};
-use crate::tools::{Declaration, Effect};
+use crate::tools::{Confirmation, Declaration, Effect, EndsCall};
 use sim::{Sim, Step, call, end, say};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A tool without arguments that may not run early.
 fn tool(name: &str, effect: Effect) -> Arc<Declaration> {
@@ -20,8 +21,32 @@ fn tool(name: &str, effect: Effect) -> Arc<Declaration> {
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),
     };
-    let timeout = std::time::Duration::from_secs(10);
+    let timeout = Duration::from_secs(10);
     Arc::new(Declaration::new(spec, effect, timeout))
+}
+
+/// One that asks this question first.
+fn asking(name: &str, question: &str) -> Declaration {
+    let mut asking = (*tool(name, Effect::Irreversible)).clone();
+    asking.confirmation = Confirmation::Spoken {
+        question: Some(question.into()),
+        expiry: Duration::from_secs(30),
+    };
+    asking
+}
+
+/// One that ends the conversation.
+fn ending(name: &str, how: EndsCall) -> Declaration {
+    let mut ending = (*tool(name, Effect::Irreversible)).clone();
+    ending.ends_call = Some(how);
+    ending
+}
+
+fn with(tools: Vec<Declaration>) -> Policy {
+    Policy {
+        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
+        ..Policy::default()
+    }
 }
 
 fn sim() -> Sim {
@@ -584,14 +609,7 @@ fn a_client_may_end_the_turn_itself() {
 #[test]
 fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
     let mut sim = sim();
-    sim.input(Input::Configure(Settings {
-        tools: Some(vec![ToolSpec {
-            name: "weather".into(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-        }]),
-        ..Settings::default()
-    }));
+    sim.client_has(&["weather"]);
     let mut first = vec![say("Let me see.")];
     first.extend(call("weather"));
     first.push(end());
@@ -620,18 +638,8 @@ fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
 
 #[test]
 fn a_cough_does_not_have_a_clients_tool_called_again() {
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![tool("clock", Effect::Read)]),
-        ..Policy::default()
-    });
-    sim.input(Input::Configure(Settings {
-        tools: Some(vec![ToolSpec {
-            name: "weather".into(),
-            description: String::new(),
-            parameters: serde_json::json!({}),
-        }]),
-        ..Settings::default()
-    }));
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    sim.client_has(&["weather"]);
     sim.tool_ms = 3_000;
     let script = [call("weather"), call("clock")].concat();
     sim.scripts.push_back([script, vec![end()]].concat());

@@ -2,13 +2,12 @@
 
 use super::super::*;
 use super::sim::{Sim, Sources, Step, call, call_with, end, say};
-use super::tool;
+use super::{tool, with};
 use crate::router::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -74,28 +73,10 @@ fn act(sim: &mut Sim, step: &Move) {
             Input::Stopped { heard }
         }
         Move::VoiceEnded => Input::VoiceEnded,
-        Move::Take(names) => {
-            let taken = |name: &&str| tool(name, Effect::Read).spec.clone();
-            let tools = Some(names.iter().map(taken).collect());
-            Input::Configure(Settings {
-                tools,
-                ..Settings::default()
-            })
-        }
+        Move::Take(names) => return sim.client_has(names),
         Move::HangUp => Input::HangUp,
     };
     sim.input(input);
-}
-
-/// A user who may not interrupt the agent.
-fn polite(sim: &mut Sim) {
-    sim.input(Input::Configure(Settings {
-        turn_detection: Some(TurnDetection {
-            interrupt: false,
-            ..TurnDetection::default()
-        }),
-        ..Settings::default()
-    }));
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -149,7 +130,7 @@ proptest! {
         sim.asr_fails = asr_fails;
         sim.client_speaks = client_speaks;
         if is_polite {
-            polite(&mut sim);
+            sim.uninterruptible(true);
         }
         for step in moves {
             act(&mut sim, &step);
@@ -335,13 +316,6 @@ fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
     })
 }
 
-fn policy(tools: Vec<Declaration>) -> Policy {
-    Policy {
-        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
-        ..Policy::default()
-    }
-}
-
 /// 10,000 interleavings in `make test`; `PROPTEST_CASES=10000000 cargo test --release --lib
 /// speculation_` for as many as you have time for.
 fn many() -> ProptestConfig {
@@ -366,7 +340,7 @@ proptest! {
         client_speaks in any::<bool>(),
         is_polite in prop::bool::weighted(0.2),
     ) {
-        let mut sim = Sim::new(policy(tools()));
+        let mut sim = Sim::new(with(tools()));
         sim.marked = true;
         sim.scripts.extend(scripts);
         sim.completeness = completeness;
@@ -375,7 +349,7 @@ proptest! {
         sim.client_speaks = client_speaks;
         sim.router = router(guesses);
         if is_polite {
-            polite(&mut sim);
+            sim.uninterruptible(true);
         }
         for step in moves {
             act(&mut sim, &step);
@@ -406,7 +380,7 @@ proptest! {
         asks_the_silent in any::<bool>(),
         breaks in prop::bool::weighted(0.2),
     ) {
-        let mut policy = policy(tools());
+        let mut policy = with(tools());
         policy.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
         let mut sim = Sim::new(policy);
         sim.tool_ms = tool_ms;
@@ -420,7 +394,7 @@ proptest! {
             sim.scripts.push_back(script.collect());
         }
         if is_polite {
-            polite(&mut sim);
+            sim.uninterruptible(true);
         }
         sim.speak("what time is it", 900);
         for step in moves {
@@ -448,7 +422,7 @@ proptest! {
         tool_ms in 0u64..3_000,
     ) {
         let talk = |enabled: bool| {
-            let mut policy = policy(tools());
+            let mut policy = with(tools());
             policy.speculation.enabled = enabled;
             // What is said because of the wait differs with the wait; that is not at issue here.
             policy.dead_air = Micros::from_ms(3_600_000);

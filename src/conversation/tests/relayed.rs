@@ -3,9 +3,8 @@
 use super::sim::{Sim, call, call_with, end, say};
 use super::*;
 use crate::router::{Prediction, Source};
-use crate::tools::{Confirmation, Eligibility, EndsCall};
+use crate::tools::{Eligibility, EndsCall};
 use serde_json::json;
-use std::time::Duration;
 
 fn relayed(policy: Policy) -> Sim {
     let mut sim = Sim::new(policy);
@@ -179,15 +178,7 @@ fn words_that_never_end_are_a_turn_all_the_same() {
 
 /// "Shall I pay the bill now?" takes the clock 1.8 s.
 fn asked_to_pay() -> Sim {
-    let mut pay = (*tool("pay", Effect::Irreversible)).clone();
-    pay.confirmation = Confirmation::Spoken {
-        question: Some("Shall I pay the bill now?".into()),
-        expiry: Duration::from_secs(30),
-    };
-    let mut sim = relayed(Policy {
-        tools: Arc::new(vec![Arc::new(pay)]),
-        ..Policy::default()
-    });
+    let mut sim = relayed(with(vec![asking("pay", "Shall I pay the bill now?")]));
     let mut script = call("pay").to_vec();
     script.push(end());
     sim.scripts.push_back(script);
@@ -259,12 +250,7 @@ fn a_question_that_a_noise_cut_short_is_asked_again() {
 
 #[test]
 fn the_goodbye_is_heard_before_the_end() {
-    let mut ends = (*tool("hang_up", Effect::Irreversible)).clone();
-    ends.ends_call = Some(EndsCall::HangUp);
-    let mut sim = relayed(Policy {
-        tools: Arc::new(vec![Arc::new(ends)]),
-        ..Policy::default()
-    });
+    let mut sim = relayed(with(vec![ending("hang_up", EndsCall::HangUp)]));
     let mut script = vec![say("Goodbye and thank you.")];
     script.extend(call("hang_up"));
     script.push(end());

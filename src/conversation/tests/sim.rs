@@ -4,7 +4,7 @@
 use super::super::*;
 use crate::llm::{LlmEvent, Prompt};
 use crate::router::{Heard, Prediction};
-use crate::tools::ToolError;
+use crate::tools::{Effect, ToolError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -153,6 +153,27 @@ impl Sim {
     /// The client sends no audio for so long.
     pub(super) fn no_audio(&mut self, ms: u64) {
         self.advance(self.now + Micros::from_ms(ms));
+    }
+
+    /// The user may not interrupt the agent, and `respond` says whether turns are answered unasked.
+    pub(super) fn uninterruptible(&mut self, respond: bool) {
+        self.input(Input::Configure(Settings {
+            turn_detection: Some(TurnDetection {
+                interrupt: false,
+                respond,
+                ..TurnDetection::default()
+            }),
+            ..Settings::default()
+        }));
+    }
+
+    /// The client declares tools of these names.
+    pub(super) fn client_has(&mut self, names: &[&str]) {
+        let declared = |name: &&str| super::tool(name, Effect::Read).spec.clone();
+        self.input(Input::Configure(Settings {
+            tools: Some(names.iter().map(declared).collect()),
+            ..Settings::default()
+        }));
     }
 
     fn windows(&mut self, ms: u64, probability: f32) {

@@ -13,13 +13,6 @@ fn early(name: &str) -> Declaration {
     tool
 }
 
-fn with(tools: Vec<Declaration>) -> Policy {
-    Policy {
-        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
-        ..Policy::default()
-    }
-}
-
 fn off(mut policy: Policy) -> Policy {
     policy.speculation.enabled = false;
     policy
@@ -614,9 +607,7 @@ fn hanging_up_ends_every_run() {
 #[test]
 fn a_call_that_ends_the_conversation_waits_for_its_goodbye() {
     let goodbye = || {
-        let mut ends = (*tool("end_call", Effect::Irreversible)).clone();
-        ends.ends_call = Some(EndsCall::HangUp);
-        let mut sim = Sim::new(with(vec![ends]));
+        let mut sim = Sim::new(with(vec![ending("end_call", EndsCall::HangUp)]));
         let mut script = vec![say("Goodbye and have a very nice day.")];
         script.extend(call_with("end_call", json!({})));
         script.push(end());

@@ -1,7 +1,6 @@
 //! Callers: keys, silence, and what is still on its way to their ear.
 
 use super::*;
-use crate::tools::{Confirmation, EndsCall};
 
 fn keys(sim: &mut Sim, keys: &str) {
     for key in keys.chars() {
@@ -70,15 +69,7 @@ fn what_is_no_key_is_refused() {
 #[test]
 fn one_is_yes_and_two_is_no() {
     for (key, started) in [("1", 1), ("2", 0), ("3#", 0)] {
-        let mut declaration = (*tool("pay", Effect::Irreversible)).clone();
-        declaration.confirmation = Confirmation::Spoken {
-            question: Some("Shall I pay?".into()),
-            expiry: std::time::Duration::from_secs(30),
-        };
-        let mut sim = Sim::new(Policy {
-            tools: Arc::new(vec![Arc::new(declaration)]),
-            ..Policy::default()
-        });
+        let mut sim = Sim::new(with(vec![asking("pay", "Shall I pay?")]));
         let mut script = call("pay").to_vec();
         script.push(end());
         sim.scripts.push_back(script);
@@ -146,12 +137,7 @@ fn the_end_of_an_answer_that_was_sent_but_not_heard_is_cut() {
 
 /// A caller who asks to be put through by `name`.
 fn put_through(name: &'static str) -> Sim {
-    let mut transfer = (*tool(name, Effect::Irreversible)).clone();
-    transfer.ends_call = Some(EndsCall::HandOver);
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![Arc::new(transfer)]),
-        ..Policy::default()
-    });
+    let mut sim = Sim::new(with(vec![ending(name, EndsCall::HandOver)]));
     let mut script = vec![say("I am putting you through to reception now.")];
     script.extend(call(name));
     script.push(end());
@@ -219,12 +205,7 @@ fn a_cough_does_not_keep_the_agent_from_putting_a_caller_through() {
 
 #[test]
 fn a_cough_does_not_keep_the_agent_from_hanging_up() {
-    let mut ends = (*tool("bye", Effect::Irreversible)).clone();
-    ends.ends_call = Some(EndsCall::HangUp);
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![Arc::new(ends)]),
-        ..Policy::default()
-    });
+    let mut sim = Sim::new(with(vec![ending("bye", EndsCall::HangUp)]));
     let mut script = vec![say("Goodbye and have a very nice day.")];
     script.extend(call("bye"));
     script.push(end());
@@ -271,13 +252,7 @@ fn a_key_after_a_cough_calls_the_transfer_off() {
 #[test]
 fn a_caller_who_may_not_interrupt_may_still_go_on() {
     let mut sim = put_through("transfer");
-    sim.input(Input::Configure(Settings {
-        turn_detection: Some(TurnDetection {
-            interrupt: false,
-            ..TurnDetection::default()
-        }),
-        ..Settings::default()
-    }));
+    sim.uninterruptible(true);
     sim.speak("no wait", 900);
     sim.silence(10_000);
     assert!(sim.tools_started.is_empty());
@@ -311,21 +286,10 @@ fn a_session_that_ends_calls_its_transfer_off() {
     nothing_is_left(&sim);
 }
 
-fn uninterruptible(sim: &mut Sim, respond: bool) {
-    sim.input(Input::Configure(Settings {
-        turn_detection: Some(TurnDetection {
-            interrupt: false,
-            respond,
-            ..TurnDetection::default()
-        }),
-        ..Settings::default()
-    }));
-}
-
 #[test]
 fn a_key_of_a_caller_who_may_not_interrupt_is_waited_for() {
     let mut sim = put_through("transfer");
-    uninterruptible(&mut sim, true);
+    sim.uninterruptible(true);
     sim.silence(1_200);
     keys(&mut sim, "5");
     sim.silence(10_000);
@@ -338,7 +302,7 @@ fn a_key_of_a_caller_who_may_not_interrupt_is_waited_for() {
 #[test]
 fn whoever_answers_what_the_caller_says_calls_the_transfer_off() {
     let mut sim = put_through("transfer");
-    uninterruptible(&mut sim, false);
+    sim.uninterruptible(false);
     sim.speak("no wait", 900);
     sim.silence(10_000);
     assert!(sim.tools_started.is_empty());
@@ -390,12 +354,7 @@ fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
     assert_eq!(sim.spoken(), ["Let me see.", "It is noon."]);
     assert_eq!(sim.ended(), [ResponseStatus::Completed]);
 
-    let mut transfer = (*tool("transfer", Effect::Irreversible)).clone();
-    transfer.ends_call = Some(EndsCall::HandOver);
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![Arc::new(transfer)]),
-        ..Policy::default()
-    });
+    let mut sim = Sim::new(with(vec![ending("transfer", EndsCall::HandOver)]));
     sim.core.policy.speculation.preemptive = false;
     let mut script = vec![say("I am putting you through.")];
     script.extend(call("transfer"));
@@ -408,14 +367,9 @@ fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
 
 #[test]
 fn a_yes_counts_while_the_caller_is_being_put_through() {
-    let mut pay = (*tool("pay", Effect::Irreversible)).clone();
-    pay.confirmation = Confirmation::Spoken {
-        question: Some("Shall I pay?".into()),
-        expiry: std::time::Duration::from_secs(30),
-    };
     let mut sim = put_through("transfer");
     let mut tools = sim.core.policy.tools.to_vec();
-    tools.push(Arc::new(pay));
+    tools.push(Arc::new(asking("pay", "Shall I pay?")));
     sim.core.policy.tools = Arc::new(tools);
     sim.tool_times.insert("transfer".into(), 9_000);
     let mut script = call("pay").to_vec();
@@ -431,15 +385,7 @@ fn a_yes_counts_while_the_caller_is_being_put_through() {
 
 /// A caller who is asked "Shall I pay?" behind some words.
 fn payer() -> Sim {
-    let mut pay = (*tool("pay", Effect::Irreversible)).clone();
-    pay.confirmation = Confirmation::Spoken {
-        question: Some("Shall I pay?".into()),
-        expiry: std::time::Duration::from_secs(30),
-    };
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![Arc::new(pay)]),
-        ..Policy::default()
-    });
+    let mut sim = Sim::new(with(vec![asking("pay", "Shall I pay?")]));
     let mut script = vec![say("Thanks, let me see to that at once.")];
     script.extend(call("pay"));
     script.push(end());
@@ -500,7 +446,7 @@ fn an_okay_does_not_call_the_transfer_off() {
     for polite in [false, true] {
         let mut sim = put_through("transfer");
         if polite {
-            uninterruptible(&mut sim, true);
+            sim.uninterruptible(true);
         }
         sim.speak("Okay.", 500);
         sim.silence(10_000);
@@ -516,13 +462,8 @@ fn an_okay_does_not_call_the_transfer_off() {
 
 #[test]
 fn words_before_the_transfer_is_asked_for_keep_it_from_running() {
-    let mut transfer = (*tool("transfer", Effect::Irreversible)).clone();
-    transfer.ends_call = Some(EndsCall::HandOver);
-    let mut sim = Sim::new(Policy {
-        tools: Arc::new(vec![Arc::new(transfer)]),
-        ..Policy::default()
-    });
-    uninterruptible(&mut sim, true);
+    let mut sim = Sim::new(with(vec![ending("transfer", EndsCall::HandOver)]));
+    sim.uninterruptible(true);
     let mut script = vec![say("One moment please while I look."), Step::Wait(3_000)];
     script.extend(call("transfer"));
     script.push(end());
