@@ -5,19 +5,24 @@ use super::builtin::Unit;
 use super::{Declaration, Equivalence, places};
 use serde_json::{Map, Number, Value};
 
+/// Rounds of levelling after which it is given up.
+const MOST_ROUNDS: usize = 8;
+
 /// `arguments` with everything levelled that makes no difference: defaults of the schema filled in,
 /// keys sorted at every depth, 1 = 1.0, numbers in quotes where the schema wants a number, `null`
 /// for an argument that may be left out, and what [`Declaration::equivalence`] names.
 ///
 /// Pure, and the canonical form of a canonical form is itself.
 pub fn canonical(declaration: &Declaration, arguments: &Map<String, Value>) -> Map<String, Value> {
-    let mut levelled = object(&declaration.spec.parameters, arguments);
+    let schema = &declaration.spec.parameters;
+    let mut levelled = object(schema, arguments);
     for (name, kinds) in &declaration.equivalence {
         if let Some(value) = levelled.get_mut(name) {
             level(value, kinds);
         }
     }
-    levelled
+    // What stood in the way of a number may be gone now: "0," is 0.
+    object(schema, &levelled)
 }
 
 fn object(schema: &Value, given: &Map<String, Value>) -> Map<String, Value> {
@@ -104,9 +109,22 @@ fn level(value: &mut Value, kinds: &[Equivalence]) {
     }
 }
 
+/// What one kind levels may lay bare what another one does ("'f" is a unit without its mark), so
+/// they take turns until nothing changes. Two rounds are the most that any text has needed.
 fn levelled(text: &str, kinds: &[Equivalence]) -> String {
-    let has = |kind| kinds.contains(&kind);
     let mut text = text.to_owned();
+    for _ in 0..MOST_ROUNDS {
+        let next = levelled_once(text.clone(), kinds);
+        if next == text {
+            break;
+        }
+        text = next;
+    }
+    text
+}
+
+fn levelled_once(mut text: String, kinds: &[Equivalence]) -> String {
+    let has = |kind| kinds.contains(&kind);
     if has(Equivalence::Punctuation) {
         text = unpunctuated(&text);
     }
@@ -229,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_levelling_lays_bare_is_a_number_at_once() {
+        let tool = some_tool(vec![Equivalence::Punctuation]);
+        let once = of(&tool, json!({"b": {"c": "0,"}, "c": []}));
+        assert_eq!(once["b"], json!({"c": 0}));
+        assert_eq!(canonical(&tool, &once), once);
+        // The Kelvin sign is a unit's name only in small letters.
+        let kinds = [Equivalence::Unit, Equivalence::Case];
+        assert_eq!(levelled("\u{212a}", &kinds), levelled("k", &kinds));
+    }
+
+    #[test]
     fn a_required_null_and_a_number_in_a_text_stay() {
         let parameters = json!({
             "type": "object",
@@ -281,7 +310,9 @@ mod tests {
                 "the The Hague",
                 "1.0",
                 "New York, NY, USA",
-                "5 C."
+                "5 C.",
+                "0,",
+                "+1.50!"
             ])
             .prop_map(str::to_owned),
         ]
