@@ -2,7 +2,7 @@
 
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
-use crate::conversation::{EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
+use crate::conversation::{AnswerPolicy, EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
 use crate::llm::{Brain, Llm, OpenAiCompatible, Prompts, openai_compatible};
 use crate::models::Models;
 use crate::router::{
@@ -236,6 +236,10 @@ pub(super) fn policy(config: &Config) -> Result<Policy> {
         idle: micros(session.idle),
         session: micros(session.max),
         tool_steps: session.max_tool_steps,
+        answer: AnswerPolicy {
+            words: session.max_answer_words,
+            speech: micros(session.max_answer),
+        },
         greeting: session.greeting.clone(),
         instructions: config.llm.instructions.clone(),
         speculation: config.speculation,

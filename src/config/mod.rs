@@ -200,6 +200,10 @@ pub struct SessionConfig {
     pub max: Duration,
     /// Tool steps of one turn.
     pub max_tool_steps: u32,
+    /// The most words of an answer.
+    pub max_answer_words: usize,
+    /// The most speech of an answer.
+    pub max_answer: Duration,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
     /// What is said without a language model.

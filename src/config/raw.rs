@@ -150,6 +150,8 @@ pub(super) struct RawSession {
     pub(super) idle_seconds: i64,
     pub(super) max_seconds: i64,
     pub(super) max_tool_steps: i64,
+    pub(super) max_answer_words: i64,
+    pub(super) max_answer_seconds: i64,
     pub(super) time_zone: String,
     pub(super) phrases_file: String,
 }
@@ -161,6 +163,8 @@ impl Default for RawSession {
             idle_seconds: 300,
             max_seconds: 3_600,
             max_tool_steps: 5,
+            max_answer_words: 500,
+            max_answer_seconds: 180,
             time_zone: String::new(),
             phrases_file: String::new(),
         }

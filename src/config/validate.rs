@@ -190,6 +190,16 @@ impl Check<'_> {
             idle: self.seconds("session.idle_seconds", raw.idle_seconds, 5..=DAY_SECONDS)?,
             max: self.seconds("session.max_seconds", raw.max_seconds, 10..=DAY_SECONDS)?,
             max_tool_steps: self.whole("session.max_tool_steps", raw.max_tool_steps, 0..=20)?,
+            max_answer_words: self.whole(
+                "session.max_answer_words",
+                raw.max_answer_words,
+                10..=100_000,
+            )?,
+            max_answer: self.seconds(
+                "session.max_answer_seconds",
+                raw.max_answer_seconds,
+                5..=DAY_SECONDS,
+            )?,
             time_zone: self.time_zone(&raw.time_zone)?,
             phrases: self.phrases(&raw.phrases_file)?,
         })

@@ -148,7 +148,7 @@ impl Conversation {
         });
         if !response.said {
             let words = words.unwrap_or_else(|| self.policy.phrases.goodbye.clone());
-            self.speak(&words, Words::Answer);
+            self.speak(&words, Words::Own);
         }
     }
 
@@ -252,7 +252,7 @@ impl Conversation {
         if open || response.waiting.is_empty() || response.generation().is_some() {
             return;
         }
-        response.owes_answer = !response.failed;
+        response.owes_answer = response.may_go_on();
         let waiting = std::mem::take(&mut response.waiting);
         self.add_results(waiting);
     }

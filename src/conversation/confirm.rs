@@ -278,7 +278,7 @@ impl Conversation {
             stage: Stage::Asking(ClauseId(self.ids.next())),
             ..pending
         });
-        self.speak(&question, super::response::Words::Answer);
+        self.speak(&question, super::response::Words::Own);
     }
 
     /// The client hears this clause next.

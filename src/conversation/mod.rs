@@ -10,6 +10,7 @@
 //! | `turn` | the user's utterance, from first sound to transcript |
 //! | `barge_in` | the user speaks over the agent; false interruptions |
 //! | `response` | the agent's answer: generation and speech |
+//! | `answer_end` | where an answer ends that the model does not end |
 //! | `commit` | the calls that the model has asked for, and their results |
 //! | `speculation` | what may run before it is committed, and how it ends |
 //! | `preempt` | answers that are made before the turn is certainly over |
@@ -22,6 +23,7 @@
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
 
+mod answer_end;
 mod barge_in;
 mod clauses;
 mod client;
@@ -48,6 +50,7 @@ mod time;
 mod timer;
 mod turn;
 
+pub use answer_end::AnswerPolicy;
 pub use clauses::Clauses;
 pub use filler::{FillerLead, FillerPolicy};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};

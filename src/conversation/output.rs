@@ -295,4 +295,6 @@ pub enum ResponseStatus {
     Cancelled,
     /// The language model or the voice failed; an apology was spoken.
     Failed,
+    /// The answer became too long and was ended behind a sentence.
+    Incomplete,
 }

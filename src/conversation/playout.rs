@@ -4,6 +4,7 @@
 //! what it has played corrects that clock by the lag between us and its loudspeaker, and no more:
 //! such tidings come late or not at all, so the least late of the last few is believed.
 
+use super::answer_end::{ends_sentence, words};
 use super::ids::{ClauseId, ItemId};
 use super::time::{Micros, Time};
 use std::collections::VecDeque;
@@ -38,6 +39,8 @@ pub(super) struct Clause {
     pub(super) id: ClauseId,
     pub(super) item: ItemId,
     pub(super) text: String,
+    /// The model's words, which have a limit; ours have none.
+    of_model: bool,
     /// Its place among the clauses of its item.
     pub(super) index: usize,
     pub(super) asked: bool,
@@ -49,6 +52,17 @@ pub(super) struct Clause {
     sent_until: Time,
 }
 
+/// Where a clause stands among the model's words that wait to be said.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Nothing of the model was said before it.
+    pub(super) is_first: bool,
+    pub(super) begins_sentence: bool,
+    /// Its own words, and those from it to the end of its sentence as far as it is known.
+    pub(super) words: usize,
+    pub(super) sentence_words: usize,
+}
+
 impl Clause {
     fn all_sent(&self) -> bool {
         self.complete && self.sent >= self.made
@@ -56,11 +70,18 @@ impl Clause {
 }
 
 impl Playout {
-    pub(super) fn push(&mut self, id: ClauseId, item: ItemId, index: usize, text: String) {
+    pub(super) fn push(
+        &mut self,
+        id: ClauseId,
+        (item, index): (ItemId, usize),
+        text: String,
+        of_model: bool,
+    ) {
         self.clauses.push_back(Clause {
             id,
             item,
             text,
+            of_model,
             index,
             asked: false,
             announced: false,
@@ -237,6 +258,49 @@ impl Playout {
         self.clauses.drain(at..).collect()
     }
 
+    /// Where a clause of the model stands; `None` for other words.
+    pub(super) fn place_in_answer(&self, id: ClauseId) -> Option<Place> {
+        let answer = || self.clauses.iter().filter(|c| c.of_model);
+        let clause = answer().find(|c| c.id == id)?;
+        let before = answer().take_while(|c| c.id != id).last();
+        let rest = answer().skip_while(|c| c.id != id);
+        let to_the_end = rest.scan(false, |over, c| {
+            let counts = !*over;
+            *over |= ends_sentence(&c.text);
+            counts.then(|| words(&c.text))
+        });
+        Some(Place {
+            is_first: before.is_none(),
+            begins_sentence: before.is_none_or(|before| ends_sentence(&before.text)),
+            words: words(&clause.text),
+            sentence_words: to_the_end.sum(),
+        })
+    }
+
+    /// The words and the length of a clause of the model that is made in full.
+    pub(super) fn made_of_answer(&mut self, id: ClauseId) -> Option<(usize, Micros)> {
+        let clause = self.get(id).filter(|c| c.of_model && c.complete)?;
+        Some((words(&clause.text), clause.made))
+    }
+
+    /// Forgets the model's words from a clause on, and those of its sentence before it, as far as
+    /// they are not being said; returns them. A sentence that is all there is stays.
+    pub(super) fn cut_answer(&mut self, from: ClauseId) -> Vec<Clause> {
+        let ends_before = |c: &&Clause| c.of_model && c.id < from && ends_sentence(&c.text);
+        let kept = self.clauses.iter().rfind(ends_before).map(|c| c.id);
+        let mut cut = Vec::new();
+        let goes = |c: &Clause| {
+            c.of_model && !c.announced && (c.id >= from || kept.is_some_and(|kept| c.id > kept))
+        };
+        for clause in std::mem::take(&mut self.clauses) {
+            match goes(&clause) {
+                true => cut.push(clause),
+                false => self.clauses.push_back(clause),
+            }
+        }
+        cut
+    }
+
     /// Forgets the clauses of an item.
     pub(super) fn forget(&mut self, item: ItemId) {
         self.clauses.retain(|c| c.item != item);
@@ -267,7 +331,7 @@ mod tests {
         };
         for _ in 0..200 {
             let mut playout = Playout::default();
-            playout.push(ClauseId(1), ItemId(1), 0, "words".into());
+            playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), true);
             playout.made(ClauseId(1), Micros::from_ms(20_000), true);
             let stop = 1_000 + next(15_000);
             let mut tidings = Vec::new();
@@ -304,7 +368,7 @@ mod tests {
     #[test]
     fn silence_after_a_flush_begins_at_once() {
         let mut playout = Playout::default();
-        playout.push(ClauseId(1), ItemId(1), 0, "words".into());
+        playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), true);
         playout.made(ClauseId(1), Micros::from_ms(1_000), true);
         playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
         playout.played(Time::from_ms(700), ClauseId(1), Micros::from_ms(500));

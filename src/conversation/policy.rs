@@ -1,5 +1,6 @@
 //! The numbers behind the rules, as the operator set them.
 
+use super::answer_end::AnswerPolicy;
 use super::filler::FillerPolicy;
 use super::input::TurnDetection;
 use super::speculation::SpeculationPolicy;
@@ -39,6 +40,9 @@ pub struct Policy {
     pub session: Micros,
     /// Tool steps of one turn; in the last generation after them no tool is offered.
     pub tool_steps: u32,
+    /// How long an answer may become.
+    #[serde(default)]
+    pub answer: AnswerPolicy,
     /// Said when the session begins; nothing if empty.
     pub greeting: String,
     /// The operator's instructions to the model.
@@ -134,6 +138,7 @@ impl Default for Policy {
             idle: Micros::from_ms(300_000),
             session: Micros::from_ms(3_600_000),
             tool_steps: 5,
+            answer: AnswerPolicy::default(),
             greeting: String::new(),
             instructions: None,
             phrases: Phrases::default(),

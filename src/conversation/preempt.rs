@@ -14,6 +14,8 @@ pub(super) struct Held {
     prompt: Prompt,
     pub(super) began: Time,
     events: Vec<LlmEvent>,
+    /// Bytes of its words.
+    streamed: usize,
     /// The tool whose call is open.
     open_tool: Option<String>,
     /// The prompt has the router's filler in it.
@@ -67,6 +69,7 @@ impl Conversation {
             prompt: prompt.clone(),
             began: self.now,
             events: Vec::new(),
+            streamed: 0,
             open_tool: None,
             led,
         });
@@ -77,7 +80,19 @@ impl Conversation {
     /// prediction; it is not committed.
     pub(super) fn hold(&mut self, event: LlmEvent) {
         let track = self.speculation.listening.id;
+        let most = self.policy.answer.bytes();
         let Some(held) = &mut self.held else { return };
+        if held.streamed > most {
+            return;
+        }
+        if let LlmEvent::Speech { text } = &event {
+            held.streamed += text.len();
+            if held.streamed > most {
+                // What is held is more than will be said of it.
+                let request = held.request;
+                self.outputs.push_back(Output::CancelGeneration { request });
+            }
+        }
         held.events.push(event.clone());
         match event {
             LlmEvent::ToolOpened { name } => {

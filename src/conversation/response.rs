@@ -1,5 +1,6 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
+use super::answer_end::{AnswerPolicy, Said};
 use super::barge_in::Resume;
 use super::clauses::Clauses;
 use super::commit::{EndingCall, Waiting};
@@ -24,7 +25,10 @@ const MOST_CALLS: usize = 16;
 /// What words are to the one who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
+    /// The model's.
     Answer,
+    /// Ours, in place of an answer.
+    Own,
     Filler,
 }
 
@@ -64,6 +68,8 @@ pub(super) struct Response {
     /// another filler.
     withheld: Option<Vec<String>>,
     pub(super) said: bool,
+    /// What the model has said in all.
+    pub(super) answer: Said,
     pub(super) failed: bool,
     /// The apology for the voice was tried.
     apologised: bool,
@@ -78,7 +84,13 @@ pub(super) struct Response {
 }
 
 impl Response {
-    fn new(turn: TurnId, began: Time, latency: TurnLatency, instructions: Option<String>) -> Self {
+    fn new(
+        turn: TurnId,
+        began: Time,
+        latency: TurnLatency,
+        instructions: Option<String>,
+        most: AnswerPolicy,
+    ) -> Self {
         Self {
             turn,
             latency,
@@ -102,6 +114,7 @@ impl Response {
             withheld: None,
             apologised: false,
             said: false,
+            answer: Said::within(most),
             failed: false,
             asks: None,
             ends_with: None,
@@ -112,6 +125,15 @@ impl Response {
 
     pub(super) fn generation(&self) -> Option<RequestId> {
         self.generation
+    }
+
+    /// The generation that is to be cancelled; what it says from here on is not heard.
+    pub(super) fn stop_generation(&mut self) -> Option<RequestId> {
+        self.cutter = Clauses::default();
+        self.withheld = None;
+        self.open_tool = None;
+        self.item = None;
+        self.generation.take()
     }
 
     pub(super) fn announced(&self, item: ItemId) -> bool {
@@ -125,7 +147,8 @@ impl Response {
 
     /// More is to come than what is already in words.
     pub(super) fn unfinished(&self) -> bool {
-        self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer
+        let more = self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer;
+        more && !self.answer.is_cut
     }
 
     /// The running generation has asked for a call in full.
@@ -136,7 +159,7 @@ impl Response {
     /// Something is still being made: the model's words, or a result.
     fn owes(&self) -> bool {
         let open = self.waiting.iter().any(|waiting| waiting.result.is_none());
-        self.generation.is_some() || (open && !self.failed)
+        self.generation.is_some() || (open && self.may_go_on())
     }
 }
 
@@ -199,7 +222,7 @@ impl Conversation {
     /// Says words of our own.
     pub(super) fn say(&mut self, text: &str) {
         self.open_untracked(TurnLatency::default(), None);
-        self.speak(text, Words::Answer);
+        self.speak(text, Words::Own);
     }
 
     /// Opens a response to what was heard.
@@ -217,7 +240,13 @@ impl Conversation {
     fn open_untracked(&mut self, latency: TurnLatency, instructions: Option<String>) {
         self.withdraw_asked_question();
         let turn = self.turn_id();
-        self.response = Some(Response::new(turn, self.now, latency, instructions));
+        self.response = Some(Response::new(
+            turn,
+            self.now,
+            latency,
+            instructions,
+            self.policy.answer,
+        ));
         self.notify(Event::ResponseStarted { turn });
     }
 
@@ -300,12 +329,7 @@ impl Conversation {
             now + self.policy.generation_timeout,
         );
         match event {
-            LlmEvent::Speech { .. } if response.calls > 0 => {}
-            LlmEvent::Speech { text } => {
-                for clause in response.cutter.push(&text) {
-                    self.say_clause(clause);
-                }
-            }
+            LlmEvent::Speech { text } => self.on_words(&text),
             LlmEvent::ToolOpened { .. } if response.calls == MOST_CALLS => {
                 self.outputs.push_back(Output::CancelGeneration { request });
                 self.end_generation();
@@ -330,6 +354,30 @@ impl Conversation {
         }
     }
 
+    /// The model says words. Behind a call they are dropped: it cannot know its result yet.
+    fn on_words(&mut self, text: &str) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        let (has_called, request) = (response.calls > 0, response.generation);
+        if !has_called {
+            for clause in response.cutter.push(text) {
+                self.say_clause(clause);
+            }
+        }
+        if !self.is_endless(text) {
+            return;
+        }
+        let said = self.response.as_ref().is_some_and(|r| r.said);
+        if !has_called && said {
+            return self.end_answer();
+        }
+        if let Some(request) = request {
+            self.outputs.push_back(Output::CancelGeneration { request });
+        }
+        self.end_generation();
+    }
+
     /// Speaks a clause of the model.
     fn say_clause(&mut self, clause: String) {
         let Some(response) = &mut self.response else {
@@ -339,13 +387,13 @@ impl Conversation {
             return withheld.push(clause);
         }
         self.say_withheld();
-        self.queue_clause(clause, Words::Answer);
+        self.queue_answer(clause);
     }
 
     fn say_withheld(&mut self) {
         let withheld = self.response.as_mut().and_then(|r| r.withheld.take());
         for clause in withheld.into_iter().flatten() {
-            self.queue_clause(clause, Words::Answer);
+            self.queue_answer(clause);
         }
     }
 
@@ -383,25 +431,25 @@ impl Conversation {
         }
     }
 
-    fn queue_clause(&mut self, text: String, words: Words) {
+    pub(super) fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
         let clause = ClauseId(self.ids.next());
         let fresh = self.item_id();
-        let Some(response) = &mut self.response else {
-            return;
-        };
+        let response = self.response.as_mut()?;
         let item = *response.item.get_or_insert_with(|| {
             response.open_items.push(fresh);
             self.history.begin_speech(fresh);
             fresh
         });
-        if words == Words::Answer {
+        if words != Words::Filler {
             response.said = true;
             if response.latency.tool_result.is_some() {
                 response.answer_from.get_or_insert(clause);
             }
         }
         let index = self.history.add_clause(item, &text);
-        self.playout.push(clause, item, index, text);
+        let of_model = words == Words::Answer;
+        self.playout.push(clause, (item, index), text, of_model);
+        Some(clause)
     }
 
     /// What is said from here on is another item.
@@ -424,6 +472,9 @@ impl Conversation {
         self.history
             .lengthen_clause(known.item, known.index, length);
         self.playout.made(clause, length, last);
+        if last {
+            self.answer_was_made(clause);
+        }
         if let Some(response) = &mut self.response {
             response.latency.first_synthesis.get_or_insert(self.now);
         }
@@ -431,7 +482,7 @@ impl Conversation {
     }
 
     /// A voice that hangs is as dead as one that fails.
-    fn watch_synthesis(&mut self) {
+    pub(super) fn watch_synthesis(&mut self) {
         if self.playout.being_made().is_some() {
             let due = self.now + self.policy.synthesis_timeout;
             self.timers.set(Timer::SynthesisOverdue, due);
@@ -491,7 +542,7 @@ impl Conversation {
                 && r.generation.is_none()
                 && r.waiting.is_empty()
                 && !r.client_called
-                && !r.failed
+                && r.may_go_on()
                 && r.ends_with.is_none()
         }) {
             if let Some(response) = &mut self.response {
@@ -499,7 +550,13 @@ impl Conversation {
             }
             self.start_generation();
         }
-        while let Some(clause) = self.playout.next_to_ask() {
+        while let Some(clause) = self.playout.next_to_ask().map(|clause| clause.id) {
+            if self.ends_before(clause) {
+                continue;
+            }
+            let Some(clause) = self.playout.get(clause) else {
+                break;
+            };
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
             self.outputs.push_back(Output::Speak { clause, item, text });
@@ -567,6 +624,8 @@ impl Conversation {
         }
         let status = if response.failed {
             ResponseStatus::Failed
+        } else if response.answer.is_cut {
+            ResponseStatus::Incomplete
         } else {
             ResponseStatus::Completed
         };
@@ -684,6 +743,6 @@ impl Conversation {
         self.add_results(waiting);
         self.finish_item();
         let phrase = phrase(&self.policy.phrases).clone();
-        self.speak(&phrase, Words::Answer);
+        self.speak(&phrase, Words::Own);
     }
 }

@@ -1,5 +1,6 @@
 //! Scripts of conversations under a virtual clock.
 
+mod answer_end;
 mod confirmation;
 mod properties;
 mod relayed;

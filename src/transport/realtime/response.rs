@@ -67,6 +67,10 @@ pub(super) fn end_of(
         ResponseStatus::Completed => ("completed", Value::Null),
         ResponseStatus::Interrupted => cancelled("turn_detected"),
         ResponseStatus::Cancelled => cancelled("client_cancelled"),
+        ResponseStatus::Incomplete => {
+            let reason = json!({"type": "incomplete", "reason": "max_output_tokens"});
+            ("incomplete", reason)
+        }
         ResponseStatus::Failed => {
             let error = failure.map(
                 |(code, message)| json!({"type": "server_error", "code": code, "message": message}),

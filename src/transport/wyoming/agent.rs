@@ -84,7 +84,10 @@ impl Talk {
                     answer.text.extend([gap, &text]);
                 }
                 Event::ResponseDone { status, .. } if heard => {
-                    answer.handled = status == ResponseStatus::Completed;
+                    answer.handled = matches!(
+                        status,
+                        ResponseStatus::Completed | ResponseStatus::Incomplete
+                    );
                     return Some(());
                 }
                 Event::UtteranceDropped => return Some(()),
