@@ -1,5 +1,6 @@
 //! What a Realtime client may send: JSON text to typed requests, or the fault to tell it of.
 
+use super::fields::{self, Ineffective};
 use super::session_config::{self, SessionUpdate};
 use crate::audio::from_pcm16le;
 use base64::Engine;
@@ -37,6 +38,8 @@ pub struct ClientEvent {
     pub event_id: Option<String>,
     /// What it asks for.
     pub request: ClientRequest,
+    /// What of it has no effect.
+    pub ineffective: Vec<Ineffective>,
 }
 
 /// What a client asks for.
@@ -186,12 +189,16 @@ pub fn parse(text: &str) -> Result<ClientEvent, Fault> {
         .remove("event_id")
         .and_then(|id| id.as_str().map(clip));
     match request(event) {
-        Ok(request) => Ok(ClientEvent { event_id, request }),
+        Ok((request, ineffective)) => Ok(ClientEvent {
+            event_id,
+            request,
+            ineffective,
+        }),
         Err(fault) => Err(Fault { event_id, ..fault }),
     }
 }
 
-fn request(mut event: Map<String, Value>) -> Result<ClientRequest, Fault> {
+fn request(mut event: Map<String, Value>) -> Result<(ClientRequest, Vec<Ineffective>), Fault> {
     let Some(kind) = event.remove("type") else {
         return Err(Fault::new(
             "missing_required_parameter",
@@ -199,8 +206,10 @@ fn request(mut event: Map<String, Value>) -> Result<ClientRequest, Fault> {
             "The event has no type.",
         ));
     };
+    let kind = kind.as_str().unwrap_or_default();
+    let ineffective = fields::look_through(kind, &event)?;
     let rest = Value::Object(event);
-    match kind.as_str().unwrap_or_default() {
+    let request = match kind {
         "session.update" => update(rest),
         "input_audio_buffer.append" => append(rest),
         "input_audio_buffer.commit" => Ok(ClientRequest::Commit),
@@ -218,7 +227,8 @@ fn request(mut event: Map<String, Value>) -> Result<ClientRequest, Fault> {
             other,
             &format!("'{}'", CLIENT_EVENTS.join("', '")),
         )),
-    }
+    }?;
+    Ok((request, ineffective))
 }
 
 /// Reads `value` as a `T`; faults name the path of the field, below `root` if that is not empty.
@@ -345,8 +355,6 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         output_modalities: Option<Vec<String>>,
         metadata: Option<Map<String, Value>>,
         conversation: Option<String>,
-        input: Option<Vec<Value>>,
-        tools: Option<Vec<Value>>,
     }
     let Some(response) = read::<Event>(event, "")?.response else {
         return Ok(ClientRequest::Respond(ResponseRequest::default()));
@@ -358,12 +366,6 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
             "'auto'",
         ));
     }
-    if response.input.is_some() {
-        return Err(unsupported("response.input"));
-    }
-    if response.tools.is_some_and(|tools| !tools.is_empty()) {
-        return Err(unsupported("response.tools"));
-    }
     let text_only = response
         .output_modalities
         .map(|names| session_config::text_only(&names, "response.output_modalities"))
@@ -373,14 +375,6 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         text_only,
         metadata: response.metadata.map(Value::Object),
     }))
-}
-
-fn unsupported(param: &str) -> Fault {
-    Fault::new(
-        "unsupported_parameter",
-        param,
-        format!("'{param}' is not supported by this server."),
-    )
 }
 
 #[derive(Deserialize)]

@@ -5,22 +5,26 @@ mod requests;
 mod tools;
 mod user;
 
-use super::client_events::{self, Fault, ItemContent, ResponseRequest};
+use super::client_events::{self, ClientRequest, Fault, ItemContent, ResponseRequest};
+use super::fields::Ineffective;
 use super::items::Items;
 use super::response::Response;
 use super::server_events::Writer;
-use super::session_config::{RATE, Session};
+use super::session_config::{RATE, Session, SessionUpdate};
 use crate::audio::from_pcm16le;
-use crate::conversation::{CallId, Event, Input, Micros, Samples, Time};
+use crate::conversation::{CallId, Event, Input, Micros, Samples, Settings, Time};
 use crate::session::Outbound;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
 };
 use serde_json::{Value, json};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The model's name if the client gives none.
-const DEFAULT_MODEL: &str = "undertone";
+/// The model's name if the client gives none, and in the list of models.
+pub const DEFAULT_MODEL: &str = "undertone";
+
+/// Fields without effect that the log names for one session.
+const MAX_LOGGED: usize = 64;
 
 /// Something asked of the session, to be matched with its answer.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub struct Realtime {
     options: SessionOptions,
     writer: Writer,
     session: Session,
+    /// What the session is told as soon as it is open.
+    configuration: Settings,
     items: Items,
     utterance: Option<Utterance>,
     response: Option<Response>,
@@ -60,6 +66,8 @@ pub struct Realtime {
     created_text: usize,
     failure: Option<(String, String)>,
     overrun_told: bool,
+    /// Fields without effect that the log has named.
+    logged: HashSet<String>,
     effects: Vec<Effect>,
     /// When the event happened that is being told of.
     at: Option<Time>,
@@ -93,6 +101,7 @@ impl Realtime {
             options,
             writer,
             session,
+            configuration: Settings::default(),
             items: Items::default(),
             utterance: None,
             response: None,
@@ -105,6 +114,7 @@ impl Realtime {
             created_text: 0,
             failure: None,
             overrun_told: false,
+            logged: HashSet::new(),
             effects: Vec::new(),
             at: None,
         }
@@ -115,6 +125,16 @@ impl Realtime {
     #[must_use]
     pub fn interruptible(mut self, interrupt: bool) -> Self {
         self.session = self.session.interruptible(interrupt);
+        self
+    }
+
+    /// The same, where the client's secret carries a session's configuration; null is none. It has
+    /// been through [`shown`].
+    #[must_use]
+    pub fn configured(mut self, session: Value) -> Self {
+        if let Ok(Some(update)) = secret_update(session) {
+            self.configuration = self.session.apply(update);
+        }
         self
     }
 
@@ -145,12 +165,27 @@ impl Realtime {
         match client_events::parse(text) {
             Err(fault) => self.refuse(&fault),
             Ok(event) => {
+                self.log(event.ineffective);
                 if let Err(fault) = self.request(event.request, &event.event_id) {
                     self.refuse(&Fault {
                         event_id: event.event_id,
                         ..fault
                     });
                 }
+            }
+        }
+    }
+
+    /// Names what has no effect in the log, once each.
+    fn log(&mut self, fields: Vec<Ineffective>) {
+        for Ineffective { path, known } in fields {
+            if self.logged.len() == MAX_LOGGED || !self.logged.insert(path.clone()) {
+                continue;
+            }
+            let field = path.escape_debug();
+            match known {
+                true => tracing::info!(%field, "the client sets what has no effect here"),
+                false => tracing::warn!(%field, "the client sets what nobody knows"),
             }
         }
     }
@@ -231,6 +266,10 @@ impl Realtime {
 impl Dialect for Realtime {
     fn start(&mut self) -> Vec<Effect> {
         self.effects.push(Effect::Open(self.options.clone()));
+        let configuration = std::mem::take(&mut self.configuration);
+        if configuration != Settings::default() {
+            self.ask(Input::Configure(configuration));
+        }
         let session = self.session.to_json();
         self.tell("session.created", json!({ "session": session }));
         std::mem::take(&mut self.effects)
@@ -274,6 +313,31 @@ impl Dialect for Realtime {
             self.refuse(&Fault::new("input_audio_buffer_full", "audio", message));
         }
         std::mem::take(&mut self.effects)
+    }
+}
+
+/// Reads the configuration of a session outside of any, as a client secret carries it, and returns
+/// it as it would be told to the client. Null is none.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn shown(session: Value) -> Result<Value, Fault> {
+    let writer = Writer::new();
+    let mut shown = Session::new(&writer.session_id("sess"), DEFAULT_MODEL, false);
+    if let Some(update) = secret_update(session)? {
+        shown.apply(update);
+    }
+    Ok(shown.to_json())
+}
+
+fn secret_update(session: Value) -> Result<Option<SessionUpdate>, Fault> {
+    if session.is_null() {
+        return Ok(None);
+    }
+    let event = json!({"type": "session.update", "session": session}).to_string();
+    match client_events::parse(&event)?.request {
+        ClientRequest::Update(update) => Ok(Some(*update)),
+        _ => Ok(None),
     }
 }
 

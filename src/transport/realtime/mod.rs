@@ -1,31 +1,7 @@
 //! OpenAI's Realtime protocol over a WebSocket, with GA event names.
 //!
-//! Clients written for OpenAI's service talk to this server unchanged. What differs:
-//!
-//! - Audio is `audio/pcm` at 24 kHz; other formats are refused. There is one voice: a `voice` is
-//!   echoed and has no effect.
-//! - The user's transcript comes unless `audio.input.transcription` is set to `null`.
-//! - Tools that the server runs appear as `mcp_call` items of the server `undertone`; those that
-//!   the client declares are `function_call` items, for the client to run.
-//! - `conversation.item.create` appends: a `previous_item_id` other than the last item is refused,
-//!   and so is audio without its transcript.
-//! - `response.create` with `conversation: "none"`, `input` or `tools` of its own is refused.
-//! - With `output_modalities: ["text"]` words come as `response.output_text.*` and no audio is
-//!   sent, at the pace of speech.
-//! - Audio that the client commits and in which no word is recognised gives no item: after
-//!   `input_audio_buffer.committed` comes `conversation.item.input_audio_transcription.failed` with
-//!   the code `audio_unintelligible`.
-//! - `turn_detection.interrupt_response` is the operator's `turn.interrupt` where it is left out.
-//! - Two tools of the same name are refused; one that is named as one of the server's takes its
-//!   place in this session.
-//! - `tool_choice` other than `auto` and `none`, tools that are no functions, and items that are
-//!   neither messages nor outputs of functions are refused; so are more than 128 tools, items of
-//!   more than 32 KiB, and more than 1 MiB of them in a session.
-//! - Turns are detected by `semantic_vad` where nothing else is said.
-//! - Usage is zero, and `rate_limits.updated` is not sent: there are no such limits.
-//! - These fields of a session are ignored: `model`, `max_output_tokens`, `temperature`, `tracing`,
-//!   `truncation`, `prompt`, `include`, `audio.output.speed`, `audio.input.noise_reduction`, and of
-//!   `turn_detection` `threshold`, `prefix_padding_ms`, `idle_timeout_ms` and `eagerness`.
+//! Clients written for OpenAI's service talk to this server unchanged. `docs/realtime.md` lists every
+//! event and field with what becomes of it; its tables are those of `fields`.
 //!
 //! Events that only this server has are sent when asked for, by `?vendor_events=1` or by
 //! `{"undertone": {"events": true}}` in `session.update`:
@@ -53,6 +29,7 @@
 
 mod client_events;
 mod dialect;
+mod fields;
 mod items;
 mod response;
 mod server_events;
@@ -62,5 +39,6 @@ pub use client_events::{
     CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
     parse,
 };
-pub use dialect::Realtime;
+pub use dialect::{DEFAULT_MODEL, Realtime, shown};
+pub use fields::Ineffective;
 pub use session_config::{RATE, SessionUpdate, ToolChoice};

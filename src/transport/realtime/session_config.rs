@@ -1,6 +1,7 @@
 //! `session.update`: what a Realtime client may set, and what the session echoes back.
 
 use super::client_events::{Fault, read};
+use super::fields::{Class, SESSION};
 use crate::conversation::{EndOfTurnRule, Settings, TurnDetection};
 use crate::llm::ToolSpec;
 use serde::{Deserialize, Deserializer};
@@ -40,6 +41,9 @@ pub struct SessionUpdate {
     pub vendor_events: Option<bool>,
     /// Run what may be needed before it is certain.
     pub speculation: Option<bool>,
+    /// What is repeated and has no effect: where it stands in the session, and how the client wrote
+    /// it.
+    pub echoed: Vec<(&'static str, Value)>,
 }
 
 /// Turn detection as the client wants it.
@@ -136,6 +140,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 
 /// Reads the `session` of an update, in the GA shape or in the flat one of the beta.
 pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
+    let echoed = echoed(&session);
     let raw: RawSession = read(session, "session")?;
     if let Some(kind) = raw.kind.as_deref().filter(|kind| *kind != "realtime") {
         return Err(Fault::value("session.type", kind, "'realtime'"));
@@ -168,7 +173,29 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         tool_choice: raw.tool_choice.map(tool_choice).transpose()?,
         vendor_events: vendor.events,
         speculation: vendor.speculation,
+        echoed,
     })
+}
+
+/// What the session repeats as it stands. Turn detection and transcription are repeated as a whole.
+fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
+    let beta = [
+        ("speed", "audio.output.speed"),
+        ("input_audio_noise_reduction", "audio.input.noise_reduction"),
+        ("max_response_output_tokens", "max_output_tokens"),
+    ];
+    let ga = SESSION.iter().filter(|field| {
+        let whole = ["audio.input.transcription.", "audio.input.turn_detection."];
+        let apart = !whole.iter().any(|head| field.path.starts_with(head));
+        field.class == Class::Echoed && apart && field.path != "audio.output.voice"
+    });
+    beta.into_iter()
+        .chain(ga.map(|field| (field.path, field.path)))
+        .filter_map(|(from, to)| {
+            let value = session.pointer(&format!("/{}", from.replace('.', "/")))?;
+            Some((to, value.clone()))
+        })
+        .collect()
 }
 
 /// Whether modalities mean text alone. `param` is the path of the field.
@@ -452,8 +479,25 @@ impl Session {
             settings.speculation = Some(speculation);
             self.set_vendor("speculation", speculation);
         }
+        for (path, value) in update.echoed {
+            self.set(path, value);
+        }
         settings.tools = self.apply_tools(update.tools, update.tool_choice);
         settings
+    }
+
+    /// Sets what is echoed at a path, whose containers are there.
+    fn set(&mut self, path: &str, value: Value) {
+        let mut steps = path.split('.');
+        let last = steps.next_back().unwrap_or_default();
+        let mut at = &mut self.echo;
+        for step in steps {
+            let Some(Value::Object(inner)) = at.get_mut(step) else {
+                return;
+            };
+            at = inner;
+        }
+        at.insert(last.to_owned(), value);
     }
 
     fn set_vendor(&mut self, name: &str, value: bool) {

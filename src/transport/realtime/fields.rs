@@ -1,0 +1,579 @@
+//! Every event and field that a Realtime client may send, and what the server does with it: the one
+//! table that the parser goes by and that `docs/realtime.md` shows.
+
+use super::client_events::Fault;
+use serde_json::{Map, Value};
+
+/// What the server does with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Does what the protocol says.
+    Honoured,
+    /// Accepted, repeated where the protocol repeats it, and without effect.
+    Echoed,
+    /// Answered with an error that names it: without it the user would get something else.
+    Refused,
+}
+
+/// One field. A row that is not honoured stands for all that lies below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Names joined by dots, `[]` behind a list.
+    pub(super) path: &'static str,
+    pub(super) class: Class,
+    /// For the documentation; what is refused says it to the client, too.
+    pub(super) note: &'static str,
+}
+
+/// A field that the client sent and that has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ineffective {
+    /// Where it was, with the numbers of list elements left out.
+    pub path: String,
+    /// Whether the protocol knows it.
+    pub known: bool,
+}
+
+const fn honoured(path: &'static str, note: &'static str) -> Field {
+    let class = Class::Honoured;
+    Field { path, class, note }
+}
+
+const fn echoed(path: &'static str, note: &'static str) -> Field {
+    let class = Class::Echoed;
+    Field { path, class, note }
+}
+
+const fn refused(path: &'static str, note: &'static str) -> Field {
+    let class = Class::Refused;
+    Field { path, class, note }
+}
+
+const EVENT_ID: Field = honoured("event_id", "quoted in errors about the event");
+
+/// The events of a client, each with its own fields.
+pub(super) const EVENTS: &[(&str, &[Field])] = &[
+    (
+        "session.update",
+        &[EVENT_ID, honoured("session", "see *Session*")],
+    ),
+    (
+        "input_audio_buffer.append",
+        &[
+            EVENT_ID,
+            honoured("audio", "base64, in the session's input format"),
+        ],
+    ),
+    ("input_audio_buffer.commit", &[EVENT_ID]),
+    ("input_audio_buffer.clear", &[EVENT_ID]),
+    (
+        "conversation.item.create",
+        &[
+            EVENT_ID,
+            honoured("item", "see *Items*"),
+            honoured(
+                "previous_item_id",
+                "items can only be added at the end: anything but the last item is an error",
+            ),
+        ],
+    ),
+    (
+        "conversation.item.retrieve",
+        &[EVENT_ID, honoured("item_id", "")],
+    ),
+    (
+        "conversation.item.truncate",
+        &[
+            EVENT_ID,
+            honoured("item_id", "an item of the assistant"),
+            honoured("content_index", "0, the only part"),
+            honoured("audio_end_ms", "what was heard of it"),
+        ],
+    ),
+    (
+        "conversation.item.delete",
+        &[EVENT_ID, honoured("item_id", "")],
+    ),
+    (
+        "response.create",
+        &[EVENT_ID, honoured("response", "see *Responses*")],
+    ),
+    (
+        "response.cancel",
+        &[
+            EVENT_ID,
+            honoured("response_id", "only if this is the open response"),
+        ],
+    ),
+    ("output_audio_buffer.clear", &[EVENT_ID]),
+    (
+        "undertone.confirmation.respond",
+        &[
+            EVENT_ID,
+            honoured("call_id", "the call that waits for a yes"),
+            honoured("accept", "yes or no"),
+        ],
+    ),
+];
+
+const MCP: &str = "tools of MCP servers are not run for clients; declare a function";
+const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
+const REASONING: &str = "how a model thinks is the operator's choice";
+const VOICE: &str = "there is one voice";
+const NO_ENGINE: &str = "the server's recogniser takes no such hints";
+
+/// The fields of a session, realtime and transcription alike.
+pub(super) const SESSION: &[Field] = &[
+    honoured("type", "`realtime`"),
+    honoured("instructions", "beside the operator's, which stay"),
+    honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
+    honoured("tools", "at most 128, no two of the same name"),
+    honoured("tools[].type", "`function`"),
+    honoured(
+        "tools[].name",
+        "one of the server's tools of the same name is replaced",
+    ),
+    honoured("tools[].description", ""),
+    honoured("tools[].parameters", "JSON Schema"),
+    refused("tools[].allowed_callers", MCP),
+    refused("tools[].allowed_tools", MCP),
+    refused("tools[].authorization", MCP),
+    refused("tools[].connector_id", MCP),
+    refused("tools[].defer_loading", MCP),
+    refused("tools[].headers", MCP),
+    refused("tools[].require_approval", MCP),
+    refused("tools[].server_description", MCP),
+    refused("tools[].server_label", MCP),
+    refused("tools[].server_url", MCP),
+    refused("tools[].tunnel_id", MCP),
+    honoured("tool_choice", "`auto` and `none`"),
+    honoured("tool_choice.type", ""),
+    honoured("tool_choice.name", ""),
+    refused("tool_choice.server_label", MCP),
+    echoed("max_output_tokens", "an answer is as long as it is"),
+    echoed(
+        "model",
+        "the operator chooses the models; the name is repeated",
+    ),
+    refused("prompt", PROMPT),
+    echoed("parallel_tool_calls", "a model may call several tools"),
+    echoed("reasoning", REASONING),
+    echoed("tracing", "there is no traces dashboard"),
+    echoed(
+        "truncation",
+        "the oldest turns are left out when the operator's `llm.max_prompt_tokens` is reached",
+    ),
+    echoed("include", "the recogniser tells no log probabilities"),
+    honoured("audio", ""),
+    honoured("audio.input", ""),
+    honoured("audio.input.format", ""),
+    honoured("audio.input.format.type", "`audio/pcm`"),
+    honoured("audio.input.format.rate", "24000"),
+    echoed(
+        "audio.input.noise_reduction",
+        "clean audio at the client; a suppressor here would cost words",
+    ),
+    honoured(
+        "audio.input.transcription",
+        "`null` turns the events off; they are on where nothing is said",
+    ),
+    echoed(
+        "audio.input.transcription.model",
+        "the operator chooses the recogniser; the name is repeated",
+    ),
+    echoed(
+        "audio.input.transcription.language",
+        "the recogniser hears the language of its model, English with the default one",
+    ),
+    echoed("audio.input.transcription.languages", NO_ENGINE),
+    echoed("audio.input.transcription.prompt", NO_ENGINE),
+    echoed("audio.input.transcription.keywords", NO_ENGINE),
+    echoed(
+        "audio.input.transcription.delay",
+        "transcripts come as soon as they are there",
+    ),
+    honoured(
+        "audio.input.turn_detection",
+        "`null` leaves turns to the client; `semantic_vad` where nothing is said",
+    ),
+    honoured(
+        "audio.input.turn_detection.type",
+        "`server_vad` or `semantic_vad`",
+    ),
+    honoured("audio.input.turn_detection.create_response", ""),
+    honoured(
+        "audio.input.turn_detection.interrupt_response",
+        "the operator's `turn.interrupt` where nothing is said",
+    ),
+    honoured(
+        "audio.input.turn_detection.silence_duration_ms",
+        "`server_vad`; 0 to 10000, by default 500",
+    ),
+    echoed("audio.input.turn_detection.threshold", "the operator's"),
+    echoed("audio.input.turn_detection.prefix_padding_ms", "300 ms"),
+    echoed(
+        "audio.input.turn_detection.idle_timeout_ms",
+        "there is none",
+    ),
+    echoed("audio.input.turn_detection.eagerness", "always `auto`"),
+    honoured("audio.output", ""),
+    honoured("audio.output.format", ""),
+    honoured("audio.output.format.type", "`audio/pcm`"),
+    honoured("audio.output.format.rate", "24000"),
+    echoed("audio.output.voice", VOICE),
+    echoed("audio.output.speed", "the voice has one speed"),
+    honoured("undertone", "this server's own"),
+    honoured("undertone.events", "send this server's own events"),
+    honoured(
+        "undertone.speculation",
+        "run what may be needed before it is certain; not beyond what the operator allows",
+    ),
+];
+
+/// The flat names that fields of a session had in the beta.
+pub(super) const BETA_SESSION: &[Field] = &[
+    honoured("modalities", "`output_modalities`"),
+    honoured("turn_detection", "`audio.input.turn_detection`"),
+    honoured("input_audio_format", "`audio.input.format`"),
+    honoured("input_audio_transcription", "`audio.input.transcription`"),
+    echoed(
+        "input_audio_noise_reduction",
+        "`audio.input.noise_reduction`",
+    ),
+    honoured("output_audio_format", "`audio.output.format`"),
+    echoed("voice", VOICE),
+    echoed("speed", "the voice has one speed"),
+    echoed("temperature", "the operator's `llm.temperature`"),
+    echoed("max_response_output_tokens", "`max_output_tokens`"),
+];
+
+/// The fields of `response.create`.
+pub(super) const RESPONSE: &[Field] = &[
+    honoured("instructions", "for this response alone"),
+    honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
+    honoured("modalities", "the beta's name of `output_modalities`"),
+    honoured("metadata", "repeated in the response"),
+    honoured("conversation", "`auto`"),
+    refused("input", "a response answers the conversation"),
+    refused("tools", "declare tools with session.update"),
+    echoed("tool_choice", "that of the session"),
+    echoed("max_output_tokens", "an answer is as long as it is"),
+    refused("prompt", PROMPT),
+    echoed("parallel_tool_calls", "a model may call several tools"),
+    echoed("reasoning", REASONING),
+    honoured("audio", ""),
+    honoured("audio.output", ""),
+    echoed("audio.output.format", "that of the session"),
+    echoed("audio.output.voice", VOICE),
+];
+
+/// The fields of an item that a client creates.
+pub(super) const ITEM: &[Field] = &[
+    honoured("id", "1 to 128 visible ASCII characters"),
+    honoured("object", ""),
+    honoured(
+        "type",
+        "`message`, `function_call_output`; at most 32 KiB each and 1 MiB in all",
+    ),
+    echoed("status", "has no effect in the protocol either"),
+    honoured("role", "`system`, `user`, `assistant`"),
+    honoured("content", ""),
+    honoured(
+        "content[].type",
+        "`input_text`, `output_text`, `input_audio`, `output_audio`",
+    ),
+    honoured("content[].text", ""),
+    honoured("content[].transcript", "stands for the audio"),
+    echoed("content[].audio", "the transcript stands for it"),
+    refused("content[].image_url", "the models here see no images"),
+    refused("content[].detail", "the models here see no images"),
+    honoured("call_id", "of a call to one of the client's tools"),
+    honoured("output", ""),
+    honoured("name", ""),
+    honoured("arguments", ""),
+    refused("approval_request_id", MCP),
+    refused("approve", MCP),
+    refused("reason", MCP),
+    refused("server_label", MCP),
+    refused("error", MCP),
+    refused("tools", MCP),
+];
+
+/// Looks through an event of the type `kind`. Returns what of it has no effect.
+///
+/// # Errors
+/// The fault to tell the client of, if it asks for something that is refused.
+pub(super) fn look_through(
+    kind: &str,
+    event: &Map<String, Value>,
+) -> Result<Vec<Ineffective>, Fault> {
+    let own = EVENTS.iter().find(|(name, _)| *name == kind);
+    let mut look = Look {
+        tables: vec![own.map_or(&[], |(_, fields)| fields)],
+        found: Vec::new(),
+    };
+    look.object(event, "", "")?;
+    Ok(look.found)
+}
+
+/// A look through one object by the tables that it goes by.
+struct Look {
+    tables: Vec<&'static [Field]>,
+    found: Vec<Ineffective>,
+}
+
+impl Look {
+    /// `path` is that of the object in its table, `shown` in the event.
+    fn object(
+        &mut self,
+        object: &Map<String, Value>,
+        path: &str,
+        shown: &str,
+    ) -> Result<(), Fault> {
+        for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+            self.value(value, &join(path, name), &join(shown, name))?;
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value, path: &str, shown: &str) -> Result<(), Fault> {
+        let row = (self.tables.iter().copied().flatten()).find(|field| field.path == path);
+        match row.map(|row| (row.class, row.note)) {
+            None => self.note(shown, false),
+            Some((Class::Echoed, _)) => self.note(shown, true),
+            Some((Class::Refused, note)) => return Err(refusal(shown, note)),
+            Some((Class::Honoured, _)) => match (group(path), value) {
+                (Some(tables), _) => self.group(tables, value, shown)?,
+                (None, Value::Object(object)) if self.has_below(path, ".") => {
+                    self.object(object, path, shown)?;
+                }
+                (None, Value::Array(list)) if self.has_below(path, "[]") => {
+                    self.list(list, path, shown)?;
+                }
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// What has a table of its own.
+    fn group(
+        &mut self,
+        tables: &[&'static [Field]],
+        value: &Value,
+        shown: &str,
+    ) -> Result<(), Fault> {
+        let outer = std::mem::replace(&mut self.tables, tables.to_vec());
+        let objects = match value {
+            Value::Object(object) => vec![(object, shown.to_owned())],
+            Value::Array(list) => elements(list, shown).collect(),
+            _ => Vec::new(),
+        };
+        for (object, shown) in objects {
+            self.object(object, "", &shown)?;
+        }
+        self.tables = outer;
+        Ok(())
+    }
+
+    fn list(&mut self, list: &[Value], path: &str, shown: &str) -> Result<(), Fault> {
+        for (object, shown) in elements(list, shown) {
+            self.object(object, &format!("{path}[]"), &shown)?;
+        }
+        Ok(())
+    }
+
+    fn has_below(&self, path: &str, between: &str) -> bool {
+        let mut rows = self.tables.iter().copied().flatten();
+        rows.any(|row| {
+            let below = row.path.strip_prefix(path);
+            below.is_some_and(|below| below.starts_with(between))
+        })
+    }
+
+    fn note(&mut self, shown: &str, known: bool) {
+        let path = without_numbers(shown);
+        if !self.found.iter().any(|other| other.path == path) {
+            self.found.push(Ineffective { path, known });
+        }
+    }
+}
+
+/// The tables of what lies at a path of an event, if it has its own.
+fn group(path: &str) -> Option<&'static [&'static [Field]]> {
+    match path {
+        "session" => Some(&[SESSION, BETA_SESSION]),
+        "response" => Some(&[RESPONSE]),
+        "item" | "input" => Some(&[ITEM]),
+        _ => None,
+    }
+}
+
+fn elements<'a>(
+    list: &'a [Value],
+    shown: &str,
+) -> impl Iterator<Item = (&'a Map<String, Value>, String)> {
+    list.iter().enumerate().filter_map(move |(index, element)| {
+        Some((element.as_object()?, format!("{shown}[{index}]")))
+    })
+}
+
+fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    }
+}
+
+/// `tools[3].x` as `tools[].x`, and not too long: it is what a stranger wrote.
+fn without_numbers(shown: &str) -> String {
+    let mut numberless = String::new();
+    let mut inside = false;
+    for c in shown.chars().take(100) {
+        inside = match c {
+            '[' => true,
+            ']' => false,
+            _ => inside,
+        };
+        if !(inside && c.is_ascii_digit()) {
+            numberless.push(c);
+        }
+    }
+    numberless
+}
+
+fn refusal(shown: &str, note: &str) -> Fault {
+    let message = format!("'{shown}' is not supported by this server: {note}.");
+    Fault::new("unsupported_parameter", shown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::realtime::CLIENT_EVENTS;
+    use serde_json::json;
+
+    fn found(kind: &str, event: &Value) -> Vec<(String, bool)> {
+        let event = event.as_object().expect("an object");
+        let found = look_through(kind, event).expect("nothing is refused");
+        let pair = |one: Ineffective| (one.path, one.known);
+        found.into_iter().map(pair).collect()
+    }
+
+    fn refused(kind: &str, event: &Value) -> Option<String> {
+        let event = event.as_object().expect("an object");
+        look_through(kind, event).err()?.param
+    }
+
+    #[test]
+    fn every_event_is_in_the_table() {
+        let named: Vec<&str> = EVENTS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(named, CLIENT_EVENTS);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_found_once_each() {
+        let event = json!({"event_id": "e", "session": {
+            "type": "realtime", "tracing": {"group_id": "mine"}, "truncation": null,
+            "colour": {"red": 1},
+            "tools": [
+                {"type": "function", "name": "a", "parameters": {"type": "object"}, "strict": true},
+                {"type": "function", "name": "b", "strict": true},
+            ],
+            "audio": {"output": {"speed": 1.2}},
+        }});
+        let expected = [
+            ("session.tracing", true),
+            ("session.colour", false),
+            ("session.tools[].strict", false),
+            ("session.audio.output.speed", true),
+        ];
+        let expected: Vec<_> = (expected.iter())
+            .map(|(path, known)| ((*path).to_owned(), *known))
+            .collect();
+        assert_eq!(found("session.update", &event), expected);
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_by_its_name() {
+        let mcp = json!({"session": {"tools": [{"type": "mcp", "server_label": "files",
+            "server_url": "https://example.com"}]}});
+        let image = json!({"item": {"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": "Look"},
+            {"type": "input_image", "image_url": "data:image/png;base64,AA"}]}});
+        for (kind, event, param) in [
+            (
+                "session.update",
+                json!({"session": {"prompt": {"id": "p"}}}),
+                "session.prompt",
+            ),
+            ("session.update", mcp, "session.tools[0].server_label"),
+            (
+                "conversation.item.create",
+                image,
+                "item.content[1].image_url",
+            ),
+            (
+                "response.create",
+                json!({"response": {"prompt": {"id": "p"}}}),
+                "response.prompt",
+            ),
+        ] {
+            assert_eq!(refused(kind, &event).as_deref(), Some(param), "{event}");
+        }
+        let null = json!({"session": {"prompt": null}});
+        assert_eq!(refused("session.update", &null), None);
+    }
+
+    #[test]
+    fn what_a_stranger_named_is_cut() {
+        let long = "x".repeat(10_000);
+        let event = json!({ "session": { long: 1 } });
+        let found = found("session.update", &event);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].0.len() <= 100);
+    }
+
+    /// The lines of a table in the documentation.
+    fn lines(fields: &[Field]) -> String {
+        let line = |field: &Field| {
+            let class = match field.class {
+                Class::Honoured => "honoured",
+                Class::Echoed => "no effect",
+                Class::Refused => "refused",
+            };
+            let cells = format!("| `{}` | {class} | {}", field.path, field.note);
+            format!("{} |\n", cells.trim_end())
+        };
+        fields.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_documentation_has_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/realtime.md");
+        let shown = std::fs::read_to_string(path).expect("docs/realtime.md");
+        let events = EVENTS.iter().map(|(name, fields)| {
+            let fields = fields.iter().map(|field| match field.note {
+                "" => format!("`{}`", field.path),
+                note => format!("`{}`: {note}", field.path),
+            });
+            format!(
+                "| `{name}` | {} |\n",
+                fields.collect::<Vec<_>>().join("<br>")
+            )
+        });
+        let tables = [
+            events.collect(),
+            lines(SESSION),
+            lines(BETA_SESSION),
+            lines(RESPONSE),
+            lines(ITEM),
+        ];
+        for table in tables {
+            assert!(
+                shown.contains(&table),
+                "docs/realtime.md lacks this:\n{table}"
+            );
+        }
+    }
+}
