@@ -5,9 +5,11 @@
 //! is closed.
 
 mod access;
+mod api;
 mod doors;
 mod playground;
 mod routes;
+mod secrets;
 mod twilio;
 
 pub use crate::transport::socket::{Counters, SocketLimits};
@@ -25,6 +27,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use secrecy::SecretString;
+use secrets::Secrets;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -67,6 +70,8 @@ pub struct ServerSettings {
     pub max_connections: usize,
     /// Clients must show this token. `None` asks for nothing.
     pub auth_token: Option<SecretString>,
+    /// Signs client secrets; a key of this process alone if `None`.
+    pub client_secret_key: Option<SecretString>,
     /// Origins of web pages that may connect, such as `https://example.org`. Pages of this very
     /// host and of loopback hosts may anyway.
     pub allowed_origins: Vec<String>,
@@ -100,6 +105,7 @@ impl Default for ServerSettings {
             max_sessions: 64,
             max_connections: 4096,
             auth_token: None,
+            client_secret_key: None,
             allowed_origins: Vec::new(),
             insecure: false,
             max_realtime_message: 1024 * 1024,
@@ -210,6 +216,7 @@ struct Shared {
     playground: Playground,
     /// Of Twilio's calls that were answered and have not begun their stream.
     tickets: Arc<Mutex<Tickets>>,
+    secrets: Secrets,
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -233,6 +240,7 @@ pub async fn run(
         metrics: app.metrics,
         playground: app.playground,
         tickets: Arc::default(),
+        secrets: Secrets::new(app.settings.client_secret_key.clone()),
         settings: app.settings,
     });
     let router = routes::router(shared.clone()).merge(app.routes);

@@ -148,7 +148,12 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn secrets(config: &Config) -> Secrets {
-    let secrets = [&config.server.auth_token, &config.llm.api_key];
+    let server = &config.server;
+    let secrets = [
+        &server.auth_token,
+        &server.client_secret_key,
+        &config.llm.api_key,
+    ];
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
     let twilio = config.twilio.as_ref().map(|twilio| &twilio.auth_token);
     let all = secrets.into_iter().flatten().chain(twilio).chain(tools);

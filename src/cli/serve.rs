@@ -103,6 +103,7 @@ fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
         bind,
         max_sessions: config.server.max_sessions,
         auth_token: config.server.auth_token.clone(),
+        client_secret_key: config.server.client_secret_key.clone(),
         allowed_origins: config.server.allowed_origins.clone(),
         insecure: config.server.insecure,
         interrupt: config.turn.interrupt,

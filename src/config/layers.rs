@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// Variables that mean something of their own. `UNDERTONE_DATA` is read by the tests alone.
-pub(super) const SPECIAL: [&str; 6] = [
+pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_AUTH_TOKEN",
+    "UNDERTONE_CLIENT_SECRET_KEY",
     "UNDERTONE_CONFIG",
     "UNDERTONE_DATA",
     "UNDERTONE_LOG",

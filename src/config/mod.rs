@@ -83,6 +83,8 @@ pub struct ServerConfig {
     pub allowed_origins: Vec<String>,
     /// What a client has to present; `None` asks nothing.
     pub auth_token: Option<SecretString>,
+    /// Signs the secrets that are made for clients; a key of each process alone if `None`.
+    pub client_secret_key: Option<SecretString>,
     /// Listening beyond this machine without a token, or behind a proxy, is intended.
     pub insecure: bool,
     /// How long running conversations may go on after the signal to stop.

@@ -33,6 +33,7 @@ pub(super) struct RawServer {
     pub(super) max_sessions: i64,
     pub(super) allowed_origins: Vec<String>,
     pub(super) auth_token_file: String,
+    pub(super) client_secret_key_file: String,
     pub(super) insecure: bool,
     pub(super) drain_seconds: i64,
 }
@@ -45,6 +46,7 @@ impl Default for RawServer {
             max_sessions: 16,
             allowed_origins: Vec::new(),
             auth_token_file: String::new(),
+            client_secret_key_file: String::new(),
             insecure: false,
             drain_seconds: 30,
         }

@@ -89,7 +89,16 @@ impl Check<'_> {
             port: self.whole("server.port", raw.port, 0..=65_535)?,
             max_sessions: self.whole("server.max_sessions", raw.max_sessions, 1..=10_000)?,
             allowed_origins: self.origins(&raw.allowed_origins)?,
-            auth_token: self.auth_token(raw)?,
+            auth_token: self.token(
+                "server.auth_token_file",
+                &raw.auth_token_file,
+                "UNDERTONE_AUTH_TOKEN",
+            )?,
+            client_secret_key: self.token(
+                "server.client_secret_key_file",
+                &raw.client_secret_key_file,
+                "UNDERTONE_CLIENT_SECRET_KEY",
+            )?,
             insecure: raw.insecure,
             drain: self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?,
         };
@@ -466,13 +475,9 @@ impl Check<'_> {
             })
     }
 
-    fn auth_token(&self, raw: &RawServer) -> Checked<Option<SecretString>> {
-        let secret = self.secret(
-            "server.auth_token_file",
-            &raw.auth_token_file,
-            "UNDERTONE_AUTH_TOKEN",
-        )?;
-        let Some((key, token)) = secret else {
+    /// A secret that strangers might guess at.
+    fn token(&self, key: &str, file: &str, variable: &str) -> Checked<Option<SecretString>> {
+        let Some((key, token)) = self.secret(key, file, variable)? else {
             return Ok(None);
         };
         if token.len() < SHORTEST_TOKEN {

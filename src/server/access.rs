@@ -28,6 +28,9 @@ pub(super) enum Denied {
     /// There is a token to be shown, and it was not shown.
     #[error("a valid token is needed: Authorization: Bearer <token>")]
     Token,
+    /// A client secret was shown whose time is over.
+    #[error("this client secret has expired: make another at /v1/realtime/client_secrets")]
+    Expired,
     /// The page is a stranger.
     #[error("this origin is not allowed; see allowed_origins in the configuration")]
     Origin,
@@ -45,7 +48,7 @@ pub(super) enum Denied {
 impl Denied {
     pub(super) fn status(self) -> StatusCode {
         match self {
-            Self::Token => StatusCode::UNAUTHORIZED,
+            Self::Token | Self::Expired => StatusCode::UNAUTHORIZED,
             Self::Origin | Self::Proxied | Self::NoOrigin => StatusCode::FORBIDDEN,
         }
     }
@@ -88,6 +91,13 @@ pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
 }
 
 fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
+    shown(headers)
+        .iter()
+        .any(|shown| equal(shown, token.expose_secret()))
+}
+
+/// Everything that a client shows as its token.
+pub(super) fn shown(headers: &HeaderMap) -> Vec<String> {
     let authorization = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -109,7 +119,8 @@ fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
         .into_iter()
         .chain(basic.as_deref())
         .chain(offered)
-        .any(|shown| equal(shown, token.expose_secret()))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The password of HTTP Basic, which Asterisk's WebSocket client sends. The user's name is nobody's

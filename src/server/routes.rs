@@ -1,6 +1,7 @@
 //! The routes and the upgrade of a request to a session.
 
-use super::{HEALTHY, ServerSettings, Shared, access, playground, twilio};
+use super::secrets::{self, Unfit};
+use super::{HEALTHY, ServerSettings, Shared, access, api, playground, twilio};
 use crate::audio::g711;
 use crate::metrics::{self, Refusal};
 use crate::transport::Dialect;
@@ -20,6 +21,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Seconds after which a client that found no room may try again.
@@ -31,6 +33,7 @@ const MAX_NAME: usize = 200;
 /// The server's own routes.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
+        .merge(api::router())
         .merge(playground::router())
         .merge(twilio::router())
         .route("/healthz", get(async || HEALTHY))
@@ -56,30 +59,57 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 
 /// For Prometheus. What a server does is nobody else's business: the rules are those of sessions.
 async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    if let Err(refused) = admit(&shared, &headers) {
-        return refused;
+    if let Err(denied) = admit_with_token(&shared, &headers) {
+        return refusal(&shared, denied);
     }
     let text = shared.metrics.render();
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// Says why a client stays out.
+/// Lets a client open a session, or says why not. Returns the configuration that its client secret
+/// carries; null if it shows none or that has none.
 #[allow(
     clippy::result_large_err,
     reason = "the error is the answer, made once for each stranger"
 )]
-pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<(), Response> {
-    access::check(headers, &shared.settings, shared.address).map_err(|denied| {
-        tracing::info!(%denied, "a client stays out");
-        shared.metrics.refused(Refusal::Denied);
-        let challenge = [(WWW_AUTHENTICATE, "Bearer")];
-        (denied.status(), challenge, denied.to_string()).into_response()
-    })
+pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Response> {
+    let mut expired = false;
+    for shown in access::shown(headers) {
+        match shared.secrets.read(&shown, secrets::now()) {
+            Ok(grant) => return Ok(grant.session),
+            Err(Unfit::Expired) => expired = true,
+            Err(Unfit::Unknown) => {}
+        }
+    }
+    match admit_with_token(shared, headers) {
+        Ok(()) => Ok(Value::Null),
+        Err(access::Denied::Token) if expired => Err(refusal(shared, access::Denied::Expired)),
+        Err(denied) => Err(refusal(shared, denied)),
+    }
+}
+
+/// Lets in who may do more than open sessions: a client secret is not enough.
+pub(super) fn admit_with_token(shared: &Shared, headers: &HeaderMap) -> Result<(), access::Denied> {
+    access::check(headers, &shared.settings, shared.address)
+}
+
+/// Says why a client stays out, as OpenAI's clients read it.
+pub(super) fn refusal(shared: &Shared, denied: access::Denied) -> Response {
+    tracing::info!(%denied, "a client stays out");
+    shared.metrics.refused(Refusal::Denied);
+    let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+    let code = match denied.status() {
+        StatusCode::UNAUTHORIZED => "invalid_api_key",
+        _ => "forbidden",
+    };
+    let error = api::error(denied.status(), code, None, denied.to_string());
+    (challenge, error).into_response()
 }
 
 #[derive(Deserialize)]
 struct RealtimeQuery {
     model: Option<String>,
+    call_id: Option<String>,
     vendor_events: Option<String>,
 }
 
@@ -93,18 +123,33 @@ async fn open_realtime(
         Ok(query) => query,
         Err(rejection) => return rejection.into_response(),
     };
+    if query.call_id.is_some() {
+        let message =
+            "There are no calls over WebRTC or SIP here: leave call_id out to open a session.";
+        return api::error(
+            StatusCode::NOT_FOUND,
+            "call_not_found",
+            Some("call_id"),
+            message,
+        );
+    }
+    let session = match admit(&shared, &headers) {
+        Ok(session) => session,
+        Err(refused) => return refused,
+    };
     let vendor_events = query
         .vendor_events
         .is_some_and(|value| value == "1" || value == "true");
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
-        .interruptible(shared.settings.interrupt);
+        .interruptible(shared.settings.interrupt)
+        .configured(session);
     let limit = Limits {
         message: shared.settings.max_realtime_message,
         intake: shared.settings.realtime_intake,
         rate: realtime::RATE,
     };
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(["realtime"]));
-    open(shared, &headers, upgrade, dialect, limit)
+    open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 
 async fn open_pcm(
@@ -203,7 +248,7 @@ fn open(
     limits: Limits,
 ) -> Response {
     match admit(&shared, headers) {
-        Ok(()) => open_admitted(shared, upgrade, dialect, limits, |_| async {}),
+        Ok(_) => open_admitted(shared, upgrade, dialect, limits, |_| async {}),
         Err(refused) => refused,
     }
 }

@@ -1,0 +1,267 @@
+//! What is asked over HTTP around the Realtime API: client secrets, the list of models, and calls
+//! over WebRTC, which there are none of.
+
+use super::Shared;
+use super::routes::{admit_with_token, refusal};
+use super::secrets::{self, Grant, MAX_SESSION};
+use crate::transport::realtime::{self, Fault};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, extract::Path};
+use serde_json::{Map, Value, json};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// Seconds that a client secret may hold: OpenAI's bounds.
+const SECONDS: RangeInclusive<u64> = 10..=7_200;
+
+/// Seconds that a client secret holds unless told otherwise: OpenAI's default.
+const DEFAULT_SECONDS: u64 = 600;
+
+/// The longest body, bytes.
+const MAX_BODY: usize = 64 * 1024;
+
+/// When this release's model came into being, for those who sort by it: seconds since 1970.
+const CREATED: u64 = 1_767_225_600;
+
+/// The routes. Pages of any origin may read what they answer: who may come in is decided by tokens
+/// and by the origin itself, never by a cookie.
+pub(super) fn router() -> Router<Arc<Shared>> {
+    Router::new()
+        .route(
+            "/v1/realtime/client_secrets",
+            post(client_secret).options(preflight),
+        )
+        .route("/v1/realtime/calls", post(calls).options(preflight))
+        .route("/v1/models", get(models).options(preflight))
+        .route("/v1/models/{model}", get(model).options(preflight))
+        .layer(map_response(readable_everywhere))
+}
+
+async fn readable_everywhere(mut response: Response) -> Response {
+    let any = HeaderValue::from_static("*");
+    response
+        .headers_mut()
+        .insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
+    response
+}
+
+async fn preflight() -> impl IntoResponse {
+    let allowed = [
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (
+            ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, openai-beta, openai-organization, openai-project, \
+             openai-safety-identifier",
+        ),
+        (ACCESS_CONTROL_MAX_AGE, "86400"),
+    ];
+    (StatusCode::NO_CONTENT, allowed)
+}
+
+/// An error as OpenAI's clients read it.
+pub(super) fn error(
+    status: StatusCode,
+    code: &str,
+    param: Option<&str>,
+    message: impl Into<String>,
+) -> Response {
+    let message = message.into();
+    let kind = "invalid_request_error";
+    let error = json!({"message": message, "type": kind, "param": param, "code": code});
+    (status, Json(json!({ "error": error }))).into_response()
+}
+
+fn fault(fault: &Fault) -> Response {
+    let (code, param) = (fault.code, fault.param.as_deref());
+    error(StatusCode::BAD_REQUEST, code, param, &*fault.message)
+}
+
+/// Makes a client secret. Who shows one may not make another.
+async fn client_secret(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    if let Err(denied) = admit_with_token(&shared, &headers) {
+        return refusal(&shared, denied);
+    }
+    let reading = timeout(shared.settings.header_timeout, to_bytes(body, MAX_BODY));
+    let Ok(Ok(body)) = reading.await else {
+        let message = format!("The body is longer than {MAX_BODY} bytes or comes too slowly.");
+        return error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "request_too_large",
+            None,
+            message,
+        );
+    };
+    match granted(&body, secrets::now()) {
+        Ok((grant, session)) => {
+            let value = shared.secrets.issue(&grant);
+            let expires_at = grant.expires_at;
+            Json(json!({"value": value, "expires_at": expires_at, "session": session}))
+                .into_response()
+        }
+        Err(wrong) => fault(&wrong),
+    }
+}
+
+/// Reads a request for a client secret at `now`: what is to be granted, and the session as it would
+/// be told to its client.
+fn granted(body: &[u8], now: u64) -> Result<(Grant, Value), Fault> {
+    let body: Map<String, Value> = match body.trim_ascii() {
+        b"" => Map::new(),
+        body => serde_json::from_slice(body).map_err(|error| {
+            Fault::whole(
+                "invalid_json",
+                format!("The body is no JSON object: {error}."),
+            )
+        })?,
+    };
+    let session = body.get("session").cloned().unwrap_or_default();
+    let shown = realtime::shown(session.clone())?;
+    if session.to_string().len() > MAX_SESSION {
+        let message = format!(
+            "A client secret carries at most {MAX_SESSION} bytes of session; set the rest with \
+             session.update."
+        );
+        return Err(Fault::new("string_above_max_length", "session", message));
+    }
+    let seconds = seconds(body.get("expires_after").unwrap_or(&Value::Null))?;
+    let expires_at = now + seconds;
+    Ok((
+        Grant {
+            expires_at,
+            session,
+        },
+        shown,
+    ))
+}
+
+fn seconds(expires_after: &Value) -> Result<u64, Fault> {
+    match expires_after.get("anchor") {
+        None | Some(Value::Null) => {}
+        Some(anchor) if anchor == "created_at" => {}
+        Some(_) => {
+            let message = "The anchor is 'created_at'.";
+            return Err(Fault::new("invalid_value", "expires_after.anchor", message));
+        }
+    }
+    match expires_after.get("seconds") {
+        None | Some(Value::Null) => Ok(DEFAULT_SECONDS),
+        Some(seconds) => {
+            let seconds = seconds.as_u64().filter(|seconds| SECONDS.contains(seconds));
+            seconds.ok_or_else(|| {
+                let (least, most) = SECONDS.into_inner();
+                let message = format!("A client secret holds {least} to {most} seconds.");
+                Fault::new("invalid_value", "expires_after.seconds", message)
+            })
+        }
+    }
+}
+
+async fn calls() -> Response {
+    error(
+        StatusCode::NOT_IMPLEMENTED,
+        "webrtc_not_supported",
+        None,
+        "This server has no WebRTC. Connect a WebSocket to /v1/realtime; in \
+         @openai/agents-realtime with `transport: 'websocket'`.",
+    )
+}
+
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    match super::routes::admit(&shared, &headers) {
+        Ok(_) => {
+            let list = json!({"object": "list", "data": [entry(realtime::DEFAULT_MODEL)]});
+            Json(list).into_response()
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Any name is as good as another: the operator chooses the models.
+async fn model(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    match super::routes::admit(&shared, &headers) {
+        Ok(_) if name == realtime::DEFAULT_MODEL => Json(entry(&name)).into_response(),
+        Ok(_) => {
+            let message = format!("The model '{name}' does not exist.");
+            error(
+                StatusCode::NOT_FOUND,
+                "model_not_found",
+                Some("model"),
+                message,
+            )
+        }
+        Err(refused) => refused,
+    }
+}
+
+fn entry(name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": CREATED, "owned_by": "undertone"})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(body: Value) -> Option<String> {
+        granted(body.to_string().as_bytes(), 0).err()?.param
+    }
+
+    #[test]
+    fn a_secret_holds_ten_minutes_unless_told_otherwise() {
+        let expires =
+            |body: &str| granted(body.as_bytes(), 1_000).map(|(grant, _)| grant.expires_at);
+        assert_eq!(expires(""), Ok(1_600));
+        assert_eq!(expires("{}"), Ok(1_600));
+        let minute = r#"{"expires_after": {"anchor": "created_at", "seconds": 60}}"#;
+        assert_eq!(expires(minute), Ok(1_060));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_named() {
+        for (body, param) in [
+            (
+                json!({"expires_after": {"seconds": 9}}),
+                "expires_after.seconds",
+            ),
+            (
+                json!({"expires_after": {"seconds": "60"}}),
+                "expires_after.seconds",
+            ),
+            (
+                json!({"expires_after": {"anchor": "never"}}),
+                "expires_after.anchor",
+            ),
+            (json!({"session": {"type": "dance"}}), "session.type"),
+            (
+                json!({"session": {"prompt": {"id": "p"}}}),
+                "session.prompt",
+            ),
+            (
+                json!({"session": {"instructions": "x".repeat(MAX_SESSION)}}),
+                "session",
+            ),
+        ] {
+            assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
+        }
+        let broken = granted(b"[1]", 0).expect_err("no object");
+        assert_eq!(broken.code, "invalid_json");
+    }
+}

@@ -1,0 +1,141 @@
+//! Client secrets: tokens that a program gives to a browser or a device so that this may open
+//! sessions for a while. Each carries the session's configuration and when it expires, and is
+//! signed; nothing is stored.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::Sha256;
+use std::time::SystemTime;
+use uuid::Uuid;
+
+/// What every client secret begins with: OpenAI's "ephemeral key".
+const PREFIX: &str = "ek_";
+
+/// Bytes of a session's configuration that a secret carries at most: it travels in a header.
+pub(super) const MAX_SESSION: usize = 16 * 1024;
+
+/// Signs and reads secrets.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    key: SecretString,
+}
+
+/// What a secret says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Grant {
+    /// When it ends, in seconds since 1970.
+    pub(super) expires_at: u64,
+    /// The session's configuration as a client would send it; null if there is none.
+    pub(super) session: Value,
+}
+
+/// Why a secret opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// It was not made here, or changed since.
+    Unknown,
+    /// Its time is over.
+    Expired,
+}
+
+impl Secrets {
+    /// With the operator's key, or with one of this process alone: then a restart ends all secrets.
+    pub(super) fn new(key: Option<SecretString>) -> Self {
+        // 244 random bits of the system's generator.
+        let random = || format!("{}{}", Uuid::new_v4(), Uuid::new_v4()).into();
+        Self {
+            key: key.unwrap_or_else(random),
+        }
+    }
+
+    pub(super) fn issue(&self, grant: &Grant) -> String {
+        let grant = serde_json::to_vec(grant).unwrap_or_default();
+        let signature = self.mac(&grant).finalize().into_bytes();
+        let [grant, signature] = [&grant[..], &signature].map(|part| URL_SAFE_NO_PAD.encode(part));
+        format!("{PREFIX}{grant}.{signature}")
+    }
+
+    /// What a secret grants at `now`, in seconds since 1970.
+    pub(super) fn read(&self, shown: &str, now: u64) -> Result<Grant, Unfit> {
+        let grant = self.verified(shown).ok_or(Unfit::Unknown)?;
+        match now < grant.expires_at {
+            true => Ok(grant),
+            false => Err(Unfit::Expired),
+        }
+    }
+
+    fn verified(&self, shown: &str) -> Option<Grant> {
+        let (grant, signature) = shown.strip_prefix(PREFIX)?.split_once('.')?;
+        let grant = URL_SAFE_NO_PAD.decode(grant).ok()?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        self.mac(&grant).verify_slice(&signature).ok()?;
+        serde_json::from_slice(&grant).ok()
+    }
+
+    fn mac(&self, grant: &[u8]) -> Hmac<Sha256> {
+        let key = self.key.expose_secret().as_bytes();
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
+        mac.update(grant);
+        mac
+    }
+}
+
+/// Seconds since 1970.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the edge: a secret's time is that of the clock on the wall"
+)]
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn grant() -> Grant {
+        Grant {
+            expires_at: 1_000,
+            session: json!({"type": "realtime", "instructions": "Be kind. ✓"}),
+        }
+    }
+
+    #[test]
+    fn a_secret_holds_until_it_expires() {
+        let secrets = Secrets::new(None);
+        let secret = secrets.issue(&grant());
+        assert_eq!(secrets.read(&secret, 999), Ok(grant()));
+        assert_eq!(secrets.read(&secret, 1_000), Err(Unfit::Expired));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        assert!(secret.chars().all(plain), "fit for a subprotocol: {secret}");
+    }
+
+    #[test]
+    fn what_was_changed_or_signed_elsewhere_is_unknown() {
+        let (here, there) = (Secrets::new(None), Secrets::new(None));
+        let secret = here.issue(&grant());
+        assert_eq!(there.read(&secret, 0), Err(Unfit::Unknown));
+        for at in PREFIX.len()..secret.len() {
+            let mut changed = secret.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).expect("ASCII");
+            assert_eq!(here.read(&changed, 0), Err(Unfit::Unknown), "{at}");
+        }
+        for nonsense in ["", "ek_", "ek_.", "ek_e30.", "sk-123", "ek_💥.💥"] {
+            assert_eq!(here.read(nonsense, 0), Err(Unfit::Unknown));
+        }
+    }
+
+    #[test]
+    fn with_the_operators_key_a_secret_outlives_a_restart() {
+        let secrets = || Secrets::new(Some("operator's".into()));
+        let secret = secrets().issue(&grant());
+        assert_eq!(secrets().read(&secret, 0), Ok(grant()));
+    }
+}
