@@ -871,11 +871,37 @@ async fn whoever_has_not_spoken_yet_is_greeted() {
         text: "Hello!".into(),
         interrupted: false,
     };
-    for history in [vec![greeted.clone()], vec![greeted, note]] {
-        let said = generate(&history, tools()).await;
-        assert!(said.words.contains("tell the time"), "{}", said.words);
-        assert!(said.words.ends_with('?') && said.calls.is_empty());
+    let said = generate(&[greeted.clone(), note], tools()).await;
+    assert!(said.words.contains("tell the time"), "{}", said.words);
+    assert!(said.words.ends_with('?') && said.calls.is_empty());
+    let said = generate(&[greeted], tools()).await;
+    assert_eq!(said, Said::default(), "nothing is new");
+}
+
+/// Pipecat passes on what was typed as a message of the system.
+#[tokio::test]
+async fn what_a_note_asks_is_answered_and_what_it_tells_is_not() {
+    let note = |text: &str| Message::System { text: text.into() };
+    let spoke = || vec![user("What is 2 plus 2?"), agent("2 plus 2 is 4.")];
+    let after = async |more: Vec<Message>| {
+        let history = [spoke(), more].concat();
+        generate(&history, TOOLS.specs()).await
+    };
+    let said = after(vec![note("What is 5 plus 6?")]).await;
+    assert_eq!(said.calls(), r#"calculate {"expression":"5 + 6"}"#);
+    let said = after(vec![note("Thanks!")]).await;
+    assert!(said.words.contains("welcome"), "{}", said.words);
+    for told in [
+        "The user did not confirm set_timer: it was not run.",
+        "The user has been quiet. Ask whether they want a timer for 5 minutes.",
+        "Paris is the capital of France.",
+    ] {
+        let said = after(vec![note(told)]).await;
+        assert!(said.calls.is_empty(), "{told}: {said:?}");
+        assert!(said.words.ends_with("What would you like?"), "{told}");
     }
+    let said = after(vec![user("What is 5 plus 6?"), note("They like sums.")]).await;
+    assert_eq!(said.calls(), r#"calculate {"expression":"5 + 6"}"#);
 }
 
 /// On the telephone a goodbye ends the call, and nothing else does.

@@ -25,14 +25,58 @@ pub(super) fn respond(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
-    let mut events = match prompt.messages.last() {
-        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
-        Some(Message::User { .. }) => answer(prompt, known, classifier)?,
-        None | Some(Message::System { .. } | Message::Agent { .. }) => speech(opening(prompt)),
-        Some(Message::ToolCall { .. }) => Vec::new(),
-    };
+    let mut events = reply(prompt, known, classifier)?;
     events.push(LlmEvent::End);
     Ok(events)
+}
+
+fn reply(
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
+    Ok(match prompt.messages.last() {
+        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
+        Some(Message::User { .. }) => match answer(prompt, known, classifier)? {
+            Some(events) => events,
+            None => speech(answers::limit(&abilities(&ours(prompt)))),
+        },
+        Some(Message::System { .. }) => return noted(prompt, known, classifier),
+        None => speech(opening(prompt)),
+        // The agent has spoken last: there is nothing to add.
+        Some(Message::Agent { .. } | Message::ToolCall { .. }) => Vec::new(),
+    })
+}
+
+/// What to say behind a note of the operator or the client: the question or the result before it
+/// stands if it is open. Else the note is taken for the user's words if it reads like them, since
+/// some clients pass on what was typed in this way.
+fn noted(
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
+    let is_note = |message: &Message| matches!(message, Message::System { .. });
+    let mut spoken = prompt.clone();
+    let Some(Message::System { text }) = spoken.messages.pop() else {
+        return Ok(Vec::new());
+    };
+    spoken.messages.retain(|message| !is_note(message));
+    let last = spoken.messages.last();
+    if let Some(Message::User { .. } | Message::ToolResult { .. }) = last {
+        return reply(&spoken, known, classifier);
+    }
+    let opened = speech(opening(prompt));
+    let sentences = text::sentences(&text);
+    if sentences.iter().any(|said| said.starts_with("the user ")) {
+        return Ok(opened);
+    }
+    let talks = sentences.iter().all(|said| rules::talk(said).is_some());
+    spoken.messages.push(Message::User { text });
+    let answered = answer(&spoken, known, classifier)?;
+    let calls = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. });
+    let fits = |events: &Vec<LlmEvent>| talks || events.iter().any(calls);
+    Ok(answered.filter(fits).unwrap_or(opened))
 }
 
 /// What to say when it is the agent's turn although nobody has asked for anything: a greeting, or
@@ -41,12 +85,13 @@ fn opening(prompt: &Prompt) -> String {
     if last_agent(&prompt.messages).is_none() {
         return answers::talk(Talk::Greeting, "", None);
     }
-    let ours: Vec<&ToolSpec> = prompt
-        .tools
-        .iter()
-        .filter(|t| builtin::is_ours(t))
-        .collect();
-    format!("{} What would you like?", abilities(&ours))
+    format!("{} What would you like?", abilities(&ours(prompt)))
+}
+
+/// The tools that we know how to use.
+fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
+    let tools = prompt.tools.iter();
+    tools.filter(|tool| builtin::is_ours(tool)).collect()
 }
 
 /// The results since the agent last spoke, or the user.
@@ -117,11 +162,12 @@ fn utterance(messages: &[Message]) -> (String, &[Message]) {
     (said.collect::<Vec<_>>().join(" "), &messages[..start])
 }
 
+/// What to say and call for what the user said last; `None` if it is beyond us.
 fn answer(
     prompt: &Prompt,
     known: &Known,
     classifier: &mut Classifier,
-) -> Result<Vec<LlmEvent>, EmbedError> {
+) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let (said, before) = utterance(&prompt.messages);
     // The tools that we know how to use; anything else goes by its declaration.
     let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
@@ -130,22 +176,22 @@ fn answer(
         .partition(|tool| builtin::is_ours(tool) || tool.name == HANG_UP);
     let can = abilities(&ours);
     if let Some((name, arguments)) = known.ruled(&said, &foreign) {
-        return Ok(with_filler(&name, arguments, known));
+        return Ok(Some(with_filler(&name, arguments, known)));
     }
     let requests = understand(&said, before, classifier)?;
     if requests.iter().any(Request::needs_tool)
         && let Some(events) = calls(&requests, &ours)
     {
-        return Ok(events);
+        return Ok(Some(events));
     }
     let unknown = matches!(requests.last(), None | Some(Request::Unknown));
     if unknown || requests.iter().any(Request::needs_tool) {
-        return by_declaration(&said, before, &foreign, &can, known, classifier);
+        return by_declaration(&said, before, &foreign, known, classifier);
     }
     let mut events = speech(match requests.last() {
         Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
         Some(Request::Refused) => answers::LEFT_ALONE.into(),
-        _ => answers::limit(&can),
+        _ => return Ok(None),
     });
     // Only in plain words: who is hung up on by mistake does not call again.
     let last = text::sentences(&said).into_iter().next_back();
@@ -153,7 +199,7 @@ fn answer(
     if leaves && ours.iter().any(|tool| tool.name == HANG_UP) {
         events.extend(call(HANG_UP, Map::new()));
     }
-    Ok(events)
+    Ok(Some(events))
 }
 
 /// What an utterance asks for. Several requests only if all of them are wanted: a sentence that
@@ -451,15 +497,14 @@ fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
     })
 }
 
-/// A tool that somebody else declared, or the honest limit.
+/// A tool that somebody else declared; `None` if none fits.
 fn by_declaration(
     said: &str,
     before: &[Message],
     foreign: &[&ToolSpec],
-    can: &str,
     known: &Known,
     classifier: &mut Classifier,
-) -> Result<Vec<LlmEvent>, EmbedError> {
+) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let question = last_agent(before).unwrap_or_default();
     let said = if question.starts_with("For that I need the ") {
         format!(
@@ -472,11 +517,11 @@ fn by_declaration(
     let sentence = text::normalise(&said);
     Ok(
         match foreign::find(&said, &sentence, foreign, known, classifier)? {
-            Match::Call(name, arguments) => with_filler(&name, arguments, known),
-            Match::Missing(argument) => {
-                speech(format!("For that I need the {argument}. Which one?"))
-            }
-            Match::None => speech(answers::limit(can)),
+            Match::Call(name, arguments) => Some(with_filler(&name, arguments, known)),
+            Match::Missing(argument) => Some(speech(format!(
+                "For that I need the {argument}. Which one?"
+            ))),
+            Match::None => None,
         },
     )
 }
