@@ -133,7 +133,7 @@ impl Conversation {
         let mut rest = Vec::new();
         for item in self.playout.unheard_items(self.now) {
             let heard = self.playout.heard(item, self.now);
-            if let Ok(text) = self.history.cut(item, heard) {
+            if let Some(text) = self.history.cut(item, heard) {
                 self.notify(Event::ItemTruncated { item, heard, text });
                 rest.push(self.history.unheard_text(item));
             }

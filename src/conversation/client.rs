@@ -2,7 +2,7 @@
 
 use super::ids::ItemId;
 use super::time::Micros;
-use super::{Conversation, EndOfTurnRule, Event, NewItem, ResponseStatus, Settings};
+use super::{Conversation, EndOfTurnRule, Event, NewItem, Place, ResponseStatus, Settings};
 use crate::llm::Message;
 
 impl Conversation {
@@ -27,30 +27,43 @@ impl Conversation {
         }
     }
 
-    pub(super) fn add_item(&mut self, item: NewItem) {
-        let id = self.item_id();
+    pub(super) fn add_item(&mut self, id: Option<ItemId>, place: Place, item: NewItem) {
+        let id = id.unwrap_or_else(|| self.item_id());
+        let Some(at) = self.history.index(place) else {
+            return self.refuse("AddItem", "the item before it has been deleted".into());
+        };
+        let is_last = at == self.history.len();
         match item {
-            NewItem::System { text } => self.history.push(id, Message::System { text }),
-            NewItem::User { text } => {
+            NewItem::System { text } => self.history.insert(at, id, Message::System { text }),
+            NewItem::User { text } if is_last => {
                 self.mark_activity();
                 self.route(&text, true);
                 self.history.push(id, Message::User { text: text.clone() });
                 self.answer_in_writing(&text);
             }
+            NewItem::User { text } => self.history.insert(at, id, Message::User { text }),
             NewItem::Agent { text } => {
-                self.history.push(
-                    id,
-                    Message::Agent {
-                        text,
-                        interrupted: false,
-                    },
-                );
+                let interrupted = false;
+                let message = Message::Agent { text, interrupted };
+                self.history.insert(at, id, message);
+            }
+            NewItem::ToolCall {
+                call,
+                name,
+                arguments,
+            } => {
+                let message = Message::ToolCall {
+                    id: call.to_string(),
+                    name,
+                    arguments,
+                };
+                self.history.insert(at, id, message);
             }
             NewItem::ToolOutput { call, output } => {
-                if !self.history.add_result(id, call, output) {
+                if !self.history.insert_result(at, id, call, output) {
                     return self.refuse(
                         "AddItem",
-                        format!("there is no call {call} that waits for an output"),
+                        "the call has been deleted or has its output".into(),
                     );
                 }
             }
@@ -62,15 +75,15 @@ impl Conversation {
         if self.history.delete(item) {
             self.notify(Event::ItemDeleted { item });
         } else {
-            self.refuse("DeleteItem", format!("there is no item with id {item}"));
+            self.refuse("DeleteItem", "there is no such item".into());
         }
     }
 
     /// The client knows better than our clock what was heard.
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
         match self.history.cut(item, heard) {
-            Ok(text) => self.notify(Event::ItemTruncated { item, heard, text }),
-            Err(message) => self.refuse("Truncate", message),
+            Some(text) => self.notify(Event::ItemTruncated { item, heard, text }),
+            None => self.refuse("Truncate", "the agent has said no such item".into()),
         }
     }
 

@@ -2,6 +2,7 @@
 //! the client deletes.
 
 use super::ids::{CallId, ItemId};
+use super::input::Place;
 use super::time::Micros;
 use crate::llm::Message;
 use serde_json::{Map, Value};
@@ -110,10 +111,26 @@ fn beginning(clause: &str, heard: Micros, length: Micros) -> &str {
 
 impl History {
     pub(super) fn push(&mut self, id: ItemId, message: Message) {
-        self.items.push(Item {
-            id,
-            content: Content::Fixed(message),
-        });
+        self.insert(self.items.len(), id, message);
+    }
+
+    /// Puts an item before the one at `at`, or at the end.
+    pub(super) fn insert(&mut self, at: usize, id: ItemId, message: Message) {
+        let content = Content::Fixed(message);
+        self.items.insert(at, Item { id, content });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The index that an item gets at `place`; `None` if the one before it is not there.
+    pub(super) fn index(&self, place: Place) -> Option<usize> {
+        match place {
+            Place::End => Some(self.items.len()),
+            Place::Start => Some(0),
+            Place::After(id) => Some(self.items.iter().position(|item| item.id == id)? + 1),
+        }
     }
 
     /// Begins an answer that has no words yet.
@@ -148,31 +165,34 @@ impl History {
         }
     }
 
-    /// Adds the result of a call right behind it and its fellows, where a serial run would have
-    /// put it. `false` if there is no such call or it has its result.
+    /// Adds the result of a call. `false` if there is no such call or it has its result.
     pub(super) fn add_result(&mut self, id: ItemId, call: CallId, output: Value) -> bool {
-        let key = call.to_string();
+        self.insert_result(self.items.len(), id, call, output)
+    }
+
+    /// The same, at an index.
+    pub(super) fn insert_result(
+        &mut self,
+        at: usize,
+        item: ItemId,
+        call: CallId,
+        output: Value,
+    ) -> bool {
+        let id = call.to_string();
         let name = self.items.iter().find_map(|item| match &item.content {
-            Content::Fixed(Message::ToolCall { id, name, .. }) if *id == key => Some(name.clone()),
+            Content::Fixed(Message::ToolCall { id: key, name, .. }) if *key == id => {
+                Some(name.clone())
+            }
             _ => None,
         });
         let answered = self.items.iter().any(|item| {
-            matches!(&item.content, Content::Fixed(Message::ToolResult { id, .. }) if *id == key)
+            matches!(&item.content, Content::Fixed(Message::ToolResult { id: key, .. }) if *key == id)
         });
-        match name {
-            Some(name) if !answered => {
-                self.push(
-                    id,
-                    Message::ToolResult {
-                        id: key,
-                        name,
-                        output,
-                    },
-                );
-                true
-            }
-            _ => false,
-        }
+        let Some(name) = name.filter(|_| !answered) else {
+            return false;
+        };
+        self.insert(at, item, Message::ToolResult { id, name, output });
+        true
     }
 
     /// Adds a committed call.
@@ -193,23 +213,13 @@ impl History {
         );
     }
 
-    /// Cuts an answer at what was heard and returns what is left of its words.
-    ///
-    /// # Errors
-    /// A text for the client if there is no such answer or it is shorter than that.
-    pub(super) fn cut(&mut self, id: ItemId, heard: Micros) -> Result<String, String> {
-        let speech = self
-            .speech(id)
-            .ok_or_else(|| format!("there is no answer with id {id}"))?;
-        if heard > speech.length() {
-            return Err(format!(
-                "the audio of {id} is only {} ms long, less than {} ms",
-                speech.length().as_ms(),
-                heard.as_ms()
-            ));
-        }
-        speech.heard = Some(heard);
-        Ok(speech.text())
+    /// Cuts an answer at what was heard and returns what is left of its words; `None` if there is
+    /// no such answer. More than all of it is all of it: audio is sent in whole frames, the last
+    /// one padded.
+    pub(super) fn cut(&mut self, id: ItemId, heard: Micros) -> Option<String> {
+        let speech = self.speech(id)?;
+        speech.heard = Some(heard.min(speech.length()));
+        Some(speech.text())
     }
 
     /// How much was heard of the last answers if `words` are the last that were heard of them:
@@ -297,6 +307,12 @@ impl History {
         self.items.iter().filter_map(Item::message).collect()
     }
 
+    /// Whether nothing has come since the agent last spoke.
+    pub(super) fn ends_with_the_agent(&self) -> bool {
+        let last = self.items.iter().rev().find_map(Item::message);
+        matches!(last, None | Some(Message::Agent { .. }))
+    }
+
     fn speech(&mut self, id: ItemId) -> Option<&mut Speech> {
         self.items
             .iter_mut()
@@ -344,7 +360,8 @@ mod tests {
         );
         assert_eq!(cut(&mut history, 700).unwrap(), "It is five past");
         assert_eq!(cut(&mut history, 0).unwrap(), "");
-        assert!(cut(&mut history, 2_001).unwrap_err().contains("2000 ms"));
+        assert_eq!(cut(&mut history, 2_001), cut(&mut history, 2_000));
+        assert_eq!(cut(&mut history, 0).unwrap(), "");
         assert_eq!(history.messages(), []);
     }
 
@@ -371,7 +388,7 @@ mod tests {
         let mut left = |words: &str| {
             let heard = history.heard_with(words);
             let cut = heard.iter().map(|(id, heard)| history.cut(*id, *heard));
-            cut.collect::<Result<Vec<_>, _>>().unwrap()
+            cut.collect::<Option<Vec<_>>>().unwrap()
         };
         assert_eq!(
             left("No no Its Five past"),

@@ -42,3 +42,21 @@ id!(
     /// One run of a tool, predicted or committed.
     RunId, "run_"
 );
+
+/// The first number of those that clients choose; the session counts up from one and never gets
+/// there.
+const CLIENTS: u64 = 1 << 52;
+
+impl ItemId {
+    /// The `n`th id that a client's side chooses, for an item that it adds.
+    pub fn of_client(n: u64) -> Self {
+        Self(CLIENTS + n)
+    }
+}
+
+impl CallId {
+    /// The `n`th id that a client's side chooses, for a call that it adds to the history.
+    pub fn of_client(n: u64) -> Self {
+        Self(CLIENTS + n)
+    }
+}

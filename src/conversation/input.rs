@@ -7,7 +7,7 @@ use crate::llm::{LlmEvent, ToolSpec};
 use crate::router::Prediction;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One thing that happened. Given to [`super::Conversation::handle_input`] with the time it
 /// happened at.
@@ -97,8 +97,15 @@ pub enum Input {
     CommitAudio,
     /// The client threw away what the user said since the last turn.
     ClearAudio,
-    /// The client added to the history. The user's words answer a confirmation that waits.
+    /// The client added to the history. The user's words, at its end, answer a confirmation that
+    /// waits.
     AddItem {
+        /// Its id, if the client's side has chosen one: [`ItemId::of_client`].
+        #[serde(default)]
+        id: Option<ItemId>,
+        /// Where to put it.
+        #[serde(default)]
+        place: Place,
         /// What to add.
         item: NewItem,
     },
@@ -183,6 +190,19 @@ pub enum Job {
     Synthesis(ClauseId),
 }
 
+/// Where in the history an item is put.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Behind all others.
+    #[default]
+    End,
+    /// Before all others.
+    Start,
+    /// Right behind this one.
+    After(ItemId),
+}
+
 /// Something that a client adds to the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -202,6 +222,15 @@ pub enum NewItem {
         /// The words.
         text: String,
     },
+    /// A call to one of the client's own tools in a conversation that was held before.
+    ToolCall {
+        /// Joins it with its output: [`CallId::of_client`].
+        call: CallId,
+        /// The tool's name.
+        name: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+    },
     /// The result of a call to one of the client's own tools.
     ToolOutput {
         /// The call that this answers.
@@ -209,6 +238,17 @@ pub enum NewItem {
         /// The result.
         output: Value,
     },
+}
+
+impl NewItem {
+    /// Adds it behind all others, under an id of the session's choice.
+    pub fn at_the_end(self) -> Input {
+        Input::AddItem {
+            id: None,
+            place: Place::End,
+            item: self,
+        }
+    }
 }
 
 /// What a client may set, at any time. `None` leaves a setting as it is.

@@ -54,7 +54,7 @@ pub use answer_end::AnswerPolicy;
 pub use clauses::Clauses;
 pub use filler::{FillerLead, FillerPolicy};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
-pub use input::{EndOfTurnRule, Input, Job, NewItem, Settings, TurnDetection};
+pub use input::{EndOfTurnRule, Input, Job, NewItem, Place, Settings, TurnDetection};
 pub use latency::TurnLatency;
 pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
 pub use policy::{EndpointPolicy, Policy, VadPolicy};
@@ -238,7 +238,7 @@ impl Conversation {
             Input::Received { end } => self.audio_end = self.audio_end.max(end),
             Input::CommitAudio => self.commit_audio(),
             Input::ClearAudio => self.clear_audio(),
-            Input::AddItem { item } => self.add_item(item),
+            Input::AddItem { id, place, item } => self.add_item(id, place, item),
             Input::DeleteItem { item } => self.delete_item(item),
             Input::Truncate { item, heard } => self.truncate(item, heard),
             Input::Respond { instructions } => self.respond_to_client(instructions),

@@ -57,7 +57,7 @@ impl Conversation {
         // The clock may have taken more for heard.
         for (item, heard) in heard {
             let before = self.history.spoken_text(item);
-            if let Ok(text) = self.history.cut(item, heard)
+            if let Some(text) = self.history.cut(item, heard)
                 && text != before
             {
                 self.notify(Event::ItemTruncated { item, heard, text });

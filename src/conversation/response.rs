@@ -70,6 +70,8 @@ pub(super) struct Response {
     pub(super) said: bool,
     /// What the model has said in all.
     pub(super) answer: Said,
+    /// The model may keep silent: nothing has been said or done since the agent last spoke.
+    nothing_new: bool,
     pub(super) failed: bool,
     /// The apology for the voice was tried.
     apologised: bool,
@@ -115,6 +117,7 @@ impl Response {
             apologised: false,
             said: false,
             answer: Said::within(most),
+            nothing_new: false,
             failed: false,
             asks: None,
             ends_with: None,
@@ -177,6 +180,10 @@ impl Conversation {
             return self.respond_after_this(instructions);
         }
         self.open_response(latency, instructions);
+        let nothing_new = self.history.ends_with_the_agent();
+        if let Some(response) = &mut self.response {
+            response.nothing_new = nothing_new;
+        }
         let speaks = self.held.as_ref().is_some_and(Held::speaks_for_itself);
         let filler = self
             .response
@@ -416,7 +423,8 @@ impl Conversation {
         };
         response.generation = None;
         let silent = !response.said && (response.calls == 0 || response.overstepped);
-        if silent {
+        let may_be = response.nothing_new && response.steps == 0;
+        if silent && !may_be {
             self.fail_response("llm", "the language model said nothing", |p| &p.llm_failed);
         }
     }

@@ -142,13 +142,15 @@ async fn open_realtime(
         .is_some_and(|value| value == "1" || value == "true");
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
         .interruptible(shared.settings.interrupt)
-        .configured(session);
+        .configured(session)
+        .beta(realtime::asks_for_beta(&headers));
     let limit = Limits {
         message: shared.settings.max_realtime_message,
         intake: shared.settings.realtime_intake,
         rate: realtime::RATE,
     };
-    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["realtime"]));
+    let protocols = ["realtime", realtime::BETA_PROTOCOL];
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 

@@ -231,7 +231,7 @@ impl Scripted {
                 }
             }
             Input::CommitAudio => self.end_turn().await,
-            Input::AddItem { item } => self.add(item).await,
+            Input::AddItem { id, item, .. } => self.add(id, item).await,
             Input::DeleteItem { item } => self.tell(Event::ItemDeleted { item }).await,
             Input::Truncate { item, heard } => self.truncate(item, heard).await,
             Input::Respond { .. } => self.respond().await,
@@ -246,7 +246,7 @@ impl Scripted {
         }
     }
 
-    async fn add(&mut self, item: NewItem) {
+    async fn add(&mut self, id: Option<ItemId>, item: NewItem) {
         match item {
             NewItem::ToolOutput { output, .. } => self.output = Some(output.to_string()),
             NewItem::System { text } if text == "refuse" => {
@@ -260,7 +260,7 @@ impl Scripted {
             }
             _ => {}
         }
-        let item = ItemId(self.id());
+        let item = id.unwrap_or_else(|| ItemId(self.id()));
         self.tell(Event::ItemAdded { item }).await;
     }
 

@@ -180,7 +180,7 @@ fn without_a_template_the_arguments_are_read_back_by_name() {
 
 fn typed(sim: &mut Sim, text: &str) {
     let item = NewItem::User { text: text.into() };
-    sim.input(Input::AddItem { item });
+    sim.input(item.at_the_end());
 }
 
 #[test]

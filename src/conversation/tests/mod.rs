@@ -608,6 +608,28 @@ fn a_client_may_end_the_turn_itself() {
 }
 
 #[test]
+fn a_response_that_is_asked_for_although_nothing_is_new_may_be_empty() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    sim.scripts.push_back(vec![end()]);
+    ask(&mut sim, "what time is it", 2_000);
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(2_000);
+    assert_eq!(sim.prompts.len(), 2, "the model is asked again");
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed; 2]);
+    assert!(!sim.saw(|e| matches!(e, Event::StageFailed { .. })));
+}
+
+#[test]
+fn a_model_that_says_nothing_to_the_user_has_failed() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![end()]);
+    ask(&mut sim, "what time is it", 4_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+}
+
+#[test]
 fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
     let mut sim = sim();
     sim.client_has(&["weather"]);
@@ -631,10 +653,64 @@ fn a_clients_tool_ends_the_response_and_its_output_begins_the_next() {
         call: call.unwrap(),
         output: "rain".into(),
     };
-    sim.input(Input::AddItem { item });
+    sim.input(item.at_the_end());
     sim.input(Input::Respond { instructions: None });
     sim.silence(2_000);
     assert_eq!(sim.spoken(), ["Let me see.", "It rains."]);
+}
+
+#[test]
+fn a_history_that_the_client_brings_along_is_in_the_prompt_in_its_order() {
+    let mut sim = sim();
+    let [user, call_item, output, agent, before] = [1, 2, 3, 4, 5].map(ItemId::of_client);
+    let call = CallId::of_client(2);
+    let mut add = |id, place, item| {
+        let id = Some(id);
+        sim.input(Input::AddItem { id, place, item });
+    };
+    let text = |text: &str| text.to_owned();
+    let name = text("get_weather");
+    let arguments = serde_json::Map::new();
+    let called = NewItem::ToolCall {
+        call,
+        name,
+        arguments,
+    };
+    let question = NewItem::User {
+        text: text("The weather in Rome?"),
+    };
+    let answer = NewItem::Agent {
+        text: text("It is sunny."),
+    };
+    let sunny = NewItem::ToolOutput {
+        call,
+        output: "sunny".into(),
+    };
+    let note = NewItem::System { text: text("Hi.") };
+    add(user, Place::Start, question);
+    add(agent, Place::After(user), answer);
+    add(call_item, Place::After(user), called);
+    add(output, Place::After(call_item), sunny.clone());
+    add(before, Place::Start, note);
+    add(ItemId::of_client(6), Place::End, sunny);
+    assert!(
+        sim.saw(|e| matches!(e, Event::Refused { .. })),
+        "a second output"
+    );
+    sim.scripts.push_back(vec![say("Eleven."), end()]);
+    ask(&mut sim, "5 plus 6", 2_000);
+    let kinds: Vec<&str> = sim.prompts[0].messages.iter().map(kind).collect();
+    assert_eq!(kinds, ["system", "user", "call", "result", "agent", "user"]);
+}
+
+fn kind(message: &Message) -> &'static str {
+    match message {
+        Message::System { .. } => "system",
+        Message::User { .. } => "user",
+        Message::Agent { .. } => "agent",
+        Message::ToolCall { .. } => "call",
+        Message::ToolResult { .. } => "result",
+    }
 }
 
 #[test]
@@ -665,7 +741,11 @@ fn the_client_corrects_what_was_heard() {
         item,
         heard: Micros::from_ms(9_000),
     });
-    assert!(sim.saw(|e| matches!(e, Event::Refused { .. })));
+    let all = "One two three four.";
+    assert!(
+        sim.saw(|e| matches!(e, Event::ItemTruncated { text, .. } if text == all)),
+        "more than all is all"
+    );
     sim.input(Input::Truncate {
         item,
         heard: Micros::from_ms(650),

@@ -62,7 +62,7 @@ fn act(sim: &mut Sim, step: &Move) {
         Move::Key(key) => Input::Key { key },
         Move::Type(text) => {
             let item = NewItem::User { text: text.into() };
-            Input::AddItem { item }
+            item.at_the_end()
         }
         Move::Said(text, last) => {
             let text = text.into();

@@ -316,7 +316,7 @@ fn what_is_typed_after_a_cough_calls_the_transfer_off_and_is_answered() {
     sim.speak("", 300);
     let text = "wait, one more thing".into();
     let item = NewItem::User { text };
-    sim.input(Input::AddItem { item });
+    sim.input(item.at_the_end());
     sim.input(Input::Respond { instructions: None });
     sim.silence(10_000);
     assert!(sim.tools_started.is_empty());

@@ -55,7 +55,7 @@ pub enum ClientRequest {
     Clear,
     /// `conversation.item.create`.
     Create {
-        /// Where to put it: after this item. `None` is the end.
+        /// Where to put it: after this item, or before all others if this is `root`. `None` is the end.
         previous: Option<String>,
         /// What to add.
         item: ClientItem,
@@ -107,6 +107,15 @@ pub enum ItemContent {
     User(String),
     /// A message of the agent.
     Agent(String),
+    /// A call to a tool of the client, in a conversation that was held before.
+    ToolCall {
+        /// The client's id of it, if it gives one.
+        call: Option<String>,
+        /// The tool's name.
+        name: String,
+        /// The arguments by name.
+        arguments: Map<String, Value>,
+    },
     /// What a tool of the client returned.
     ToolOutput {
         /// The id of the call, as it was told to the client.
@@ -383,9 +392,10 @@ struct RawItem {
     #[serde(rename = "type")]
     kind: String,
     role: Option<String>,
-    #[serde(default)]
-    content: Vec<RawPart>,
+    content: Option<Vec<RawPart>>,
     call_id: Option<String>,
+    name: Option<String>,
+    arguments: Option<String>,
     output: Option<String>,
 }
 
@@ -406,6 +416,7 @@ fn create(event: Value) -> Result<ClientRequest, Fault> {
     let event: Event = read(event, "")?;
     let content = match event.item.kind.as_str() {
         "message" => message(&event.item)?,
+        "function_call" => call(&event.item)?,
         "function_call_output" => ItemContent::ToolOutput {
             call: event
                 .item
@@ -417,7 +428,7 @@ fn create(event: Value) -> Result<ClientRequest, Fault> {
             return Err(Fault::value(
                 "item.type",
                 other,
-                "'message' and 'function_call_output'",
+                "'message', 'function_call' and 'function_call_output'",
             ));
         }
     };
@@ -432,6 +443,23 @@ fn create(event: Value) -> Result<ClientRequest, Fault> {
     })
 }
 
+fn call(item: &RawItem) -> Result<ItemContent, Fault> {
+    let name = item.name.clone().ok_or_else(|| missing("item", "name"))?;
+    let arguments = match item.arguments.as_deref().map(str::trim) {
+        None => return Err(missing("item", "arguments")),
+        Some("") => Map::new(),
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            let message = format!("The arguments are not a JSON object: {error}.");
+            Fault::new("invalid_value", "item.arguments", message)
+        })?,
+    };
+    Ok(ItemContent::ToolCall {
+        call: item.call_id.clone(),
+        name,
+        arguments,
+    })
+}
+
 fn check_id(id: String) -> Result<String, Fault> {
     if id.is_empty() || id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = format!("An id is 1 to {MAX_ID} visible ASCII characters.");
@@ -441,9 +469,8 @@ fn check_id(id: String) -> Result<String, Fault> {
 }
 
 fn message(item: &RawItem) -> Result<ItemContent, Fault> {
-    let text = item
-        .content
-        .iter()
+    let parts = item.content.iter().flatten();
+    let text = parts
         .enumerate()
         .map(|(index, part)| part.words(index))
         .collect::<Result<Vec<_>, _>>()?
@@ -482,6 +509,9 @@ impl ItemContent {
     pub fn size(&self) -> usize {
         match self {
             Self::System(text) | Self::User(text) | Self::Agent(text) => text.len(),
+            Self::ToolCall {
+                name, arguments, ..
+            } => name.len() + json!(arguments).to_string().len(),
             Self::ToolOutput { output, .. } => output.len(),
         }
     }
@@ -498,6 +528,15 @@ impl ItemContent {
             Self::System(text) => message("system", "input_text", text),
             Self::User(text) => message("user", "input_text", text),
             Self::Agent(text) => message("assistant", "output_text", text),
+            Self::ToolCall {
+                call,
+                name,
+                arguments,
+            } => json!({
+                "id": id, "object": "realtime.item", "type": "function_call",
+                "status": "completed", "call_id": call, "name": name,
+                "arguments": json!(arguments).to_string(),
+            }),
             Self::ToolOutput { call, output } => json!({
                 "id": id, "object": "realtime.item", "type": "function_call_output",
                 "status": "completed", "call_id": call, "output": output,
@@ -555,6 +594,14 @@ mod tests {
             (
                 r#"{"type":"conversation.item.create","item":{"type":"function_call_output","output":"1"}}"#,
                 "item.call_id",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"function_call","arguments":"{}"}}"#,
+                "item.name",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"function_call","name":"f","arguments":"[1]"}}"#,
+                "item.arguments",
             ),
             (
                 r#"{"type":"response.create","response":{"conversation":"none"}}"#,

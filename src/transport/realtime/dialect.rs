@@ -7,12 +7,12 @@ mod user;
 
 use super::client_events::{self, ClientRequest, Fault, ItemContent, ResponseRequest};
 use super::fields::Ineffective;
-use super::items::Items;
+use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{RATE, Session, SessionUpdate};
 use crate::audio::from_pcm16le;
-use crate::conversation::{CallId, Event, Input, Micros, Samples, Settings, Time};
+use crate::conversation::{CallId, Event, Input, ItemId, Micros, Samples, Settings, Time};
 use crate::session::Outbound;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
@@ -29,10 +29,41 @@ const MAX_LOGGED: usize = 64;
 /// Something asked of the session, to be matched with its answer.
 #[derive(Debug)]
 struct Pending {
-    /// The name of the [`Input`] in lower case without underscores.
-    request: &'static str,
     event_id: Option<String>,
-    item: Option<(String, ItemContent)>,
+    asked: Asked,
+}
+
+/// What was asked of the session.
+#[derive(Debug)]
+enum Asked {
+    Commit,
+    Respond,
+    Cancel,
+    /// The same, by a client that need not know whether there is a response.
+    ClearOutput,
+    Truncate,
+    /// By the client's name of the item.
+    Delete(String),
+    Add {
+        name: String,
+        id: ItemId,
+        content: ItemContent,
+        spot: Spot,
+    },
+}
+
+impl Asked {
+    /// The name of its [`Input`] in lower case without underscores.
+    fn input(&self) -> &'static str {
+        match self {
+            Self::Commit => "commitaudio",
+            Self::Respond => "respond",
+            Self::Cancel | Self::ClearOutput => "cancelresponse",
+            Self::Truncate => "truncate",
+            Self::Delete(_) => "deleteitem",
+            Self::Add { .. } => "additem",
+        }
+    }
 }
 
 /// The user's utterance that is under way.
@@ -57,7 +88,10 @@ pub struct Realtime {
     utterance: Option<Utterance>,
     response: Option<Response>,
     next_response: ResponseRequest,
+    /// Calls that wait for the client's output, by their ids on the wire.
     calls: HashMap<String, CallId>,
+    /// Items and calls that the client has added.
+    added: u64,
     server_calls: HashMap<CallId, ServerCall>,
     /// The call that waits for the user's yes, and its name on the wire.
     confirmation: Option<(String, CallId)>,
@@ -107,6 +141,7 @@ impl Realtime {
             response: None,
             next_response: ResponseRequest::default(),
             calls: HashMap::new(),
+            added: 0,
             server_calls: HashMap::new(),
             confirmation: None,
             pending: VecDeque::new(),
@@ -138,12 +173,19 @@ impl Realtime {
         self
     }
 
+    /// The same, for a client that speaks the protocol's beta.
+    #[must_use]
+    pub fn beta(mut self, beta: bool) -> Self {
+        self.writer.beta = beta;
+        self
+    }
+
     fn tell(&mut self, kind: &str, mut fields: Value) {
         if let Some(at) = self.at.filter(|_| self.session.vendor_events) {
             fields["undertone_at"] = json!(at);
         }
         let event = self.writer.event(kind, fields);
-        self.effects.push(Effect::Send(event));
+        self.effects.extend(event.map(Effect::Send));
     }
 
     fn tell_vendor(&mut self, kind: &str, fields: Value) {
@@ -205,8 +247,18 @@ impl Realtime {
         let at = self
             .pending
             .iter()
-            .position(|pending| pending.request == request)?;
+            .position(|pending| pending.asked.input() == request)?;
         self.pending.remove(at)
+    }
+
+    /// Whether a response is open once the session has done what it was asked.
+    fn is_answering(&self) -> bool {
+        let asked = self.pending.iter().map(|pending| &pending.asked);
+        asked.fold(self.response.is_some(), |open, asked| match asked {
+            Asked::Respond => true,
+            Asked::Cancel | Asked::ClearOutput => false,
+            _ => open,
+        })
     }
 
     fn event(&mut self, event: Event) {
@@ -272,6 +324,14 @@ impl Dialect for Realtime {
         }
         let session = self.session.to_json();
         self.tell("session.created", json!({ "session": session }));
+        if self.writer.beta {
+            let id = self.writer.session_id("conv");
+            let conversation = json!({"id": id, "object": "realtime.conversation"});
+            self.tell(
+                "conversation.created",
+                json!({ "conversation": conversation }),
+            );
+        }
         std::mem::take(&mut self.effects)
     }
 

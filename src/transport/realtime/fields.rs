@@ -73,7 +73,7 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
             honoured("item", "see *Items*"),
             honoured(
                 "previous_item_id",
-                "items can only be added at the end: anything but the last item is an error",
+                "the item is put behind this one, before all others if it is `root`, else at the end",
             ),
         ],
     ),
@@ -87,7 +87,7 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
             EVENT_ID,
             honoured("item_id", "an item of the assistant"),
             honoured("content_index", "0, the only part"),
-            honoured("audio_end_ms", "what was heard of it"),
+            honoured("audio_end_ms", "what was heard of it; more than all is all"),
         ],
     ),
     (
@@ -273,7 +273,7 @@ pub(super) const ITEM: &[Field] = &[
     honoured("object", ""),
     honoured(
         "type",
-        "`message`, `function_call_output`; at most 32 KiB each and 1 MiB in all",
+        "`message`, `function_call`, `function_call_output`; at most 32 KiB each and 1 MiB in all",
     ),
     echoed("status", "has no effect in the protocol either"),
     honoured("role", "`system`, `user`, `assistant`"),

@@ -14,10 +14,20 @@ pub(super) struct Item {
     pub(super) id: ItemId,
     /// As it is told to the client.
     pub(super) json: Value,
+    /// The agent has said it in this session.
+    pub(super) speech: bool,
     /// Audio of it that was sent.
     pub(super) audio: Micros,
     /// Text of it that the client sent, bytes.
     pub(super) created_text: usize,
+}
+
+/// Where an item is put, by the client's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Spot {
+    End,
+    Start,
+    After(String),
 }
 
 /// All items.
@@ -31,6 +41,11 @@ pub(super) struct Items {
 impl Items {
     /// Adds an item at the end, or replaces what the client is told of it.
     pub(super) fn put(&mut self, name: &str, id: ItemId, json: Value) {
+        self.insert(name, id, json, &Spot::End);
+    }
+
+    /// The same, at a place of the client's choice.
+    pub(super) fn insert(&mut self, name: &str, id: ItemId, json: Value, spot: &Spot) {
         if let Some(item) = self.items.get_mut(name) {
             item.json = json;
             return;
@@ -40,17 +55,28 @@ impl Items {
         {
             self.remove(&oldest);
         }
-        self.order.push_back(name.to_owned());
+        let at = match spot {
+            Spot::Start => Some(0),
+            Spot::After(other) => self.index(other).map(|at| at + 1),
+            Spot::End => None,
+        };
+        let at = at.unwrap_or(self.order.len());
+        self.order.insert(at, name.to_owned());
         self.names.insert(id, name.to_owned());
         self.items.insert(
             name.to_owned(),
             Item {
                 id,
                 json,
+                speech: false,
                 audio: Micros(0),
                 created_text: 0,
             },
         );
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.order.iter().position(|other| other == name)
     }
 
     pub(super) fn remove(&mut self, name: &str) {
@@ -75,7 +101,7 @@ impl Items {
 
     /// The item before one.
     pub(super) fn before(&self, name: &str) -> Option<&str> {
-        let at = self.order.iter().position(|other| other == name)?;
+        let at = self.index(name)?;
         self.order.get(at.checked_sub(1)?).map(String::as_str)
     }
 
@@ -109,5 +135,17 @@ mod tests {
         assert_eq!(items.last(), Some("b"));
         items.remove("b");
         assert_eq!(items.last(), Some("a"));
+    }
+
+    #[test]
+    fn items_are_put_where_the_client_wants_them() {
+        let mut items = Items::default();
+        items.put("b", ItemId(1), Value::Null);
+        items.put("d", ItemId(2), Value::Null);
+        items.insert("a", ItemId(3), Value::Null, &Spot::Start);
+        items.insert("c", ItemId(4), Value::Null, &Spot::After("b".into()));
+        assert_eq!(items.order, ["a", "b", "c", "d"]);
+        assert_eq!(items.before("a"), None);
+        assert_eq!(items.before("c"), Some("b"));
     }
 }

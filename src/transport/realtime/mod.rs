@@ -1,4 +1,6 @@
-//! OpenAI's Realtime protocol over a WebSocket, with GA event names.
+//! OpenAI's Realtime protocol over a WebSocket, with GA event names, or with those of the beta for
+//! clients that ask for it by the header `OpenAI-Beta: realtime=v1` or the subprotocol
+//! `openai-beta.realtime-v1`.
 //!
 //! Clients written for OpenAI's service talk to this server unchanged. `docs/realtime.md` lists every
 //! event and field with what becomes of it; its tables are those of `fields`.
@@ -27,6 +29,7 @@
 //! microseconds since the session began. Clients that do not ask get none of this: nothing that
 //! ran early and was discarded leaves a trace in what they are sent.
 
+mod beta;
 mod client_events;
 mod dialect;
 mod fields;
@@ -35,6 +38,7 @@ mod response;
 mod server_events;
 mod session_config;
 
+pub use beta::{BETA_PROTOCOL, asks_for_beta};
 pub use client_events::{
     CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
     parse,

@@ -1,5 +1,6 @@
 //! What a Realtime client is told: names, ids and the common shapes of events.
 
+use super::beta;
 use super::client_events::Fault;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +10,8 @@ pub(super) struct Writer {
     unique: String,
     events: u64,
     ids: u64,
+    /// The client speaks the protocol's beta.
+    pub(super) beta: bool,
 }
 
 impl Writer {
@@ -19,6 +22,7 @@ impl Writer {
             unique,
             events: 0,
             ids: 0,
+            beta: false,
         }
     }
 
@@ -33,8 +37,16 @@ impl Writer {
         format!("{prefix}_{}{:04}", self.unique, self.ids)
     }
 
-    /// An event with its type, its id and `fields`.
-    pub(super) fn event(&mut self, kind: &str, fields: Value) -> String {
+    /// An event with its type, its id and `fields`; `None` if the client's protocol has none such.
+    pub(super) fn event(&mut self, kind: &str, fields: Value) -> Option<String> {
+        let (kind, fields) = match self.beta {
+            true => beta::translate(kind, fields)?,
+            false => (kind, fields),
+        };
+        Some(self.write(kind, fields))
+    }
+
+    fn write(&mut self, kind: &str, fields: Value) -> String {
         self.events += 1;
         let mut event = Map::new();
         event.insert("type".into(), kind.into());
@@ -57,7 +69,7 @@ impl Writer {
             "param": fault.param,
             "event_id": fault.event_id,
         });
-        self.event("error", json!({ "error": error }))
+        self.write("error", json!({ "error": error }))
     }
 
     /// An `error` event about what went wrong here.
@@ -66,7 +78,7 @@ impl Writer {
             "type": "server_error", "code": code, "message": message,
             "param": null, "event_id": null,
         });
-        self.event("error", json!({ "error": error }))
+        self.write("error", json!({ "error": error }))
     }
 }
 

@@ -53,8 +53,8 @@ pub struct Detection {
     respond: bool,
     /// `None` leaves it to the operator.
     interrupt: Option<bool>,
-    /// As the client wrote it.
-    written: Value,
+    /// As it is echoed to the client; without `interrupt_response` if that is left to the operator.
+    echo: Value,
 }
 
 /// Whether tools may be called.
@@ -236,15 +236,18 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
             rule: EndOfTurnRule::Client,
             respond: false,
             interrupt: Some(false),
-            written: value,
+            echo: value,
         });
     }
     let raw: RawTurnDetection = read(value.clone(), param)?;
-    let rule = match raw.kind.as_str() {
-        "server_vad" => EndOfTurnRule::Silence {
-            ms: silence(&raw, param)?,
-        },
-        "semantic_vad" => EndOfTurnRule::Semantic,
+    let (rule, defaults) = match raw.kind.as_str() {
+        "server_vad" => (
+            EndOfTurnRule::Silence {
+                ms: silence(&raw, param)?,
+            },
+            server_vad(),
+        ),
+        "semantic_vad" => (EndOfTurnRule::Semantic, semantic_vad()),
         other => {
             let allowed = "'server_vad' and 'semantic_vad'";
             return Err(Fault::value(format!("{param}.type"), other, allowed));
@@ -254,8 +257,35 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
         rule,
         respond: raw.create_response.unwrap_or(true),
         interrupt: raw.interrupt_response,
-        written: value,
+        echo: with_defaults(value, defaults),
     })
+}
+
+/// What applies where the client leaves it out. `interrupt_response` is the operator's, filled in
+/// by [`Session`].
+fn server_vad() -> Value {
+    json!({
+        "type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300,
+        "silence_duration_ms": SILENCE_MS, "idle_timeout_ms": null,
+        "create_response": true, "interrupt_response": null,
+    })
+}
+
+/// The same for the other kind.
+fn semantic_vad() -> Value {
+    json!({
+        "type": "semantic_vad", "eagerness": "auto",
+        "create_response": true, "interrupt_response": null,
+    })
+}
+
+/// Clients decide by what is echoed: each field that is left out or `null` stands with its default.
+fn with_defaults(written: Value, mut defaults: Value) -> Value {
+    let fields = written.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
+        defaults[name] = value.clone();
+    }
+    defaults
 }
 
 fn silence(raw: &RawTurnDetection, param: &str) -> Result<u64, Fault> {
@@ -391,10 +421,10 @@ impl Session {
                     "format": format,
                     "transcription": {"model": model},
                     "noise_reduction": null,
-                    "turn_detection": {
-                        "type": "semantic_vad", "eagerness": "auto",
-                        "create_response": true, "interrupt_response": true,
-                    },
+                    "turn_detection": with_defaults(
+                        json!({"interrupt_response": true}),
+                        semantic_vad(),
+                    ),
                 },
                 "output": {"format": format, "voice": "default", "speed": 1.0},
             },
@@ -457,11 +487,16 @@ impl Session {
         }
         if let Some(detection) = update.turn_detection {
             self.by_hand = detection.rule == EndOfTurnRule::Client;
-            self.set_audio("input", "turn_detection", detection.written);
+            let interrupt = detection.interrupt.unwrap_or(self.interrupt);
+            let mut echo = detection.echo;
+            if echo.is_object() {
+                echo["interrupt_response"] = interrupt.into();
+            }
+            self.set_audio("input", "turn_detection", echo);
             settings.turn_detection = Some(TurnDetection {
                 rule: detection.rule,
                 respond: detection.respond,
-                interrupt: detection.interrupt.unwrap_or(self.interrupt),
+                interrupt,
             });
         }
         if let Some(transcription) = update.transcription {
@@ -648,6 +683,32 @@ mod tests {
         let update = parse(json!({"turn_detection": {"type": "semantic_vad"}})).expect("valid");
         let settings = session.apply(update);
         assert!(settings.turn_detection.expect("changed").interrupt);
+    }
+
+    #[test]
+    fn every_field_of_turn_detection_is_echoed_also_where_the_client_sent_a_part() {
+        let mut session = Session::new("sess_1", "m", false).interruptible(false);
+        let mut echoed = |detection: Value| {
+            let update = json!({"audio": {"input": {"turn_detection": detection}}});
+            session.apply(parse(update).expect("valid"));
+            session.to_json()["audio"]["input"]["turn_detection"].clone()
+        };
+        assert_eq!(
+            echoed(json!({"type": "server_vad", "threshold": 0.7, "prefix_padding_ms": null})),
+            json!({
+                "type": "server_vad", "threshold": 0.7, "prefix_padding_ms": 300,
+                "silence_duration_ms": 500, "idle_timeout_ms": null,
+                "create_response": true, "interrupt_response": false,
+            })
+        );
+        assert_eq!(
+            echoed(json!({"type": "semantic_vad", "interrupt_response": true})),
+            json!({
+                "type": "semantic_vad", "eagerness": "auto",
+                "create_response": true, "interrupt_response": true,
+            })
+        );
+        assert_eq!(echoed(Value::Null), Value::Null);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The agent's side: responses, and what is said in them.
 
-use super::{Realtime, merge};
+use super::{Asked, Realtime, merge};
 use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 impl Realtime {
     pub(super) fn response_started(&mut self) {
         self.answered("respond");
+        // What was to be cancelled is over, whether or not anything was said about it.
+        let cancels = |asked: &Asked| matches!(asked, Asked::Cancel | Asked::ClearOutput);
+        self.pending.retain(|pending| !cancels(&pending.asked));
         let request = std::mem::take(&mut self.next_response);
         let response = Response {
             id: self.writer.id("resp"),
@@ -97,6 +100,9 @@ impl Realtime {
             return;
         };
         let part = shape::content_part(response.text_only, "");
+        if let Some(item) = self.items.get_mut(&name) {
+            item.speech = !response.text_only;
+        }
         let place = response.open_speech(name);
         self.tell(
             "response.content_part.added",
@@ -141,10 +147,9 @@ impl Realtime {
             "response.output_audio.delta",
             merge(place, json!({ "delta": delta })),
         );
-        self.effects.push(Effect::SendAudio {
-            frame: Frame::Text(event),
-            length,
-        });
+        let frame = event.map(Frame::Text);
+        self.effects
+            .extend(frame.map(|frame| Effect::SendAudio { frame, length }));
     }
 
     pub(super) fn agent_item_done(&mut self, item: ItemId, text: &str, interrupted: bool) {
@@ -191,7 +196,9 @@ impl Realtime {
         status: ResponseStatus,
         latency: TurnLatency,
     ) {
-        self.answered("cancelresponse");
+        if status == ResponseStatus::Cancelled {
+            self.answered("cancelresponse");
+        }
         self.close_speech();
         let Some(response) = self.response.take() else {
             return;

@@ -1,13 +1,14 @@
 //! What the client asks for.
 
-use super::{Pending, Realtime};
-use crate::conversation::{Input, Micros, NewItem};
+use super::{Asked, Pending, Realtime};
+use crate::conversation::{CallId, Input, ItemId, Micros, NewItem, Place};
 use crate::transport::Effect;
 use crate::transport::realtime::client_events::{
     ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
 };
+use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::session_config::{RATE, SessionUpdate};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The least audio that can be committed: OpenAI's limit.
 const MIN_COMMIT: Micros = Micros::from_ms(100);
@@ -39,7 +40,7 @@ impl Realtime {
             ClientRequest::Delete(name) => return self.delete(&name, event_id),
             ClientRequest::Respond(request) => return self.respond(request, event_id),
             ClientRequest::Cancel { response } => return self.cancel(response, event_id),
-            ClientRequest::ClearOutput => self.clear_output(),
+            ClientRequest::ClearOutput => return self.clear_output(),
             ClientRequest::Confirm { call, accept } => return self.confirm(&call, accept),
         }
         Ok(())
@@ -80,7 +81,7 @@ impl Realtime {
             );
             return Err(Fault::whole("input_audio_buffer_commit_empty", message));
         }
-        self.expect("commitaudio", event_id, None)?;
+        self.expect(event_id, Asked::Commit)?;
         self.uncommitted = Micros(0);
         self.ask(Input::CommitAudio);
         Ok(())
@@ -102,57 +103,73 @@ impl Realtime {
             Some(name) => self.check_new(name)?,
             None => self.writer.id("item"),
         };
-        self.check_place(previous)?;
+        let (spot, place) = self.spot(previous)?;
         let size = item.content.size();
         if self.created_text + size > MAX_CREATED_TEXT {
             let message = "The items of this session hold too much text.";
             return Err(Fault::new("conversation_too_long", "item", message));
         }
-        let new = self.new_item(&item.content)?;
-        self.expect("additem", event_id, Some((name, item.content)))?;
+        self.added += 1;
+        let id = ItemId::of_client(self.added);
+        let (content, item) = self.new_item(item.content)?;
+        let asked = Asked::Add {
+            name,
+            id,
+            content,
+            spot,
+        };
+        self.expect(event_id, asked)?;
         self.created_text += size;
-        self.ask(Input::AddItem { item: new });
+        let id = Some(id);
+        self.ask(Input::AddItem { id, place, item });
         Ok(())
     }
 
     fn check_new(&self, name: String) -> Result<String, Fault> {
-        let coming = self
-            .pending
-            .iter()
-            .filter_map(|pending| pending.item.as_ref());
-        if self.items.get(&name).is_some() || coming.into_iter().any(|(other, _)| *other == name) {
+        if self.id_of(&name).is_some() {
             let message = format!("Error adding item: the item with id '{name}' already exists.");
-            return Err(Fault::new("item_create_duplicate_id", "item.id", message));
+            let code = "item_create_duplicate_item_id";
+            return Err(Fault::new(code, "item.id", message));
         }
         Ok(name)
     }
 
-    /// Items can only be added at the end.
-    fn check_place(&self, previous: Option<String>) -> Result<(), Fault> {
-        let Some(previous) = previous else {
-            return Ok(());
-        };
-        let coming = self
-            .pending
-            .iter()
-            .rev()
-            .find_map(|pending| pending.item.as_ref());
-        let last = coming.map(|(name, _)| name.as_str()).or(self.items.last());
-        if previous == last.unwrap_or("root") {
-            return Ok(());
+    /// Where an item belongs that is to come after `previous`.
+    fn spot(&self, previous: Option<String>) -> Result<(Spot, Place), Fault> {
+        match previous {
+            None => Ok((Spot::End, Place::End)),
+            Some(root) if root == "root" => Ok((Spot::Start, Place::Start)),
+            Some(name) => match self.id_of(&name) {
+                Some(id) => Ok((Spot::After(name), Place::After(id))),
+                None => Err(unknown_item("previous_item_id", "invalid_value", &name)),
+            },
         }
-        let message = match last {
-            Some(last) => format!("Items can only be added at the end, after '{last}'."),
-            None => "The conversation is empty: leave this out.".to_owned(),
-        };
-        Err(Fault::new("invalid_value", "previous_item_id", message))
     }
 
-    fn new_item(&mut self, content: &ItemContent) -> Result<NewItem, Fault> {
-        Ok(match content.clone() {
+    /// The id of the item of this name, if there is one once the session has done what it was asked.
+    fn id_of(&self, name: &str) -> Option<ItemId> {
+        let asked = self.pending.iter().map(|pending| &pending.asked);
+        let now = self.items.get(name).map(|item| item.id);
+        asked.fold(now, |known, asked| match asked {
+            Asked::Add {
+                name: other, id, ..
+            } if other == name => Some(*id),
+            Asked::Delete(other) if other == name => None,
+            _ => known,
+        })
+    }
+
+    /// The item for the history, and with the id of its call.
+    fn new_item(&mut self, content: ItemContent) -> Result<(ItemContent, NewItem), Fault> {
+        let item = match content.clone() {
             ItemContent::System(text) => NewItem::System { text },
             ItemContent::User(text) => NewItem::User { text },
             ItemContent::Agent(text) => NewItem::Agent { text },
+            ItemContent::ToolCall {
+                call,
+                name,
+                arguments,
+            } => return Ok(self.new_call(call, name, arguments)),
             ItemContent::ToolOutput { call, output } => {
                 let call = *self.calls.get(&call).ok_or_else(|| {
                     let message = format!("No tool call '{call}' is waiting for its output.");
@@ -161,14 +178,37 @@ impl Realtime {
                 let output = serde_json::from_str(&output).unwrap_or(Value::String(output));
                 NewItem::ToolOutput { call, output }
             }
-        })
+        };
+        Ok((content, item))
+    }
+
+    fn new_call(
+        &mut self,
+        call: Option<String>,
+        name: String,
+        arguments: Map<String, Value>,
+    ) -> (ItemContent, NewItem) {
+        let call_id = call.unwrap_or_else(|| self.writer.id("call"));
+        let call = CallId::of_client(self.added);
+        self.calls.insert(call_id.clone(), call);
+        let content = ItemContent::ToolCall {
+            call: Some(call_id),
+            name: name.clone(),
+            arguments: arguments.clone(),
+        };
+        let item = NewItem::ToolCall {
+            call,
+            name,
+            arguments,
+        };
+        (content, item)
     }
 
     fn retrieve(&mut self, name: &str) -> Result<(), Fault> {
         let item = self
             .items
             .get(name)
-            .ok_or_else(|| unknown_item(name))?
+            .ok_or_else(|| unknown_item("item_id", "item_retrieve_invalid_item_id", name))?
             .json
             .clone();
         self.tell("conversation.item.retrieved", json!({ "item": item }));
@@ -181,29 +221,27 @@ impl Realtime {
         audio_end_ms: u64,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
-        let item = self.items.get(name).ok_or_else(|| unknown_item(name))?;
-        if item.json["role"] != "assistant" {
-            let message = "Only messages of the assistant can be truncated.";
+        let item = self.items.get(name);
+        let item =
+            item.ok_or_else(|| unknown_item("item_id", "item_truncate_invalid_item_id", name))?;
+        if !item.speech {
+            let message = "Only model output audio messages can be truncated";
             return Err(Fault::new("invalid_value", "item_id", message));
         }
-        let (id, length) = (item.id, item.audio.as_ms());
-        if audio_end_ms > length {
-            let message =
-                format!("Audio content of {length}ms is already shorter than {audio_end_ms}ms");
-            return Err(Fault::new("invalid_value", "audio_end_ms", message));
-        }
-        self.expect("truncate", event_id, None)?;
-        self.ask(Input::Truncate {
-            item: id,
-            heard: Micros::from_ms(audio_end_ms),
-        });
+        // Clients count what they have played by a clock of their own: more than all is all.
+        let heard = Micros::from_ms(audio_end_ms).min(item.audio);
+        let item = item.id;
+        self.expect(event_id, Asked::Truncate)?;
+        self.ask(Input::Truncate { item, heard });
         Ok(())
     }
 
     fn delete(&mut self, name: &str, event_id: &Option<String>) -> Result<(), Fault> {
-        let id = self.items.get(name).ok_or_else(|| unknown_item(name))?.id;
-        self.expect("deleteitem", event_id, None)?;
-        self.ask(Input::DeleteItem { item: id });
+        let item = self
+            .id_of(name)
+            .ok_or_else(|| unknown_item("item_id", "item_delete_invalid_item_id", name))?;
+        self.expect(event_id, Asked::Delete(name.to_owned()))?;
+        self.ask(Input::DeleteItem { item });
         Ok(())
     }
 
@@ -212,18 +250,19 @@ impl Realtime {
         request: ResponseRequest,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
-        if let Some(response) = &self.response {
+        if self.is_answering() {
+            let open = self.response.as_ref().map(|response| response.id.as_str());
             let message = format!(
                 "Conversation already has an active response in progress: {}. Wait until the \
                  response is finished before creating a new one.",
-                response.id
+                open.unwrap_or("it has not begun")
             );
             return Err(Fault::whole(
                 "conversation_already_has_active_response",
                 message,
             ));
         }
-        self.expect("respond", event_id, None)?;
+        self.expect(event_id, Asked::Respond)?;
         let instructions = request.instructions.clone();
         self.next_response = request;
         self.ask(Input::Respond { instructions });
@@ -231,48 +270,41 @@ impl Realtime {
     }
 
     fn cancel(&mut self, response: Option<String>, event_id: &Option<String>) -> Result<(), Fault> {
-        let active = self.response.as_ref().map(|response| response.id.as_str());
-        if active.is_none() || response.as_deref().is_some_and(|id| Some(id) != active) {
-            let message = "Cancellation failed: no active response found";
-            return Err(Fault::whole("response_cancel_not_active", message));
+        let open = self.response.as_ref().map(|response| response.id.as_str());
+        let is_open = response.as_deref().is_none_or(|id| Some(id) == open);
+        if !is_open || !self.is_answering() {
+            return Err(no_response());
         }
-        self.expect("cancelresponse", event_id, None)?;
+        self.expect(event_id, Asked::Cancel)?;
         self.ask(Input::CancelResponse);
         Ok(())
     }
 
-    fn clear_output(&mut self) {
+    fn clear_output(&mut self) -> Result<(), Fault> {
         self.effects.push(Effect::DropAudio);
         let id = self.response.as_ref().map(|response| response.id.clone());
-        if id.is_some() {
+        if self.is_answering() {
+            self.expect(&None, Asked::ClearOutput)?;
             self.ask(Input::CancelResponse);
         }
         self.tell("output_audio_buffer.cleared", json!({ "response_id": id }));
+        Ok(())
     }
 
     /// Remembers a request until the session answers it.
-    fn expect(
-        &mut self,
-        request: &'static str,
-        event_id: &Option<String>,
-        item: Option<(String, ItemContent)>,
-    ) -> Result<(), Fault> {
+    fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
         if self.pending.len() == MAX_PENDING {
             // What only names an event id may be forgotten; an item may not.
-            let Some(at) = self
-                .pending
-                .iter()
-                .position(|pending| pending.item.is_none())
-            else {
+            let is_item = |pending: &Pending| matches!(pending.asked, Asked::Add { .. });
+            let Some(at) = self.pending.iter().position(|pending| !is_item(pending)) else {
                 let message = "Too many items are waiting to be added.";
                 return Err(Fault::whole("rate_limit_exceeded", message));
             };
             self.pending.remove(at);
         }
         self.pending.push_back(Pending {
-            request,
             event_id: event_id.clone(),
-            item,
+            asked,
         });
         Ok(())
     }
@@ -280,22 +312,35 @@ impl Realtime {
     pub(super) fn refused(&mut self, request: &str, message: String) {
         let request = request.replace('_', "").to_lowercase();
         let pending = self.answered(&request);
-        if let Some((_, content)) = pending.as_ref().and_then(|pending| pending.item.as_ref()) {
-            self.created_text = self.created_text.saturating_sub(content.size());
-        }
-        let event_id = pending.and_then(|pending| pending.event_id);
+        let asked = pending.as_ref().map(|pending| &pending.asked);
+        let fault = match asked {
+            // It has ended by itself meanwhile.
+            Some(Asked::ClearOutput) => return,
+            Some(Asked::Cancel) => no_response(),
+            Some(Asked::Add { content, .. }) => {
+                self.created_text = self.created_text.saturating_sub(content.size());
+                if let ItemContent::ToolCall { call: Some(id), .. } = content {
+                    self.calls.remove(id);
+                }
+                Fault::whole("request_refused", message)
+            }
+            _ => Fault::whole("request_refused", message),
+        };
         if request == "respond" {
             self.next_response = ResponseRequest::default();
         }
-        self.refuse(&Fault {
-            event_id,
-            ..Fault::whole("request_refused", message)
-        });
+        let event_id = pending.and_then(|pending| pending.event_id);
+        self.refuse(&Fault { event_id, ..fault });
     }
 }
 
-fn unknown_item(name: &str) -> Fault {
+fn no_response() -> Fault {
+    let message = "Cancellation failed: no active response found";
+    Fault::whole("response_cancel_not_active", message)
+}
+
+fn unknown_item(param: &str, code: &'static str, name: &str) -> Fault {
     let name: String = name.chars().take(128).collect();
     let message = format!("Item with item_id '{name}' not found.");
-    Fault::new("item_not_found", "item_id", message)
+    Fault::new(code, param, message)
 }

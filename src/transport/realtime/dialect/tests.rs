@@ -1,8 +1,8 @@
 use super::requests::MAX_PENDING;
 use super::*;
 use crate::conversation::{
-    ClauseId, ConfirmationOutcome, Discard, ItemId, ResponseStatus, RunId, Settings,
-    SpeculationEvent, Time, TurnId, TurnLatency,
+    ClauseId, ConfirmationOutcome, Discard, ItemId, NewItem, Place, ResponseStatus, RunId,
+    Settings, SpeculationEvent, Time, TurnId, TurnLatency,
 };
 use crate::router::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
@@ -152,12 +152,14 @@ proptest! {
 fn requests_that_are_never_answered_lock_nobody_out() {
     let mut realtime = Realtime::new(None, None, false);
     realtime.start();
+    let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
+    let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
     for _ in 0..10 * MAX_PENDING {
-        let effects = realtime.client(ClientMessage::Text(r#"{"type":"response.create"}"#));
-        assert!(matches!(
-            effects[..],
-            [Effect::Request(Input::Respond { .. })]
+        realtime.client(ClientMessage::Text(&append));
+        let effects = realtime.client(ClientMessage::Text(
+            r#"{"type":"input_audio_buffer.commit"}"#,
         ));
+        assert_eq!(effects, [Effect::Request(Input::CommitAudio)]);
     }
 }
 
@@ -378,4 +380,332 @@ fn a_client_switches_speculation_for_its_session() {
     assert!(effects.contains(&Effect::Request(Input::Configure(settings))));
     let updated = &events(&effects)[0]["session"]["undertone"];
     assert_eq!(*updated, json!({"speculation": false}));
+}
+
+fn realtime(vendor_events: bool) -> Realtime {
+    let mut realtime = Realtime::new(None, None, vendor_events);
+    realtime.start();
+    realtime
+}
+
+/// A response that says something, has a tool of the server run, and says more.
+fn with_server_tool() -> Vec<Event> {
+    let said = |item: u64, text: &str| {
+        let (item, clause, text) = (ItemId(item), ClauseId(item), text.to_owned());
+        let speech = Event::AgentSpeech {
+            item,
+            clause,
+            text: text.clone(),
+        };
+        let done = Event::AgentItemDone {
+            item,
+            text,
+            interrupted: false,
+        };
+        [Event::AgentItemStarted { item }, speech, done]
+    };
+    let (item, call, turn) = (ItemId(2), CallId(3), TurnId(1));
+    let mut events = vec![Event::ResponseStarted { turn }];
+    events.extend(said(1, "One moment."));
+    events.push(Event::ToolCalled {
+        item,
+        call,
+        name: "get_weather".into(),
+        arguments: Map::new(),
+        by_client: false,
+    });
+    let result = Ok(json!({"degrees": 21}));
+    events.push(Event::ToolFinished { item, call, result });
+    events.extend(said(4, "It is 21 degrees."));
+    events.push(response_done(ResponseStatus::Completed));
+    events
+}
+
+fn response_done(status: ResponseStatus) -> Event {
+    Event::ResponseDone {
+        turn: TurnId(1),
+        status,
+        latency: TurnLatency::default(),
+    }
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events
+        .iter()
+        .filter(|event| event["type"] == kind)
+        .collect()
+}
+
+#[test]
+fn what_the_server_runs_is_shown_only_to_clients_that_ask() {
+    for asks in [false, true] {
+        let all = told(&mut realtime(asks), with_server_tool());
+        let shown: Vec<&str> = match asks {
+            true => vec!["message", "mcp_call", "message"],
+            false => vec!["message", "message"],
+        };
+        let kinds = |items: Vec<&Value>| -> Vec<String> {
+            let kind = |item: &Value| item["type"].as_str().unwrap().to_owned();
+            items.into_iter().map(kind).collect()
+        };
+        let added = of_type(&all, "response.output_item.added");
+        let indices: Vec<_> = added.iter().map(|event| &event["output_index"]).collect();
+        let expected: Vec<Value> = (0..shown.len()).map(|index| json!(index)).collect();
+        assert_eq!(indices, expected.iter().collect::<Vec<_>>());
+        assert_eq!(kinds(added.iter().map(|e| &e["item"]).collect()), shown);
+        let done = of_type(&all, "response.done")[0]["response"]["output"].clone();
+        assert_eq!(kinds(done.as_array().unwrap().iter().collect()), shown);
+        let items = of_type(&all, "conversation.item.added");
+        for pair in items.windows(2) {
+            assert_eq!(pair[1]["previous_item_id"], pair[0]["item"]["id"]);
+        }
+        let mentions = all.iter().any(|event| event.to_string().contains("mcp"));
+        assert_eq!(mentions, asks, "{all:?}");
+    }
+}
+
+#[test]
+fn a_second_cancel_before_the_first_is_carried_out_gets_openais_error() {
+    let mut realtime = realtime(false);
+    let turn = TurnId(1);
+    told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+    let cancel = r#"{"type":"response.cancel","event_id":"second"}"#;
+    let first = realtime.client(ClientMessage::Text(cancel));
+    assert_eq!(first, [Effect::Request(Input::CancelResponse)]);
+    let second = events(&realtime.client(ClientMessage::Text(cancel)));
+    let error = &second[0]["error"];
+    assert_eq!(error["type"], "invalid_request_error");
+    assert_eq!(error["code"], "response_cancel_not_active");
+    assert_eq!(
+        error["message"],
+        "Cancellation failed: no active response found"
+    );
+    assert_eq!(error["event_id"], "second");
+    told(
+        &mut realtime,
+        vec![response_done(ResponseStatus::Cancelled)],
+    );
+    let late = events(&realtime.client(ClientMessage::Text(cancel)));
+    assert_eq!(late[0]["error"]["code"], "response_cancel_not_active");
+}
+
+#[test]
+fn a_cancel_that_crosses_the_end_of_the_response_gets_openais_error() {
+    for (request, told_of_it) in [("response.cancel", 1), ("output_audio_buffer.clear", 0)] {
+        let mut realtime = realtime(false);
+        let turn = TurnId(1);
+        told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+        realtime.client(ClientMessage::Text(&json!({"type": request}).to_string()));
+        let refused = Event::Refused {
+            request: "CancelResponse".into(),
+            message: "no response is being given".into(),
+        };
+        let done = response_done(ResponseStatus::Completed);
+        let all = told(&mut realtime, vec![done, refused]);
+        let errors = of_type(&all, "error");
+        assert_eq!(errors.len(), told_of_it, "{request}");
+        for error in errors {
+            assert_eq!(error["error"]["code"], "response_cancel_not_active");
+        }
+    }
+}
+
+#[test]
+fn a_second_response_is_refused_before_the_first_has_begun() {
+    let mut realtime = realtime(false);
+    let create = r#"{"type":"response.create"}"#;
+    let cancel = r#"{"type":"response.cancel"}"#;
+    let mut send = |text| realtime.client(ClientMessage::Text(text));
+    let is_asked = |effects: &[Effect]| matches!(effects, [Effect::Request(_)]);
+    assert!(is_asked(&send(create)));
+    let second = events(&send(create));
+    let code = "conversation_already_has_active_response";
+    assert_eq!(second[0]["error"]["code"], code);
+    assert!(is_asked(&send(cancel)), "what has not begun is cancelled");
+    assert!(
+        is_asked(&send(create)),
+        "after a cancel there may be another"
+    );
+}
+
+#[test]
+fn a_truncation_beyond_what_was_sent_means_all_of_it() {
+    let mut realtime = realtime(false);
+    let (turn, item) = (TurnId(1), ItemId(1));
+    let all = told(
+        &mut realtime,
+        vec![
+            Event::ResponseStarted { turn },
+            Event::AgentItemStarted { item },
+        ],
+    );
+    let name = of_type(&all, "conversation.item.added")[0]["item"]["id"].clone();
+    let samples = vec![1; 24 * 1680];
+    let clause = ClauseId(1);
+    realtime.session(Outbound::Audio {
+        item,
+        clause,
+        samples,
+    });
+    for (asked, heard) in [(1680, 1680), (5000, 1680), (300, 300)] {
+        let truncate = json!({
+            "type": "conversation.item.truncate", "item_id": name, "content_index": 0,
+            "audio_end_ms": asked,
+        });
+        let heard = Micros::from_ms(heard);
+        assert_eq!(
+            realtime.client(ClientMessage::Text(&truncate.to_string())),
+            [Effect::Request(Input::Truncate { item, heard })]
+        );
+        let text = String::new();
+        let truncated = told(
+            &mut realtime,
+            vec![Event::ItemTruncated { item, heard, text }],
+        );
+        assert_eq!(truncated[0]["type"], "conversation.item.truncated");
+        assert_eq!(truncated[0]["audio_end_ms"], heard.as_ms());
+    }
+}
+
+#[test]
+fn errors_name_no_internal_id() {
+    let mut realtime = realtime(false);
+    let name = told(
+        &mut realtime,
+        vec![Event::UserItem {
+            item: ItemId(7),
+            text: "Hi".into(),
+            spoken: false,
+        }],
+    )[0]["item"]["id"]
+        .clone();
+    let delete = json!({"type": "conversation.item.delete", "item_id": name}).to_string();
+    realtime.client(ClientMessage::Text(&delete));
+    let twice = events(&realtime.client(ClientMessage::Text(&delete)));
+    let error = &twice[0]["error"];
+    assert_eq!(error["code"], "item_delete_invalid_item_id");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains(name.as_str().unwrap())
+    );
+    assert!(!error.to_string().contains("item_7"), "{error}");
+}
+
+fn create(previous: Option<&str>, item: Value) -> String {
+    json!({"type": "conversation.item.create", "previous_item_id": previous, "item": item})
+        .to_string()
+}
+
+fn message(id: &str, role: &str, text: &str) -> Value {
+    json!({"type": "message", "id": id, "role": role, "content": [{"type": "text", "text": text}]})
+}
+
+/// Sends events without waiting, as clients do that fill in a history. Returns what the session is
+/// asked to add: where, and what.
+fn added(realtime: &mut Realtime, texts: &[String]) -> Vec<(Option<ItemId>, Place, NewItem)> {
+    let mut added = Vec::new();
+    for text in texts {
+        match &realtime.client(ClientMessage::Text(text))[..] {
+            [Effect::Request(Input::AddItem { id, place, item })] => {
+                added.push((*id, *place, item.clone()));
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    added
+}
+
+#[test]
+fn a_history_with_calls_is_added_in_one_go_and_told_in_its_order() {
+    let mut realtime = realtime(false);
+    let arguments = r#"{"city":"Rome"}"#;
+    let call = json!({"type": "function_call", "id": "b", "call_id": "call_x",
+        "name": "get_weather", "arguments": arguments});
+    let output = json!({"type": "function_call_output", "id": "c", "call_id": "call_x",
+        "output": "sunny"});
+    let texts = [
+        create(Some("root"), message("a", "user", "The weather in Rome?")),
+        create(Some("a"), call),
+        create(Some("b"), output),
+        create(Some("c"), message("d", "assistant", "It is sunny.")),
+    ];
+    let items = added(&mut realtime, &texts);
+    let ids: Vec<ItemId> = items.iter().filter_map(|(id, ..)| *id).collect();
+    let places: Vec<Place> = items.iter().map(|(_, place, _)| *place).collect();
+    assert_eq!(
+        places,
+        [
+            Place::Start,
+            Place::After(ids[0]),
+            Place::After(ids[1]),
+            Place::After(ids[2])
+        ]
+    );
+    let (NewItem::ToolCall { call, name, .. }, NewItem::ToolOutput { call: of, .. }) =
+        (&items[1].2, &items[2].2)
+    else {
+        panic!("{items:?}");
+    };
+    assert_eq!((name.as_str(), call), ("get_weather", of));
+    let acks = ids.iter().map(|item| Event::ItemAdded { item: *item });
+    let all = told(&mut realtime, acks.collect());
+    let shown = of_type(&all, "conversation.item.added");
+    let order: Vec<_> = shown
+        .iter()
+        .map(|event| {
+            (
+                event["previous_item_id"].as_str(),
+                event["item"]["id"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        order,
+        [
+            (None, "a"),
+            (Some("a"), "b"),
+            (Some("b"), "c"),
+            (Some("c"), "d")
+        ]
+    );
+    let item = &shown[1]["item"];
+    assert_eq!(item["call_id"], "call_x");
+    assert_eq!(item["arguments"], arguments);
+}
+
+#[test]
+fn an_item_is_put_into_the_middle_and_one_may_take_a_deleted_ones_name() {
+    let mut realtime = realtime(false);
+    for (name, text) in [("a", "one"), ("c", "three")] {
+        let items = added(&mut realtime, &[create(None, message(name, "user", text))]);
+        let item = items[0].0.unwrap();
+        told(&mut realtime, vec![Event::ItemAdded { item }]);
+    }
+    let between = added(
+        &mut realtime,
+        &[create(Some("a"), message("b", "user", "two"))],
+    );
+    let item = between[0].0.unwrap();
+    let all = told(&mut realtime, vec![Event::ItemAdded { item }]);
+    assert_eq!(all[0]["previous_item_id"], "a");
+    // LiveKit changes an item by deleting it and adding it again, without waiting between.
+    let delete = r#"{"type":"conversation.item.delete","item_id":"b"}"#;
+    realtime.client(ClientMessage::Text(delete));
+    let again = added(
+        &mut realtime,
+        &[create(Some("a"), message("b", "user", "2"))],
+    );
+    let deleted = Event::ItemDeleted { item };
+    let item = again[0].0.unwrap();
+    let all = told(&mut realtime, vec![deleted, Event::ItemAdded { item }]);
+    assert_eq!(all[0]["type"], "conversation.item.deleted");
+    assert_eq!(all[1]["previous_item_id"], "a");
+    let unknown = create(Some("nowhere"), message("e", "user", "?"));
+    let refused = events(&realtime.client(ClientMessage::Text(&unknown)));
+    assert_eq!(refused[0]["error"]["param"], "previous_item_id");
+    let twice = create(None, message("b", "user", "?"));
+    let refused = events(&realtime.client(ClientMessage::Text(&twice)));
+    assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
 }

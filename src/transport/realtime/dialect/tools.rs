@@ -45,7 +45,12 @@ impl Realtime {
         self.output_item_done(&response, index, &item, json);
     }
 
+    /// Shown only to clients that ask for it: one that has declared no MCP tool does not expect its
+    /// calls, and one that has takes each for a call whose result it is to have answered.
     fn server_tool(&mut self, id: ItemId, call: CallId, tool: &str, arguments: &str) {
+        if !self.session.vendor_events {
+            return;
+        }
         let item = self.writer.id("item");
         let json = shape::server_call(&item, tool, "");
         let Some((response, index)) = self.output_item(&item, id, json) else {

@@ -1,8 +1,9 @@
 //! The user's side: utterances, and the items of the conversation.
 
-use super::{Pending, Realtime, Utterance};
+use super::{Asked, Pending, Realtime, Utterance};
 use crate::conversation::{ItemId, Micros, Samples};
 use crate::transport::realtime::client_events::ItemContent;
+use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Value, json};
 
@@ -139,8 +140,12 @@ impl Realtime {
 
     /// Puts an item at the end and says so.
     pub(super) fn add_item(&mut self, name: &str, id: ItemId, json: Value) {
-        let previous = self.items.last().map(str::to_owned);
-        self.items.put(name, id, json.clone());
+        self.insert_item(name, id, json, &Spot::End);
+    }
+
+    fn insert_item(&mut self, name: &str, id: ItemId, json: Value, spot: &Spot) {
+        self.items.insert(name, id, json.clone(), spot);
+        let previous = self.items.before(name).map(str::to_owned);
         self.tell(
             "conversation.item.added",
             json!({"previous_item_id": previous, "item": json}),
@@ -164,7 +169,13 @@ impl Realtime {
 
     pub(super) fn item_added(&mut self, id: ItemId) {
         let Some(Pending {
-            item: Some((name, content)),
+            asked:
+                Asked::Add {
+                    name,
+                    content,
+                    spot,
+                    ..
+                },
             ..
         }) = self.answered("additem")
         else {
@@ -174,7 +185,7 @@ impl Realtime {
             self.calls.remove(call);
         }
         let json = content.to_json(&name);
-        self.add_item(&name, id, json.clone());
+        self.insert_item(&name, id, json.clone(), &spot);
         if let Some(item) = self.items.get_mut(&name) {
             item.created_text = content.size();
         }
