@@ -8,6 +8,7 @@ mod support;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use common::Booth;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use support::live::{self, Call, Heard, without_models};
 use support::real::engines;
 use support::twilio;
-use support::{Client, Server, base64_of, local};
+use support::{Client, PATIENCE, Server, base64_of, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -23,26 +24,25 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite;
 use undertone::audio::g711::Law;
 use undertone::audio::to_pcm16le;
-use undertone::conversation::{Micros, Policy, SpeculationPolicy};
-use undertone::llm::Message;
-use undertone::llm::scripted::{Scripted, Step};
+use undertone::llm::scripted::{Cue, Scripted, Step};
+use undertone::llm::{Message, Prompt};
 use undertone::server::{App, ServerSettings, SessionFactory, bind_audiosocket};
-use undertone::session::Builders;
-use undertone::tts::Piper;
-
-const INTERRUPTIONS: usize = 3;
 
 /// Audio of an answer that is heard before it is interrupted.
 const HEARD_MS: u64 = 2_000;
 
-/// Listens until the answer has been heard for a while; returns its id.
+/// Listens until an answer has been heard for a while; returns its id. One that is begun before the user
+/// has said all is dropped again.
 async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
     let (mut id, mut ms) = (String::new(), 0);
     while ms < HEARD_MS {
         let heard = call.next().await;
         if heard.audio_ms() > 0 {
-            id = heard.event["response_id"].as_str().expect("an id").into();
-            assert_ne!(Some(id.as_str()), not, "audio of the old answer");
+            let of = heard.event["response_id"].as_str().expect("an id");
+            assert_ne!(Some(of), not, "audio of the old answer");
+            if of != id {
+                (id, ms) = (of.to_owned(), 0);
+            }
             ms += heard.audio_ms();
         }
     }
@@ -77,23 +77,22 @@ fn cut_short(events: &[Heard], response: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
-    let answers = vec![format!("<speech>{}</speech>", common::STORY); INTERRUPTIONS];
-    let llm = Scripted::answers(answers);
-    llm.push(vec![undertone::llm::scripted::Step::text(
-        "<speech>All right.</speech>",
-    )]);
+    let llm = Scripted::default()
+        .on(Cue::words("enough"), "<speech>All right.</speech>")
+        .on(Cue::Always, format!("<speech>{}</speech>", common::STORY));
     let weights = common::weights();
     let server = live::serve(engines(&weights, &llm));
-    let mut voice = Piper::load(&weights.join("piper-joe")).expect("the voice");
-    let question = common::spoken_at_once(&mut voice, "Can you tell me a story, please?", 24_000);
-    let interruption = common::spoken_at_once(&mut voice, "Please stop that story now.", 24_000);
+    let mut booth = Booth::new(&weights);
+    let question = booth.say("Can you tell me a story, please?", 24_000);
+    let again = booth.say("Please stop that story now.", 24_000);
+    let last = booth.say("Please stop now, that is enough.", 24_000);
 
     let mut call = Call::to(&server).await;
     call.say(&question).await;
-    let (mut last, mut said): (Option<String>, Vec<String>) = (None, vec![]);
-    for _ in 0..INTERRUPTIONS {
-        let (response, ahead) = listen(&mut call, last.as_deref()).await;
-        let from = call.say(&interruption).await;
+    let (mut before, mut said): (Option<String>, Vec<String>) = (None, vec![]);
+    for interruption in [&again, &again, &last] {
+        let (response, ahead) = listen(&mut call, before.as_deref()).await;
+        let from = call.say(interruption).await;
         let events = call.until("response.done").await;
         let heard = cut_short(&events, &response);
         let stop = events
@@ -107,43 +106,44 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
             "stopped {} ms after the first sample of speech; {audio} ms sent, heard {heard:?}",
             stop.as_millis()
         );
-        assert!(stop < Duration::from_secs(2), "{stop:?}");
         said.push(heard);
-        last = Some(response);
+        before = Some(response);
     }
-    let end = call.until("response.done").await;
-    let late = end.iter().filter(|e| e.audio_ms() > 0);
-    for audio in late {
-        assert_ne!(audio.event["response_id"].as_str(), last.as_deref());
+    // An answer to the half of what was said last is dropped when the rest has been heard.
+    let mut end = call.until("response.done").await;
+    while end.last().expect("the end").event["response"]["status"] != "completed" {
+        end.extend(call.until("response.done").await);
     }
-    assert_eq!(
-        end.last().expect("the end").event["response"]["status"],
-        "completed"
-    );
-    remembers(&llm.prompts(), &said);
+    for audio in end.iter().filter(|e| e.audio_ms() > 0) {
+        assert_ne!(audio.event["response_id"].as_str(), before.as_deref());
+    }
+    remembers(&llm.asked(Cue::words("enough")).await, &said);
 }
 
-/// Each prompt after an interruption holds what was heard of the story and then the interruption.
-fn remembers(prompts: &[undertone::llm::Prompt], said: &[String]) {
-    assert_eq!(prompts.len(), INTERRUPTIONS + 1);
-    for (at, heard) in said.iter().enumerate() {
-        let messages = &prompts[at + 1].messages;
-        let [
-            ..,
-            Message::Agent { text, interrupted },
-            Message::User { text: user },
-        ] = &messages[..]
-        else {
-            panic!("not an interrupted answer and what the user said: {messages:?}");
-        };
-        assert!(*interrupted);
-        assert_eq!(text, heard, "the model and the client are told the same");
+/// The prompt holds what was heard of each story and behind it the interruption.
+fn remembers(prompt: &Prompt, said: &[String]) {
+    let mut rest = &prompt.messages[..];
+    for heard in said {
         assert!(
-            !text.is_empty() && text.len() < common::STORY.len() / 2,
-            "{text}"
+            !heard.is_empty() && heard.len() < common::STORY.len() / 2,
+            "{heard}"
         );
-        assert!(common::STORY.starts_with(text.trim()), "{text}");
-        assert!(user.to_lowercase().contains("stop"), "{user}");
+        assert!(common::STORY.starts_with(heard.trim()), "{heard}");
+        let story = Message::Agent {
+            text: heard.clone(),
+            interrupted: true,
+        };
+        let at = rest.iter().position(|message| *message == story);
+        let at = at.unwrap_or_else(|| panic!("{heard:?} is not in {:#?}", prompt.messages));
+        rest = &rest[at + 1..];
+        let answer = rest.iter().find_map(|message| match message {
+            Message::User { text } if text.to_lowercase().contains("stop") => Some(text),
+            _ => None,
+        });
+        assert!(
+            answer.is_some(),
+            "no interruption behind {heard:?}: {rest:?}"
+        );
     }
 }
 
@@ -155,6 +155,7 @@ enum Sound {
     Voice,
     /// What was not played is to be dropped.
     Flushed,
+    Silence,
     Other,
 }
 
@@ -176,13 +177,14 @@ async fn interrupt(
     let mut pace = interval(Duration::from_millis(20));
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut noise, mut voice, mut left) = (NOISE, 0, 10);
-    let (mut verdict, mut stale, mut flushed) = (false, 0, false);
+    let (mut verdict, mut stale, mut flushed, mut answered) = (false, 0, false, false);
     while left > 0 {
         tokio::select! {
             _ = pace.tick() => {
                 speak(noise > 0).await;
                 noise = noise.saturating_sub(1);
-                left -= usize::from(flushed && llm.prompts().len() == 2);
+                answered |= llm.was_asked(&Cue::Turn(2));
+                left -= usize::from(flushed && answered);
             }
             sound = sounds.recv() => match sound.expect("the call goes on") {
                 Sound::Voice => {
@@ -199,30 +201,21 @@ async fn interrupt(
                     assert!(voice >= HEARD, "{line}: a flush without an interruption");
                     flushed = true;
                 }
+                // On a line that has no word for a flush: what was under way has come by now.
+                Sound::Silence => flushed |= answered,
                 Sound::Other => {}
             },
         }
     }
 }
 
-/// A model that tells a story, and after that nothing, and sessions around it that are patient.
+/// A model that tells a story, and after that nothing, and sessions around it.
 fn storyteller() -> (Scripted, SessionFactory) {
-    let story = vec![Step::text(format!("<speech>{}</speech>", common::STORY))];
-    let llm = Scripted::new([story, vec![Step::Hang]]);
-    let hour = Micros::from_ms(3_600_000);
-    let builders = Builders {
-        policy: Policy {
-            dead_air: hour,
-            generation_timeout: hour,
-            speculation: SpeculationPolicy {
-                preemptive: false,
-                ..SpeculationPolicy::default()
-            },
-            ..Policy::default()
-        },
-        ..without_models(Arc::new(llm.clone()))
-    };
-    (llm, live::sessions(builders))
+    let llm = Scripted::default()
+        .on(Cue::Turn(1), format!("<speech>{}</speech>", common::STORY))
+        .on(Cue::Turn(2), Step::Hang);
+    let sessions = live::sessions(without_models(Arc::new(llm.clone())));
+    (llm, sessions)
 }
 
 fn serve(settings: ServerSettings) -> (Scripted, Server) {
@@ -326,10 +319,9 @@ async fn over_chan_websocket() {
     interrupt_socket("chan_websocket", &llm, client, 160, audio, heard).await;
 }
 
-/// AudioSocket has no word for a flush: the voice is over when the silence begins, and a frame of
-/// silence in between may be that of a busy machine.
+/// AudioSocket has no word for a flush: no voice follows the silence in which the model is asked for the
+/// next answer. One before that may be the silence of a busy machine.
 async fn over_audiosocket() {
-    const SILENT: usize = 5;
     let (llm, sessions) = storyteller();
     let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -341,18 +333,13 @@ async fn over_audiosocket() {
     let (mut reader, mut writer) = stream.into_split();
     let (told, sounds) = mpsc::channel(1_024);
     tokio::spawn(async move {
-        let (mut voice, mut silent) = (0, 0);
         while reader.read_u8().await.is_ok() {
             let length = reader.read_u16().await.expect("a length");
             let mut payload = vec![0; usize::from(length)];
             reader.read_exact(&mut payload).await.expect("audio");
-            let sound = if payload.iter().any(|byte| *byte != 0) {
-                (voice, silent) = (voice + 1, 0);
-                Sound::Voice
-            } else {
-                silent += 1;
-                let over = voice >= HEARD && silent == SILENT;
-                if over { Sound::Flushed } else { Sound::Other }
+            let sound = match payload.iter().any(|byte| *byte != 0) {
+                true => Sound::Voice,
+                false => Sound::Silence,
             };
             if told.send(sound).await.is_err() {
                 return;
@@ -385,7 +372,5 @@ async fn no_frame_of_a_flushed_answer_comes_over_any_line() {
             over_audiosocket(),
         )
     };
-    timeout(Duration::from_secs(60), all)
-        .await
-        .expect("in time");
+    timeout(3 * PATIENCE, all).await.expect("in time");
 }

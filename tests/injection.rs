@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::{Client, Server, live};
 use undertone::llm::prompt::Role;
+use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, LlmEvent, LlmStream, Message, Prompt, Prompts, ToolSpec};
 use undertone::markup::Parser;
 use undertone::session::Builders;
@@ -327,7 +328,9 @@ async fn the_models_own_call_runs() {
         runs: runs.clone(),
     };
     tools.register(Arc::new(pay)).expect("a tool");
-    let llm = undertone::llm::scripted::Scripted::answers(["<tool>pay(amount=1)</tool>", "Done."]);
+    let llm = Scripted::default()
+        .on(Cue::words("pay"), "<tool>pay(amount=1)</tool>")
+        .on(Cue::result("pay"), "Done.");
     let server = live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools: Arc::new(tools),

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use support::live::{Call, tone, without_models};
+use support::live::{Call, patient, tone, without_models};
 use support::{Server, local};
-use undertone::conversation::Policy;
 use undertone::llm::ToolSpec;
-use undertone::llm::scripted::{Scripted, Step};
+use undertone::llm::scripted::{Cue, Scripted};
 use undertone::router::{Heard, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, Recordings, Witnesses};
@@ -71,15 +70,14 @@ fn engines(witnesses: Witnesses) -> Arc<Engines> {
     declaration.speculation.eligibility = Eligibility::Full;
     let mut tools = Registry::new();
     tools.register(Arc::new(Weather(declaration))).unwrap();
-    let llm = Scripted::new([
-        vec![
-            Step::text("<speech>Let me see.</speech>"),
-            Step::text(r#"<tool>weather(city="Boulder")</tool>"#),
-        ],
-        vec![Step::text("<speech>It is mild.</speech>")],
-    ]);
-    let mut policy = Policy::default();
-    // Each script answers one prompt: none may be asked in vain.
+    let llm = Scripted::default()
+        .on(
+            Cue::Turn(1),
+            r#"<speech>Let me see.</speech><tool>weather(city="Boulder")</tool>"#,
+        )
+        .on(Cue::result("weather"), "<speech>It is mild.</speech>");
+    let mut policy = patient();
+    // What was generated in vain is unknown to other rules.
     policy.speculation.preemptive = false;
     let builders = Builders {
         tools: Arc::new(tools),

@@ -33,11 +33,11 @@ use undertone::audio::from_pcm16le;
 use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
-use undertone::llm::scripted::{Scripted, Step};
+use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneManners};
 use undertone::tools::{Registry, builtin};
-use undertone::tts::{Piper, Tts, TtsError};
+use undertone::tts::{Tts, TtsError};
 
 /// What Twilio's own interface was asked: path, credentials, body.
 type Asked = (String, String, String);
@@ -289,6 +289,19 @@ async fn hold(
     }
 }
 
+/// A model that looks at the clock whatever it is asked first.
+fn clock() -> Scripted {
+    Scripted::default()
+        .on(
+            Cue::Turn(1),
+            "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
+        )
+        .on(
+            Cue::result("get_time"),
+            "<speech>It is noon there.</speech>",
+        )
+}
+
 fn frames(events: &[Value]) -> usize {
     events.iter().filter(|e| e["event"] == "media").count()
 }
@@ -296,25 +309,16 @@ fn frames(events: &[Value]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_greeted_answered_and_ended_by_the_agent() {
     let (api, mut asked) = twilio_api().await;
-    let llm = Scripted::answers([
-        "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
-        "<speech>It is noon there.</speech>",
+    let llm = clock().on(
+        Cue::Turn(2),
         "<speech>Goodbye!</speech><tool>hang_up()</tool>",
-    ]);
+    );
     let server = serve(settings(&api), &llm);
     let mut phone = Phone::call(&server).await;
     phone.until("mark").await;
     phone.order(Order::Noise(30)).await;
-    while llm.prompts().len() < 2 {
-        phone.until("mark").await;
-    }
-    let prompt = &llm.prompts()[1];
+    let prompt = llm.asked(Cue::result("get_time")).await;
     assert!(prompt.tools.iter().any(|tool| tool.name == "hang_up"));
-    assert!(
-        matches!(prompt.messages.last(), Some(Message::ToolResult { name, .. }) if name == "get_time"),
-        "{:?}",
-        prompt.messages
-    );
     phone.until("mark").await;
     phone.order(Order::Noise(30)).await;
     let goodbye = phone.rest().await;
@@ -331,9 +335,9 @@ async fn a_call_is_greeted_answered_and_ended_by_the_agent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_is_put_through_after_hearing_so() {
     let (api, mut asked) = twilio_api().await;
-    let llm = Scripted::answers([
+    let llm = Scripted::always(
         "<speech>I'll put you through.</speech><tool>transfer_call(to=\"reception\")</tool>",
-    ]);
+    );
     let server = serve(settings(&api), &llm);
     let mut phone = Phone::call(&server).await;
     phone.until("mark").await;
@@ -363,31 +367,25 @@ async fn no_frame_of_an_interrupted_answer_follows_the_clear() {
     let (api, _asked) = twilio_api().await;
     let story = "<speech>One two three four five six seven eight nine ten eleven twelve. \
                  And so on and on and on, without an end that anybody could see.</speech>";
-    let llm = Scripted::new([
-        vec![Step::text(story)],
+    let llm = Scripted::default()
+        .on(Cue::Turn(1), story)
         // The answer to the interruption never comes: whatever is heard is of the story.
-        vec![Step::Hang],
-    ]);
+        .on(Cue::Turn(2), Step::Hang);
     let server = serve(settings(&api), &llm);
     let mut phone = Phone::call(&server).await;
     phone.until("mark").await;
     phone.order(Order::Noise(30)).await;
-    while llm.prompts().is_empty() {
-        phone.next().await;
-    }
+    llm.asked(Cue::Turn(1)).await;
     for _ in 0..5 {
         phone.until("mark").await;
     }
     phone.order(Order::Noise(30)).await;
     phone.until("clear").await;
-    while llm.prompts().len() < 2 {
-        let pending = tokio::time::timeout(Duration::from_millis(20), phone.events.recv());
-        if let Ok(event) = pending.await {
-            let event = event.expect("the call goes on");
-            assert_ne!(event["event"], "media", "audio of a flushed answer");
-        }
+    let prompt = llm.asked(Cue::Turn(2)).await;
+    while let Ok(event) = phone.events.try_recv() {
+        assert_ne!(event["event"], "media", "audio of a flushed answer");
     }
-    let messages = &llm.prompts()[1].messages;
+    let messages = &prompt.messages;
     let interrupted = messages.iter().rev().find_map(|message| match message {
         Message::Agent { text, interrupted } => Some((text.clone(), *interrupted)),
         _ => None,
@@ -430,10 +428,9 @@ impl Tts for Drawl {
 async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
     let (api, _asked) = twilio_api().await;
     let story = "Tick tock tick tock tick tock tick tock. ".repeat(8);
-    let llm = Scripted::new([
-        vec![Step::text(format!("<speech>{story}</speech>"))],
-        vec![Step::Hang],
-    ]);
+    let llm = Scripted::default()
+        .on(Cue::Turn(1), format!("<speech>{story}</speech>"))
+        .on(Cue::Turn(2), Step::Hang);
     let engines = Builders {
         tts: Box::new(|| Ok(Box::new(Drawl) as Box<dyn Tts>)),
         ..without_models(Arc::new(llm.clone()))
@@ -456,10 +453,7 @@ async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
     phone.order(Order::Noise(30)).await;
     let events = phone.until("clear").await;
     let heard = events.last().expect("a clear")["heard_ms"].as_u64();
-    while llm.prompts().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let messages = &llm.prompts()[1].messages;
+    let messages = llm.asked(Cue::Turn(2)).await.messages;
     let Some(Message::Agent { text, .. }) = messages.iter().rev().nth(1) else {
         panic!("no answer before the interruption: {messages:?}");
     };
@@ -477,7 +471,7 @@ async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_may_be_typed_in() {
     let (api, _asked) = twilio_api().await;
-    let llm = Scripted::answers(["<speech>Thank you.</speech>"]);
+    let llm = Scripted::always("<speech>Thank you.</speech>");
     let server = serve(settings(&api), &llm);
     let mut phone = Phone::call(&server).await;
     phone.until("mark").await;
@@ -485,13 +479,11 @@ async fn a_number_may_be_typed_in() {
         phone.order(Order::Press(key)).await;
     }
     phone.until("mark").await;
-    while llm.prompts().is_empty() {
-        phone.next().await;
-    }
     let typed = Message::User {
         text: "Keypad: 42".into(),
     };
-    assert_eq!(llm.prompts()[0].messages.last(), Some(&typed));
+    let asked = llm.asked(Cue::Turn(1)).await;
+    assert_eq!(asked.messages.last(), Some(&typed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -663,10 +655,7 @@ async fn announced(server: &Server) -> (String, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_with_tools_that_others_wrote() {
     let (api, _asked) = twilio_api().await;
-    let llm = Scripted::answers([
-        "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
-        "<speech>It is noon there.</speech>",
-    ]);
+    let llm = clock();
     let server = serve(settings(&api), &llm);
     let (signature, ticket) = announced(&server).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -679,7 +668,7 @@ async fn a_conversation_with_tools_that_others_wrote() {
     assert_eq!(heard["violations"], json!([]), "{heard}");
     assert_eq!(heard["unknown"], json!([]), "{heard}");
     assert_eq!(heard["marks"], heard["echoed"], "{heard}");
-    assert_eq!(llm.prompts().len(), 2, "the answer to the tool's result");
+    assert!(llm.was_asked(&Cue::result("get_time")), "{heard}");
     // The greeting, the filler and the answer: the scripted voice takes its time for each.
     assert!(heard["audio_ms"].as_u64() > Some(1_000), "{heard}");
 }
@@ -699,24 +688,25 @@ fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
 async fn pipecats_client_asks_is_answered_and_interrupts() {
     let weights = common::weights();
     let (api, _asked) = twilio_api().await;
-    let llm = Scripted::new([
-        vec![Step::text(
+    let llm = Scripted::default()
+        .on(
+            Cue::words("Tokyo"),
             "<speech>Let me see.</speech><tool>get_time(place=\"Tokyo\")</tool>",
-        )],
-        vec![Step::text(
+        )
+        .on(
+            Cue::result("get_time"),
             "<speech>It is noon in Tokyo. The sun stands high above the city, the trains are \
              full, and the shops have opened. People sit in the parks and eat their lunch.</speech>",
-        )],
+        )
         // Whatever is heard after the interruption is of the answer before it.
-        vec![Step::Hang],
-    ]);
+        .on(Cue::Always, Step::Hang);
     let server = live::serve_with(
         settings(&api),
         of_calls(None, real::engines(&weights, &llm)),
     );
     let (signature, ticket) = announced(&server).await;
     let folder = tempfile::tempdir().expect("a folder");
-    let mut voice = Piper::load(&weights.join("piper-joe")).expect("the voice");
+    let mut booth = common::Booth::new(&weights);
     let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let paths = [file("question"), file("interruption"), file("answer")];
     let spoken = [
@@ -724,7 +714,7 @@ async fn pipecats_client_asks_is_answered_and_interrupts() {
         "Please stop talking, that is enough.",
     ];
     for (text, path) in spoken.iter().zip(&paths) {
-        let speech = common::spoken_at_once(&mut voice, text, 8_000);
+        let speech = booth.say(text, 8_000);
         std::fs::write(path, to_pcm16le(&speech)).expect("written");
     }
     let url = format!("ws://{}/twilio/media", server.address);
@@ -734,18 +724,8 @@ async fn pipecats_client_asks_is_answered_and_interrupts() {
     assert_eq!(heard["phase"], "over", "{heard}");
     assert!(heard["greeting"].as_u64() > Some(0), "{heard}");
     assert_eq!(heard["stale"], 0, "audio after the clear: {heard}");
-    let prompts = llm.prompts();
-    let asked = |text: &str| text.to_lowercase().contains("tokyo");
-    assert!(
-        matches!(prompts[0].messages.last(), Some(Message::User { text }) if asked(text)),
-        "{:?}",
-        prompts[0].messages
-    );
-    assert!(
-        matches!(prompts[1].messages.last(), Some(Message::ToolResult { name, .. }) if name == "get_time"),
-        "{:?}",
-        prompts[1].messages
-    );
+    assert!(llm.was_asked(&Cue::words("Tokyo")), "{:?}", llm.prompts());
+    assert!(llm.was_asked(&Cue::result("get_time")), "{heard}");
     let answer = transcribe(&weights, &std::fs::read(&paths[2]).expect("the answer"));
     println!("{heard}: {answer}");
     let said = common::words(&answer);

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 use undertone::config::{Environment, Flags};
-use undertone::llm::scripted::Scripted;
+use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, Phrases};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Engines};
@@ -207,14 +207,19 @@ async fn changes_what_was_agreed_to(address: SocketAddr, folder: &Path) {
 
 #[tokio::test]
 async fn an_answer_is_all_that_the_agent_says() {
-    let answers = [
-        "<speech>I am well. And you?</speech>",
-        "<speech>Good.</speech>",
-    ];
-    let (_server, address) = serve_told(local(), Scripted::answers(answers));
+    let llm = Scripted::default()
+        .on(
+            Cue::words("How are you?"),
+            "<speech>I am well. And you?</speech>",
+        )
+        .on(Cue::words("I am fine."), "<speech>Good.</speech>");
+    let (_server, address) = serve_told(local(), llm);
     let mut guest = Guest::connect(address).await;
-    for answer in ["I am well. And you?", "Good."] {
-        let sentence = json!({"text": "How are you?", "language": "en-GB"});
+    for (sentence, answer) in [
+        ("How are you?", "I am well. And you?"),
+        ("I am fine.", "Good."),
+    ] {
+        let sentence = json!({"text": sentence, "language": "en-GB"});
         guest.send("transcript", sentence, &[]).await;
         let (kind, data, _) = guest.event().await.expect("an answer");
         assert_eq!((&*kind, &data["text"]), ("handled", &json!(answer)));

@@ -1,12 +1,12 @@
-//! Language models for tests: one that says what it was told to, one that repeats what it hears.
+//! Language models for tests: one that answers by what it is asked, one that repeats what it hears.
 
 use super::untrusted::{sanitise, sanitise_json};
 use super::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
 use crate::markup::Parser;
 use futures_util::{StreamExt, stream};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// One step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,45 +33,140 @@ impl Step {
     }
 }
 
-/// Plays one script for each generation, in order, and keeps the prompts it was given.
-///
-/// Without a script left it fails with [`LlmError::Engine`]. Clones share scripts and prompts.
-#[derive(Debug, Clone, Default)]
-pub struct Scripted {
-    shared: Arc<Mutex<Shared>>,
+/// The steps of an answer. Text alone is said in one piece and at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script(Vec<Step>);
+
+impl From<Vec<Step>> for Script {
+    fn from(steps: Vec<Step>) -> Self {
+        Self(steps)
+    }
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    scripts: VecDeque<Vec<Step>>,
-    prompts: Vec<Prompt>,
+impl From<Step> for Script {
+    fn from(step: Step) -> Self {
+        Self(vec![step])
+    }
+}
+
+impl From<&str> for Script {
+    fn from(text: &str) -> Self {
+        Self(vec![Step::text(text)])
+    }
+}
+
+impl From<String> for Script {
+    fn from(text: String) -> Self {
+        Self(vec![Step::Text(text)])
+    }
+}
+
+/// What a prompt asks: its last message that is the user's or a tool's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cue {
+    /// The user said something with these words in it, in upper or lower case.
+    Words(String),
+    /// The user spoke for this time, counted from 1, whatever was said.
+    Turn(usize),
+    /// This tool returned, or failed.
+    Result(String),
+    /// Anything, even nothing.
+    Always,
+}
+
+impl Cue {
+    /// The user said something with these words in it.
+    pub fn words(words: impl Into<String>) -> Self {
+        Self::Words(words.into())
+    }
+
+    /// This tool returned.
+    pub fn result(tool: impl Into<String>) -> Self {
+        Self::Result(tool.into())
+    }
+
+    /// Whether the prompt asks this.
+    pub fn fits(&self, prompt: &Prompt) -> bool {
+        let asks = |message: &&Message| {
+            matches!(message, Message::User { .. } | Message::ToolResult { .. })
+        };
+        let asked = prompt.messages.iter().rfind(asks);
+        match (self, asked) {
+            (Self::Always, _) => true,
+            (Self::Words(words), Some(Message::User { text })) => {
+                text.to_lowercase().contains(&words.to_lowercase())
+            }
+            (Self::Turn(turn), Some(Message::User { .. })) => {
+                let said = |message: &&Message| matches!(message, Message::User { .. });
+                prompt.messages.iter().filter(said).count() == *turn
+            }
+            (Self::Result(tool), Some(Message::ToolResult { name, .. })) => name == tool,
+            _ => false,
+        }
+    }
+}
+
+/// The longest wait for a prompt. No answer takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers by what it is asked, however often that is, and keeps the prompts it was given.
+///
+/// The first script whose cue fits the prompt is played; where none does it fails with
+/// [`LlmError::Engine`]. Clones share the prompts.
+#[derive(Debug, Clone)]
+pub struct Scripted {
+    scripts: Vec<(Cue, Script)>,
+    prompts: Arc<watch::Sender<Vec<Prompt>>>,
+}
+
+impl Default for Scripted {
+    /// A model without a script.
+    fn default() -> Self {
+        Self {
+            scripts: Vec::new(),
+            prompts: Arc::new(watch::Sender::new(Vec::new())),
+        }
+    }
 }
 
 impl Scripted {
-    /// A model that plays these scripts.
-    pub fn new(scripts: impl IntoIterator<Item = Vec<Step>>) -> Self {
-        let scripted = Self::default();
-        scripted.with(|shared| shared.scripts.extend(scripts));
-        scripted
+    /// A model that answers everything with this.
+    pub fn always(script: impl Into<Script>) -> Self {
+        Self::default().on(Cue::Always, script)
     }
 
-    /// A model that gives these answers, each in one piece and at once.
-    pub fn answers<T: Into<String>>(answers: impl IntoIterator<Item = T>) -> Self {
-        Self::new(answers.into_iter().map(|text| vec![Step::text(text)]))
+    /// Answers what fits `cue`, and no cue before it, with this.
+    #[must_use]
+    pub fn on(mut self, cue: Cue, script: impl Into<Script>) -> Self {
+        self.scripts.push((cue, script.into()));
+        self
     }
 
-    /// Adds a script at the end of the queue.
-    pub fn push(&self, script: Vec<Step>) {
-        self.with(|shared| shared.scripts.push_back(script));
-    }
-
-    /// The prompts so far, oldest first.
+    /// The prompts so far, oldest first. How many they are says nothing: answers that are made before
+    /// the turn is certainly over are asked for anew where it was not.
     pub fn prompts(&self) -> Vec<Prompt> {
-        self.with(|shared| shared.prompts.clone())
+        self.prompts.borrow().clone()
     }
 
-    fn with<T>(&self, use_it: impl FnOnce(&mut Shared) -> T) -> T {
-        use_it(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Whether it has been asked this.
+    pub fn was_asked(&self, cue: &Cue) -> bool {
+        self.prompts.borrow().iter().any(|prompt| cue.fits(prompt))
+    }
+
+    /// Waits until it is asked this; returns the newest prompt that does.
+    ///
+    /// # Panics
+    /// If nobody asks within a minute.
+    pub async fn asked(&self, cue: Cue) -> Prompt {
+        let mut prompts = self.prompts.subscribe();
+        let asked = prompts.wait_for(|prompts| prompts.iter().any(|prompt| cue.fits(prompt)));
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(prompts)) => {
+                let newest = prompts.iter().rfind(|prompt| cue.fits(prompt));
+                newest.expect("one fits").clone()
+            }
+            _ => panic!("never asked {cue:?}, but {:#?}", self.prompts()),
+        }
     }
 }
 
@@ -81,14 +176,16 @@ impl Llm for Scripted {
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
-        let script = self.with(|shared| {
-            shared.prompts.push(prompt);
-            shared.scripts.pop_front()
-        });
-        match script {
-            Some(steps) => play(steps),
-            None => fail(LlmError::Engine("the script is over".into())),
-        }
+        let script = self.scripts.iter().find(|(cue, _)| cue.fits(&prompt));
+        let stream = match script {
+            Some((_, script)) => play(script.0.clone()),
+            None => fail(LlmError::Engine(format!(
+                "no script for {:?}",
+                prompt.messages.last()
+            ))),
+        };
+        self.prompts.send_modify(|prompts| prompts.push(prompt));
+        stream
     }
 }
 
@@ -185,14 +282,25 @@ mod tests {
         stream.map(|event| format!("{event:?}")).collect().await
     }
 
+    fn user(text: &str) -> Message {
+        Message::User { text: text.into() }
+    }
+
+    fn result(name: &str) -> Message {
+        Message::ToolResult {
+            id: "1".into(),
+            name: name.into(),
+            output: json!(1),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn scripts_are_played_in_order() {
-        let llm = Scripted::new([vec![
+    async fn a_script_is_played_step_by_step() {
+        let llm = Scripted::always(vec![
             Step::text("<speech>Hel"),
             Step::delay_ms(500),
             Step::text("lo.</speech>"),
-        ]]);
-        llm.push(vec![Step::text("<tool>f()"), Step::Error("gone".into())]);
+        ]);
         let began = tokio::time::Instant::now();
         let spoken = all(llm.generate(prompt(vec![]))).await;
         assert_eq!(
@@ -204,21 +312,46 @@ mod tests {
             ]
         );
         assert_eq!(began.elapsed(), Duration::from_millis(500));
-        let broken = all(llm.generate(prompt(vec![]))).await;
+        let broken = vec![Step::text("<tool>f()"), Step::Error("gone".into())];
         assert_eq!(
-            broken,
+            all(Scripted::always(broken).generate(prompt(vec![]))).await,
             ["Ok(ToolOpened { name: \"f\" })", "Err(Stream(\"gone\"))"]
         );
-        assert_eq!(
-            all(llm.generate(prompt(vec![]))).await,
-            ["Err(Engine(\"the script is over\"))"]
-        );
-        assert_eq!(llm.prompts().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_answer_depends_on_what_is_asked_and_not_on_how_often() {
+        let llm = Scripted::default()
+            .on(Cue::words("weather"), "Sunny.")
+            .on(Cue::result("add"), "Seven.")
+            .on(Cue::Turn(2), "Again.");
+        let again = || vec![user("3 and 4?"), result("add"), user("What?")];
+        for _ in 0..2 {
+            for (messages, answer) in [
+                (vec![user("The WEATHER, please.")], "Sunny."),
+                (vec![user("3 and 4?"), result("add")], "Seven."),
+                (again(), "Again."),
+            ] {
+                let said = all(llm.generate(prompt(messages))).await;
+                assert_eq!(
+                    said,
+                    [
+                        format!("Ok(Speech {{ text: {answer:?} }})"),
+                        "Ok(End)".into()
+                    ]
+                );
+            }
+        }
+        let unknown = all(llm.generate(prompt(vec![user("Hello.")]))).await;
+        assert!(unknown[0].starts_with("Err(Engine("), "{unknown:?}");
+        assert_eq!(llm.prompts().len(), 7);
+        assert_eq!(llm.asked(Cue::Turn(2)).await, prompt(again()));
+        assert!(!llm.was_asked(&Cue::result("weather")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_script_may_hang() {
-        let llm = Scripted::new([vec![Step::text("a"), Step::Hang]]);
+        let llm = Scripted::always(vec![Step::text("a"), Step::Hang]);
         let mut stream = llm.generate(prompt(vec![]));
         assert!(stream.next().await.is_some());
         let hour = Duration::from_secs(3600);

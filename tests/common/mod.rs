@@ -6,6 +6,7 @@ pub mod sound;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, to_f32, to_i16};
 use undertone::tts::{Piper, Tts};
 
@@ -46,6 +47,50 @@ pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
     let samples = spoken(voice, text, rate);
     let onset = samples.iter().position(|sample| sample.abs() > 0.02);
     to_i16(&samples[onset.expect("sound")..])
+}
+
+/// A voice, and a recogniser that checks what it says: it says no sentence twice alike, and now and then one
+/// that nobody understands.
+pub struct Booth {
+    voice: Piper,
+    ears: WhisperOnnx,
+}
+
+impl Booth {
+    /// Loads both from the `weights`.
+    pub fn new(weights: &Path) -> Self {
+        Self {
+            voice: Piper::load(&weights.join("piper-joe")).expect("the voice"),
+            ears: WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("the recogniser"),
+        }
+    }
+
+    /// The text as speech at `rate` Hz, without silence in front, said until every word is understood.
+    pub fn say(&mut self, text: &str, rate: u32) -> Vec<i16> {
+        const TAKES: usize = 30;
+        let mut heard = Vec::new();
+        for _ in 0..TAKES {
+            let take = spoken_at_once(&mut self.voice, text, rate);
+            let words = self.hear(&take, rate);
+            let mut errors = Errors::default();
+            errors.add(text, &words);
+            if errors.wrong == 0 {
+                return take;
+            }
+            heard.push(words);
+        }
+        panic!("{text:?} is never understood, but {heard:?}");
+    }
+
+    /// What is understood of mono speech at `rate` Hz.
+    pub fn hear(&mut self, speech: &[i16], rate: u32) -> String {
+        let mut resampler = Resampler::new(rate, 16_000);
+        let mut samples = vec![0.0; 8_000];
+        samples.extend(resampler.push(&to_f32(speech)));
+        samples.extend(resampler.flush());
+        samples.extend([0.0; 8_000]);
+        self.ears.transcribe(&samples).expect("text")
+    }
 }
 
 /// A recording and what is said in it.

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
-use undertone::conversation::{Policy, SpeculationPolicy};
+use undertone::conversation::{Micros, Policy};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Engines};
@@ -38,13 +38,26 @@ impl Vad for Loudness {
 /// A recogniser that does what it is told.
 pub(crate) struct Hears<F>(pub(crate) F);
 
-impl<F: FnMut() -> Result<String, AsrError> + Send> Asr for Hears<F> {
+impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
     fn name(&self) -> &str {
         "told"
     }
 
-    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
-        (self.0)()
+    fn transcribe(&mut self, samples: &[f32]) -> Result<String, AsrError> {
+        (self.0)(samples)
+    }
+}
+
+/// The shipped policy for whatever machine this is: what takes long is waited for.
+pub(crate) fn patient() -> Policy {
+    let hour = Micros::from_ms(3_600_000);
+    Policy {
+        dead_air: hour,
+        generation_timeout: hour,
+        synthesis_timeout: hour,
+        audio_timeout: hour,
+        transcript_timeout: hour,
+        ..Policy::default()
     }
 }
 
@@ -52,7 +65,7 @@ impl<F: FnMut() -> Result<String, AsrError> + Send> Asr for Hears<F> {
 pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
     Builders {
         vad: Box::new(|| Box::new(|| Ok(Box::new(Loudness) as Box<dyn Vad>))),
-        asr: Box::new(|| Ok(Box::new(Hears(|| Ok("How are you?".into()))))),
+        asr: Box::new(|| Ok(Box::new(Hears(|_: &[f32]| Ok("How are you?".into()))))),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         llm,
@@ -62,14 +75,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         phone: undertone::session::PhoneManners::default(),
         witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
-        // A script is played once: an answer that is asked for early and thrown away would use it up.
-        policy: Policy {
-            speculation: SpeculationPolicy {
-                preemptive: false,
-                ..SpeculationPolicy::default()
-            },
-            ..Policy::default()
-        },
+        policy: patient(),
     }
 }
 
