@@ -24,10 +24,10 @@ talk: alsa models ## build and start the desktop assistant
 	target/release/undertone talk $(ARGS)
 
 test: alsa models test-tools ## every test, with the real models
-	cargo test --locked $(ALL) --lib --bins --tests $(ARGS)
+	cargo test --locked $(ALL) --lib --tests $(ARGS)
 
 soak: alsa models ## what the server withstands, at full size: some two minutes
-	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test edge --test soak $(ARGS) -- \
+	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1
 
 bench: setup models ## the benchmarks

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
 
+mod common;
 mod support;
 
 use axum::routing::get;

@@ -57,6 +57,14 @@ pub fn all(config: &Config) -> Result<Arc<Engines>> {
 /// # Errors
 /// As [`all`].
 pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
+    Ok(Engines::start(builders(config, witnesses)?)?)
+}
+
+/// What the engines are made of.
+///
+/// # Errors
+/// A model is missing, is not the file that belongs there, or a setting cannot be used.
+pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
     let models = with_runtime(config)?;
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
@@ -64,7 +72,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
     }
     let silero = models.silero();
     let smart_turn = models.smart_turn();
-    let engines = Engines::start(Builders {
+    Ok(Builders {
         vad: Box::new(move || {
             let path = silero.clone();
             let mut model: Option<SileroModel> = None;
@@ -92,8 +100,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
             silence_prompt: config.phone.silence.map(micros),
         },
         witnesses,
-    })?;
-    Ok(engines)
+    })
 }
 
 /// The journal, with a word to the operator about each call of an earlier run that has no result.

@@ -37,7 +37,12 @@ let lastAudio = Infinity;
 socket.on('message', async (data) => {
   const message = await twilio.deserialize(data.toString());
   if (message.type === 'raw') {
-    heard.clear = true;
+    if (phase === 'interrupting') heard.clear = true;
+    else {
+      // The answer to half of the question: the rest came late.
+      heard.answer = 0;
+      kept.length = 0;
+    }
   } else if (message.type === 'audio') {
     lastAudio = Date.now();
     if (heard.clear) heard.stale += message.audio.length;
@@ -88,4 +93,4 @@ socket.on('close', () => {
 setTimeout(() => {
   console.error(`no end in time: ${JSON.stringify({ ...heard, phase })}`);
   process.exit(1);
-}, 60_000).unref();
+}, 150_000).unref();

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
-use undertone::conversation::{Micros, Policy};
+use undertone::conversation::Policy;
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Engines};
@@ -48,18 +48,7 @@ impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
     }
 }
 
-/// The shipped policy for whatever machine this is: what takes long is waited for.
-pub(crate) fn patient() -> Policy {
-    let hour = Micros::from_ms(3_600_000);
-    Policy {
-        dead_air: hour,
-        generation_timeout: hour,
-        synthesis_timeout: hour,
-        audio_timeout: hour,
-        transcript_timeout: hour,
-        ..Policy::default()
-    }
-}
+pub(crate) use crate::common::patient;
 
 /// Engines without models: loud is speech, every word of it "how are you", the voice a tone.
 pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
@@ -75,7 +64,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         phone: undertone::session::PhoneManners::default(),
         witnesses: undertone::session::Witnesses::default(),
         zone: jiff::tz::TimeZone::UTC,
-        policy: patient(),
+        policy: patient(Policy::default()),
     }
 }
 

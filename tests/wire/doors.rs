@@ -2,15 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,10 +19,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_i16};
-use undertone::config::{Environment, Flags};
 use undertone::server::App;
 use undertone::session::{self, Recordings, Witnesses};
-use undertone::tts::{Piper, Tts};
 
 const QUESTION: &str = "What time is it in Tokyo?";
 
@@ -33,18 +28,15 @@ const QUESTION: &str = "What time is it in Tokyo?";
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Five conversations of one question each do not take this long.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The question at 22,050 Hz with a pause in front.
 fn question() -> (Vec<f32>, u32) {
-    let mut voice = Piper::load(&common::weights().join("piper-joe")).expect("the voice");
-    let mut speech = vec![0.0; voice.sample_rate() as usize / 2];
-    let chunk = &mut |chunk: &[f32]| {
-        speech.extend(chunk);
-        ControlFlow::Continue(())
-    };
-    voice.speak(QUESTION, chunk).expect("speech");
-    (speech, voice.sample_rate())
+    const RATE: u32 = 22_050;
+    let mut speech = vec![0.0; RATE as usize / 2];
+    let question = common::Booth::new(&common::weights()).say(QUESTION, RATE);
+    speech.extend(undertone::audio::to_f32(&question));
+    (speech, RATE)
 }
 
 /// The question in frames of 20 ms at `rate` Hz.
@@ -218,17 +210,14 @@ fn committed(folder: &Path) -> Vec<Vec<Value>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_question_commits_the_same_call_through_every_door() {
+    let _alone = common::alone().await;
     let question = question();
     let folder = tempfile::tempdir().expect("a folder");
     let witnesses = Witnesses {
         recordings: Some(Recordings::new(folder.path()).expect("a folder")),
         ..Witnesses::default()
     };
-    let mut config = undertone::config::load(&Flags::default(), &Environment::default())
-        .expect("the defaults")
-        .config;
-    config.phone.greeting.clear();
-    let engines = undertone::cli::engines::witnessed(&config, witnesses).expect("engines");
+    let engines = common::engines(|config| config.phone.greeting.clear(), witnesses);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let listener = undertone::server::bind_audiosocket(([127, 0, 0, 1], 0).into());

@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -16,7 +14,6 @@ use support::twilio::{self, ACCOUNT, CALL, PUBLIC, ring, sign, ticket};
 use support::{Client, PATIENCE, Server};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use undertone::config::{Environment, Flags};
 use undertone::conversation::{Event, Fate, HangUpReason, Input};
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Message, ToolSpec};
@@ -392,21 +389,23 @@ async fn twilio_knows_what_it_is_told_of_the_socket() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_with_the_local_brain() {
+    let _alone = common::alone().await;
     let folder = tempfile::tempdir().expect("a folder");
     let turns = folder.path().join("turns.jsonl");
     let witnesses = Witnesses {
         turns: Some(TurnLog::open(&turns).expect("a file")),
         ..Witnesses::default()
     };
-    let config = undertone::config::load(&Flags::default(), &Environment::default())
-        .expect("the defaults")
-        .config;
-    let engines = undertone::cli::engines::witnessed(&config, witnesses).expect("engines");
+    let mut greeting = String::new();
+    let engines = common::engines(
+        |config| greeting.clone_from(&config.phone.greeting),
+        witnesses,
+    );
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let server = Server::serve(App::new(settings(), sessions));
     let mut relay = Relay::call(&server).await;
-    assert_eq!(relay.told().await, config.phone.greeting);
+    assert_eq!(relay.told().await, greeting);
     relay.send(prompt("What time is it", false)).await;
     relay.send(prompt("What time is it in Tokyo", false)).await;
     relay.send(prompt("What time is it in Tokyo?", true)).await;

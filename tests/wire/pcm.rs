@@ -1,7 +1,6 @@
 //! The plain PCM dialect over real sockets.
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use support::scripted::ANSWER_FRAMES;
 use support::{Client, Script, Server};

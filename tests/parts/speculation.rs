@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
 
+use crate::common;
 use axum::extract::{Json, State};
 use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
@@ -243,6 +244,7 @@ fn ask(folder: &Path, question: &str, config: &Path, seen: &Seen) -> Asked {
 
 #[test]
 fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
+    let _alone = common::alone_blocking();
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
     let address = serve(seen.clone());
@@ -269,6 +271,7 @@ fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
 
 #[test]
 fn what_the_model_does_not_ask_for_leaves_no_trace() {
+    let _alone = common::alone_blocking();
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
     let address = serve(seen.clone());

@@ -1,7 +1,6 @@
 //! Both recognisers on recorded speech.
 
-mod common;
-
+use crate::common;
 use common::{Clip, Errors};
 use undertone::asr::{Asr, WhisperCpp, WhisperOnnx};
 

@@ -1,8 +1,6 @@
 //! The real program, killed in the midst of a call that changes something.
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
@@ -124,6 +122,7 @@ impl Served {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_hears_of_it() {
+    let _alone = common::alone().await;
     let (booked, mut bookings) = mpsc::channel(8);
     let world = World {
         bookings: Arc::default(),

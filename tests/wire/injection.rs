@@ -1,8 +1,7 @@
 //! 500 strings that try to be tool calls, in what users say and in what tools return, before a model
 //! that repeats all it reads: nothing runs, and nothing invisible or of markup is said.
 
-mod support;
-
+use crate::support;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};

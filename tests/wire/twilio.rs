@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -686,6 +684,7 @@ fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
 /// tool, and an interruption stops the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipecats_client_asks_is_answered_and_interrupts() {
+    let _alone = common::alone().await;
     let weights = common::weights();
     let (api, _asked) = twilio_api().await;
     let llm = Scripted::default()

@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::Booth;
@@ -77,6 +75,7 @@ fn cut_short(events: &[Heard], response: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
+    let _alone = common::alone().await;
     let llm = Scripted::default()
         .on(Cue::words("enough"), "<speech>All right.</speech>")
         .on(Cue::Always, format!("<speech>{}</speech>", common::STORY));

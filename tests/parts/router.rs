@@ -1,10 +1,9 @@
 //! The router as users have it: trained by its own command, asked about what people say.
 //!
 //! The published sets lie in `../shared/data/router` or `UNDERTONE_DATA`; tests that want them say
-//! so where there are none. `cargo test --release --test router -- --ignored` measures them whole.
+//! so where there are none. `cargo test --release --test parts router:: -- --ignored` measures them whole.
 
-mod common;
-
+use crate::common;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -111,7 +110,7 @@ fn a_part_of_the_published_sets_is_told_apart() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release --test router -- --ignored"]
+#[ignore = "takes minutes: cargo test --release --test parts router:: -- --ignored"]
 fn the_published_sets_are_told_apart() {
     let Some(published) = published() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! A live session is recorded, counted and replayed by the real program.
 
-mod support;
-
+use crate::support;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::live::{Call, patient, tone, without_models};
 use support::{Server, local};
+use undertone::conversation::Policy;
 use undertone::llm::ToolSpec;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::router::{Heard, PredictError, Prediction, Predictor, Router, Source};
@@ -76,7 +76,7 @@ fn engines(witnesses: Witnesses) -> Arc<Engines> {
             r#"<speech>Let me see.</speech><tool>weather(city="Boulder")</tool>"#,
         )
         .on(Cue::result("weather"), "<speech>It is mild.</speech>");
-    let mut policy = patient();
+    let mut policy = patient(Policy::default());
     // What was generated in vain is unknown to other rules.
     policy.speculation.preemptive = false;
     let builders = Builders {

@@ -1,9 +1,7 @@
 //! Home Assistant's door: the `wyoming` package of the Python index, which Home Assistant uses, with real
 //! models; and clients that do not behave.
 
-mod common;
-mod support;
-
+use crate::{common, support};
 use common::Errors;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -85,6 +83,7 @@ fn write(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
 /// Everything that Home Assistant asks for, of one server with real models.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn home_assistants_client_is_heard_spoken_to_and_answered() {
+    let _alone = common::alone().await;
     let folder = tempfile::tempdir().expect("a folder");
     let engines = undertone::cli::engines::all(&configured(folder.path())).expect("engines");
     let (server, address) = serve(local(), &engines);

@@ -1,8 +1,7 @@
 //! Clients that others wrote, unmodified, against the server: the wire format is what they
 //! understand, not what we think it is. `make test-tools` installs them.
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,15 @@
 //! From sound to the transcript of a turn, and from a question to its answer, with real models.
 
-mod common;
-
+use crate::common;
 use common::{Clip, Errors};
 use std::collections::VecDeque;
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::g711::{self, Law};
 use undertone::audio::{Resampler, to_f32, to_i16};
-use undertone::config::{Environment, Flags};
 use undertone::conversation::{
     Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
 };
+use undertone::session::Witnesses;
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
 
@@ -173,12 +172,10 @@ fn noise_is_no_turn() {
 /// Real time, real session, real voice: the question is synthesised, the answer transcribed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spoken_question_gets_a_spoken_answer() {
-    let config = undertone::config::load(&Flags::default(), &Environment::default())
-        .unwrap()
-        .config;
-    let engines = undertone::cli::engines::all(&config).unwrap();
-    let question = synthesise("What is twelve times seven?");
-    let answer = undertone::ask::ask(&engines, &to_i16(&question)).await;
+    let _alone = common::alone().await;
+    let engines = common::engines(|_| (), Witnesses::default());
+    let question = question("What is twelve times seven?", 16_000);
+    let answer = undertone::ask::ask(&engines, &question).await;
     assert_eq!(
         answer.said,
         ["12 times 7 is 84."],
@@ -189,34 +186,23 @@ async fn a_spoken_question_gets_a_spoken_answer() {
     let heard = asr
         .transcribe(&undertone::audio::to_f32(&answer.audio))
         .unwrap();
-    assert!(heard.contains("84"), "{heard}");
+    assert!(common::has_number(&heard, "84", "eighty four"), "{heard}");
     println!("{}", answer.breakdown().unwrap());
 }
 
-fn synthesise(text: &str) -> Vec<f32> {
-    use undertone::tts::{Piper, Tts};
-    let mut voice = Piper::load(&common::weights().join("piper-joe")).unwrap();
-    let mut speech = vec![0.0; voice.sample_rate() as usize / 2];
-    voice
-        .speak(text, &mut |chunk| {
-            speech.extend(chunk);
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
-    let mut resampler = undertone::audio::Resampler::new(voice.sample_rate(), 16_000);
-    let mut out = resampler.push(&speech);
-    out.extend(resampler.flush());
-    out
+/// The text as speech with half a second of silence in front.
+fn question(text: &str, rate: u32) -> Vec<i16> {
+    let mut speech = vec![0; rate as usize / 2];
+    speech.extend(common::Booth::new(&common::weights()).say(text, rate));
+    speech
 }
 
 /// The very clients that developers have, against the real server: a question for one of our
 /// tools, and one for a tool of the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unmodified_openai_clients_hold_a_conversation() {
-    let config = undertone::config::load(&Flags::default(), &Environment::default())
-        .unwrap()
-        .config;
-    let engines = undertone::cli::engines::all(&config).unwrap();
+    let _alone = common::alone().await;
+    let engines = common::engines(|_| (), Witnesses::default());
     let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = undertone::server::ServerSettings {
@@ -314,10 +300,8 @@ async fn client(
 
 /// The text as speech in a file of mono PCM16LE at 24 kHz.
 fn pcm_24k(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
-    let mut resampler = undertone::audio::Resampler::new(16_000, 24_000);
-    let mut speech = resampler.push(&synthesise(text));
-    speech.extend(resampler.flush());
     let path = folder.join(format!("{}.pcm", text.len()));
-    std::fs::write(&path, undertone::audio::to_pcm16le(&to_i16(&speech))).unwrap();
+    let speech = question(text, 24_000);
+    std::fs::write(&path, undertone::audio::to_pcm16le(&speech)).unwrap();
     path
 }

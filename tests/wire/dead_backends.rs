@@ -1,8 +1,7 @@
 //! Backends that refuse, stall, break off, fail or panic, each in a real session over a socket: the
 //! user hears why nothing else is heard, and the conversation goes on.
 
-mod support;
-
+use crate::support;
 use futures_util::StreamExt;
 use std::ops::ControlFlow;
 use std::sync::Arc;

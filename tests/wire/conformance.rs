@@ -1,7 +1,6 @@
 //! WebSocket conformance of the production upgrade and pump, by the suite `kosoku`.
 
-mod support;
-
+use crate::support;
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::get;

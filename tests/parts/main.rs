@@ -1,0 +1,15 @@
+//! The parts, each by itself: models, brain, router, tools, settings, and the program's commands.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod asr;
+mod brain;
+mod cli;
+mod config;
+mod llm_openai;
+mod pipeline;
+mod purity;
+mod router;
+mod speculation;
+mod tools;
