@@ -10,7 +10,7 @@ ARGS ?=
 ALL := --features desktop
 
 .DEFAULT_GOAL := help
-.PHONY: help run talk test soak bench lint setup alsa models test-tools
+.PHONY: help run talk test soak flaky bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: alsa models test-tools ## every test, with the real models
 soak: alsa models ## what the server withstands, at full size: some two minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1
+
+flaky: alsa models test-tools ## which tests fail now and then: each five times, idle, busy, on one core
+	scripts/under_load.py $(ARGS)
 
 bench: setup models ## the benchmarks
 	cargo bench --locked $(ARGS)

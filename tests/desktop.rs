@@ -12,8 +12,8 @@ mod common;
 use aec3::audio_processing::ns::{NsConfig, SuppressionLevel};
 use aec3::nodes::audio::AudioFormat;
 use aec3::pipelines::linear;
-use common::Errors;
 use common::sound::{Program, Recorder, Sound, at_home};
+use common::{Booth, Errors};
 use nnnoiseless::DenoiseState;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -42,8 +42,23 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The voice, without the chance in it: it says a sentence the same way each time.
 fn voice() -> Piper {
-    Piper::load(&common::weights().join("piper-joe")).expect("the voice")
+    let (voice, folder) = (
+        common::weights().join("piper-joe"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let file = |name: &str| std::fs::read(voice.join(name)).expect("the voice");
+    for name in ["encoder.onnx", "decoder.onnx"] {
+        std::fs::write(folder.path().join(name), file(name)).expect("a copy");
+    }
+    let mut settings: serde_json::Value =
+        serde_json::from_slice(&file("voice.json")).expect("JSON");
+    for noise in ["noise_scale", "noise_w"] {
+        settings["inference"][noise] = 0.0.into();
+    }
+    std::fs::write(folder.path().join("voice.json"), settings.to_string()).expect("written");
+    Piper::load(folder.path()).expect("the voice")
 }
 
 /// Noise that is always the same, -1..1.
@@ -260,7 +275,7 @@ fn the_agents_own_voice_is_no_interruption_and_the_users_is() {
         understood.push(figures.understood());
     }
     println!("* the loudspeaker distorts");
-    // The voice is never quite the same, and now and then a word under the story is misheard.
+    // Now and then a word under the story is misheard, and which depends on the machine.
     let right = understood.iter().filter(|right| **right).count();
     assert!(
         right >= understood.len() * 3 / 4,
@@ -523,11 +538,8 @@ fn understood(samples: &[f32]) -> String {
 /// A question with half a second of silence before it.
 fn question() -> Vec<f32> {
     let mut samples = vec![0.0; RATE as usize / 2];
-    samples.extend(common::spoken(
-        &mut voice(),
-        "What is twelve times seven?",
-        RATE,
-    ));
+    let question = Booth::new(&common::weights()).say("What is twelve times seven?", RATE);
+    samples.extend(to_f32(&question));
     samples
 }
 
@@ -542,7 +554,7 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
     talk.ask(&sound, &question, "times");
     assert_eq!(talk.line("agent:"), "agent: 12 times 7 is 84.");
     let heard = understood(&recorder.utterance());
-    assert!(heard.contains("84"), "{heard}");
+    assert!(common::has_number(&heard, "84", "eighty four"), "{heard}");
     talk.interrupt();
 }
 
@@ -571,7 +583,7 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
         "{:?}",
         talk.seen
     );
-    assert!(talk.line("you:").to_lowercase().contains("times"));
+    talk.understands(&sound, &question, "times");
     assert_eq!(talk.line("agent:"), "agent: 12 times 7 is 84.");
     // The answer's echo is nobody's turn either.
     let mut silence = Recorder::start(&sound);
@@ -620,7 +632,7 @@ fn a_server_is_talked_to_as_well_and_enter_opens_the_microphone() {
     talk.ask(&sound, &question, "times");
     assert_eq!(talk.line("agent:"), "agent: 12 times 7 is 84.");
     let heard = understood(&recorder.utterance());
-    assert!(heard.contains("84"), "{heard}");
+    assert!(common::has_number(&heard, "84", "eighty four"), "{heard}");
     talk.interrupt();
 }
 

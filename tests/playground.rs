@@ -5,7 +5,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
 
-mod common;
 mod support;
 
 use axum::routing::get;

@@ -259,7 +259,8 @@ mod tests {
     fn a_hanging_process_is_an_error_and_not_a_hang() {
         let script = "read a; echo $a; sleep 60";
         let command = ["sh", "-c", script].map(String::from).to_vec();
-        let mut espeak = Espeak::with_command(command, Duration::from_millis(50)).unwrap();
+        let mut espeak = Espeak::with_command(command, PATIENCE).unwrap();
+        espeak.patience = Duration::from_millis(50);
         let error = espeak.phonemes("hello").unwrap_err();
         assert!(matches!(error, TtsError::Phonemes(_)), "{error}");
         assert!(espeak.process.is_none());

@@ -6,13 +6,9 @@ pub mod sound;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, to_f32, to_i16};
-use undertone::config::{Config, Environment, Flags};
-use undertone::conversation::{Micros, Policy};
-use undertone::session::{Builders, Engines, Witnesses};
 use undertone::tts::{Piper, Tts};
 
 /// Lets one test at a time talk to real models in real time: two would take each other's time.
@@ -26,37 +22,6 @@ pub fn alone_blocking() -> MutexGuard<'static, ()> {
 }
 
 static ALONE: Mutex<()> = Mutex::const_new(());
-
-/// A policy for whatever machine this is: what takes long is waited for.
-pub fn patient(policy: Policy) -> Policy {
-    let hour = Micros::from_ms(3_600_000);
-    Policy {
-        dead_air: hour,
-        generation_timeout: hour,
-        synthesis_timeout: hour,
-        audio_timeout: hour,
-        transcript_timeout: hour,
-        ..policy
-    }
-}
-
-/// What a newcomer has, with all models, but patient.
-pub fn engines(change: impl FnOnce(&mut Config), witnesses: Witnesses) -> Arc<Engines> {
-    let loaded = undertone::config::load(&Flags::default(), &Environment::default());
-    let mut config = loaded.expect("the defaults").config;
-    change(&mut config);
-    start(&config, witnesses)
-}
-
-/// What the configuration wants, but patient.
-pub fn start(config: &Config, witnesses: Witnesses) -> Arc<Engines> {
-    let built = undertone::cli::engines::builders(config, witnesses).expect("the models");
-    let patient = Builders {
-        policy: patient(built.policy),
-        ..built
-    };
-    Engines::start(patient).expect("engines")
-}
 
 /// Whether the words have this number in them, in digits or spelt.
 pub fn has_number(text: &str, digits: &str, spelt: &str) -> bool {

@@ -10,7 +10,7 @@ use undertone::audio::{level_dbfs, to_f32, to_i16};
 use undertone::desktop::echo::RATE;
 
 /// No answer takes this long unless something is wrong.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A PulseAudio of our own: what is played into `mic_in` is heard by the microphone, and what the
 /// loudspeaker plays is heard on `speaker.monitor`.
@@ -221,21 +221,26 @@ impl Program {
         }
     }
 
-    /// Asks until the agent heard what holds `word`: on a busy machine the recogniser may be given up,
-    /// and then the agent asks back.
+    /// Asks until the agent heard what holds `word`.
     pub fn ask(&mut self, sound: &Sound, question: &[f32], word: &str) {
-        for _ in 0..3 {
-            sound.say(question);
+        sound.say(question);
+        self.understands(sound, question, word);
+    }
+
+    /// Waits until the agent heard what holds `word`. On a busy machine the recogniser may be given up, and
+    /// then the agent asks back: it is asked again.
+    pub fn understands(&mut self, sound: &Sound, question: &[f32], word: &str) {
+        for _ in 0..5 {
             loop {
                 let line = self.line("");
-                if line.starts_with("you:") {
-                    assert!(line.to_lowercase().contains(word), "{line}");
+                if line.starts_with("you:") && line.to_lowercase().contains(word) {
                     return;
                 }
                 if line.starts_with("agent: Sorry") {
                     break;
                 }
             }
+            sound.say(question);
         }
         panic!("not understood: {:#?}", self.seen);
     }

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod asr;
 mod brain;

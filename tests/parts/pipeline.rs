@@ -1,6 +1,6 @@
 //! From sound to the transcript of a turn, and from a question to its answer, with real models.
 
-use crate::common;
+use crate::{common, support};
 use common::{Clip, Errors};
 use std::collections::VecDeque;
 use undertone::asr::{Asr, WhisperOnnx};
@@ -173,7 +173,7 @@ fn noise_is_no_turn() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spoken_question_gets_a_spoken_answer() {
     let _alone = common::alone().await;
-    let engines = common::engines(|_| (), Witnesses::default());
+    let engines = support::real::shipped(|_| (), Witnesses::default());
     let question = question("What is twelve times seven?", 16_000);
     let answer = undertone::ask::ask(&engines, &question).await;
     assert_eq!(
@@ -202,7 +202,7 @@ fn question(text: &str, rate: u32) -> Vec<i16> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unmodified_openai_clients_hold_a_conversation() {
     let _alone = common::alone().await;
-    let engines = common::engines(|_| (), Witnesses::default());
+    let engines = support::real::shipped(|_| (), Witnesses::default());
     let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = undertone::server::ServerSettings {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
-use undertone::conversation::Policy;
+use undertone::conversation::{Micros, Policy};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Engines};
@@ -48,7 +48,18 @@ impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
     }
 }
 
-pub(crate) use crate::common::patient;
+/// A policy for whatever machine this is: what takes long is waited for.
+pub(crate) fn patient(policy: Policy) -> Policy {
+    let hour = Micros::from_ms(3_600_000);
+    Policy {
+        dead_air: hour,
+        generation_timeout: hour,
+        synthesis_timeout: hour,
+        audio_timeout: hour,
+        transcript_timeout: hour,
+        ..policy
+    }
+}
 
 /// Engines without models: loud is speech, every word of it "how are you", the voice a tone.
 pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {

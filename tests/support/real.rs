@@ -4,11 +4,30 @@ use super::live;
 use std::path::Path;
 use std::sync::Arc;
 use undertone::asr::WhisperOnnx;
+use undertone::config::{Config, Environment, Flags};
 use undertone::llm::scripted::Scripted;
-use undertone::session::Builders;
+use undertone::session::{Builders, Engines, Witnesses};
 use undertone::tts::{Piper, Tts};
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad};
+
+/// What a newcomer has, with all models, but patient.
+pub(crate) fn shipped(change: impl FnOnce(&mut Config), witnesses: Witnesses) -> Arc<Engines> {
+    let loaded = undertone::config::load(&Flags::default(), &Environment::default());
+    let mut config = loaded.expect("the defaults").config;
+    change(&mut config);
+    configured(&config, witnesses)
+}
+
+/// What the configuration wants, but patient.
+pub(crate) fn configured(config: &Config, witnesses: Witnesses) -> Arc<Engines> {
+    let built = undertone::cli::engines::builders(config, witnesses).expect("the models");
+    let patient = Builders {
+        policy: live::patient(built.policy),
+        ..built
+    };
+    Engines::start(patient).expect("engines")
+}
 
 /// Engines with the models in `weights`.
 pub(crate) fn engines(weights: &Path, llm: &Scripted) -> Builders {

@@ -217,7 +217,7 @@ async fn the_same_question_commits_the_same_call_through_every_door() {
         recordings: Some(Recordings::new(folder.path()).expect("a folder")),
         ..Witnesses::default()
     };
-    let engines = common::engines(|config| config.phone.greeting.clear(), witnesses);
+    let engines = support::real::shipped(|config| config.phone.greeting.clear(), witnesses);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let listener = undertone::server::bind_audiosocket(([127, 0, 0, 1], 0).into());

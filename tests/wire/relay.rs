@@ -397,7 +397,7 @@ async fn a_conversation_with_the_local_brain() {
         ..Witnesses::default()
     };
     let mut greeting = String::new();
-    let engines = common::engines(
+    let engines = support::real::shipped(
         |config| greeting.clone_from(&config.phone.greeting),
         witnesses,
     );

@@ -1,8 +1,7 @@
 //! The Realtime API against the types of the `openai` package: nothing of them is missing in the
 //! documentation, and what the server sends fits them.
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
