@@ -42,6 +42,7 @@ pub mod llm;
 pub mod markup;
 pub mod metrics;
 pub mod models;
+mod money;
 pub mod onnx;
 pub mod recording;
 pub mod router;

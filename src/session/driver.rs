@@ -589,8 +589,11 @@ impl Driver {
                 None => AssertUnwindSafe(call).catch_unwind().await,
             };
             let result =
-                result.unwrap_or_else(|_| Err(ToolError::Failed("the tool crashed".into())));
+                result.unwrap_or_else(|_| Err(ToolError::Broken("the tool crashed".into())));
             tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
+            if let Err(error @ (ToolError::Broken(_) | ToolError::Timeout(_))) = &result {
+                tracing::warn!(%run, tool = name, error = error.details(), "tool failed");
+            }
             let finished = Input::ToolFinished { run, result };
             drop(results.send(Done::Input(finished)).await);
         };

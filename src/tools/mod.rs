@@ -23,6 +23,7 @@ pub use declared::RouterHints;
 pub use journal::{Begun, Journal, JournalError};
 pub use registry::{Registry, RegistryError};
 pub use session::{Clock, SessionTools, SystemClock};
+pub(crate) use template::plain;
 pub use template::say;
 
 /// What running a tool does to the world; decides what may ever run before it is certain.
@@ -54,7 +55,9 @@ impl Effect {
     }
 }
 
-/// Why a tool gave no result. The text is for the language model, which tells the user.
+/// Why a tool gave no result. The text is for the language model, which tells the user: one plain
+/// sentence, never what a library, a server or a program said. [`ToolError::details`] is for the
+/// operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ToolError {
     /// No such tool.
@@ -63,12 +66,33 @@ pub enum ToolError {
     /// The arguments are not what the schema says.
     #[error("wrong arguments: {0}")]
     Arguments(String),
-    /// The tool could not do it.
+    /// The tool could not do it, and says why in words for the user.
     #[error("{0}")]
     Failed(String),
-    /// The tool did not answer within its timeout.
-    #[error("no answer within {0} ms")]
+    /// Something in the tool or on the way to it broke. What it was is for the operator alone.
+    #[error("{BROKEN}")]
+    Broken(String),
+    /// The tool did not answer within its timeout, ms.
+    #[error("{LATE}")]
     Timeout(u64),
+}
+
+/// What is told of a tool that broke.
+pub(crate) const BROKEN: &str = "it is not working right now";
+
+/// What is told of a tool that did not answer in time.
+pub(crate) const LATE: &str = "it took too long to answer";
+
+impl ToolError {
+    /// All that is known, for the log.
+    #[must_use]
+    pub fn details(&self) -> String {
+        match self {
+            Self::Broken(details) => details.clone(),
+            Self::Timeout(limit) => format!("no answer within {limit} ms"),
+            told => told.to_string(),
+        }
+    }
 }
 
 /// A tool as its author and the server's operator declared it. Pure data: the conversation decides

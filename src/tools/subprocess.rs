@@ -139,7 +139,9 @@ impl SubprocessPlan {
                 .lines()
                 .rfind(|line| !line.trim().is_empty())
                 .unwrap_or_default();
-            return Err(format!("{name} failed ({status}): {}", last.trim()));
+            // It may repeat what a user said.
+            tracing::debug!(program = %name, complaint = last.trim(), "a program failed");
+            return Err(format!("{name} failed ({status})"));
         }
         if !self.json {
             return Ok(Value::String(
@@ -222,7 +224,7 @@ impl Tool for SubprocessTool {
         Box::pin(async move {
             plan.run(&parameters, &arguments)
                 .await
-                .map_err(ToolError::Failed)
+                .map_err(ToolError::Broken)
         })
     }
 }

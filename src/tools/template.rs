@@ -1,11 +1,15 @@
 //! Templates in declarations: minijinja over a call's arguments, checked when they are loaded.
 
 use super::Declaration;
+use crate::money;
 use minijinja::{Environment, Error, UndefinedBehavior, Value as Jinja};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
+
+/// Up to here a float that has no fraction is a whole number for sure: 2^53.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(strict);
 
@@ -162,22 +166,37 @@ pub(crate) fn context<'a>(
 }
 
 /// What a template of `declaration` ([`super::Fillers`], [`Declaration::answer`], a question) says
-/// about a call: the arguments by name, the result as `result`. `None` if it cannot be rendered or
-/// says nothing.
+/// about a call: the arguments by name, the result as `result`, numbers and amounts of money as
+/// people write them. `None` if it cannot be rendered or says nothing.
 pub fn say(
     declaration: &Declaration,
     template: &str,
     arguments: &Map<String, Value>,
     result: Option<&Value>,
 ) -> Option<String> {
-    let result = result.map(|result| ("result", result.clone()));
-    let context = context(&declaration.spec.parameters, arguments, result);
+    let result = result.map(|result| ("result", plain(result.clone())));
+    let arguments = arguments.iter();
+    let arguments = arguments.map(|(name, value)| (name.clone(), plain(value.clone())));
+    let context = context(&declaration.spec.parameters, &arguments.collect(), result);
     let said = PLAIN.render_str(template, context);
     if let Err(error) = &said {
         tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered");
     }
     let words = said.ok()?.split_whitespace().collect::<Vec<_>>().join(" ");
-    (!words.is_empty()).then_some(words)
+    (!words.is_empty()).then(|| money::spelled(&words))
+}
+
+/// The same with 12500 for 12500.0: templates print numbers as JSON writes them.
+pub(crate) fn plain(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && float.abs() < EXACT)
+            .map_or(Value::Number(number), |float| (float as i64).into()),
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::Object(entries) => entries.into_iter().map(|(k, v)| (k, plain(v))).collect(),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -215,6 +234,32 @@ mod tests {
             template("{% if n %}{{ n }}{% else %}none{% endif %}").text(&seen(json!({}))),
             Ok("none".into())
         );
+    }
+
+    #[test]
+    fn numbers_and_amounts_are_said_as_people_write_them() {
+        let spec = crate::llm::ToolSpec {
+            name: "probe".into(),
+            description: String::new(),
+            parameters: json!({"properties": {"amount": {}}}),
+        };
+        let timeout = std::time::Duration::from_secs(1);
+        let declaration = Declaration::new(spec, crate::tools::Effect::Read, timeout);
+        let said = |template, amount: Value, result: Value| {
+            let arguments = json!({ "amount": amount });
+            let arguments = arguments.as_object().unwrap();
+            say(&declaration, template, arguments, Some(&result)).unwrap()
+        };
+        assert_eq!(
+            said(
+                "{{ amount }} EUR are {{ result.to[0] }} {{ result.code }}.",
+                json!(10.0),
+                json!({"to": [12500.0], "code": "USD"})
+            ),
+            "10 euros are 12,500 US dollars."
+        );
+        assert_eq!(said("{{ amount }}", json!(2.5), json!({})), "2.5");
+        assert_eq!(plain(json!(1e300)), json!(1e300));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! "three zero five PM", "one slash two", "kay em slash aitch": those are rewritten here, by a
 //! table of rules applied in order.
 
-use std::sync::LazyLock;
-
+use crate::money::{self, Currency};
 use regex::{Captures, Regex};
+use std::sync::LazyLock;
 
 /// Some words and the mark that ends them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +180,12 @@ static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
 fn rules() -> Vec<(String, Say)> {
     let months = format!("({})", MONTHS.join("|"));
     let units: Vec<String> = UNITS.iter().map(|unit| regex::escape(unit.0)).collect();
-    let units = format!(r"(\d)\s?({})($|[^\w/°])", units.join("|"));
+    let units = units.join("|");
+    let whole_unit = format!(r"(\d)\.0+(\s?(?:{units}|degrees?|percent))($|[^\w/°])");
+    let units = format!(r"(\d)\s?({units})($|[^\w/°])");
+    let (codes, symbols, names) = (money::codes(), money::symbols(), money::names());
+    let minus = r#"((?:^|[\s("'])-)?"#;
+    let amount = r"(\d[\d,]*)(\.\d+)?( (?:thousand|million|billion|trillion)\b)?";
     vec![
         (r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*[\w/])?".into(), |c| dotted(&c[1])),
         (r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b".into(), |c| format!("{} at {}", dotted(&c[1]), dotted(&c[2]))),
@@ -195,7 +200,10 @@ fn rules() -> Vec<(String, Say)> {
         (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.)".into(), |c| format!("{} {}", &c[1], half_day(&c[2]))),
         (r"(?:\+?1[ .-])?\(?\b(\d{3})\)?[ .-](\d{3})[.-](\d{4})\b".into(), |c| format!("{}, {}, {}", digits(&c[1]), digits(&c[2]), digits(&c[3]))),
         (r"\b(\d{3})-(\d{4})\b".into(), |c| format!("{}, {}", digits(&c[1]), digits(&c[2]))),
-        (r"(-?)([$€£¥])(\d[\d,]*)(\.\d+)?( (?:thousand|million|billion|trillion)\b)?".into(), money),
+        (format!(r"({symbols})(\d[\d,.]*)\s?[-–]\s?(?:{symbols})?(\d)"), |c| format!("{} to {}{}", &c[2], &c[1], &c[3])),
+        (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
+        (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names}))\b)"), |c| money(c, &[1], 2, &[5, 6, 7])),
+        (whole_unit, |c| format!("{}{}{}", &c[1], &c[2], &c[3])),
         (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
         (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
         (r"(\d)[-–](\d)".into(), |c| format!("{} to {}", &c[1], &c[2])),
@@ -310,31 +318,50 @@ fn half_day(letter: &str) -> &'static str {
     }
 }
 
-/// "$3.50" to "3 dollars and 50 cents", "$1.5 million" to "1.5 million dollars".
-fn money(c: &Captures<'_>) -> String {
-    let minus = if c[1].is_empty() { "" } else { "minus " };
-    // A comma that ends the amount belongs to the sentence.
-    let amount = c[3].trim_end_matches(',');
-    let comma = &c[3][amount.len()..];
-    let (one, many, cent) = match &c[2] {
-        "€" => ("euro", "euros", "cent"),
-        "£" => ("pound", "pounds", "p"),
-        "¥" => ("yen", "yen", ""),
-        _ => ("dollar", "dollars", "cent"),
+/// "$3.50" to "3 dollars and 50 cents", "1.5 million USD" to "1.5 million US dollars". The amount is
+/// in the groups from `amount` on: whole, decimals, scale. The first of the groups `currencies` that
+/// is there names the currency.
+fn money(c: &Captures<'_>, minus: &[usize], amount: usize, currencies: &[usize]) -> String {
+    let group = |at: usize| c.get(at).map_or("", |group| group.as_str());
+    let before = group(minus[0]).trim_end_matches('-');
+    let minus = minus.iter().any(|at| group(*at).ends_with('-'));
+    let minus = if minus { "minus " } else { "" };
+    let mut names = currencies.iter().filter_map(|at| money::named(group(*at)));
+    let Some(currency) = names.next() else {
+        return c[0].to_owned();
     };
-    let decimals = c.get(4).map_or("", |decimals| decimals.as_str());
-    if let Some(scale) = c.get(5) {
-        return format!("{minus}{amount}{decimals}{} {many}", scale.as_str());
+    // A comma that ends the amount belongs to the sentence.
+    let whole = group(amount).trim_end_matches(',');
+    let comma = &group(amount)[whole.len()..];
+    let whole = whole.replace(',', "");
+    let said = coins(&whole, group(amount + 1), group(amount + 2), currency);
+    format!("{before}{minus}{said}{comma}")
+}
+
+/// "3", ".50" to "3 dollars and 50 cents", "0", ".50" to "50 cents".
+fn coins(whole: &str, decimals: &str, scale: &str, currency: Currency) -> String {
+    let (one, many) = currency.whole;
+    let bare = decimals.trim_start_matches('.').trim_end_matches('0');
+    if !scale.is_empty() {
+        let point = if bare.is_empty() { "" } else { "." };
+        return format!("{whole}{point}{bare}{scale} {many}");
     }
-    let main = format!("{minus}{amount} {}", if amount == "1" { one } else { many });
-    match decimals.trim_start_matches('.') {
-        "" | "00" => main + comma,
-        small if small.len() == 2 && !cent.is_empty() => {
-            let small = small.trim_start_matches('0');
-            let plural = if small == "1" || cent == "p" { "" } else { "s" };
-            format!("{main} and {small} {cent}{plural}")
+    let main = format!("{whole} {}", if whole == "1" { one } else { many });
+    let small = match (bare.len(), bare.parse::<u32>()) {
+        (1, Ok(tenths)) => 10 * tenths,
+        (2, Ok(hundredths)) => hundredths,
+        _ if bare.is_empty() => return main,
+        _ => return format!("{whole}.{bare} {many}"),
+    };
+    match currency.hundredth {
+        None => format!("{whole}.{bare} {many}"),
+        Some((one, many)) => {
+            let small = format!("{small} {}", if small == 1 { one } else { many });
+            match whole {
+                "0" => small,
+                _ => format!("{main} and {small}"),
+            }
         }
-        _ => format!("{minus}{amount}{decimals} {many}"),
     }
 }
 
@@ -460,6 +487,10 @@ mod tests {
             ("-$5.", "minus 5 dollars."),
             ("€5 or £20", "5 euros or 20 pounds"),
             ("$1.5 million", "1 point 5 million dollars"),
+            ("20.0°C or 5.0 km", "20 degrees Celsius or 5 kilometers"),
+            ("12.0% of 1.0 kg", "12 percent of 1 kilogram"),
+            ("12.5 percent", "12 point 5 percent"),
+            ("version 2.0", "version 2 point 0"),
             ("$10/month", "10 dollars per month"),
             ("62°F", "62 degrees Fahrenheit"),
             ("80 km/h.", "80 kilometers per hour."),
@@ -467,6 +498,48 @@ mod tests {
             ("0.1 km", "0 point 1 kilometers"),
             ("45% of 5 m", "45 percent of 5 meters"),
             ("5 more", "5 more"),
+        ]);
+    }
+
+    #[test]
+    fn amounts_are_said_as_people_say_them() {
+        check(&[
+            ("You have 12500.0 USD.", "You have 12500 US dollars."),
+            ("12,500 US dollars", "12500 US dollars"),
+            ("12,500.00 USD", "12500 US dollars"),
+            ("USD 12,500", "12500 US dollars"),
+            ("12.50 dollars", "12 dollars and 50 cents"),
+            ("12.5 USD", "12 US dollars and 50 cents"),
+            ("1,840.25 US dollars", "1840 US dollars and 25 cents"),
+            ("$12.50", "12 dollars and 50 cents"),
+            ("$12.5 USD", "12 US dollars and 50 cents"),
+            ("US$5 and A$6", "5 US dollars and 6 Australian dollars"),
+            ("$0.99", "99 cents"),
+            ("0.01 EUR", "1 cent"),
+            ("1 USD", "1 US dollar"),
+            ("1.00 euros", "1 euro"),
+            ("$1.01", "1 dollar and 1 cent"),
+            ("-12.50 EUR", "minus 12 euros and 50 cents"),
+            (
+                "a balance of -$5.25",
+                "a balance of minus 5 dollars and 25 cents",
+            ),
+            ("$-5", "minus 5 dollars"),
+            ("5 € or 7€", "5 euros or 7 euros"),
+            ("£2.50 and £0.01", "2 pounds and 50 pence and 1 penny"),
+            ("2.5 pounds of flour", "2 point 5 pounds of flour"),
+            ("3.20 GBP", "3 British pounds and 20 pence"),
+            ("1200.0 JPY", "1200 yen"),
+            ("1.5 JPY", "1 point 5 yen"),
+            ("CHF 9.90", "9 Swiss francs and 90 centimes"),
+            ("1.5 million USD", "1 point 5 million US dollars"),
+            ("$2.0 billion", "2 billion dollars"),
+            ("0.333 EUR", "0 point 3 3 3 euros"),
+            ("$5-$10", "5 to 10 dollars"),
+            ("$5–10", "5 to 10 dollars"),
+            ("10 USD/month", "10 US dollars per month"),
+            ("$1,200, then $3", "1200 dollars, then 3 dollars"),
+            ("12.5%", "12 point 5 percent"),
         ]);
     }
 

@@ -166,10 +166,10 @@ missing = "/main/wind?"
         "GET /at/b?fixed=a+b&q=3"
     );
     let dots = call(&tools, "probe", json!({"place": ".."})).await;
-    assert!(matches!(dots, Err(ToolError::Failed(_))), "{dots:?}");
+    assert!(matches!(dots, Err(ToolError::Broken(_))), "{dots:?}");
     let smuggled = call(&tools, "probe", json!({"place": "x\r\nHost: evil"})).await;
     assert!(
-        matches!(smuggled, Err(ToolError::Failed(_))),
+        matches!(smuggled, Err(ToolError::Broken(_))),
         "{smuggled:?}"
     );
     assert!(seen.lock().unwrap().is_empty(), "nothing was sent");
@@ -224,18 +224,13 @@ async fn errors_long_answers_and_delays_are_told_apart() {
         let result = call(&tools, "probe", json!({"place": place})).await;
         result.unwrap_err()
     };
-    assert_eq!(
-        failure("missing").await.to_string(),
-        "127.0.0.1: no such place"
-    );
-    assert_eq!(
-        failure("broken").await.to_string(),
-        "127.0.0.1: it answered 503 Service Unavailable"
-    );
-    assert_eq!(
-        failure("long").await.to_string(),
-        "127.0.0.1: its answer is longer than 2 KiB"
-    );
+    let told = ToolError::Failed("no such place".into());
+    assert_eq!(failure("missing").await, told);
+    let broken = |why: &str| ToolError::Broken(format!("127.0.0.1{why}"));
+    let down = " answered 503 Service Unavailable";
+    assert_eq!(failure("broken").await, broken(down));
+    let long = ": its answer is longer than 2 KiB";
+    assert_eq!(failure("long").await, broken(long));
     assert_eq!(failure("slow").await, ToolError::Timeout(300));
 }
 
@@ -280,11 +275,11 @@ async fn redirects_are_followed_within_bounds_and_checked_each_time() {
         followed("forever")
             .await
             .unwrap_err()
-            .to_string()
+            .details()
             .contains("more than 3 redirects")
     );
     for place in ["inside", "metadata", "number", "mapped", "file", "name"] {
-        let error = followed(place).await.unwrap_err().to_string();
+        let error = followed(place).await.unwrap_err().details();
         let seen = error.contains("not a public address") || error.contains("cannot be used");
         assert!(seen, "{place}: {error}");
     }
@@ -298,7 +293,7 @@ async fn redirects_are_followed_within_bounds_and_checked_each_time() {
     let error = call(&tools, "probe", json!({"place": "once"}))
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("does not follow"), "{error}");
+    assert!(error.details().contains("does not follow"), "{error:?}");
     assert_eq!(seen.lock().unwrap().len(), 1, "the POST was not repeated");
 }
 
@@ -411,7 +406,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_no_environment() {
 #[tokio::test]
 async fn what_goes_wrong_with_a_program_is_told() {
     let error = async |argv: &str, more: &str, text: &str| {
-        run(argv, more, text).await.unwrap_err().to_string()
+        run(argv, more, text).await.unwrap_err().details()
     };
     assert!(
         error(r#"["ls", "/nowhere/at/all"]"#, "", "")
@@ -750,8 +745,8 @@ async fn the_shipped_tools_work() {
     let refused = call(&tools, "get_weather", json!({"place": "Paris"})).await;
     assert_eq!(
         refused,
-        Err(ToolError::Failed(
-            "the weather service: too many requests".into()
+        Err(ToolError::Broken(
+            "the weather service answered 400 Bad Request".into()
         ))
     );
 
@@ -772,10 +767,7 @@ async fn the_shipped_tools_work() {
         json!({"from": "USD", "to": "ZZZ"}),
     )
     .await;
-    assert_eq!(
-        unknown,
-        Err(ToolError::Failed("127.0.0.1: not found".into()))
-    );
+    assert_eq!(unknown, Err(ToolError::Failed("not found".into())));
 
     let monday = call(&tools, "read_calendar", json!({"day": "monday"}))
         .await

@@ -300,7 +300,7 @@ fn a_long_answer_is_not_followed_by_a_filler() {
 }
 
 #[test]
-fn a_failed_tool_is_told_to_the_model() {
+fn a_failed_tool_is_told_to_the_model_in_plain_words() {
     let mut sim = sim();
     let mut first = call("broken").to_vec();
     first.push(end());
@@ -308,8 +308,9 @@ fn a_failed_tool_is_told_to_the_model() {
     ask(&mut sim, "do it", 2_000);
     assert!(matches!(
         sim.prompts[1].messages.last(),
-        Some(Message::ToolResult { output, .. }) if output["error"] == "it is broken"
+        Some(Message::ToolResult { output, .. }) if output["error"] == "it is not working right now"
     ));
+    assert!(!format!("{:?}", sim.prompts).contains("10.0.0.7"));
 }
 
 #[test]

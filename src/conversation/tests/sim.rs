@@ -328,7 +328,7 @@ impl Sim {
                 } => {
                     self.tools_started.push(name.clone());
                     let result = match name.as_str() {
-                        "broken" => Err(ToolError::Failed("it is broken".into())),
+                        "broken" => Err(ToolError::Broken("10.0.0.7: connection refused".into())),
                         _ if self.marked => Ok(Value::from(format!("result of {run}."))),
                         _ => Ok(Value::from(format!(
                             "{name} of {}",

@@ -2,8 +2,10 @@
 //! the result does not say.
 
 use super::request::Talk;
+use crate::money;
 use crate::router::{expression, numbers::plain};
-use serde_json::{Map, Value};
+use crate::tools::{BROKEN, LATE};
+use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
 /// Asked when a timer has no length; its start in the history tells that an answer may follow.
@@ -99,6 +101,7 @@ pub(super) fn result(tool: &str, output: &Value, asked: Asked) -> String {
     ours.unwrap_or_else(|| anything(output))
 }
 
+/// A failure in one plain sentence. What is meant for a model is not read out.
 fn failure(tool: &str, error: &str) -> String {
     if let Some(place) = error.strip_prefix("unknown place: ") {
         return format!("Sorry, I don't know a place called {place}.");
@@ -109,7 +112,22 @@ fn failure(tool: &str, error: &str) -> String {
     if tool == "cancel_timer" && error == "no timer is running" {
         return "There is no timer running.".into();
     }
-    format!("Sorry, that did not work: {}.", error.trim_end_matches('.'))
+    let for_models = [
+        "wrong arguments: ",
+        "there is no tool named ",
+        "the call could not be read",
+    ];
+    let said = match error {
+        BROKEN => "Sorry, that is not working right now.",
+        LATE => "Sorry, that took too long.",
+        error if for_models.iter().any(|begin| error.starts_with(begin)) => {
+            "Sorry, I could not make that work."
+        }
+        error => {
+            return format!("Sorry, that did not work: {}.", error.trim_end_matches('.'));
+        }
+    };
+    said.to_owned()
 }
 
 fn time(output: &Value, asked: Asked) -> Option<String> {
@@ -239,24 +257,51 @@ fn anything(output: &Value) -> String {
 }
 
 fn phrases(entries: &Map<String, Value>) -> String {
+    let currency = currency(entries);
+    let is_code = |key: &str| currency.is_some() && CURRENCY_KEYS.contains(&key);
+    let numbers = entries.values().filter(|value| value.is_number()).count();
     let phrase = |(key, value): (&String, &Value)| {
-        format!("{}: {}", key.replace(['_', '-'], " "), words(value))
+        let is_amount = numbers == 1 || AMOUNT_KEYS.iter().any(|amount| key.contains(amount));
+        let said = match (currency, value) {
+            (Some(currency), Value::Number(number)) if is_amount => {
+                money::written(&digits(number), currency)
+            }
+            _ => words(value),
+        };
+        format!("{}: {said}", key.replace(['_', '-'], " "))
     };
     entries
         .iter()
+        .filter(|(key, _)| !is_code(key))
         .take(MOST_ENTRIES)
         .map(phrase)
         .collect::<Vec<_>>()
         .join(", ")
 }
 
+/// Where results say which currency their amounts are in.
+const CURRENCY_KEYS: [&str; 2] = ["currency", "currency_code"];
+/// What amounts are called beside other numbers.
+const AMOUNT_KEYS: [&str; 7] = ["amount", "balance", "cost", "fee", "price", "sum", "total"];
+
+fn currency(entries: &Map<String, Value>) -> Option<money::Currency> {
+    let codes = CURRENCY_KEYS.iter().filter_map(|key| entries.get(*key));
+    codes.filter_map(|code| money::named(code.as_str()?)).next()
+}
+
+/// 12500 for 12500.0.
+fn digits(number: &Number) -> String {
+    let float = number.as_f64().filter(|_| number.is_f64());
+    float.map_or_else(|| number.to_string(), plain)
+}
+
 fn words(value: &Value) -> String {
     match value {
-        Value::String(text) => text.trim().to_owned(),
+        Value::String(text) => money::spelled(text.trim()),
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
         Value::Null => "nothing".into(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) => digits(number),
         Value::Array(items) => items
             .iter()
             .take(MOST_ENTRIES)
@@ -312,5 +357,66 @@ mod tests {
             say("get_weather", json!({"sky_state": "clear", "temp": 20})),
             "sky state: clear, temp: 20."
         );
+    }
+
+    #[test]
+    fn numbers_and_amounts_of_others_are_said_as_people_say_them() {
+        let say = |output| result("probe", &output, Asked::Time);
+        for (output, said) in [
+            (json!("You have 12500.0 USD"), "You have 12,500 US dollars."),
+            (
+                json!({"balance": 12500.0, "currency": "USD"}),
+                "balance: 12,500 US dollars.",
+            ),
+            (
+                json!({"account": 4711, "balance": -3.5, "currency": "EUR"}),
+                "account: 4711, balance: -3.50 euros.",
+            ),
+            (
+                json!({"rooms": 3, "price": 80, "currency_code": "GBP"}),
+                "rooms: 3, price: 80 British pounds.",
+            ),
+            (
+                json!({"price": 80, "currency": "gold"}),
+                "price: 80, currency: gold.",
+            ),
+            (
+                json!({"temperature": 20.0, "id": 123_456}),
+                "temperature: 20, id: 123456.",
+            ),
+            (json!(12500.0), "12500."),
+            (json!(u64::MAX), "18446744073709551615."),
+        ] {
+            assert_eq!(say(output), said);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_plain_sentence() {
+        use crate::tools::ToolError;
+        let lookup =
+            "api.example.com: failed to lookup address information: Name or service not known";
+        for (error, said) in [
+            (
+                ToolError::Broken(lookup.into()),
+                "Sorry, that is not working right now.",
+            ),
+            (ToolError::Timeout(3_000), "Sorry, that took too long."),
+            (
+                ToolError::Arguments("amount: \"x\" is not of type \"number\"".into()),
+                "Sorry, I could not make that work.",
+            ),
+            (
+                ToolError::Unknown("x_y".into()),
+                "Sorry, I could not make that work.",
+            ),
+            (
+                ToolError::Failed("not found".into()),
+                "Sorry, that did not work: not found.",
+            ),
+        ] {
+            let output = json!({ "error": error.to_string() });
+            assert_eq!(result("convert_currency", &output, Asked::Time), said);
+        }
     }
 }

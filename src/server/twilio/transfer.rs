@@ -61,9 +61,11 @@ impl Tool for TransferCall {
             };
             match twilio.put_through(&call, &number).await {
                 Ok(()) => Ok(json!({ "status": "the caller is put through" })),
-                Err(reason) => Err(ToolError::Failed(format!(
-                    "the caller could not be put through: {reason}"
-                ))),
+                Err(reason) => {
+                    tracing::warn!(reason, "a caller could not be put through");
+                    let told = "the caller could not be put through";
+                    Err(ToolError::Failed(told.into()))
+                }
             }
         })
     }

@@ -96,7 +96,7 @@ impl Tool for GetBalance {
 
 fn balance(file: &Path, wanted: Option<&str>) -> Result<Value, ToolError> {
     let mut accounts = read(file)
-        .map_err(|error| ToolError::Failed(format!("the accounts cannot be read: {error}")))?;
+        .map_err(|error| ToolError::Broken(format!("the accounts cannot be read: {error}")))?;
     if let Some(wanted) = wanted {
         let plain = |name: &str| name.to_lowercase().replace("account", "").trim().to_owned();
         let names: Vec<String> = accounts

@@ -106,7 +106,7 @@ fn day_of(wanted: &str, today: Date) -> Option<Date> {
 
 fn agenda(file: &Path, day: Date, zone: &TimeZone) -> Result<Value, ToolError> {
     let text = std::fs::read_to_string(file)
-        .map_err(|error| ToolError::Failed(format!("the calendar cannot be read: {error}")))?;
+        .map_err(|error| ToolError::Broken(format!("the calendar cannot be read: {error}")))?;
     let events = events(&text, zone);
     let mut found = on_day(&events, day, zone);
     found.sort_by(|a, b| {

@@ -211,7 +211,7 @@ async fn blocking(
     work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static,
 ) -> Result<Value, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(ToolError::Failed(error.to_string())))
+    done.unwrap_or_else(|error| Err(ToolError::Broken(error.to_string())))
 }
 
 /// `(key, problem, fix)` for a settings file that cannot be used.

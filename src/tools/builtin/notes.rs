@@ -62,13 +62,13 @@ fn read(file: &Path) -> Result<Vec<Note>, ToolError> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
-            return Err(ToolError::Failed(format!(
+            return Err(ToolError::Broken(format!(
                 "the notes cannot be read: {error}"
             )));
         }
     };
     serde_json::from_str(&text)
-        .map_err(|error| ToolError::Failed(format!("the notes cannot be read: {error}")))
+        .map_err(|error| ToolError::Broken(format!("the notes cannot be read: {error}")))
 }
 
 fn add(file: &Path, note: Note) -> Result<Value, ToolError> {
@@ -82,7 +82,7 @@ fn add(file: &Path, note: Note) -> Result<Value, ToolError> {
         }
         notes.push(note.clone());
         replace(file, &notes)
-            .map_err(|error| ToolError::Failed(format!("the note cannot be written: {error}")))?;
+            .map_err(|error| ToolError::Broken(format!("the note cannot be written: {error}")))?;
     }
     Ok(json!({"added": note.text, "count": notes.len()}))
 }

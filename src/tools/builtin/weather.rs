@@ -258,17 +258,18 @@ impl Service {
     }
 
     async fn get(&self, url: Url) -> Result<Value, ToolError> {
-        let failed = |reason: String| ToolError::Failed(format!("the weather service: {reason}"));
+        let broken = |reason: String| ToolError::Broken(format!("the weather service: {reason}"));
         let allowed = url.clone();
         let answer = self
             .web
             .fetch(Request::get(url), self.allowed(&allowed), LIMIT)
             .await
-            .map_err(failed)?;
+            .map_err(broken)?;
         if answer.status.is_success() {
             return Ok(answer.body);
         }
-        Err(failed(refusal(&answer, Some("/reason"))))
+        // What it says is for whoever wrote the request.
+        Err(refusal(&answer, None, "the weather service"))
     }
 
     fn allowed<'a>(&self, url: &'a Url) -> Option<&'a Url> {
@@ -277,7 +278,7 @@ impl Service {
 }
 
 fn unreadable() -> ToolError {
-    ToolError::Failed("the weather service's answer cannot be read".into())
+    ToolError::Broken("the weather service's answer cannot be read".into())
 }
 
 /// "Boulder, CO" as Boulder in CO; "boulder colorado" as one name, then as Boulder in Colorado.

@@ -376,18 +376,18 @@ impl Tool for HttpTool {
         let key = call.idempotency_key.clone();
         Box::pin(async move {
             let seen = context(&parameters, &arguments, []);
-            let request = plan.request(&seen, &key).map_err(ToolError::Failed)?;
             let host = plan.origin.host_str().unwrap_or_default();
-            let failed = |reason: String| ToolError::Failed(format!("{host}: {reason}"));
+            let broken = |reason: String| ToolError::Broken(format!("{host}: {reason}"));
+            let request = plan.request(&seen, &key).map_err(broken)?;
             let answer = web
                 .fetch(request, plan.allowed(), plan.limit)
                 .await
-                .map_err(failed)?;
+                .map_err(broken)?;
             if !answer.status.is_success() {
-                return Err(failed(refusal(&answer, plan.error.as_deref())));
+                return Err(refusal(&answer, plan.error.as_deref(), host));
             }
             plan.picked(answer.body, &parameters, &arguments)
-                .map_err(failed)
+                .map_err(broken)
         })
     }
 
@@ -397,11 +397,20 @@ impl Tool for HttpTool {
     }
 }
 
-/// What a refusing answer says at `pointer`, or else its status.
-pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>) -> String {
+/// What a service that refuses a request (4xx) says at `pointer` is for the user. What one says that
+/// is out of order is not, nor is a bare status.
+pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> ToolError {
     let said = pointer.and_then(|pointer| answer.body.pointer(pointer)?.as_str());
-    match said.map(str::trim).filter(|said| !said.is_empty()) {
-        Some(said) => said.chars().take(MOST_ERROR).collect(),
-        None => format!("it answered {}", answer.status),
+    let said: Option<String> = said
+        .map(str::trim)
+        .filter(|said| !said.is_empty())
+        .map(|said| said.chars().take(MOST_ERROR).collect());
+    match said {
+        Some(said) if answer.status.is_client_error() => ToolError::Failed(said),
+        said => {
+            // It may repeat what a user said.
+            tracing::debug!(service, said, "a service is out of order");
+            ToolError::Broken(format!("{service} answered {}", answer.status))
+        }
     }
 }
