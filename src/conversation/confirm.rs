@@ -2,6 +2,7 @@
 //! declaration's own question is asked. A yes to that makes it run: in a new turn, in writing, by a
 //! key or a click. Until then it is not in the history.
 
+use super::assent::{Asked, Reply, reply};
 use super::barge_in::Interrupted;
 use super::ids::{CallId, ClauseId};
 use super::output::ConfirmationOutcome;
@@ -10,67 +11,8 @@ use super::timer::Timer;
 use super::{Conversation, Event, ResponseStatus, TurnLatency};
 use crate::llm::Message;
 use crate::llm::untrusted::sanitise;
-use crate::router::text::sentences;
-use crate::tools::{Confirmation, Declaration};
+use crate::tools::{Confirmation, Declaration, plain};
 use serde_json::{Map, Value};
-
-/// All that counts as a yes. Anything more ("yes, but") is for the model to understand.
-const YES: &[&str] = &[
-    "yes",
-    "yeah",
-    "yep",
-    "yup",
-    "sure",
-    "okay",
-    "ok",
-    "correct",
-    "right",
-    "exactly",
-    "absolutely",
-    "definitely",
-    "confirm",
-    "confirmed",
-    "please do",
-    "do it",
-    "do that",
-    "go ahead",
-    "go for it",
-    "that is right",
-    "that is correct",
-    "sounds good",
-    "please",
-    "of course",
-    "i do",
-    "i confirm",
-    "you can",
-    "please go ahead",
-    "fine",
-    "all right",
-    "alright",
-];
-
-/// All that counts as a no.
-const NO: &[&str] = &[
-    "no",
-    "nope",
-    "nah",
-    "cancel",
-    "cancel that",
-    "stop",
-    "do not",
-    "do not do it",
-    "do not do that",
-    "never mind",
-    "nevermind",
-    "forget it",
-    "wrong",
-    "that is wrong",
-    "not now",
-    "no thanks",
-    "no thank you",
-    "no way",
-    "leave it",
-];
 
 /// An answer that begins in time may end later, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
@@ -118,6 +60,15 @@ impl Pending {
         self.window().is_some()
     }
 
+    /// What is to be answered with yes or no.
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            question: &self.question,
+            tool: &self.name,
+            arguments: &self.arguments,
+        }
+    }
+
     /// Some of the question has been said.
     pub(super) fn has_begun(&self) -> bool {
         matches!(self.stage, Stage::Begun | Stage::Asked(_))
@@ -138,57 +89,16 @@ impl Pending {
     }
 }
 
-/// What the user's words mean for a pending call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reply {
-    Yes,
-    No,
-    Other,
-}
-
-/// Whether these are words of agreement and nothing else.
-pub(super) fn agrees(text: &str) -> bool {
-    reply(text) == Reply::Yes
-}
-
-fn reply(text: &str) -> Reply {
-    let said = sentences(text).join(" ");
-    // "Yes, go ahead, please": every part has to be a yes.
-    let all = |words: &[&str]| {
-        let mut rest = said.as_str();
-        while !rest.is_empty() {
-            let next = words
-                .iter()
-                .filter(|word| {
-                    let after = rest.strip_prefix(**word);
-                    after.is_some_and(|after| after.is_empty() || after.starts_with(' '))
-                })
-                .max_by_key(|word| word.len());
-            match next {
-                Some(word) => rest = rest[word.len()..].trim_start(),
-                None => return false,
-            }
-        }
-        !said.is_empty()
-    };
-    if all(YES) {
-        Reply::Yes
-    } else if all(NO) {
-        Reply::No
-    } else {
-        Reply::Other
-    }
-}
-
 /// The question with the exact arguments in it.
 fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, Value>) -> String {
     let own = template.and_then(|template| super::filler::render(tool, template, arguments));
     own.unwrap_or_else(|| {
         let name = tool.spec.name.replace(['_', '-'], " ");
         let list = arguments.iter().map(|(key, value)| {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
+            let value = match plain(value.clone()) {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
             format!("{} {value}", key.replace(['_', '-'], " "))
         });
         let list = list.collect::<Vec<_>>().join(", ");
@@ -431,7 +341,7 @@ impl Conversation {
         let pending = self.confirmation.as_ref()?;
         let window = pending.window();
         let in_time = |window: Window| (window.heard..=window.expires).contains(&began);
-        Some(match reply(text) {
+        Some(match reply(text, pending.asked()) {
             _ if window.is_some_and(|window| began > window.expires) => {
                 ConfirmationOutcome::Expired
             }
@@ -519,37 +429,6 @@ impl Conversation {
         if let Some(pending) = self.confirmation.take() {
             let call = pending.call;
             self.notify(Event::ConfirmationEnded { call, outcome });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_plain_yes_is_a_yes() {
-        for yes in [
-            "Yes.",
-            "Yes, please.",
-            "Yeah, go ahead!",
-            "OK",
-            "That's right.",
-        ] {
-            assert_eq!(reply(yes), Reply::Yes, "{yes}");
-        }
-        for no in ["No.", "No, cancel that.", "Don't do it.", "Never mind."] {
-            assert_eq!(reply(no), Reply::No, "{no}");
-        }
-        for other in [
-            "",
-            "Yes, but make it five.",
-            "yes and no",
-            "yesterday",
-            "What would it cost?",
-            "sure thing is that you don't",
-        ] {
-            assert_eq!(reply(other), Reply::Other, "{other}");
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | `speculation` | what may run before it is committed, and how it ends |
 //! | `preempt` | answers that are made before the turn is certainly over |
 //! | `confirm` | calls that wait for the user's yes |
+//! | `assent` | which words are a yes |
 //! | `filler` | what is said while the user waits |
 //! | `keypad` | what the keys of a telephone mean |
 //! | `silence` | a user who says nothing is asked, and in the end left |
@@ -24,6 +25,7 @@
 //! | `history` | what the model is told was said |
 
 mod answer_end;
+mod assent;
 mod barge_in;
 mod clauses;
 mod client;

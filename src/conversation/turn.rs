@@ -1,6 +1,6 @@
 //! The user's utterance, from the first sound to the transcript that ends the turn.
 
-use super::confirm::agrees;
+use super::assent::agrees;
 use super::endpointer::{Heard, silence_needed};
 use super::ids::{RequestId, TurnId};
 use super::latency::TurnLatency;

@@ -1,0 +1,371 @@
+//! A table of replies, and what each class of words is for.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn answer(text: &str, (question, tool, arguments): (&str, &str, Value)) -> Reply {
+    let arguments = arguments.as_object().unwrap();
+    let asked = Asked {
+        question,
+        tool,
+        arguments,
+    };
+    reply(text, asked)
+}
+
+fn table() -> (&'static str, &'static str, Value) {
+    let arguments = json!({"people": 2, "place": "Luigi's", "day": "Friday"});
+    let question = "Shall I book a table for 2 at Luigi's on Friday?";
+    (question, "book_table", arguments)
+}
+
+fn check(asked: impl Fn() -> (&'static str, &'static str, Value), cases: &[(&str, Reply)]) {
+    let wrong: Vec<_> = cases
+        .iter()
+        .map(|(said, expected)| (said, expected, answer(said, asked())))
+        .filter(|(_, expected, is)| *expected != is)
+        .collect();
+    assert!(wrong.is_empty(), "to {:?}: {wrong:#?}", asked().0);
+}
+
+use Reply::{No, Other, Yes};
+
+/// A hundred replies to one question.
+#[test]
+fn what_agrees_and_adds_nothing_new_is_a_yes() {
+    let cases = [
+        // Agreement.
+        ("Yes.", Yes),
+        ("Yes, please.", Yes),
+        ("Yeah, go ahead!", Yes),
+        ("OK", Yes),
+        ("That's right.", Yes),
+        ("Sure.", Yes),
+        ("Sure thing!", Yes),
+        ("Yep, do it.", Yes),
+        ("Please do.", Yes),
+        ("Absolutely.", Yes),
+        ("Yes, that works.", Yes),
+        ("That works for me.", Yes),
+        ("Yes, I would like that.", Yes),
+        ("Yes, I'd love that.", Yes),
+        ("Sounds good to me.", Yes),
+        ("Yes, that'd be great.", Yes),
+        ("Okay, fine.", Yes),
+        ("All right.", Yes),
+        ("Fine.", Yes),
+        ("Go for it.", Yes),
+        ("By all means.", Yes),
+        ("Yes, I'm sure.", Yes),
+        ("Yes, ma'am.", Yes),
+        // Manners.
+        ("Yes, thanks.", Yes),
+        ("Yes, thank you very much.", Yes),
+        ("Oh yes, please do.", Yes),
+        ("Um, yes.", Yes),
+        ("Great, yes, thanks!", Yes),
+        ("Perfect, go ahead then.", Yes),
+        ("Okay, thanks.", Yes),
+        ("Thank you, yes.", Yes),
+        ("(Yes!)", Yes),
+        // The question's words.
+        ("Yes, book it.", Yes),
+        ("Please book it.", Yes),
+        ("Book it, please.", Yes),
+        ("Yes, go ahead and book it.", Yes),
+        ("Yes, I would like to book it.", Yes),
+        ("Yes, you can book the table.", Yes),
+        ("Yes, book the table for two.", Yes),
+        ("Yes, for two.", Yes),
+        ("Yes, on Friday.", Yes),
+        ("Yes, Friday.", Yes),
+        ("Yes, a table for 2 at Luigi's.", Yes),
+        (
+            "Yes, book a table for two at Luigi's on Friday, please.",
+            Yes,
+        ),
+        ("Yes. Book it for two, please. Thanks.", Yes),
+        ("Yes, at Luigi's on Friday.", Yes),
+        ("Yes, book the table on Friday.", Yes),
+        ("Yes please, the table at Luigi's.", Yes),
+        // Refusals.
+        ("No.", No),
+        ("No, thanks.", No),
+        ("No, thank you.", No),
+        ("No, cancel that.", No),
+        ("Don't do it.", No),
+        ("Please don't.", No),
+        ("Never mind.", No),
+        ("Nope, forget it.", No),
+        ("Not now.", No),
+        ("Stop!", No),
+        ("Absolutely not.", No),
+        ("No, leave it, sorry.", No),
+        // Something new, or a doubt.
+        ("", Other),
+        ("Yes, but not now.", Other),
+        ("Yeah, no.", Other),
+        ("Yes and no.", Other),
+        ("Yes to my wife.", Other),
+        ("Yes, tomorrow.", Other),
+        ("Yes, and also order a cake.", Other),
+        ("Yes, but make it five.", Other),
+        ("Yes, for three.", Other),
+        ("Yes, for 2 or 3.", Other),
+        ("Yes, on Saturday.", Other),
+        ("Yes, book it for tomorrow.", Other),
+        ("Yes, book it at Mario's.", Other),
+        ("Yes, if it is free.", Other),
+        ("Yes, wait.", Other),
+        ("Yes, cancel.", Other),
+        ("Yes, later.", Other),
+        ("Yes, not for two.", Other),
+        ("Yes, I want to", Other),
+        ("Yes, for", Other),
+        ("Yes, book the", Other),
+        ("Yes, I would like to change it.", Other),
+        ("Yes, I would like that changed.", Other),
+        ("Yes, that is wrong.", Other),
+        ("Yes, do it later.", Other),
+        ("Yes, table 2.", Other),
+        ("Yes, at two.", Other),
+        ("Yes, Friday for Luigi's.", Other),
+        ("Yes, on Luigi's.", Other),
+        ("Yes, I know.", Other),
+        ("Yes, I'm sure it is not.", Other),
+        ("Yes, hello?", Other),
+        ("Yes?", Other),
+        ("Okay?", Other),
+        ("Book it?", Other),
+        ("What would it cost?", Other),
+        ("Sure thing is that you don't.", Other),
+        ("Yesterday.", Other),
+        ("Fine, thanks.", Other),
+        ("Thanks.", Other),
+        ("Great.", Other),
+        ("Book it.", Other),
+        ("For two.", Other),
+        ("Luigi's on Friday.", Other),
+        ("Well then.", Other),
+        ("I would like to", Other),
+    ];
+    assert!(cases.len() >= 100, "{}", cases.len());
+    check(table, &cases);
+}
+
+#[test]
+fn a_value_that_changes_places_is_no_yes() {
+    let move_money = || {
+        let arguments = json!({"amount": 50, "from": "checking", "to": "savings"});
+        let question = "Transfer 50 dollars from checking to savings?";
+        (question, "transfer_money", arguments)
+    };
+    check(
+        move_money,
+        &[
+            ("Yes, from checking to savings.", Yes),
+            ("Yes, transfer 50 dollars to savings.", Yes),
+            ("Yes, transfer $50.", Yes),
+            ("Yes, transfer it.", Yes),
+            ("Yes, fifty dollars.", Yes),
+            ("Yes, from savings to checking.", Other),
+            ("Yes, from savings.", Other),
+            ("Yes, to checking.", Other),
+            ("Yes, to savings from checking.", Other),
+            ("Yes, five dollars.", Other),
+            ("Yes, transfer 50 euros.", Other),
+        ],
+    );
+}
+
+#[test]
+fn what_lists_or_excludes_is_repeated_whole() {
+    let note = || {
+        let question = "Shall I add note with text milk and eggs?";
+        (question, "add_note", json!({"text": "milk and eggs"}))
+    };
+    check(
+        note,
+        &[
+            ("Yes, add it.", Yes),
+            ("Yes, add the note.", Yes),
+            ("Yes, milk and eggs.", Yes),
+            ("Yes, add a note with text milk and eggs.", Yes),
+            ("Yes, eggs.", Other),
+            ("Yes, add milk.", Other),
+            ("Yes, eggs and milk.", Other),
+            ("Yes, milk and eggs and bread.", Other),
+        ],
+    );
+    let pizza = || {
+        let question = "Order a pizza without onions?";
+        (
+            question,
+            "order_food",
+            json!({"dish": "pizza without onions"}),
+        )
+    };
+    check(
+        pizza,
+        &[
+            ("Yes, order it.", Yes),
+            ("Yes, a pizza without onions.", Yes),
+            ("Yes, onions.", Other),
+            ("Yes, a pizza.", Other),
+            ("Yes, with onions.", Other),
+            ("Yes, not a pizza.", Other),
+        ],
+    );
+    let two = || {
+        let question = "Send 5 dollars to Ann and 7 dollars to Bob?";
+        (question, "send", json!({"list": [5, 7]}))
+    };
+    check(
+        two,
+        &[
+            ("Yes, send it.", Yes),
+            ("Yes, 5 dollars to Ann and 7 dollars to Bob.", Other),
+            ("Yes, send 5 dollars to Ann and 7 dollars to Bob.", Yes),
+            ("Yes, 5 dollars to Bob.", Other),
+            ("Yes, to Bob.", Other),
+        ],
+    );
+    let commas = || ("Buy milk, eggs?", "buy", json!({"what": "milk, eggs"}));
+    check(commas, &[("Yes, eggs.", Other), ("Yes, milk, eggs.", Yes)]);
+    let thousands = || ("Send 12,500 US dollars to Ann?", "send", json!({}));
+    check(
+        thousands,
+        &[
+            ("Yes, $12,500.", Yes),
+            ("Yes, 12500 dollars to Ann.", Yes),
+            ("Yes, 12 dollars.", Other),
+        ],
+    );
+}
+
+#[test]
+fn words_of_refusal_are_repeated_only_as_the_tools_own_verb() {
+    let cancel = || {
+        let question = "Shall I cancel the booking at Luigi's?";
+        (question, "cancel_booking", json!({"place": "Luigi's"}))
+    };
+    check(
+        cancel,
+        &[
+            ("Yes, cancel it.", Yes),
+            ("Yes, cancel the booking.", Yes),
+            ("Yes, cancel the booking at Luigi's.", Yes),
+            ("Yes, cancel.", Other),
+            ("Yes, cancel that.", Other),
+            ("Cancel.", No),
+            ("No, don't cancel it.", Other),
+        ],
+    );
+    let note = || {
+        let question = "Shall I add the note cancel the meeting?";
+        (question, "add_note", json!({"text": "cancel the meeting"}))
+    };
+    check(
+        note,
+        &[
+            ("Yes, add it.", Yes),
+            ("Yes, cancel the meeting.", Other),
+            ("Yes, cancel it.", Other),
+        ],
+    );
+    let lights = || ("Stop the music?", "play", json!({}));
+    check(
+        lights,
+        &[("Yes, stop it.", Other), ("Yes, stop the music.", Other)],
+    );
+}
+
+#[test]
+fn whose_something_is_may_be_said_from_either_side() {
+    let call = || {
+        (
+            "Shall I call your wife?",
+            "call",
+            json!({"who": "your wife"}),
+        )
+    };
+    check(
+        call,
+        &[
+            ("Yes, call my wife.", Yes),
+            ("Yes, my wife.", Yes),
+            ("Yes, to my wife.", Other),
+            ("Yes, his wife.", Other),
+        ],
+    );
+}
+
+#[test]
+fn without_a_question_only_agreement_agrees() {
+    assert!(agrees("Yes, please. That works, thanks."));
+    assert!(!agrees("Yes, book it."));
+    assert!(!agrees("Thanks."));
+    assert!(!agrees("Fine, thanks."));
+}
+
+/// Words that agree, in any mixture with manners and the question's own.
+fn plain_yes() -> impl Strategy<Value = Vec<&'static str>> {
+    let around = prop::sample::select(vec!["oh", "um", "please", "great", "thank you"]);
+    let agreement =
+        prop::sample::select(vec!["yes", "sure", "go ahead", "that works", "of course"]);
+    let question = prop::sample::select(vec![
+        "book it",
+        "book the table for two",
+        "on Friday",
+        "at Luigi's",
+        "",
+    ]);
+    (around, agreement, question)
+        .prop_map(|(around, agreement, question)| vec![around, agreement, question])
+}
+
+proptest! {
+    /// Whatever else is said, anywhere, makes it something else.
+    #[test]
+    fn a_yes_with_any_new_word_runs_nothing(
+        parts in plain_yes(),
+        word in prop::sample::select(vec![
+            "but", "not", "no", "if", "tomorrow", "three", "7", "Mario's", "instead", "wait",
+            "maybe", "except", "without", "later", "don't", "cancel", "or", "change", "wife",
+            "never", "stop", "unless", "whatever", "half",
+        ]),
+        at in 0usize..16,
+    ) {
+        let text = parts.join(" ");
+        prop_assert_eq!(answer(&text, table()), Yes, "{}", text);
+        let mut words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        words.insert(at % (words.len() + 1), word);
+        let text = words.join(" ");
+        prop_assert_ne!(answer(&text, table()), Yes, "{}", text);
+    }
+
+    /// No text makes it slow or panics.
+    #[test]
+    fn any_text_is_judged(text in ".{0,200}", question in ".{0,200}", value in ".{0,100}") {
+        let arguments = json!({ "a": value });
+        let arguments = arguments.as_object().unwrap();
+        let asked = Asked { question: &question, tool: "t", arguments };
+        let _ = reply(&text, asked);
+    }
+}
+
+#[test]
+fn an_endless_question_is_judged_at_once() {
+    let question = "to x ".repeat(2_000);
+    let asked = Asked {
+        question: &question,
+        tool: "t",
+        arguments: &Map::new(),
+    };
+    assert_eq!(reply(&format!("yes {}", "to x ".repeat(15)), asked), Other);
+    assert_eq!(
+        reply(&format!("yes {}", "to x ".repeat(2_000)), asked),
+        Other
+    );
+}
