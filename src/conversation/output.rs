@@ -243,6 +243,11 @@ pub enum Event {
     Speculation(SpeculationEvent),
     /// A turn is over, and this is what was done for it. Told only to clients that ask to watch.
     TurnRecorded(Box<TurnRecord>),
+    /// The response is that what was asked cannot be done.
+    Unable {
+        /// The turn it serves.
+        turn: TurnId,
+    },
     /// The response is over.
     ResponseDone {
         /// The turn it served.

@@ -104,7 +104,10 @@ impl Conversation {
                     self.on_held_call(track, &name, arguments);
                 }
             }
-            LlmEvent::Speech { .. } | LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
+            LlmEvent::Speech { .. }
+            | LlmEvent::ToolArguments { .. }
+            | LlmEvent::Unable
+            | LlmEvent::End => {}
         }
     }
 

@@ -357,6 +357,10 @@ impl Conversation {
                     self.commit(&name, arguments);
                 }
             }
+            LlmEvent::Unable => {
+                let turn = response.turn;
+                self.notify(Event::Unable { turn });
+            }
             LlmEvent::End => self.end_generation(),
         }
     }

@@ -43,6 +43,8 @@ pub enum LlmEvent {
         /// The arguments by name, or why they could not be read.
         arguments: Result<Map<String, Value>, String>,
     },
+    /// The model cannot do what was asked; its words say so.
+    Unable,
     /// The model is done.
     End,
 }

@@ -302,7 +302,7 @@ fn well_formed(events: &[LlmEvent]) -> bool {
         }
         LlmEvent::ToolArguments { .. } => open,
         LlmEvent::ToolClosed { .. } => std::mem::replace(&mut open, false),
-        LlmEvent::End => false,
+        LlmEvent::Unable | LlmEvent::End => false,
     }) && !open
 }
 

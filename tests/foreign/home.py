@@ -2,10 +2,12 @@
 
 home.py PORT info
 home.py PORT transcribe FILE.wav
+home.py PORT dribble FILE.wav                 in chunks of odd lengths
 home.py PORT synthesize FILE.wav TEXT        the voice's audio goes to the file
 home.py PORT stream FILE.wav TEXT...         the same of a text in pieces
 home.py PORT ask CONVERSATION TEXT...        a connection for each sentence
 home.py PORT talk TEXT...                    one connection for all of them
+home.py PORT nameless TEXT...                a connection for each sentence, and no name for it: wyoming < 1.7
 """
 
 import asyncio
@@ -70,6 +72,22 @@ async def transcribe(client, path):
     return {"text": Transcript.from_event(answer).text}
 
 
+async def dribble(client, path):
+    await client.write_event(Transcribe(language="en").event())
+    with wave.open(path, "rb") as recording:
+        form = {"rate": recording.getframerate(), "width": 2, "channels": recording.getnchannels()}
+        audio = recording.readframes(recording.getnframes())
+    await client.write_event(AudioStart(**form).event())
+    at, length = 0, 1
+    while at < len(audio):
+        await client.write_event(AudioChunk(audio=audio[at : at + length], **form).event())
+        at, length = at + length, 701 + length % 2_000
+    await client.write_event(AudioStop().event())
+    answer = await event(client)
+    assert Transcript.is_type(answer.type), answer
+    return {"text": Transcript.from_event(answer).text}
+
+
 async def take_audio(client, path, until):
     """Reads up to an event of the class `until`; returns the types, equal neighbours merged."""
     types, first, seconds = [], None, 0.0
@@ -126,20 +144,23 @@ async def talk(client, *texts):
     return [await sentence(client, text) for text in texts]
 
 
-async def ask(port, conversation, *texts):
+async def ask(port, context, *texts):
     answers = []
     for text in texts:
         async with AsyncTcpClient("127.0.0.1", port, read_timeout=PATIENCE) as client:
-            answers.append(await sentence(client, text, {"conversation_id": conversation}))
+            answers.append(await sentence(client, text, context))
     return answers
 
 
 async def main():
     port, mode, rest = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     if mode == "ask":
-        report = await ask(port, *rest)
+        conversation, *texts = rest
+        report = await ask(port, {"conversation_id": conversation}, *texts)
+    elif mode == "nameless":
+        report = await ask(port, None, *rest)
     else:
-        modes = {f.__name__: f for f in (info, transcribe, synthesize, stream, talk)}
+        modes = {f.__name__: f for f in (info, transcribe, dribble, synthesize, stream, talk)}
         async with AsyncTcpClient("127.0.0.1", port, read_timeout=PATIENCE) as client:
             report = await modes[mode](client, *rest)
     print(json.dumps(report))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
 use undertone::llm::{Llm, LlmEvent, Message, Prompt, ToolSpec};
-use undertone::tools::{CallContext, Registry, SessionTools, builtin, declared};
+use undertone::tools::{CallContext, Registry, SessionTools, ToolError, builtin, declared};
 
 static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
     let weights = folder("UNDERTONE_MODELS", "models/weights");
@@ -31,6 +31,7 @@ fn folder(variable: &str, default: &str) -> PathBuf {
 /// Calls as `name {arguments}`, and the words.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
+    unable: bool,
     calls: Vec<(String, Map<String, Value>)>,
     words: String,
 }
@@ -68,6 +69,7 @@ async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolS
             LlmEvent::ToolClosed { arguments } => {
                 said.calls.push((name.clone(), arguments.unwrap()))
             }
+            LlmEvent::Unable => said.unable = true,
             LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
         }
     }
@@ -501,6 +503,46 @@ async fn does_nothing_that_is_not_asked() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_done_is_told_apart_from_an_answer() {
+    for (sentence, unable) in [
+        ("Turn on the light in the kitchen.", true),
+        ("Who won the World Cup in 1998?", true),
+        ("Set a timer for 30 hours.", true),
+        ("What is 12 times 12?", false),
+        ("Set a timer.", false),
+        ("What can you do?", false),
+        ("Thank you.", false),
+    ] {
+        let said = say(sentence).await;
+        assert_eq!(said.unable, unable, "{sentence}: {}", said.words);
+    }
+    let result = |name: &str, output: Value| {
+        let (id, name) = ("1".to_owned(), name.to_owned());
+        Message::ToolResult { id, name, output }
+    };
+    let broken = ToolError::Broken("failed to lookup address information".into());
+    let failed = result("get_weather", json!({"error": broken.to_string()}));
+    let worked = result("get_weather", json!("Sunny, 20 degrees"));
+    for (results, unable, words) in [
+        (
+            vec![failed.clone()],
+            true,
+            "Sorry, that is not working right now.",
+        ),
+        (vec![worked.clone()], false, "Sunny, 20 degrees."),
+        (
+            vec![failed, worked],
+            false,
+            "Sorry, that is not working right now. Sunny, 20 degrees.",
+        ),
+    ] {
+        let messages = [vec![user("What's the weather?")], results].concat();
+        let said = generate(&messages, TOOLS.specs()).await;
+        assert_eq!((said.unable, said.words.as_str()), (unable, words));
+    }
+}
+
+#[tokio::test]
 async fn carries_on_a_conversation() {
     let spoken = converse(&[
         "Set a timer",
@@ -823,13 +865,13 @@ async fn results_are_said_as_their_declaration_says() {
             "get_balance",
             json!({}),
             json!({"accounts": [{"name": "checking", "balance": 18.5, "currency": "USD"}, {"name": "savings", "balance": 20, "currency": "USD"}]}),
-            "You have 18.5 USD in checking and 20 USD in savings.",
+            "You have 18.50 US dollars in checking and 20 US dollars in savings.",
         ),
         (
             "convert_currency",
             json!({"amount": 100, "from": "USD", "to": "EUR"}),
             json!({"converted": 92.13}),
-            "100 USD is about 92.13 EUR.",
+            "100 US dollars is about 92.13 euros.",
         ),
         (
             "get_weather",

@@ -36,10 +36,10 @@ fn reply(
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     Ok(match prompt.messages.last() {
-        Some(Message::ToolResult { .. }) => speech(spoken_results(&prompt.messages, known)),
+        Some(Message::ToolResult { .. }) => spoken_results(&prompt.messages, known),
         Some(Message::User { .. }) => match answer(prompt, known, classifier)? {
             Some(events) => events,
-            None => speech(answers::limit(&abilities(&ours(prompt)))),
+            None => unable(answers::limit(&abilities(&ours(prompt)))),
         },
         Some(Message::System { .. }) => return noted(prompt, known, classifier),
         None => speech(opening(prompt)),
@@ -94,8 +94,8 @@ fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
     tools.filter(|tool| builtin::is_ours(tool)).collect()
 }
 
-/// The results since the agent last spoke, or the user.
-fn spoken_results(messages: &[Message], known: &Known) -> String {
+/// The results since the agent last spoke, or the user, in words.
+fn spoken_results(messages: &[Message], known: &Known) -> Vec<LlmEvent> {
     let asked = asked(last_user(messages));
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
@@ -108,11 +108,15 @@ fn spoken_results(messages: &[Message], known: &Known) -> String {
         }
         _ => None,
     };
-    messages[start..]
-        .iter()
-        .filter_map(result)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let results = &messages[start..];
+    let said: Vec<String> = results.iter().filter_map(result).collect();
+    let has_failed = |message: &Message| matches!(message, Message::ToolResult { output, .. } if output.get("error").is_some());
+    let worked =
+        |message: &Message| matches!(message, Message::ToolResult { .. }) && !has_failed(message);
+    match results.iter().any(worked) {
+        true => speech(said.join(" ")),
+        false => unable(said.join(" ")),
+    }
 }
 
 fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
@@ -188,11 +192,17 @@ fn answer(
     if unknown || requests.iter().any(Request::needs_tool) {
         return by_declaration(&said, before, &foreign, known, classifier);
     }
-    let mut events = speech(match requests.last() {
-        Some(Request::Talk(talk)) => answers::talk(*talk, &can, last_agent(before)),
-        Some(Request::Refused) => answers::LEFT_ALONE.into(),
+    let mut events = match requests.last() {
+        Some(Request::Talk(talk)) => {
+            let said = answers::talk(*talk, &can, last_agent(before));
+            match talk.is_refusal() {
+                true => unable(said),
+                false => speech(said),
+            }
+        }
+        Some(Request::Refused) => speech(answers::LEFT_ALONE.into()),
         _ => return Ok(None),
-    });
+    };
     // Only in plain words: who is hung up on by mistake does not call again.
     let last = text::sentences(&said).into_iter().next_back();
     let leaves = last.and_then(|last| rules::talk(&last)) == Some(Talk::Goodbye);
@@ -591,6 +601,13 @@ fn speech(text: String) -> Vec<LlmEvent> {
     } else {
         vec![LlmEvent::Speech { text }]
     }
+}
+
+/// Words which say that it cannot be done.
+fn unable(text: String) -> Vec<LlmEvent> {
+    let mut events = vec![LlmEvent::Unable];
+    events.extend(speech(text));
+    events
 }
 
 /// The events of one call, its arguments as markup has them: `place="Tokyo"`.

@@ -62,6 +62,13 @@ pub(super) enum Talk {
     WhichLength,
 }
 
+impl Talk {
+    /// The user wants something done, and is told that it cannot be.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::WhichSum | Self::TimeOfDay | Self::BadLength)
+    }
+}
+
 impl Request {
     /// Whether a tool is needed.
     pub(super) fn needs_tool(&self) -> bool {

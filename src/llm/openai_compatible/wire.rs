@@ -321,6 +321,7 @@ mod tests {
             LlmEvent::ToolClosed {
                 arguments: Err(why),
             } => format!("bad {why}"),
+            LlmEvent::Unable => "unable".into(),
             LlmEvent::End => "end".into(),
         }
     }

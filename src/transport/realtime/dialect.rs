@@ -311,6 +311,8 @@ impl Realtime {
             }
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
+            // The protocol has no word for it.
+            Event::Unable { .. } => {}
         }
     }
 }

@@ -6,7 +6,7 @@
 )]
 
 use super::Refused;
-use super::agent::{Kept, Talk};
+use super::agent::{Kept, Name, Talk};
 use super::event::{BadEvent, Event, encode};
 use super::info::{LANGUAGE, info};
 use super::recording::{Format, Recording};
@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -56,18 +57,29 @@ impl From<Refused> for End {
 pub struct Service {
     engines: Arc<Engines>,
     kept: Arc<Kept>,
+    connections: Arc<AtomicU64>,
 }
 
 impl Service {
     /// Clients use these models.
     pub fn new(engines: Arc<Engines>) -> Self {
-        let kept = Arc::default();
-        Self { engines, kept }
+        Self {
+            engines,
+            kept: Arc::default(),
+            connections: Arc::default(),
+        }
     }
 }
 
 /// Serves a client until it leaves or the server stops.
 pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
+    let nameless = stream.peer_addr().map(|peer| Name::Connection {
+        id: service.connections.fetch_add(1, Relaxed),
+        from: peer.ip(),
+    });
+    let Ok(nameless) = nameless else {
+        return tracing::debug!("a Wyoming client is gone already");
+    };
     let (reader, writer) = stream.into_split();
     let stop = around.stop.clone();
     let mut connection = Connection {
@@ -78,7 +90,7 @@ pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
         asked: false,
         recording: None,
         reading_out: None,
-        talk: None,
+        nameless,
     };
     let end = tokio::select! {
         biased;
@@ -125,8 +137,8 @@ struct Connection {
     recording: Option<Recording>,
     /// A text that is spoken while it comes in.
     reading_out: Option<ReadingOut>,
-    /// The conversation that has no name.
-    talk: Option<Talk>,
+    /// The conversation that the client has no name for.
+    nameless: Name,
 }
 
 #[derive(Default)]
@@ -309,20 +321,18 @@ impl Connection {
             return Err(Refused::LongText.into());
         }
         let name = sentence.context.and_then(|context| context.conversation_id);
-        let talk = match &name {
+        let name = match name {
             Some(name) if name.len() > MOST_NAME => return Err(Refused::LongName.into()),
-            Some(name) => self.service.kept.take(name),
-            None => self.talk.take().filter(Talk::goes_on),
+            Some(name) => Name::Given(name),
+            None => self.nameless.clone(),
         };
-        let talk = match talk {
+        let talk = match self.service.kept.take(&name) {
             Some(talk) => talk,
             None => self.open_talk()?,
         };
         let (answer, talk) = talk.ask(sentence.text).await;
-        match (name, talk) {
-            (Some(name), Some(talk)) => self.service.kept.put(name, talk),
-            (Some(_), None) => {}
-            (None, talk) => self.talk = talk,
+        if let Some(talk) = talk {
+            self.service.kept.put(name, talk);
         }
         let kind = if answer.handled {
             "handled"

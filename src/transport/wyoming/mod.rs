@@ -8,11 +8,13 @@
 //! | `transcribe`, `audio-start`, `audio-chunk`…, `audio-stop` | `transcript` |
 //! | `synthesize` | `audio-start`, `audio-chunk`…, `audio-stop` |
 //! | `synthesize-start`, `synthesize-chunk`…, `synthesize-stop` | the same while the text comes in, then `synthesize-stopped` |
-//! | `transcript` | `handled` with the agent's answer, or `not-handled` with an apology |
+//! | `transcript` | `handled` with the agent's answer; `not-handled` with its words if it cannot do that |
 //! | `ping` | `pong` |
 //!
 //! A sentence for the agent may name a conversation (`context.conversation_id`), which then goes on
-//! over any connection; else it belongs to that of its connection.
+//! over any connection. Clients built on the `wyoming` package before 1.7 cannot: a sentence without a
+//! name goes on with the one before it over the same connection, or over another one from the same
+//! address if that was answered less than a minute ago.
 //!
 //! What cannot be answered gets `error`, and the connection is closed: clients that wait for an
 //! answer do not all know that event.
@@ -49,8 +51,6 @@ enum Refused {
     Format(recording::Format),
     #[error("the audio's format changed before audio-stop")]
     FormatChanged,
-    #[error("{0} bytes of audio are not whole frames")]
-    HalfFrame(usize),
     #[error("more than 30 s of audio before audio-stop")]
     LongAudio,
 }

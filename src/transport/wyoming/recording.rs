@@ -2,7 +2,7 @@
 
 use super::Refused;
 use crate::asr::MAX_SAMPLES;
-use crate::audio::{Resampler, from_pcm16le, to_f32};
+use crate::audio::{Resampler, to_f32};
 use crate::conversation::Samples;
 use serde::Deserialize;
 
@@ -25,6 +25,8 @@ pub(super) struct Format {
 /// Audio at the recogniser's rate.
 pub(super) struct Recording {
     format: Format,
+    /// The beginning of a frame whose end comes with the next chunk.
+    begun: Vec<u8>,
     resampler: Resampler,
     samples: Vec<f32>,
 }
@@ -38,21 +40,29 @@ impl Recording {
         }
         Ok(Self {
             format,
+            begun: Vec::new(),
             resampler: Resampler::new(format.rate, Samples::RATE),
             samples: Vec::new(),
         })
     }
 
-    /// Takes in a chunk.
+    /// Takes in a chunk of any length: clients pass on what they have read, in the middle of a frame
+    /// or not.
     pub(super) fn push(&mut self, format: Format, payload: &[u8]) -> Result<(), Refused> {
         if format != self.format {
             return Err(Refused::FormatChanged);
         }
         let channels = usize::from(format.channels);
-        let samples = from_pcm16le(payload).map_err(|_| Refused::HalfFrame(payload.len()))?;
-        if !samples.len().is_multiple_of(channels) {
-            return Err(Refused::HalfFrame(payload.len()));
-        }
+        let mut bytes = std::mem::take(&mut self.begun);
+        bytes.extend_from_slice(payload);
+        let whole = bytes.len() - bytes.len() % (2 * channels);
+        self.begun = bytes.split_off(whole);
+        let samples: Vec<i16> = bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|sample| i16::from_le_bytes(*sample))
+            .collect();
         let mono: Vec<f32> = to_f32(&samples)
             .chunks(channels)
             .map(|frame| frame.iter().sum::<f32>() / f32::from(format.channels))
@@ -64,7 +74,7 @@ impl Recording {
         Ok(())
     }
 
-    /// All of it: mono at 16 kHz.
+    /// All of it, but for half a frame at its end: mono at 16 kHz.
     pub(super) fn end(mut self) -> Vec<f32> {
         self.samples.extend(self.resampler.flush());
         self.samples
@@ -96,6 +106,25 @@ mod tests {
     }
 
     #[test]
+    fn chunks_of_any_length_are_the_same_recording() {
+        let frames: Vec<i16> = (0..9_600).flat_map(|i| [i, -i]).collect();
+        let bytes = to_pcm16le(&frames);
+        let recorded = |chunks: &mut dyn Iterator<Item = &[u8]>| {
+            let mut recording = Recording::begin(STEREO).unwrap();
+            chunks.for_each(|chunk| recording.push(STEREO, chunk).unwrap());
+            recording.end()
+        };
+        let whole = recorded(&mut bytes.chunks(4 * 480));
+        for length in [1, 2, 3, 5, 999, 4_097] {
+            assert_eq!(recorded(&mut bytes.chunks(length)), whole, "{length}");
+        }
+        let cut_off = bytes.len() - 3;
+        let mut recording = Recording::begin(STEREO).unwrap();
+        recording.push(STEREO, &bytes[..cut_off]).unwrap();
+        assert_eq!(recording.begun.len(), 1, "half a frame is no audio");
+    }
+
+    #[test]
     fn what_cannot_be_taken_says_why() {
         let reason = |result: Result<(), Refused>| result.unwrap_err().to_string();
         for format in [
@@ -114,8 +143,6 @@ mod tests {
             assert!(reason(begun).contains("2 bytes"));
         }
         let mut recording = Recording::begin(STEREO).unwrap();
-        assert!(reason(recording.push(STEREO, &[0; 6])).contains("6 bytes"));
-        assert!(reason(recording.push(STEREO, &[0; 3])).contains("3 bytes"));
         let other = Format {
             channels: 1,
             ..STEREO
