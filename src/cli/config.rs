@@ -1,6 +1,6 @@
 //! `undertone config`.
 
-use crate::config::{Loaded, Setting};
+use crate::config::{Loaded, Scope, Setting};
 use anyhow::Result;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
@@ -18,6 +18,14 @@ pub(super) enum Command {
 }
 
 impl Command {
+    /// What is shown is shown although a secret of the server is missing.
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Self::Check => Scope::Server,
+            Self::Show { .. } => Scope::Conversation,
+        }
+    }
+
     pub(super) fn run(&self, loaded: &Loaded) -> Result<()> {
         match self {
             Self::Check => check(loaded),

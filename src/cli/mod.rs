@@ -16,7 +16,7 @@ mod stats;
 mod talk;
 mod transcribe;
 
-use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded};
+use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded, Scope};
 use crate::models::ModelsError;
 use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
@@ -105,16 +105,18 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(serve) => done(serve.run(&start(&serve.flags(common))?)),
         #[cfg(feature = "desktop")]
-        Command::Talk(talk) => done(talk.run(&start(&common.into())?)),
-        Command::Ask(ask) => done(ask.run(&start(&common.into())?)),
-        Command::Transcribe(transcribe) => done(transcribe.run(&start(&common.into())?)),
-        Command::Say(say) => done(say.run(&start(&common.into())?)),
+        Command::Talk(talk) => done(talk.run(&start(&common.flags(Scope::Conversation))?)),
+        Command::Ask(ask) => done(ask.run(&start(&common.flags(Scope::Conversation))?)),
+        Command::Transcribe(transcribe) => {
+            done(transcribe.run(&start(&common.flags(Scope::Models))?))
+        }
+        Command::Say(say) => done(say.run(&start(&common.flags(Scope::Models))?)),
         Command::Replay(replay) => replay.run(),
         Command::Stats(stats) => done(stats.run()),
-        Command::Router(router) => done(router.run(&start(&common.into())?)),
-        Command::Models(models) => models.run(&load(&common.into())?.config),
-        Command::Config(command) => done(command.run(&load(&common.into())?)),
-        Command::Doctor(doctor) => doctor.run(load(&common.into())),
+        Command::Router(router) => done(router.run(&start(&common.flags(Scope::Conversation))?)),
+        Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
+        Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
+        Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
     }
 }
 
@@ -193,11 +195,13 @@ fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&serde_json::to_string_pretty(value)?)
 }
 
-impl From<Common> for Flags {
-    fn from(common: Common) -> Self {
-        Self {
-            config: common.config,
-            ..Self::default()
+impl Common {
+    /// For a command that uses so much of the configuration.
+    fn flags(self, scope: Scope) -> Flags {
+        Flags {
+            scope,
+            config: self.config,
+            ..Flags::default()
         }
     }
 }

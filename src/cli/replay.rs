@@ -1,7 +1,7 @@
 //! `undertone replay`.
 
 use super::engines;
-use crate::config::Flags;
+use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
 use crate::recording::{Difference, Recording, Replayed, Unknown, WhatIf, replay, what_if};
 use crate::stats::{Quantiles, Stats};
@@ -67,6 +67,7 @@ impl Replay {
 fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
     let flags = Flags {
         config: Some(path.to_owned()),
+        scope: Scope::Conversation,
         ..Flags::default()
     };
     let other = engines::policy(&super::load(&flags)?.config)?;

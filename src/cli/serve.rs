@@ -1,7 +1,7 @@
 //! `undertone serve`.
 
 use super::{Common, playground};
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Scope};
 use crate::server::{self, App, ServerSettings, Twilio};
 use crate::session::{self, Witnesses};
 use crate::stats::TurnLog;
@@ -38,11 +38,11 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn flags(&self, common: Common) -> Flags {
         Flags {
-            config: common.config,
             host: self.host.clone(),
             port: self.port,
             insecure: self.insecure,
             turns: self.turns.clone(),
+            ..common.flags(Scope::Server)
         }
     }
 

@@ -255,9 +255,23 @@ pub struct LogConfig {
     pub turns: Option<PathBuf>,
 }
 
+/// What a command uses of the configuration. No secret is asked for that it does not use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The models: no secret at all, and no declared tool.
+    Models,
+    /// A conversation on this machine: what language model and tools need, and no telephone.
+    Conversation,
+    /// Everything, as the server needs it.
+    #[default]
+    Server,
+}
+
 /// What the command line says about the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
+    /// What the command uses.
+    pub scope: Scope,
     /// `--config`.
     pub config: Option<PathBuf>,
     /// `--host`.
@@ -330,7 +344,8 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// Reads and checks the whole configuration.
+/// Reads and checks the configuration: all of it but the secrets, and what needs them, beyond the
+/// scope of the command.
 ///
 /// # Errors
 /// [`ConfigError`] with the first thing that is wrong: a file that cannot be read, an unknown key
@@ -344,7 +359,7 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, ConfigEr
     layers.environment(&environment.ours())?;
     lay_flags(&mut layers, flags);
     let raw = layers.raw()?;
-    let config = validate::check(&raw, &layers, environment)?;
+    let config = validate::check(&raw, &layers, environment, flags.scope)?;
     Ok(Loaded {
         settings: settings(&raw, &layers, &config),
         ignored: layers.ignored().to_vec(),

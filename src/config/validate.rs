@@ -18,8 +18,13 @@ type Checked<T> = Result<T, ConfigError>;
 const SHORTEST_TOKEN: usize = 16;
 const DAY_SECONDS: i64 = 86_400;
 
-pub(super) fn check(raw: &RawConfig, layers: &Layers, env: &Environment) -> Checked<Config> {
-    let check = Check { layers, env };
+pub(super) fn check(
+    raw: &RawConfig,
+    layers: &Layers,
+    env: &Environment,
+    scope: Scope,
+) -> Checked<Config> {
+    let check = Check { layers, env, scope };
     Ok(Config {
         server: check.server(&raw.server)?,
         models: check.models(&raw.models.dir)?,
@@ -80,6 +85,7 @@ fn undeclared(error: declared::DeclarationError) -> ConfigError {
 struct Check<'a> {
     layers: &'a Layers,
     env: &'a Environment,
+    scope: Scope,
 }
 
 impl Check<'_> {
@@ -102,7 +108,8 @@ impl Check<'_> {
             insecure: raw.insecure,
             drain: self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?,
         };
-        if server.host.is_loopback() || server.auth_token.is_some() || server.insecure {
+        let is_safe = server.host.is_loopback() || server.auth_token.is_some() || server.insecure;
+        if is_safe || self.scope < Scope::Server {
             return Ok(server);
         }
         Err(self.wrong(
@@ -231,6 +238,9 @@ impl Check<'_> {
     }
 
     fn twilio(&self, raw: &RawTwilio) -> Checked<Option<Twilio>> {
+        if self.scope < Scope::Server {
+            return Ok(None);
+        }
         let token = self.secret(
             "twilio.auth_token_file",
             &raw.auth_token_file,
@@ -330,6 +340,7 @@ impl Check<'_> {
     /// The default folder may be absent; one that is named may not.
     fn tools(&self, raw: &RawTools) -> Checked<ToolsConfig> {
         let folder = self.path("tools.folder", &raw.folder);
+        let folder = folder.filter(|_| self.scope > Scope::Models);
         let named = raw.folder != RawTools::default().folder;
         let folder = folder.filter(|folder| named || folder.is_dir());
         if let Some(missing) = folder.as_ref().filter(|folder| !folder.is_dir()) {
@@ -477,6 +488,9 @@ impl Check<'_> {
 
     /// A secret that strangers might guess at.
     fn token(&self, key: &str, file: &str, variable: &str) -> Checked<Option<SecretString>> {
+        if self.scope == Scope::Models {
+            return Ok(None);
+        }
         let Some((key, token)) = self.secret(key, file, variable)? else {
             return Ok(None);
         };
@@ -510,6 +524,9 @@ impl Check<'_> {
     }
 
     fn api_key(&self, raw: &RawLlm) -> Checked<Option<SecretString>> {
+        if self.scope == Scope::Models {
+            return Ok(None);
+        }
         let file = self.secret_file("llm.api_key_file", &raw.api_key_file)?;
         if raw.api_key_env.is_empty() {
             return Ok(file.map(Into::into));

@@ -142,7 +142,14 @@ fn asked(
     if !is_signed(twilio, &twilio.at(path), &parameters, headers) {
         return Err(denied(shared));
     }
-    Ok(parameters.into_iter().collect())
+    let form: BTreeMap<String, String> = parameters.into_iter().collect();
+    if form.get("AccountSid") != Some(&twilio.account_sid) {
+        tracing::info!("a call of another Twilio account stays out; is twilio.account_sid right?");
+        shared.metrics.refused(Refusal::Denied);
+        let reason = "the call is of another Twilio account than twilio.account_sid";
+        return Err((StatusCode::FORBIDDEN, reason).into_response());
+    }
+    Ok(form)
 }
 
 /// Connects a call to this server, if there is room for it, after the verbs `first`.

@@ -225,6 +225,104 @@ fn the_doctor_names_what_is_broken_and_how_to_mend_it() {
     }
 }
 
+/// A server's configuration with a telephone, a model and a tool, and none of their secrets.
+fn without_secrets(folder: &Path) {
+    let account = format!("AC{}", "0".repeat(32));
+    let config = format!(
+        "[twilio]\npublic_url = \"https://voice.example.com\"\naccount_sid = \"{account}\"\n\
+         [server]\nhost = \"0.0.0.0\"\n\
+         [llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\napi_key_env = \"NO_SUCH_KEY\"\n\
+         base_url = \"http://127.0.0.1:1/v1\"\n\
+         [tools]\nfolder = \"tools\"\n"
+    );
+    std::fs::write(folder.join("undertone.toml"), config).unwrap();
+    std::fs::create_dir(folder.join("tools")).unwrap();
+    let tool = "name = \"probe\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n\
+        [http]\nurl = \"https://example.com\"\nheaders = { x-key = { env = \"NO_SUCH_SECRET\" } }\n";
+    std::fs::write(folder.join("tools/probe.toml"), tool).unwrap();
+}
+
+#[test]
+fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    without_secrets(folder);
+    for command in [
+        &["say", "Good morning to you.", "--out", "out.wav"][..],
+        &["transcribe", "out.wav"],
+        &["models", "list"],
+    ] {
+        let output = run_with(&weights(), folder, command);
+        assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+    }
+    for command in [&["serve"][..], &["config", "check"]] {
+        let output = run_with(&weights(), folder, command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+    }
+    // With the key, the tool's secret and the server's token, only the telephone's is missing.
+    let with_others = |arguments: &[&str]| {
+        let mut command = undertone(folder, arguments);
+        command
+            .env("UNDERTONE_MODELS", weights())
+            .env("NO_SUCH_KEY", "k")
+            .env("NO_SUCH_SECRET", "s")
+            .env("UNDERTONE_AUTH_TOKEN", "0123456789abcdef");
+        command.output().unwrap()
+    };
+    assert!(with_others(&["config", "show"]).status.success());
+    for command in [&["serve"][..], &["config", "check"]] {
+        let output = with_others(command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        let error = stderr(&output);
+        assert!(error.contains("UNDERTONE_TWILIO_AUTH_TOKEN"), "{error}");
+    }
+    let doctor = with_others(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    let said = stdout(&doctor);
+    assert!(said.contains("UNDERTONE_TWILIO_AUTH_TOKEN"), "{said}");
+}
+
+/// What the recogniser hears of what the voice says, numbers as digits.
+fn heard(folder: &Path, text: &str) -> String {
+    let say = ["say", text, "--out", "out.wav"];
+    let output = run_with(&weights(), folder, &say);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = run_with(&weights(), folder, &["transcribe", "out.wav"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    undertone::router::text::normalise(&stdout(&output))
+}
+
+/// The voice never says it twice alike: of three times once is enough.
+#[test]
+fn amounts_are_heard_as_people_say_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, parts, never) in [
+        (
+            "You have 12500.0 USD in your account.",
+            [&["12500"][..], &["dollar", "$"]],
+            ["point", "usd"],
+        ),
+        (
+            "That costs 12.50 dollars in the shop.",
+            [
+                &["12.5", "12 dollars and 50", "$12 and 50"],
+                &["dollar", "$"],
+            ],
+            ["point", "zero"],
+        ),
+    ] {
+        let mut tries: Vec<String> = Vec::new();
+        let understood = (0..3).any(|_| {
+            let heard = heard(folder.path(), text);
+            let has = |part: &&str| heard.contains(*part);
+            let right = parts.iter().all(|ways| ways.iter().any(has)) && !never.iter().any(has);
+            tries.push(heard);
+            right
+        });
+        assert!(understood, "{text}: {tries:?}");
+    }
+}
+
 #[test]
 fn what_is_said_is_understood() {
     let folder = tempfile::tempdir().unwrap();

@@ -44,7 +44,11 @@ pub(crate) fn socket_signature() -> String {
 
 /// Asks the webhook about a call, as Twilio does; returns the status and the instructions.
 pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -> (u16, String) {
-    let parameters = [("CallSid", call), ("From", "+15551230000")];
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", call),
+        ("From", "+15551230000"),
+    ];
     tell(server, "voice", &parameters, signature).await
 }
 

@@ -504,7 +504,13 @@ async fn a_full_server_says_so_to_the_caller() {
 async fn a_caller_whom_nobody_answers_has_the_agent_again() {
     let (api, _asked) = twilio_api().await;
     let server = serve(settings(&api), &Scripted::default());
-    let dialed = |status| [("CallSid", CALL), ("DialCallStatus", status)];
+    let dialed = |status| {
+        [
+            ("AccountSid", ACCOUNT),
+            ("CallSid", CALL),
+            ("DialCallStatus", status),
+        ]
+    };
     for status in ["no-answer", "busy", "failed", "canceled"] {
         let (code, instructions) = tell(&server, "dialed", &dialed(status), None).await;
         assert_eq!(code, 200, "{status}");
@@ -573,6 +579,26 @@ async fn a_thousand_strangers_get_nothing() {
     assert!(llm.prompts().is_empty());
 }
 
+/// Signed with this account's token, and not by it: no call is connected that is closed right after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_of_another_account_is_refused_before_it_is_connected() {
+    let (api, _asked) = twilio_api().await;
+    let server = serve(settings(&api), &Scripted::default());
+    let other = "AC00000000000000000000000000000002";
+    let call = ("CallSid", CALL);
+    for form in [vec![call, ("AccountSid", other)], vec![call]] {
+        for hook in ["voice", "dialed"] {
+            let (status, said) = tell(&server, hook, &form, None).await;
+            assert_eq!(status, 403, "{hook} {form:?}: {said}");
+            assert!(said.contains("another Twilio account"), "{said}");
+            assert!(!said.contains("<Connect>"), "{said}");
+        }
+    }
+    let metrics = server.get("/metrics", "").await;
+    let counted = r#"undertone_refused_connections_total{reason="denied"} 4"#;
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
 #[tokio::test]
 async fn without_an_account_there_is_no_twilio() {
     let server = live::serve(without_models(Arc::new(Scripted::default())));
@@ -639,7 +665,7 @@ fn speech(path: &std::path::Path) {
 /// A call that Twilio's own library has signed: the signature of its socket, and its ticket.
 async fn announced(server: &Server) -> (String, String) {
     let requests = json!([
-        [format!("https://{PUBLIC}/twilio/voice"), {"CallSid": CALL, "From": "+15551230000"}],
+        [format!("https://{PUBLIC}/twilio/voice"), {"AccountSid": ACCOUNT, "CallSid": CALL, "From": "+15551230000"}],
         [format!("wss://{PUBLIC}/twilio/media"), {}],
     ]);
     let signatures = report("node", &["sign.mjs", TOKEN, &requests.to_string()]).await;
