@@ -9,8 +9,11 @@ ARGS ?=
 # Tests and lints see everything; all of them with the same features, so that nothing is compiled twice.
 ALL := --features desktop
 
+# Not empty where the release of Home Assistant that the tests drive can run.
+HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
+
 .DEFAULT_GOAL := help
-.PHONY: help run talk test soak flaky bench lint setup alsa models test-tools
+.PHONY: help run talk test verify soak flaky bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,9 +29,17 @@ talk: alsa models ## build and start the desktop assistant
 test: alsa models test-tools ## every test, with the real models
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 
+verify: alsa models test-tools $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## with clients that are too heavy for every day
+ifneq ($(HOME_RUNS),)
+	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
+		home_assistant_itself
+else
+	@echo "ignored: Home Assistant itself; the release that is pinned here needs Python 3.11 or 3.12"
+endif
+
 soak: alsa models ## what the server withstands, at full size: some two minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
-		--ignored --nocapture --test-threads 1
+		--ignored --nocapture --test-threads 1 --skip home_assistant_itself
 
 flaky: alsa models test-tools ## which tests fail now and then: each five times, idle, busy, on one core
 	scripts/under_load.py $(ARGS)
@@ -61,6 +72,12 @@ test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv
 	$(FOREIGN)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
+	@touch $@
+
+# Home Assistant itself: hundreds of megabytes, so it has a place of its own.
+$(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-home
+	$(FOREIGN)/.venv-home/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
 	@touch $@
 
 %/node_modules/.stamp: %/package-lock.json %/package.json | setup
