@@ -49,6 +49,11 @@ pub enum Input {
         /// What may be needed, the likeliest first.
         predictions: Vec<Prediction>,
     },
+    /// The server has much to do, or no longer: meanwhile nothing is asked for that only may be useful.
+    Load {
+        /// It has.
+        busy: bool,
+    },
     /// The server will not start a run that is not committed: there is no budget, or it is busy.
     RunRefused {
         /// The run.

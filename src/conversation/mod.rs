@@ -123,6 +123,8 @@ pub struct Conversation {
     answered_by_key: bool,
     /// How often a silent user has been asked since the last sign of life.
     prompted: u32,
+    /// The server has much to do: no partial transcripts, no early answers.
+    busy: bool,
 }
 
 /// What the client has set.
@@ -189,6 +191,7 @@ impl Conversation {
             keys: String::new(),
             answered_by_key: false,
             prompted: 0,
+            busy: false,
             policy,
         };
         let end = conversation.now + conversation.policy.session;
@@ -223,6 +226,7 @@ impl Conversation {
                 request,
                 predictions,
             } => self.on_predicted(request, predictions),
+            Input::Load { busy } => self.busy = busy,
             Input::RunRefused { run, reason } => self.on_run_refused(run, reason),
             Input::ToolFinished { run, result } => self.on_tool_finished(run, result),
             Input::Confirm { call, accepted } => self.confirm(call, accepted),

@@ -39,6 +39,7 @@ impl Conversation {
             && self.held.is_none();
         if !policy.enabled
             || !policy.preemptive
+            || self.busy
             || !self.client.turn_detection.respond
             || !free
             || text.is_empty()

@@ -211,7 +211,7 @@ impl Conversation {
         let Some(utterance) = &self.utterance else {
             return;
         };
-        if end < utterance.next_partial || utterance.partial.is_some() {
+        if self.busy || end < utterance.next_partial || utterance.partial.is_some() {
             return;
         }
         let from = utterance.segment_from;

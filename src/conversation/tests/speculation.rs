@@ -414,6 +414,28 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
 }
 
 #[test]
+fn a_busy_server_is_asked_for_nothing_early() {
+    let run = |busy: bool| {
+        let mut sim = Sim::new(Policy::default());
+        sim.completeness = 0.5;
+        sim.input(Input::Load { busy });
+        for _ in 0..2 {
+            sim.scripts.push_back(vec![say("It is noon."), end()]);
+        }
+        ask(&mut sim, "what time is it", 3_000);
+        assert_eq!(sim.spoken(), ["It is noon."]);
+        let latency = sim.latency();
+        let early = latency.generation < latency.end_of_turn;
+        let partial = |(_, output): &(Time, Output)| {
+            matches!(output, Output::Transcribe { partial: true, .. })
+        };
+        (early, sim.outputs.iter().any(partial))
+    };
+    assert_eq!(run(false), (true, true));
+    assert_eq!(run(true), (false, false));
+}
+
+#[test]
 fn an_early_answer_is_kept_if_the_user_was_done() {
     let mut sim = Sim::new(Policy::default());
     sim.completeness = 0.5;
