@@ -14,13 +14,24 @@ use subtle::ConstantTimeEq;
 /// How browsers show a token: they cannot set headers on a WebSocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
-/// What proxies say of the one for whom they speak.
-const FORWARDED: [&str; 4] = [
+/// What proxies and content delivery networks add to what they pass on.
+const FORWARDED: [&str; 12] = [
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-ray",
+    "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
     "x-real-ip",
 ];
+
+/// The beginning of many more: of `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, `-Server`, `-Ssl`.
+const X_FORWARDED: &str = "x-forwarded-";
 
 /// Why a client may not come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -177,7 +188,8 @@ fn is_proxied(headers: &HeaderMap) -> bool {
             .ok()?;
         Some(!is_loopback(host.host()) && ip(host.host()).is_none())
     };
-    FORWARDED.iter().any(|name| headers.contains_key(*name)) || named() == Some(true)
+    let passed_on = |name: &str| FORWARDED.contains(&name) || name.starts_with(X_FORWARDED);
+    headers.keys().any(|name| passed_on(name.as_str())) || named() == Some(true)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -262,12 +274,20 @@ mod tests {
     #[test]
     fn what_a_proxy_passes_on_needs_a_token() {
         let forwarded = || HeaderName::from_static("x-forwarded-for");
-        let proxied = [
-            vec![(forwarded(), "203.0.113.7")],
-            vec![(HeaderName::from_static("forwarded"), "for=203.0.113.7")],
+        let mut proxied = vec![
             vec![(HOST, "voice.example.com")],
             vec![(ORIGIN, "http://localhost:3000"), (forwarded(), "::1")],
         ];
+        for (name, value) in [
+            ("x-forwarded-for", "203.0.113.7"),
+            ("forwarded", "for=203.0.113.7"),
+            ("via", "1.1 varnish"),
+            ("cf-connecting-ip", "203.0.113.7"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-server", "proxy"),
+        ] {
+            proxied.push(vec![(HeaderName::from_static(name), value)]);
+        }
         let open = ServerSettings::default();
         let token = ServerSettings {
             auth_token: Some("secret".into()),
