@@ -3,13 +3,16 @@
 
 use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
 use crate::router::Source;
+use crate::telemetry;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// What [`Metrics::render`] gives.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,6 +26,9 @@ const WAITS: [f64; 14] = [
 const REACTIONS: [f64; 10] = [
     0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
 ];
+
+/// Bounds for what a job waits for its model, seconds.
+const QUEUEING: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
 /// The name of every tool that the server does not have: a model may ask for any.
 pub const UNKNOWN_TOOL: &str = "unknown";
@@ -62,6 +68,11 @@ struct Reason {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
 type Seconds = Counter<f64, AtomicU64>;
 
 /// Why a connection was refused.
@@ -71,10 +82,14 @@ pub enum Refusal {
     Denied,
     /// All sessions are taken.
     Full,
+    /// The models have as much to do as they can.
+    Overloaded,
     /// The server shuts down.
     Draining,
-    /// Too many connections are open.
+    /// Too many connections are open: this one, or one that asked for nothing, is closed.
     Connections,
+    /// It asked for nothing in time.
+    Silent,
 }
 
 impl Refusal {
@@ -82,8 +97,10 @@ impl Refusal {
         match self {
             Self::Denied => "denied",
             Self::Full => "full",
+            Self::Overloaded => "overloaded",
             Self::Draining => "draining",
             Self::Connections => "connections",
+            Self::Silent => "silent",
         }
     }
 }
@@ -109,6 +126,11 @@ pub struct Metrics {
     sessions: Gauge,
     stage_failures: Family<Stage, Counter>,
     refused: Family<Reason, Counter>,
+    lost: Family<What, Counter>,
+    queue_delay: Family<Stage, Histogram, fn() -> Histogram>,
+    load: Gauge,
+    /// Where losses are counted.
+    losses: Mutex<Vec<(&'static str, Counter)>>,
 }
 
 impl Default for Metrics {
@@ -133,6 +155,10 @@ impl Default for Metrics {
             sessions: Gauge::default(),
             stage_failures: Family::default(),
             refused: Family::default(),
+            lost: Family::default(),
+            queue_delay: Family::new_with_constructor(|| Histogram::new(QUEUEING)),
+            load: Gauge::default(),
+            losses: Mutex::default(),
         };
         metrics.register_speculation();
         metrics.register_the_rest();
@@ -236,10 +262,42 @@ impl Metrics {
             "Clients that were not let in",
             self.refused.clone(),
         );
+        registry.register_with_unit(
+            "queue_delay",
+            "How long a transcript or the first clause of an answer waits for its model",
+            Unit::Seconds,
+            self.queue_delay.clone(),
+        );
+        registry.register(
+            "load",
+            "0: everything is done; 1: early work is left undone; 2: new sessions are refused, too",
+            self.load.clone(),
+        );
+        registry.register(
+            "lost",
+            "What could not be written: lines of the log, turns of the turn log, recordings",
+            self.lost.clone(),
+        );
+    }
+
+    /// Shows what `counter` counts as lost.
+    pub fn show_lost(&self, what: &'static str, counter: Counter) {
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.push((what, counter));
+    }
+
+    fn update_lost(&self) {
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = losses.iter().map(|(what, counter)| (*what, counter.get()));
+        for (what, lost) in counted.chain([("log_line", telemetry::lost())]) {
+            let shown = self.lost.get_or_create(&What { what });
+            shown.inner().store(lost, Ordering::Relaxed);
+        }
     }
 
     /// All numbers in the text format of OpenMetrics, which Prometheus reads.
     pub fn render(&self) -> String {
+        self.update_lost();
         let mut out = String::new();
         // Writing into a `String` does not fail.
         let _ = text::encode(&mut out, &self.registry);
@@ -256,6 +314,18 @@ impl Metrics {
     pub fn stage_failed(&self, stage: &str) {
         let stage = stage.to_owned();
         self.stage_failures.get_or_create(&Stage { stage }).inc();
+    }
+
+    /// A job that a user waits for was begun so late.
+    pub fn queued(&self, stage: &str, delay: Duration) {
+        let stage = stage.to_owned();
+        let delays = self.queue_delay.get_or_create(&Stage { stage });
+        delays.observe(delay.as_secs_f64());
+    }
+
+    /// How much there is to do: 0, 1 or 2.
+    pub fn load(&self, level: i64) {
+        self.load.set(level);
     }
 
     /// A client was not let in.
@@ -379,6 +449,9 @@ mod tests {
         metrics.stage_failed("asr");
         metrics.refused(Refusal::Full);
         metrics.barge_in(Micros::from_ms(3));
+        let turns = Counter::default();
+        metrics.show_lost("turn", turns.clone());
+        turns.inc_by(2);
         let text = metrics.render();
         let weather = r#"{tool="weather",source="rule"}"#;
         for line in [
@@ -395,6 +468,8 @@ mod tests {
             "undertone_barge_in_stop_seconds_count 1".into(),
             r#"undertone_stage_failures_total{stage="asr"} 1"#.into(),
             r#"undertone_refused_connections_total{reason="full"} 1"#.into(),
+            r#"undertone_lost_total{what="turn"} 2"#.into(),
+            r#"undertone_lost_total{what="log_line"} 0"#.into(),
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }

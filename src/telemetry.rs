@@ -3,14 +3,23 @@
 //! What people say is theirs: transcripts, answers and tool arguments are logged at DEBUG and
 //! TRACE only, never at INFO or above. Secrets are logged at no level: [`init`] is given all of
 //! them, and what would print one prints [`MASK`] in its place, whichever crate wrote the line.
+//!
+//! Lines are written by a thread of their own. Whoever logs never waits for a full disk or for a pipe
+//! that nobody reads: what cannot be written is lost and counted ([`lost`]), and told in the log once
+//! it can be written again.
 
 use crate::config::{LogConfig, LogFormat};
 use secrecy::{ExposeSecret, SecretString};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::panic::PanicHookInfo;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::reload;
 
 /// Stands where a secret stood.
 pub const MASK: &str = "<secret>";
@@ -26,19 +35,107 @@ pub enum TelemetryError {
     Started(String),
 }
 
-/// Starts the log of this process.
+/// Lines that may wait for whatever reads the log.
+const QUEUE: usize = 4_096;
+
+/// Bytes of a line that are kept.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// How long the last lines may take when the program ends.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The log of this process.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+struct Log {
+    masks: Masks,
+    queue: Queue,
+    set_filter: Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
+}
+
+/// Starts the log of this process. A panic is logged there, too.
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter cannot be read or a log was started before.
 pub fn init(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
+    let (masks, queue) = (Masks::new(secrets), Queue::start(io::stderr()));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&log.filter)?)
-        .with_writer(Masked(secrets));
-    let started = match log.format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        .with_writer(Masked(masks.clone(), queue.clone()))
+        // They would be printed on stderr, which may be what fails.
+        .log_internal_errors(false);
+    let (started, set_filter): (_, Box<dyn Fn(_) -> _ + Send + Sync>) = match log.format {
+        LogFormat::Text => {
+            let builder = builder.with_ansi(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            (
+                builder.try_init(),
+                Box::new(move |filter| handle.reload(filter)),
+            )
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let handle = builder.reload_handle();
+            (
+                builder.try_init(),
+                Box::new(move |filter| handle.reload(filter)),
+            )
+        }
     };
-    started.map_err(|error| TelemetryError::Started(error.to_string()))
+    started.map_err(|error| TelemetryError::Started(error.to_string()))?;
+    let log = Log {
+        masks,
+        queue,
+        set_filter,
+    };
+    if LOG.set(log).is_err() {
+        return Err(TelemetryError::Started("there is one already".into()));
+    }
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Changes what is logged, and masks these secrets beside those of before. The format stays.
+///
+/// # Errors
+/// [`TelemetryError`] if the filter cannot be read or no log was started.
+pub fn change(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
+    let filter = filter(&log.filter)?;
+    let Some(log) = LOG.get() else {
+        return Err(TelemetryError::Started("there is none".into()));
+    };
+    log.masks.add(secrets);
+    (log.set_filter)(filter).map_err(|error| TelemetryError::Started(error.to_string()))
+}
+
+/// Lines that could not be written since the log was started.
+pub fn lost() -> u64 {
+    LOG.get().map_or(0, |log| log.queue.progress.lost())
+}
+
+/// Waits until what was logged is written, a second at most.
+pub fn finish() {
+    if let Some(log) = LOG.get() {
+        log.queue.finish();
+    }
+}
+
+/// A panic goes where all lines go: the default hook writes to stderr by itself, and would wait for it.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let at = panic.location().map(ToString::to_string);
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        tracing::error!(thread = name, at, %backtrace, "panic: {message}");
+    } else {
+        tracing::error!(thread = name, at, "panic: {message}");
+    }
+    // It may be the program's end.
+    if name == "main" {
+        finish();
+    }
 }
 
 /// The operator's filter. ONNX Runtime tells of every allocation at INFO: unless the filter names
@@ -83,21 +180,44 @@ impl FromIterator<SecretString> for Secrets {
     }
 }
 
-/// Writes to stderr. The formatter hands over each event whole, so no secret is cut in two.
+/// The secrets that are known by now.
 #[derive(Debug, Clone)]
-struct Masked(Secrets);
+struct Masks(Arc<RwLock<Secrets>>);
+
+impl Masks {
+    fn new(secrets: Secrets) -> Self {
+        Self(Arc::new(RwLock::new(secrets)))
+    }
+
+    fn get(&self) -> Secrets {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Those of before may still come up.
+    fn add(&self, more: Secrets) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let all = known.0.iter().chain(more.0.iter());
+        *known = all.cloned().collect();
+    }
+}
+
+/// Hands lines to the log's thread. The formatter hands over each event whole, so no secret is cut in
+/// two.
+#[derive(Clone)]
+struct Masked(Masks, Queue);
 
 impl Write for Masked {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        io::stderr()
-            .lock()
-            .write_all(self.0.mask(&text).as_bytes())?;
+        self.1.put(&self.0.get().mask(&text));
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }
 
@@ -106,6 +226,182 @@ impl<'a> MakeWriter<'a> for Masked {
 
     fn make_writer(&'a self) -> Self {
         self.clone()
+    }
+}
+
+/// Lines on their way to the thread that writes them.
+#[derive(Clone)]
+struct Queue {
+    lines: NonBlocking,
+    progress: Arc<Progress>,
+}
+
+/// How far the writing has got.
+struct Progress {
+    /// Lines that found the queue full.
+    refused: ErrorCounter,
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    put: u64,
+    written: u64,
+    failed: u64,
+}
+
+impl Queue {
+    fn start(out: impl Write + Send + Sync + 'static) -> Self {
+        let progress = Arc::new(OnceLock::new());
+        let writer = Writer {
+            out: WholeLines::new(out),
+            progress: progress.clone(),
+            told: 0,
+        };
+        let builder = NonBlockingBuilder::default().buffered_lines_limit(QUEUE);
+        let (lines, guard) = builder.lossy(true).thread_name("log").finish(writer);
+        // Dropped while the queue is full, it would print on stdout; `finish` waits in its place.
+        std::mem::forget(guard);
+        let progress = progress.get_or_init(|| {
+            Arc::new(Progress {
+                refused: lines.error_counter(),
+                counts: Mutex::default(),
+                changed: Condvar::new(),
+            })
+        });
+        let progress = progress.clone();
+        Self { lines, progress }
+    }
+
+    fn put(&self, line: &str) {
+        self.progress.counts().put += 1;
+        let line = match line.floor_char_boundary(LONGEST_LINE) {
+            end if end < line.len() => Cow::Owned(format!("{} (cut)\n", &line[..end])),
+            _ => Cow::Borrowed(line),
+        };
+        // Never fails: what finds no room is counted.
+        let _ = self.lines.clone().write_all(line.as_bytes());
+    }
+
+    fn finish(&self) {
+        let progress = &self.progress;
+        let waits =
+            |counts: &mut Counts| counts.written + counts.failed + progress.refused() < counts.put;
+        let waiting = progress
+            .changed
+            .wait_timeout_while(progress.counts(), LAST_LINES, waits);
+        drop(waiting);
+    }
+}
+
+impl Progress {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused.dropped_lines() as u64
+    }
+
+    fn lost(&self) -> u64 {
+        self.refused() + self.counts().failed
+    }
+}
+
+/// Writes lines on the log's thread.
+struct Writer<W> {
+    out: WholeLines<W>,
+    progress: Arc<OnceLock<Arc<Progress>>>,
+    /// Lost lines that the log has told of.
+    told: u64,
+}
+
+impl<W: Write> Write for Writer<W> {
+    /// Takes a whole line, and never fails.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let written = self.out.append(line).is_ok();
+        let Some(progress) = self.progress.get() else {
+            return Ok(line.len());
+        };
+        let mut counts = progress.counts();
+        match written {
+            true => counts.written += 1,
+            false => counts.failed += 1,
+        }
+        let lost = counts.failed + progress.refused();
+        drop(counts);
+        progress.changed.notify_all();
+        if written && lost > self.told {
+            let lines = lost - std::mem::replace(&mut self.told, lost);
+            tracing::warn!(
+                lines,
+                "lines of the log were lost: they could not be written"
+            );
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends lines to what may fail: a line that broke off is ended before the next one begins.
+#[derive(Debug)]
+pub(crate) struct WholeLines<W> {
+    out: W,
+    torn: bool,
+}
+
+impl<W: Write> WholeLines<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, torn: false }
+    }
+
+    /// Writes `line`, which ends with a line break.
+    pub(crate) fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.out.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut rest = line;
+        while !rest.is_empty() {
+            match self.out.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            self.torn = !rest.is_empty();
+        }
+        self.out.flush()
+    }
+}
+
+/// Lets a warning through that comes again and again: the first, and one every ten seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    last: Option<Instant>,
+    held_back: u64,
+}
+
+impl Throttle {
+    const EVERY: Duration = Duration::from_secs(10);
+
+    /// Calls `warn` with how many warnings were held back since the last one, unless it is too soon.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the log is read in real time"
+    )]
+    pub(crate) fn warn(&mut self, warn: impl FnOnce(u64)) {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now - last < Self::EVERY) {
+            self.held_back += 1;
+            return;
+        }
+        self.last = Some(now);
+        warn(std::mem::take(&mut self.held_back));
     }
 }
 
@@ -120,6 +416,76 @@ mod tests {
         assert!(quiet("info,undertone::transport=debug"));
         assert!(!quiet("info,ort=debug"));
         assert!(!quiet("info,ort::logging=trace"));
+    }
+
+    /// Has room for so many bytes.
+    struct Disk {
+        free: usize,
+        written: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let length = bytes.len().min(self.free);
+            if length == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.free -= length;
+            self.written.extend(&bytes[..length]);
+            Ok(length)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_broke_off_is_ended_before_the_next() {
+        let mut lines = WholeLines::new(Disk {
+            free: 9,
+            written: Vec::new(),
+        });
+        lines.append(b"first\n").unwrap();
+        assert!(lines.append(b"second\n").is_err());
+        assert!(lines.append(b"third\n").is_err());
+        lines.out.free = 100;
+        lines.append(b"fourth\n").unwrap();
+        lines.append(b"fifth\n").unwrap();
+        let written = String::from_utf8(lines.out.written).unwrap();
+        assert_eq!(written, "first\nsec\nfourth\nfifth\n");
+    }
+
+    /// Takes nothing before it is told to.
+    struct Stuck(Mutex<std::sync::mpsc::Receiver<()>>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // When the other end is gone, everything is taken.
+            drop(self.0.get_mut().map(|told| told.recv()));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_logs_does_not_wait_and_what_is_lost_is_counted() {
+        let (go, may_go) = std::sync::mpsc::sync_channel(0);
+        let queue = Queue::start(Stuck(Mutex::new(may_go)));
+        let lines = QUEUE as u64 + 100;
+        for _ in 0..lines {
+            queue.put("a line\n");
+        }
+        let lost = queue.progress.lost();
+        // One may be in the writer's hands.
+        assert!((99..=100).contains(&lost), "{lost}");
+        drop(go);
+        queue.finish();
+        let counts = queue.progress.counts();
+        assert_eq!(counts.written + lost, lines);
     }
 
     #[test]

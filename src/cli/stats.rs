@@ -4,7 +4,7 @@ use crate::stats::{Collector, Counts, LoggedTurn, Quantiles, Stats as Figures};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -30,10 +30,21 @@ impl Stats {
 
 fn read(path: &Path) -> Result<Figures> {
     let mut collector = Collector::default();
+    let mut torn = 0;
     for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
-        let turn: LoggedTurn =
-            serde_json::from_str(&line?).with_context(|| format!("line {}", index + 1))?;
+        let turn: LoggedTurn = match serde_json::from_str(&line?) {
+            Ok(turn) => turn,
+            // The disk was full, or the server was killed.
+            Err(error) if error.is_eof() => {
+                torn += 1;
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| format!("line {}", index + 1)),
+        };
         collector.turn(&turn.turn, |tool| turn.reads.contains(tool));
+    }
+    if torn > 0 {
+        let _ = writeln!(io::stderr(), "{torn} lines broke off and are left out");
     }
     Ok(collector.finish())
 }

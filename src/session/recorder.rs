@@ -2,6 +2,7 @@
 
 use crate::conversation::{Conversation, Input, Output, Policy, Samples, Time};
 use crate::recording::{Header, Line};
+use prometheus_client::metrics::counter::Counter;
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -22,6 +23,7 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 pub struct Recordings {
     folder: PathBuf,
     writers: TaskTracker,
+    lost: Counter,
 }
 
 impl Recordings {
@@ -37,7 +39,13 @@ impl Recordings {
         Ok(Self {
             folder: folder.to_owned(),
             writers: TaskTracker::new(),
+            lost: Counter::default(),
         })
+    }
+
+    /// Recordings that could not be made, or not to their end.
+    pub fn lost(&self) -> Counter {
+        self.lost.clone()
     }
 
     /// Waits until everything is written of the sessions that are over, ten seconds at most.
@@ -58,17 +66,20 @@ impl Recordings {
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
         let process = std::process::id();
         let path = self.folder.join(format!("{now}-{process}-{session}.jsonl"));
-        let token = self.writers.token();
-        let recorder = Recorder::start(QUEUE, move |lines| {
+        let (token, lost) = (self.writers.token(), self.lost.clone());
+        let recorder = Recorder::start(QUEUE, self.lost.clone(), move |lines| {
             let written = create(&path).and_then(|file| write(BufWriter::new(file), &lines));
             if let Err(error) = written {
+                lost.inc();
                 tracing::warn!(%error, path = %path.display(), "the recording ends");
             }
             drop(token);
         });
-        recorder
-            .inspect_err(|error| tracing::warn!(%error, "the session is not recorded"))
-            .ok()
+        let failed = |error: &io::Error| {
+            self.lost.inc();
+            tracing::warn!(%error, "the session is not recorded");
+        };
+        recorder.inspect_err(failed).ok()
     }
 }
 
@@ -118,18 +129,21 @@ fn write(mut file: impl Write, lines: &Receiver<Entry>) -> io::Result<()> {
 struct Recorder {
     /// `None` once the recording has ended.
     lines: Option<SyncSender<Entry>>,
+    lost: Counter,
 }
 
 impl Recorder {
     fn start(
         queue: usize,
+        lost: Counter,
         write: impl FnOnce(Receiver<Entry>) + Send + 'static,
     ) -> io::Result<Self> {
         let (lines, waiting) = sync_channel(queue);
         std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || write(waiting))?;
-        Ok(Self { lines: Some(lines) })
+        let lines = Some(lines);
+        Ok(Self { lines, lost })
     }
 
     fn put(&mut self, entry: impl FnOnce() -> Entry) {
@@ -137,6 +151,7 @@ impl Recorder {
         match lines.try_send(entry()) {
             Ok(()) => return,
             Err(TrySendError::Full(_)) => {
+                self.lost.inc();
                 tracing::warn!("the recording ends: the disk is too slow for it");
             }
             // The writer has said why.
@@ -224,7 +239,7 @@ mod tests {
     /// Writes into memory and hands it over at the end.
     fn in_memory(queue: usize) -> (Recorder, Receiver<Vec<u8>>) {
         let (done, written) = sync_channel(1);
-        let recorder = Recorder::start(queue, move |lines| {
+        let recorder = Recorder::start(queue, Counter::default(), move |lines| {
             let mut file = Vec::new();
             write(&mut file, &lines).unwrap();
             done.send(file).unwrap();
@@ -262,7 +277,7 @@ mod tests {
     fn a_slow_disk_ends_the_recording_and_not_the_session() {
         let (go, may_go) = sync_channel::<()>(0);
         let (done, written) = sync_channel(1);
-        let recorder = Recorder::start(4, move |lines| {
+        let recorder = Recorder::start(4, Counter::default(), move |lines| {
             may_go.recv().unwrap();
             let mut file = Vec::new();
             write(&mut file, &lines).unwrap();
@@ -273,7 +288,9 @@ mod tests {
             announce(&mut recorded, at);
         }
         recorded.end();
-        assert!(recorded.recorder.as_ref().unwrap().lines.is_none());
+        let recorder = recorded.recorder.as_ref().unwrap();
+        assert!(recorder.lines.is_none());
+        assert_eq!(recorder.lost.get(), 1);
         assert!(recorded.poll_output().is_some(), "the session goes on");
         go.send(()).unwrap();
         let recording = Recording::read(&*written.recv().unwrap()).unwrap();

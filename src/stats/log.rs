@@ -2,13 +2,15 @@
 
 use crate::conversation::TurnRecord;
 use crate::metrics::UNKNOWN_TOOL;
+use crate::telemetry::{Throttle, WholeLines};
+use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -58,9 +60,13 @@ impl LoggedTurn {
     }
 }
 
-/// Appends turns to a file, on a thread of its own.
+/// Appends turns to a file, on a thread of its own. What cannot be written is lost and counted; as soon
+/// as writing works again, it goes on.
 #[derive(Debug, Clone)]
-pub struct TurnLog(SyncSender<Entry>);
+pub struct TurnLog {
+    entries: SyncSender<Entry>,
+    lost: Counter,
+}
 
 #[derive(Debug)]
 enum Entry {
@@ -77,28 +83,32 @@ impl TurnLog {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
-        let (lines, waiting) = sync_channel(QUEUE);
+        let (entries, waiting) = sync_channel(QUEUE);
+        let lost = Counter::default();
+        let counted = lost.clone();
         std::thread::Builder::new()
             .name("turn-log".into())
-            .spawn(move || {
-                if let Err(error) = write(file, &waiting) {
-                    tracing::warn!(%error, "turns are no longer written");
-                }
-            })?;
-        Ok(Self(lines))
+            .spawn(move || write(file, &waiting, &counted))?;
+        Ok(Self { entries, lost })
     }
 
     /// Has a turn written. If the disk is too slow for it, it is not.
     pub fn put(&self, turn: LoggedTurn) {
-        if let Err(TrySendError::Full(_)) = self.0.try_send(Entry::Turn(Box::new(turn))) {
+        if self.entries.try_send(Entry::Turn(Box::new(turn))).is_err() {
+            self.lost.inc();
             tracing::warn!("a turn was not written: the disk is too slow");
         }
+    }
+
+    /// Turns that could not be written.
+    pub fn lost(&self) -> Counter {
+        self.lost.clone()
     }
 
     /// Waits until all that was put is written, ten seconds at most.
     pub async fn finish(&self) {
         let (mark, reached) = oneshot::channel();
-        let sent = self.0.try_send(Entry::Mark(mark));
+        let sent = self.entries.try_send(Entry::Mark(mark));
         let written = tokio::time::timeout(LAST_LINES, reached).await;
         if sent.is_err() || !matches!(written, Ok(Ok(()))) {
             tracing::warn!("the last turns were not written");
@@ -107,19 +117,28 @@ impl TurnLog {
 }
 
 /// Each line in one piece and at once: others may append to the same file and read it meanwhile.
-fn write(mut file: impl Write, entries: &Receiver<Entry>) -> io::Result<()> {
+fn write(file: impl Write, entries: &Receiver<Entry>, lost: &Counter) {
+    let mut lines = WholeLines::new(file);
+    let mut warnings = Throttle::default();
     while let Ok(entry) = entries.recv() {
-        match entry {
-            Entry::Turn(turn) => {
-                let mut line = serde_json::to_vec(&turn)?;
-                line.push(b'\n');
-                file.write_all(&line)?;
-            }
+        let turn = match entry {
+            Entry::Turn(turn) => turn,
             // Whoever waits may have given up.
-            Entry::Mark(mark) => drop(mark.send(())),
+            Entry::Mark(mark) => {
+                let _ = mark.send(());
+                continue;
+            }
+        };
+        let written = serde_json::to_vec(&turn).map_err(io::Error::from);
+        let written = written.and_then(|mut line| {
+            line.push(b'\n');
+            lines.append(&line)
+        });
+        if let Err(error) = written {
+            lost.inc();
+            warnings.warn(|more| tracing::warn!(%error, more, "a turn was not written"));
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -151,5 +170,38 @@ mod tests {
             "{text}"
         );
         assert_eq!(read[0].turn.runs[1].tool, UNKNOWN_TOOL);
+    }
+
+    /// Is full for the first writes.
+    struct Full(usize, Vec<u8>);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 > 0 {
+                self.0 -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.1.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_was_full_loses_turns_and_not_the_log() {
+        let (entries, waiting) = sync_channel(4);
+        for session in 1..=3 {
+            let turn = LoggedTurn::new(session, record(), |_| None);
+            entries.try_send(Entry::Turn(Box::new(turn))).unwrap();
+        }
+        drop(entries);
+        let (mut disk, lost) = (Full(2, Vec::new()), Counter::default());
+        write(&mut disk, &waiting, &lost);
+        assert_eq!(lost.get(), 2);
+        let turn: LoggedTurn = serde_json::from_slice(&disk.1).unwrap();
+        assert_eq!(turn.session, 3);
     }
 }
