@@ -6,6 +6,7 @@
 
 mod access;
 mod api;
+mod connections;
 mod doors;
 mod playground;
 mod routes;
@@ -14,16 +15,21 @@ mod twilio;
 
 pub use crate::transport::socket::{Counters, SocketLimits};
 pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
+pub use connections::within_files;
 pub use playground::{Playground, Question, Say};
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::{Metrics, Refusal};
 use crate::session::Engines;
+use crate::telemetry::Throttle;
 use crate::transport::intake::IntakeLimits;
 use crate::transport::phone::tickets::Tickets;
 use crate::transport::socket::Surroundings;
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use axum::http::StatusCode;
+use connections::{Connections, Place, Socket};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use secrecy::SecretString;
@@ -34,7 +40,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,6 +65,13 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a request may take to be answered, its body included.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a connection may wait for its next request, and the longest that a client may take to read
+/// an answer: proxies keep connections open for about that long.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
 /// How the server serves.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
@@ -66,7 +79,8 @@ pub struct ServerSettings {
     pub bind: SocketAddr,
     /// Sessions at a time; over that, 503.
     pub max_sessions: usize,
-    /// HTTP connections at a time that have not become a session; over that they are dropped.
+    /// Sockets that are open at a time, of sessions, too, and of all doors. Over that, connections that
+    /// ask for nothing are closed, and a new one is if there are none.
     pub max_connections: usize,
     /// Clients must show this token. `None` asks for nothing.
     pub auth_token: Option<SecretString>,
@@ -82,7 +96,8 @@ pub struct ServerSettings {
     pub max_realtime_message: usize,
     /// Longest message of a PCM client, bytes.
     pub max_pcm_message: usize,
-    /// How long a request's headers may take.
+    /// How long a connection may take to send the headers of its first request; on the other doors, to
+    /// send anything.
     pub header_timeout: Duration,
     /// Timeouts of WebSockets.
     pub socket: SocketLimits,
@@ -127,6 +142,8 @@ pub struct App {
     pub settings: ServerSettings,
     /// Opens the sessions.
     pub sessions: SessionFactory,
+    /// Says whether the models can serve one more session.
+    pub room: Room,
     /// Where Asterisk's AudioSocket calls come in, from [`bind_audiosocket`].
     pub audiosocket: Option<TcpListener>,
     /// Where Wyoming clients come in, from [`bind_wyoming`], and the models that they use.
@@ -139,6 +156,31 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// What the page at `/` is told.
     pub playground: Playground,
+    /// Who comes in later is served by what was sent here last, in place of `settings` and
+    /// `playground`.
+    pub renewed: Option<watch::Receiver<Renewed>>,
+}
+
+/// Says whether one more session finds the models free, and counts it if so. Must not block.
+pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What may change while the server runs: of the settings those that say who may come in.
+#[derive(Clone)]
+pub struct Renewed {
+    /// How to serve.
+    pub settings: Arc<ServerSettings>,
+    /// What the page at `/` is told.
+    pub playground: Arc<Playground>,
+}
+
+impl Renewed {
+    /// For who comes in from now on.
+    pub fn new(settings: ServerSettings, playground: Playground) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            playground: Arc::new(playground),
+        }
+    }
 }
 
 impl App {
@@ -147,12 +189,14 @@ impl App {
         Self {
             settings,
             sessions,
+            room: Arc::new(|| true),
             audiosocket: None,
             wyoming: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
             playground: Playground::default(),
+            renewed: None,
         }
     }
 }
@@ -161,12 +205,12 @@ impl App {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {reason}")]
     Bind {
         /// The address.
         address: SocketAddr,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The listener is broken.
     #[error("the listener has no address: {0}")]
@@ -201,22 +245,55 @@ fn listen(address: SocketAddr, send_buffer: u32) -> Result<TcpListener, ServerEr
         socket.bind(address)?;
         socket.listen(LISTEN_BACKLOG)
     };
-    listen().map_err(|source| ServerError::Bind { address, source })
+    listen().map_err(|reason| ServerError::Bind { address, reason })
 }
 
 /// Everything that handlers share.
 struct Shared {
-    settings: ServerSettings,
+    renewed: watch::Receiver<Renewed>,
     /// The address that is listened on.
     address: SocketAddr,
     admission: Arc<Semaphore>,
+    room: Room,
+    connections: Arc<Connections>,
     tasks: TaskTracker,
     around: Surroundings,
     metrics: Arc<Metrics>,
-    playground: Playground,
     /// Of Twilio's calls that were answered and have not begun their stream.
     tickets: Arc<Mutex<Tickets>>,
     secrets: Secrets,
+}
+
+impl Shared {
+    /// How to serve who comes in now.
+    fn settings(&self) -> Arc<ServerSettings> {
+        self.renewed.borrow().settings.clone()
+    }
+
+    /// A place for one more session, unless the server drains, is full, or has as much to do as it can.
+    /// One that was `promised` a place finds it however much there is to do.
+    fn place(&self, promised: bool) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.place_among(&self.admission)?;
+        if !promised && !(self.room)() {
+            self.metrics.refused(Refusal::Overloaded);
+            return Err(Refusal::Overloaded);
+        }
+        Ok(permit)
+    }
+
+    /// One of `places`, unless the server drains.
+    fn place_among(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = match places.clone().try_acquire_owned() {
+            _ if self.around.drain.is_cancelled() => Err(Refusal::Draining),
+            Err(_) => Err(Refusal::Full),
+            Ok(permit) => Ok(permit),
+        };
+        permit.inspect_err(|refusal| self.metrics.refused(*refusal))
+    }
+
+    fn playground(&self) -> Arc<Playground> {
+        self.renewed.borrow().playground.clone()
+    }
 }
 
 /// Serves `app` on `listener` until `shutdown` is cancelled and the sessions are over.
@@ -226,9 +303,12 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), ServerError> {
     let stop = CancellationToken::new();
+    let deadline = app.settings.drain_deadline;
     let shared = Arc::new(Shared {
         address: listener.local_addr()?,
         admission: Arc::new(Semaphore::new(app.settings.max_sessions)),
+        room: app.room,
+        connections: Connections::new(app.settings.max_connections, app.metrics.clone()),
         tasks: TaskTracker::new(),
         around: Surroundings {
             sessions: app.sessions,
@@ -238,14 +318,15 @@ pub async fn run(
             stop: stop.clone(),
         },
         metrics: app.metrics,
-        playground: app.playground,
         tickets: Arc::default(),
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
-        settings: app.settings,
+        renewed: app.renewed.unwrap_or_else(|| {
+            let always = Renewed::new(app.settings, app.playground);
+            watch::channel(always).1
+        }),
     });
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
-    let deadline = shared.settings.drain_deadline;
     let (audiosocket, wyoming) = (app.audiosocket, app.wyoming);
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
@@ -272,17 +353,28 @@ async fn drained(shutdown: &CancellationToken, tasks: &TaskTracker, deadline: Du
 }
 
 /// Accepts connections for ever, and sends audio at once when it is written.
-async fn accept(listener: &TcpListener, mut serve: impl FnMut(TcpStream)) -> Infallible {
+async fn accept(
+    listener: &TcpListener,
+    connections: &Arc<Connections>,
+    mut serve: impl FnMut(TcpStream, Arc<Place>),
+) -> Infallible {
+    let mut warnings = Throttle::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "no TCP_NODELAY");
                 }
-                serve(stream);
+                match connections.place(client.ip()).await {
+                    Some(place) => serve(stream, place),
+                    None => warnings.warn(|more| {
+                        tracing::warn!(more, "a connection is closed: too many are being served");
+                    }),
+                }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept");
+                warnings.warn(|more| tracing::warn!(%error, more, "cannot accept"));
+                connections.make_room();
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -294,36 +386,39 @@ async fn accept_requests(
     router: Router,
     shared: &Arc<Shared>,
 ) -> Infallible {
-    let connections = Arc::new(Semaphore::new(shared.settings.max_connections));
-    let serve = |stream| {
-        if let Ok(permit) = connections.clone().try_acquire_owned() {
-            let serve = serve(stream, router.clone(), shared.clone(), permit);
-            tokio::spawn(serve);
-        } else {
-            shared.metrics.refused(Refusal::Connections);
-        }
+    let serve = |stream, place| {
+        let serve = serve(stream, place, router.clone(), shared.clone());
+        tokio::spawn(serve);
     };
-    accept(listener, serve).await
+    accept(listener, &shared.connections, serve).await
 }
 
 /// Serves one connection until it ends or becomes a WebSocket.
-async fn serve(
-    stream: TcpStream,
-    router: Router,
-    shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc<Shared>) {
+    let header_timeout = shared.settings().header_timeout;
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(shared.settings.header_timeout);
-    let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    // Its own deadline does not begin before the first byte: `overdue` is ours.
+    builder.http1().header_read_timeout(None);
+    let (router, asked) = (TowerToHyperService::new(router), place.clone());
+    let service = service_fn(move |request| {
+        asked.serve();
+        let (answer, asked) = (router.call(request), asked.clone());
+        async move {
+            let answer = answer.await?;
+            if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+                asked.wait();
+            }
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let socket = TokioIo::new(Socket::new(stream, place.clone()));
+    let connection = builder.serve_connection_with_upgrades(socket, service);
     tokio::select! {
         result = connection => if let Err(error) = result {
             tracing::debug!(%error, "connection ends");
         },
+        () = place.overdue(header_timeout, ANSWER, KEEP_ALIVE) => {}
+        () = place.displaced() => {}
         () = shared.around.stop.cancelled() => {}
     }
 }

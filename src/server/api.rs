@@ -96,7 +96,7 @@ async fn client_secret(
     if let Err(denied) = admit_with_token(&shared, &headers) {
         return refusal(&shared, denied);
     }
-    let reading = timeout(shared.settings.header_timeout, to_bytes(body, MAX_BODY));
+    let reading = timeout(shared.settings().header_timeout, to_bytes(body, MAX_BODY));
     let Ok(Ok(body)) = reading.await else {
         let message = format!("The body is longer than {MAX_BODY} bytes or comes too slowly.");
         return error(

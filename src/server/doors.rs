@@ -1,5 +1,6 @@
 //! What comes in over bare TCP: admission like that of any other session.
 
+use super::connections::Place;
 use super::{Shared, accept};
 use crate::metrics::Refusal;
 use crate::session::Engines;
@@ -8,7 +9,7 @@ use crate::transport::wyoming;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Accepts AudioSocket calls for ever, if there is a place where they come in.
 pub(super) async fn accept_calls(
@@ -18,12 +19,10 @@ pub(super) async fn accept_calls(
     let Some(listener) = listener else {
         return std::future::pending().await;
     };
-    let answer = |stream| {
-        let intake = shared.settings.pcm_intake;
-        audiosocket::answer(stream, intake, shared.around.clone())
-    };
-    let places = shared.admission.clone();
-    admit(listener, shared, places, answer, audiosocket::turn_away).await
+    let (intake, around) = (shared.settings().pcm_intake, shared.around.clone());
+    let answer = move |stream| audiosocket::answer(stream, intake, around.clone());
+    let place = |shared: &Shared| shared.place(false);
+    admit(listener, shared, place, answer, audiosocket::turn_away).await
 }
 
 /// Accepts Wyoming clients for ever, if there is a place where they come in. They have places of their
@@ -37,47 +36,69 @@ pub(super) async fn accept_wyoming(
         return std::future::pending().await;
     };
     let service = wyoming::Service::new(engines.clone());
-    let serve = |stream| wyoming::serve(stream, service.clone(), shared.around.clone());
-    let places = Arc::new(Semaphore::new(shared.settings.max_sessions));
-    admit(listener, shared, places, serve, wyoming::turn_away).await
+    let around = shared.around.clone();
+    let serve = move |stream| wyoming::serve(stream, service.clone(), around.clone());
+    let places = Arc::new(Semaphore::new(shared.settings().max_sessions));
+    let place = move |shared: &Shared| shared.place_among(&places);
+    admit(listener, shared, place, serve, wyoming::turn_away).await
 }
 
-/// Lets in whom there is a place for, and turns the others away.
+/// Lets in whom there is a place for, and turns the others away. Both protocols have the client speak
+/// first: one that says nothing takes no place.
 async fn admit<S, T>(
     listener: &TcpListener,
     shared: &Arc<Shared>,
-    places: Arc<Semaphore>,
-    serve: impl Fn(TcpStream) -> S,
+    place: impl Fn(&Shared) -> Result<OwnedSemaphorePermit, Refusal> + Clone + Send + 'static,
+    serve: impl Fn(TcpStream) -> S + Clone + Send + 'static,
     turn_away: fn(TcpStream) -> T,
 ) -> Infallible
 where
     S: Future<Output = ()> + Send + 'static,
     T: Future<Output = ()> + Send + 'static,
 {
-    // One for each who is turned away, for as long as that takes.
-    let goodbyes = Arc::new(Semaphore::new(shared.settings.max_connections));
-    let admit = |stream| {
-        let refusal = match places.clone().try_acquire_owned() {
-            _ if shared.around.drain.is_cancelled() => Refusal::Draining,
-            Err(_) => Refusal::Full,
-            Ok(permit) => {
-                let (task, served) = (shared.tasks.token(), serve(stream));
-                tokio::spawn(async move {
-                    served.await;
-                    drop((permit, task));
-                });
-                return;
+    let admit = |stream, connection: Arc<Place>| {
+        let (shared, place, serve) = (shared.clone(), place.clone(), serve.clone());
+        tokio::spawn(async move {
+            match speaks(&stream, &connection, &shared).await {
+                Spoken::Yes => connection.serve(),
+                Spoken::TooLate => return turn_away(stream).await,
+                Spoken::Gone => return,
             }
-        };
-        tracing::info!(?refusal, "a connection is turned away");
-        shared.metrics.refused(refusal);
-        if let Ok(permit) = goodbyes.clone().try_acquire_owned() {
-            let turned_away = turn_away(stream);
-            tokio::spawn(async move {
-                turned_away.await;
-                drop(permit);
-            });
-        }
+            match place(&shared) {
+                Ok(permit) => {
+                    let task = shared.tasks.token();
+                    serve(stream).await;
+                    drop((permit, task));
+                }
+                Err(refusal) => {
+                    tracing::info!(?refusal, "a connection is turned away");
+                    turn_away(stream).await;
+                }
+            }
+        });
     };
-    accept(listener, admit).await
+    accept(listener, &shared.connections, admit).await
+}
+
+/// Whether a client has spoken.
+enum Spoken {
+    Yes,
+    TooLate,
+    /// It has left, or had to.
+    Gone,
+}
+
+/// Waits for the client's first byte.
+async fn speaks(stream: &TcpStream, connection: &Place, shared: &Shared) -> Spoken {
+    let patience = shared.settings().header_timeout;
+    let mut first = [0];
+    tokio::select! {
+        spoken = stream.peek(&mut first) => match spoken {
+            Ok(1..) => Spoken::Yes,
+            Ok(0) | Err(_) => Spoken::Gone,
+        },
+        () = connection.overdue(patience, patience, patience) => Spoken::TooLate,
+        () = connection.displaced() => Spoken::Gone,
+        () = shared.around.drain.cancelled() => Spoken::Yes,
+    }
 }

@@ -152,7 +152,7 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     if let Err(refused) = routes::admit(&shared, &headers) {
         return refused;
     }
-    let playground = &shared.playground;
+    let playground = shared.playground();
     let tools: Vec<Value> = playground
         .tools
         .iter()
@@ -191,7 +191,7 @@ async fn question(
     if let Err(refused) = routes::admit(&shared, &headers) {
         return refused;
     }
-    let playground = &shared.playground;
+    let playground = shared.playground();
     let (Some(question), Some(say)) = (playground.questions.get(number), &playground.say) else {
         return StatusCode::NOT_FOUND.into_response();
     };

@@ -90,7 +90,7 @@ pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Respo
 
 /// Lets in who may do more than open sessions: a client secret is not enough.
 pub(super) fn admit_with_token(shared: &Shared, headers: &HeaderMap) -> Result<(), access::Denied> {
-    access::check(headers, &shared.settings, shared.address)
+    access::check(headers, &shared.settings(), shared.address)
 }
 
 /// Says why a client stays out, as OpenAI's clients read it.
@@ -141,13 +141,14 @@ async fn open_realtime(
         .vendor_events
         .is_some_and(|value| value == "1" || value == "true");
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
-        .interruptible(shared.settings.interrupt)
+        .interruptible(shared.settings().interrupt)
         .configured(session)
         .beta(realtime::asks_for_beta(&headers));
     let limit = Limits {
-        message: shared.settings.max_realtime_message,
-        intake: shared.settings.realtime_intake,
+        message: shared.settings().max_realtime_message,
+        intake: shared.settings().realtime_intake,
         rate: realtime::RATE,
+        promised: false,
     };
     let protocols = ["realtime", realtime::BETA_PROTOCOL];
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
@@ -160,9 +161,10 @@ async fn open_pcm(
     upgrade: Upgrade,
 ) -> Response {
     let limit = Limits {
-        message: shared.settings.max_pcm_message,
-        intake: shared.settings.pcm_intake,
+        message: shared.settings().max_pcm_message,
+        intake: shared.settings().pcm_intake,
         rate: pcm::DEFAULT_RATE,
+        promised: false,
     };
     let dialect = Pcm::new(client(&headers));
     open(shared, &headers, upgrade, dialect, limit)
@@ -173,7 +175,7 @@ async fn open_asterisk(
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
-    let limits = Limits::of_calls(&shared.settings);
+    let limits = Limits::of_calls(&shared.settings());
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
     let dialect = ChanWebsocket::new(client(&headers));
     open(shared, &headers, upgrade, dialect, limits)
@@ -211,13 +213,13 @@ fn open_provider(
     upgrade: Upgrade,
 ) -> Response {
     let token = query.token.as_deref();
-    if !token.is_some_and(|shown| access::is_token(shown, &shared.settings))
+    if !token.is_some_and(|shown| access::is_token(shown, &shared.settings()))
         && let Err(refused) = admit(&shared, headers)
     {
         return refused;
     }
     let dialect = MediaStreams::new(provider, Box::new(|_| true));
-    let limits = Limits::of_calls(&shared.settings);
+    let limits = Limits::of_calls(&shared.settings());
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
@@ -228,6 +230,8 @@ pub(super) struct Limits {
     intake: IntakeLimits,
     /// Of the client's audio, Hz.
     rate: u32,
+    /// A place was found when the call was answered.
+    promised: bool,
 }
 
 impl Limits {
@@ -237,6 +241,15 @@ impl Limits {
             message: settings.max_pcm_message,
             intake: settings.pcm_intake,
             rate: g711::RATE,
+            promised: false,
+        }
+    }
+
+    /// Calls that were answered already.
+    pub(super) fn promised(self) -> Self {
+        Self {
+            promised: true,
+            ..self
         }
     }
 }
@@ -267,13 +280,11 @@ pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
     };
-    if shared.around.drain.is_cancelled() {
-        shared.metrics.refused(Refusal::Draining);
-        return busy("the server shuts down");
-    }
-    let Ok(permit) = shared.admission.clone().try_acquire_owned() else {
-        shared.metrics.refused(Refusal::Full);
-        return busy("all sessions are taken");
+    let permit = match shared.place(limits.promised) {
+        Ok(permit) => permit,
+        Err(Refusal::Draining) => return busy("the server shuts down"),
+        Err(Refusal::Overloaded) => return busy("the server has as much to do as it can"),
+        Err(_) => return busy("all sessions are taken"),
     };
     let (around, task) = (shared.around.clone(), shared.tasks.token());
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {

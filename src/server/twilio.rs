@@ -134,7 +134,8 @@ fn asked(
     headers: &HeaderMap,
     form: &str,
 ) -> Result<BTreeMap<String, String>, Response> {
-    let twilio = shared.settings.twilio.as_ref().ok_or_else(not_found)?;
+    let settings = shared.settings();
+    let twilio = settings.twilio.as_ref().ok_or_else(not_found)?;
     let parameters: Vec<(String, String)> = url::form_urlencoded::parse(form.as_bytes())
         .into_owned()
         .collect();
@@ -154,18 +155,15 @@ fn asked(
 
 /// Connects a call to this server, if there is room for it, after the verbs `first`.
 fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
-    let Some(twilio) = &shared.settings.twilio else {
+    let settings = shared.settings();
+    let Some(twilio) = &settings.twilio else {
         return not_found();
     };
     let Some(call) = form.get("CallSid") else {
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
-    if shared.around.drain.is_cancelled() {
-        shared.metrics.refused(Refusal::Draining);
-        return busy();
-    }
-    if shared.admission.available_permits() == 0 {
-        shared.metrics.refused(Refusal::Full);
+    // Whether there is a place is asked again when the socket comes.
+    if shared.place(false).is_err() {
         return busy();
     }
     let mut tickets = shared
@@ -174,7 +172,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
         .unwrap_or_else(PoisonError::into_inner);
     match tickets.issue(call, Instant::now()) {
         Some(ticket) => {
-            let connect = connect(twilio, shared.settings.interrupt, &ticket);
+            let connect = connect(twilio, shared.settings().interrupt, &ticket);
             twiml(&format!("{first}{connect}"))
         }
         None => busy(),
@@ -213,7 +211,7 @@ async fn open_media(
         Err(refused) => return refused,
     };
     let dialect = MediaStreams::new(Provider::Twilio, admit);
-    let limits = Limits::of_calls(&shared.settings);
+    let limits = Limits::of_calls(&shared.settings()).promised();
     open_admitted(shared, upgrade, dialect, limits, async move |dialect| {
         if let Some(ended) = dialect.ended() {
             twilio.hang_up(&ended.call).await;
@@ -233,7 +231,7 @@ async fn open_relay(
         Err(refused) => return refused,
     };
     let dialect = ConversationRelay::new(admit);
-    let limits = Limits::of_calls(&shared.settings);
+    let limits = Limits::of_calls(&shared.settings()).promised();
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
@@ -248,7 +246,7 @@ fn caller(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(Twilio, Admit), Response> {
-    let twilio = shared.settings.twilio.clone().ok_or_else(not_found)?;
+    let twilio = shared.settings().twilio.clone().ok_or_else(not_found)?;
     let path = uri.path_and_query().map_or(path, |path| path.as_str());
     if !is_signed(&twilio, &twilio.socket_at(path), &[], headers) {
         return Err(denied(shared));

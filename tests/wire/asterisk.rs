@@ -397,7 +397,8 @@ async fn what_is_no_call_is_closed_and_harms_no_other() {
         stranger.0.write_all(bytes).await.expect("sent");
         stranger.hung_up().await;
     }
-    assert_eq!(server.counters.bad_clients.load(Relaxed), 6);
+    // Who has sent nothing has done nothing wrong either.
+    assert_eq!(server.counters.bad_clients.load(Relaxed), 5);
     assert_eq!(bystander.turn().await, ANSWER_FRAMES);
 }
 

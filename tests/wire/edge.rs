@@ -8,11 +8,11 @@ use futures_util::{SinkExt, StreamExt, stream};
 use serde_json::Value;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Script, Server, local};
+use support::{PATIENCE, Script, Server, local, scripted};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use undertone::server::{ServerSettings, SocketLimits};
+use undertone::server::{App, ServerSettings, SocketLimits, bind_audiosocket};
 
 /// Malformed frames to send; the seed of each is its number.
 const MALFORMED: u64 = 2000;
@@ -271,6 +271,96 @@ async fn half_open(count: usize, header_timeout: Duration) -> Duration {
     println!("{count} half-open handshakes are closed after {elapsed:?}");
     assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
     elapsed
+}
+
+/// Opens so many connections that send nothing, and keeps them.
+async fn silent(address: std::net::SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut open = Vec::with_capacity(count);
+    for _ in 0..count {
+        open.push(TcpStream::connect(address).await.expect("a connection"));
+    }
+    open
+}
+
+/// Waits until the server has closed a connection.
+async fn is_closed(stream: &mut TcpStream) {
+    let mut rest = vec![];
+    // Closed or reset: either frees the connection.
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut rest))
+        .await
+        .expect("closed in time");
+}
+
+#[tokio::test]
+async fn connections_that_send_nothing_are_closed() {
+    let settings = ServerSettings {
+        header_timeout: Duration::from_millis(200),
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    for mut stream in silent(server.address, 200).await {
+        is_closed(&mut stream).await;
+    }
+    let metrics = server.get("/metrics", "").await;
+    let counted = r#"undertone_refused_connections_total{reason="silent"} 200"#;
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn silent_connections_keep_nobody_out() {
+    let settings = ServerSettings {
+        header_timeout: Duration::from_secs(600),
+        max_connections: 64,
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let mut before = server.realtime().await;
+    let _silent = silent(server.address, 500).await;
+    assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
+    let mut after = server.realtime().await;
+    for client in [&mut before, &mut after] {
+        client.speak(500, 400).await;
+        client.until("response.done").await;
+    }
+}
+
+#[tokio::test]
+async fn calls_that_say_nothing_take_no_place() {
+    let settings = ServerSettings {
+        header_timeout: Duration::from_millis(300),
+        max_sessions: 1,
+        ..local()
+    };
+    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let calls = listener.local_addr().expect("an address");
+    let server = Server::serve(App {
+        audiosocket: Some(listener),
+        ..App::new(settings, scripted::factory(Script::default()))
+    });
+    let silent = silent(calls, 20).await;
+    assert_eq!(server.try_open("/v1/pcm", &[]).await.err(), None);
+    for mut stream in silent {
+        is_closed(&mut stream).await;
+    }
+}
+
+#[tokio::test]
+async fn one_byte_too_many_is_told() {
+    let server = Server::start(Script::default()).await;
+    let limits = ServerSettings::default();
+    for (path, first, most) in [
+        ("/v1/pcm", 0x82, limits.max_pcm_message),
+        ("/v1/realtime", 0x81, limits.max_realtime_message),
+    ] {
+        let mut stream = raw_socket(&server, path).await;
+        let too_big = frame(first, &vec![b' '; most + 1], &mut Random::seeded(1));
+        stream.write_all(&too_big).await.expect("all is taken");
+        assert_eq!(close_code(&mut stream).await, 1009, "{path}");
+        // After a reset, a client that is still sending would not get to read that.
+        let mut rest = vec![];
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        closed.expect("in time").expect("closed, not reset");
+    }
 }
 
 #[tokio::test]

@@ -568,7 +568,9 @@ async fn a_client_too_many_is_told_and_counted() {
     let (server, address) = serve_told(settings, Scripted::default());
     let mut first = Guest::connect(address).await;
     first.is_served().await;
-    let said = Guest::connect(address).await.sent_away().await;
+    let mut second = Guest::connect(address).await;
+    second.send("describe", json!({}), &[]).await;
+    let said = second.sent_away().await;
     assert!(said.contains("busy"), "{said}");
     let metrics = server.get("/metrics", "").await;
     let counted = r#"undertone_refused_connections_total{reason="full"} 1"#;

@@ -1,0 +1,459 @@
+//! Open connections: how many there may be, and which one goes when there are too many.
+//!
+//! Nothing is asked of a connection before its first request, so anybody can open thousands. One that
+//! asks for nothing is closed when its time is up, and sooner if others need its place: that of the
+//! address with the most such connections which has waited longest. So a flood displaces itself, and a
+//! health check that asks at once is served in the midst of it. A connection whose request is being
+//! served, or that has become a session, is never displaced.
+
+use crate::metrics::{Metrics, Refusal};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy, sink};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Descriptors kept for models, log, listeners and the like.
+const OWN_FILES: usize = 64;
+
+/// Descriptors kept for each session beside its socket: its recording, the language model, tools.
+const SESSION_FILES: usize = 8;
+
+/// The share of all connections that one address may keep waiting: one in so many.
+const WAITING_SHARE: usize = 4;
+
+/// How long what a client still sends is read after the server has closed: a socket that is closed over
+/// unread data is reset, and the client may lose what it was told last.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How long a displaced connection may take to be gone.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// Connections that may be open at once in a process that may have `files` open, so that health checks,
+/// tools and recordings find one when all connections are taken: at most `most`.
+pub fn within_files(files: usize, sessions: usize, most: usize) -> usize {
+    let kept = OWN_FILES + SESSION_FILES.saturating_mul(sessions);
+    let left = files.saturating_sub(kept).max(files / 2);
+    left.clamp(1, most.max(1))
+}
+
+/// All open connections, of every door.
+#[derive(Debug)]
+pub(super) struct Connections {
+    most: usize,
+    /// Connections of one address that may wait.
+    most_waiting: usize,
+    open: Mutex<Open>,
+    /// One is gone.
+    gone: Notify,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    count: usize,
+    /// Those of them that are displaced and not gone yet.
+    leaving: usize,
+    /// The next turn to wait.
+    turn: u64,
+    /// Connections that ask for nothing, by address and by how long.
+    waiting: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
+}
+
+/// What became of a try to find a place.
+enum Try {
+    Found(Arc<Place>),
+    /// Somebody is about to go.
+    Soon,
+    /// Everybody is being served.
+    Never,
+}
+
+impl Connections {
+    pub(super) fn new(most: usize, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_waiting: (most / WAITING_SHARE).max(1),
+            open: Mutex::default(),
+            gone: Notify::new(),
+            metrics,
+        })
+    }
+
+    /// A place for a connection from `address`, if need be that of one which asks for nothing. `None` if
+    /// all are being served.
+    pub(super) async fn place(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
+        let address = network_of(address);
+        loop {
+            match self.try_place(address) {
+                Try::Found(place) => return Some(place),
+                Try::Soon if timeout(LEAVING, self.gone.notified()).await.is_ok() => {}
+                Try::Soon | Try::Never => {
+                    self.metrics.refused(Refusal::Connections);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn try_place(self: &Arc<Self>, address: IpAddr) -> Try {
+        let mut open = self.lock();
+        if open.waiting_of(address) >= self.most_waiting {
+            self.displace(&mut open, address);
+        }
+        if open.count >= self.most {
+            if open.count - open.leaving >= self.most {
+                self.displace_any(&mut open);
+            }
+            return if open.leaving > 0 {
+                Try::Soon
+            } else {
+                Try::Never
+            };
+        }
+        open.count += 1;
+        let displaced = CancellationToken::new();
+        let turn = Mutex::new(Some(open.wait(address, displaced.clone())));
+        Try::Found(Arc::new(Place {
+            connections: self.clone(),
+            address,
+            displaced,
+            turn,
+            requests: watch::channel(0).0,
+        }))
+    }
+
+    /// Closes a connection that asks for nothing, since there is no descriptor left for another.
+    pub(super) fn make_room(&self) {
+        self.displace_any(&mut self.lock());
+    }
+
+    /// Displaces the one that has waited longest, of the address with the most that wait.
+    fn displace_any(&self, open: &mut Open) {
+        let most = open.waiting.iter().max_by_key(|(_, waiting)| waiting.len());
+        if let Some(address) = most.map(|(address, _)| *address) {
+            self.displace(open, address);
+        }
+    }
+
+    fn displace(&self, open: &mut Open, address: IpAddr) {
+        let oldest = open.waiting.get_mut(&address).and_then(BTreeMap::pop_first);
+        if let Some((_, displaced)) = oldest {
+            displaced.cancel();
+            open.leaving += 1;
+            self.metrics.refused(Refusal::Connections);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn waiting_of(&self, address: IpAddr) -> usize {
+        self.waiting.get(&address).map_or(0, BTreeMap::len)
+    }
+
+    fn wait(&mut self, address: IpAddr, displaced: CancellationToken) -> u64 {
+        self.turn += 1;
+        let waiting = self.waiting.entry(address).or_default();
+        waiting.insert(self.turn, displaced);
+        self.turn
+    }
+
+    fn wait_no_more(&mut self, address: IpAddr, turn: u64) {
+        if let Some(waiting) = self.waiting.get_mut(&address) {
+            waiting.remove(&turn);
+            if waiting.is_empty() {
+                self.waiting.remove(&address);
+            }
+        }
+    }
+}
+
+/// What counts as one address: with IPv6 a subscriber has a whole /64 network.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let network = u128::from(v6) & !u128::from(u64::MAX);
+            Ipv6Addr::from(network).into()
+        }
+        v4 => v4,
+    }
+}
+
+/// A connection's place, until its socket is closed.
+#[derive(Debug)]
+pub(super) struct Place {
+    connections: Arc<Connections>,
+    address: IpAddr,
+    displaced: CancellationToken,
+    /// Since when it waits, while it does.
+    turn: Mutex<Option<u64>>,
+    /// Twice the requests that were answered, and one more while one is being answered.
+    requests: watch::Sender<u64>,
+}
+
+impl Place {
+    /// The client asks for something: from now on it is not displaced.
+    pub(super) fn serve(&self) {
+        self.requests.send_modify(|requests| *requests |= 1);
+        if let Some(turn) = self.turn().take() {
+            self.connections.lock().wait_no_more(self.address, turn);
+        }
+    }
+
+    /// The client was answered, and may ask for more.
+    pub(super) fn wait(&self) {
+        self.requests.send_modify(|requests| *requests += 1);
+        let displaced = self.displaced.clone();
+        let turn = self.connections.lock().wait(self.address, displaced);
+        *self.turn() = Some(turn);
+    }
+
+    /// Returns when others need the place.
+    pub(super) async fn displaced(&self) {
+        self.displaced.cancelled().await;
+    }
+
+    /// Returns when the client has not asked within `first`, when an answer takes longer than `answer`,
+    /// or when nothing more was asked within `again`.
+    pub(super) async fn overdue(&self, first: Duration, answer: Duration, again: Duration) {
+        let mut requests = self.requests.subscribe();
+        loop {
+            let patience = match *requests.borrow_and_update() {
+                0 => first,
+                number if number % 2 == 1 => answer,
+                _ => again,
+            };
+            if timeout(patience, requests.changed()).await.is_err() {
+                break;
+            }
+        }
+        if !self.has_asked() {
+            self.connections.metrics.refused(Refusal::Silent);
+        }
+    }
+
+    /// Whether the client has asked for anything.
+    fn has_asked(&self) -> bool {
+        *self.requests.borrow() > 0
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<u64>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let turn = self.turn().take();
+        let mut open = self.connections.lock();
+        open.count -= 1;
+        if self.displaced.is_cancelled() {
+            open.leaving -= 1;
+        } else if let Some(turn) = turn {
+            open.wait_no_more(self.address, turn);
+        }
+        drop(open);
+        self.connections.gone.notify_one();
+    }
+}
+
+/// A client's socket. When it is dropped, what the client still sends is read for a while, so that it
+/// hears what it was told last.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// `None` only while it is dropped.
+    stream: Option<TcpStream>,
+    place: Arc<Place>,
+    /// The client has closed its side.
+    ended: bool,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, place: Arc<Place>) -> Self {
+        Self {
+            stream: Some(stream),
+            place,
+            ended: false,
+        }
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        let stream = self.stream.as_mut().map(Pin::new);
+        stream.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        let told = self.place.has_asked() && !self.place.displaced.is_cancelled();
+        if self.ended || !told {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(linger(stream, self.place.clone()));
+        }
+    }
+}
+
+async fn linger(mut stream: TcpStream, _place: Arc<Place>) {
+    let rest = async {
+        stream.shutdown().await?;
+        copy(&mut stream, &mut sink()).await
+    };
+    if let Ok(Err(error)) = timeout(LINGER, rest).await {
+        tracing::trace!(%error, "the client is gone");
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.remaining();
+        let read = self.stream()?.poll_read(cx, buffer);
+        if let Poll::Ready(result) = &read {
+            self.ended |= result.is_err() || (before > 0 && buffer.remaining() == before);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn elsewhere(last: u8) -> IpAddr {
+        [203, 0, 113, last].into()
+    }
+
+    fn connections(most: usize) -> Arc<Connections> {
+        Connections::new(most, Arc::default())
+    }
+
+    /// A place whose holder gives it back as soon as it is displaced.
+    async fn hold(connections: &Arc<Connections>, address: IpAddr) -> CancellationToken {
+        let place = connections.place(address).await.unwrap();
+        let displaced = place.displaced.clone();
+        tokio::spawn(async move { place.displaced().await });
+        displaced
+    }
+
+    #[tokio::test]
+    async fn a_flood_displaces_itself_and_nobody_else() {
+        let connections = connections(40);
+        let visitor = hold(&connections, elsewhere(1)).await;
+        let served = connections.place(HERE).await.unwrap();
+        served.serve();
+        for _ in 0..200 {
+            hold(&connections, HERE).await;
+        }
+        assert_eq!(connections.lock().waiting_of(HERE), 10, "a quarter waits");
+        // Many addresses at once: those with the most go first.
+        for last in 2..8 {
+            for _ in 0..40 {
+                hold(&connections, elsewhere(last)).await;
+            }
+        }
+        assert!(connections.lock().count <= 40);
+        assert!(!visitor.is_cancelled() && !served.displaced.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn nobody_who_is_served_is_displaced() {
+        let connections = connections(2);
+        let places = [
+            connections.place(HERE).await.unwrap(),
+            connections.place(elsewhere(1)).await.unwrap(),
+        ];
+        places.iter().for_each(|place| place.serve());
+        assert!(connections.place(elsewhere(2)).await.is_none());
+        let [first, _second] = places;
+        drop(first);
+        let third = connections.place(elsewhere(2)).await.unwrap();
+        third.serve();
+        third.wait();
+        let displaced = third.displaced.clone();
+        tokio::spawn(async move { third.displaced().await });
+        assert!(connections.place(elsewhere(3)).await.is_some());
+        assert!(displaced.is_cancelled(), "it had been answered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_wait_has_its_own_deadline() {
+        let [first, answer, again] = [5, 30, 60].map(Duration::from_secs);
+        let connections = connections(4);
+        let place = connections.place(HERE).await.unwrap();
+        let began = tokio::time::Instant::now();
+        place.overdue(first, answer, again).await;
+        assert_eq!(began.elapsed(), first);
+        place.serve();
+        place.overdue(first, answer, again).await;
+        assert_eq!(began.elapsed(), first + answer);
+        place.wait();
+        place.overdue(first, answer, again).await;
+        assert_eq!(began.elapsed(), first + answer + again);
+    }
+
+    #[test]
+    fn descriptors_are_kept_for_the_server_itself() {
+        assert_eq!(within_files(1_024, 16, 4_096), 832);
+        assert_eq!(within_files(1 << 20, 16, 4_096), 4_096);
+        assert_eq!(within_files(256, 1_000, 4_096), 128);
+        assert_eq!(within_files(0, 16, 4_096), 1);
+    }
+
+    #[test]
+    fn a_network_is_one_address() {
+        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3::4"), "2001:db8:1:2::");
+        assert_eq!(network("::ffff:203.0.113.7"), "203.0.113.7");
+    }
+}
