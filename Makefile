@@ -37,7 +37,7 @@ else
 	@echo "ignored: Home Assistant itself; the release that is pinned here needs Python 3.11 or 3.12"
 endif
 
-soak: alsa models ## what the server withstands, at full size: some two minutes
+soak: alsa models ## what the server withstands, at full size: some five minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1 --skip home_assistant_itself
 

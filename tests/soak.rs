@@ -1,5 +1,6 @@
 //! Many clients at once, real sessions: those that never read, those that are idle, those that send
-//! too much. Full size with `make soak`, smaller in `make test`.
+//! too much, and more callers than the machine can serve. Full size with `make soak`, smaller in
+//! `make test`.
 
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 
@@ -14,7 +15,8 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use support::live;
+use support::live::{self, Call};
+use support::real;
 use support::{PATIENCE, Server, base64_of, local};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -23,10 +25,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+use undertone::llm::scripted::Scripted;
 use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
-use undertone::server::{ServerSettings, SocketLimits};
-use undertone::session::Builders;
+use undertone::server::{App, ServerSettings, SocketLimits};
+use undertone::session::{self, Builders, Engines};
 use undertone::transport::intake::IntakeLimits;
+use undertone::tts::Piper;
 use undertone::vad::{Gated, SileroModel, Vad};
 
 /// Counts what is allocated: on a busy machine what is resident is mostly what a backlog left behind.
@@ -319,4 +323,121 @@ async fn audio_at_ten_times_real_time_is_dropped_and_counted() {
 async fn half_a_minute_of_audio_at_ten_times_real_time_is_dropped_and_counted() {
     let _alone = ALONE.lock().await;
     flood(30).await;
+}
+
+/// What callers of a server had.
+#[derive(Default)]
+struct Served {
+    /// From the end of each question to the first audio of its answer.
+    waits: Vec<Duration>,
+    refused: usize,
+    unanswered: usize,
+}
+
+impl Served {
+    /// The wait of the middle turn, and that which 95 % keep to.
+    fn quantiles(&mut self) -> (Duration, Duration) {
+        self.waits.sort_unstable();
+        let last = self.waits.len().checked_sub(1).expect("an answer");
+        (self.waits[last / 2], self.waits[last * 95 / 100])
+    }
+}
+
+/// One caller, who asks again some time after each answer.
+async fn caller(server: &Server, question: &[i16], number: u64, until: Instant) -> Served {
+    let mut served = Served::default();
+    let Ok(mut call) = Call::try_to(server).await else {
+        served.refused = 1;
+        return served;
+    };
+    let length = Duration::from_millis(question.len() as u64 / 24);
+    let mut turn = 0;
+    while Instant::now() < until {
+        // Neither all at once nor by chance.
+        let pause = 500 + (number * 733 + turn * 419) % 3_000;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        turn += 1;
+        let ended = call.say(question).await + length;
+        let answer = async {
+            let mut first = None;
+            for heard in call.until("response.done").await {
+                first = first.or((heard.audio_ms() > 0).then_some(heard.at));
+            }
+            first
+        };
+        match timeout(Duration::from_secs(9), answer).await {
+            Ok(Some(first)) => served.waits.push(first.saturating_duration_since(ended)),
+            Ok(None) | Err(_) => {
+                served.unanswered += 1;
+                return served;
+            }
+        }
+    }
+    served
+}
+
+/// So many callers within two seconds, for so long, at a server with real models. With `admission`,
+/// those who would find it busy are refused.
+async fn callers(count: u64, admission: bool, length: Duration) -> Served {
+    let weights = common::weights();
+    let question = {
+        let mut voice = Piper::load(&weights.join("piper-joe")).expect("a voice");
+        common::spoken_at_once(&mut voice, "What time is it in Tokyo?", 24_000)
+    };
+    let builders = Builders {
+        llm: Arc::new(Talker(10)),
+        ..real::engines(&weights, &Scripted::default())
+    };
+    let engines = Engines::start(builders).expect("engines");
+    let (opener, room) = (engines.clone(), engines);
+    let settings = ServerSettings {
+        max_sessions: 1_000,
+        ..local()
+    };
+    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
+    let server = &Server::serve(App {
+        room: Arc::new(move || !admission || room.admit()),
+        ..App::new(settings, sessions)
+    });
+    let until = Instant::now() + length;
+    let each = (0..count).map(async |number| {
+        tokio::time::sleep(Duration::from_millis(number * 2_000 / count)).await;
+        caller(server, &question, number, until).await
+    });
+    let each = join_all(each).await;
+    each.into_iter().fold(Served::default(), |mut all, one| {
+        all.waits.extend(one.waits);
+        all.refused += one.refused;
+        all.unanswered += one.unanswered;
+        all
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "at full size: make soak"]
+async fn those_who_are_admitted_are_served_quickly() {
+    let _alone = ALONE.lock().await;
+    let length = Duration::from_secs(30);
+    let mut figures = vec![];
+    for (count, admission) in [(2, true), (60, false), (60, true)] {
+        let mut served = callers(count, admission, length).await;
+        let (median, most) = served.quantiles();
+        println!(
+            "{count} callers, admission by load {}: {} turns, {median:?} in the middle, {most:?} for \
+             95 %; {} callers refused, {} left without an answer",
+            if admission { "on" } else { "off" },
+            served.waits.len(),
+            served.refused,
+            served.unanswered,
+        );
+        figures.push((most, served.unanswered));
+    }
+    let [(quiet, _), _, (loaded, unanswered)] = figures[..] else {
+        unreachable!("three runs");
+    };
+    assert_eq!(unanswered, 0);
+    assert!(
+        loaded <= 2 * quiet,
+        "{loaded:?}, and {quiet:?} when it is quiet"
+    );
 }

@@ -9,7 +9,7 @@ use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::server::TransferCall;
-use crate::session::{Builders, Engines, PhoneManners, RouterBuilder, Witnesses};
+use crate::session::{Builders, Engines, Manners, PhoneManners, RouterBuilder, Witnesses};
 use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -66,10 +66,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
 /// A model is missing, is not the file that belongs there, or a setting cannot be used.
 pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let mut tools = declared::registry(&config.tools.declared)?;
-    if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
-        tools.register_with(Arc::new(transfer), hints)?;
-    }
+    let manners = manners(config, &models)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -89,17 +86,40 @@ pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        llm: llm(&config.llm, &models, &tools)?,
-        router: Some(router(config, &models, &tools)),
-        tools: Arc::new(tools),
         journal: Some(journal(config)?),
+        witnesses,
+        llm: manners.llm,
+        tools: manners.tools,
+        router: manners.router,
+        zone: manners.zone,
+        policy: manners.policy,
+        phone: manners.phone,
+    })
+}
+
+/// What a running server takes over from a configuration that was read again.
+///
+/// # Errors
+/// As [`all`].
+pub(super) fn renewal(config: &Config) -> Result<Manners> {
+    manners(config, &verified_models(config)?)
+}
+
+fn manners(config: &Config, models: &Models) -> Result<Manners> {
+    let mut tools = declared::registry(&config.tools.declared)?;
+    if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
+        tools.register_with(Arc::new(transfer), hints)?;
+    }
+    Ok(Manners {
+        llm: llm(&config.llm, models, &tools)?,
+        router: Some(router(config, models, &tools)),
+        tools: Arc::new(tools),
         zone: config.session.time_zone.clone(),
         policy: policy(config)?,
         phone: PhoneManners {
             greeting: config.phone.greeting.clone(),
             silence_prompt: config.phone.silence.map(micros),
         },
-        witnesses,
     })
 }
 

@@ -7,10 +7,12 @@ mod doctor;
 pub mod engines;
 mod models;
 mod playground;
+mod reload;
 mod replay;
 mod router;
 mod say;
 mod serve;
+mod signals;
 mod stats;
 #[cfg(feature = "desktop")]
 mod talk;
@@ -26,10 +28,15 @@ use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 const FAILED: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_MODELS: u8 = 3;
+
+/// How long the last error may take to be printed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
 Settings come from undertone.toml, UNDERTONE_SECTION__KEY variables and options, the last one wins;
@@ -90,20 +97,34 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let outcome = run(Cli::parse());
+    telemetry::finish();
+    match outcome {
         Ok(code) => code,
         Err(error) => {
-            // Nobody may be reading stderr; the exit code still tells.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            print_error(format!("error: {error:#}"));
             exit_code(&error)
         }
     }
 }
 
+/// Prints a line on stderr. Nobody may be reading it: the exit code still tells.
+fn print_error(line: String) {
+    let (printed, is_printed) = sync_channel(1);
+    std::thread::spawn(move || {
+        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = printed.send(());
+    });
+    let _ = is_printed.recv_timeout(LAST_WORDS);
+}
+
 fn run(cli: Cli) -> Result<ExitCode> {
     let common = cli.common;
     match cli.command {
-        Command::Serve(serve) => done(serve.run(&start(&serve.flags(common))?)),
+        Command::Serve(serve) => {
+            let flags = serve.flags(common);
+            done(serve.run(start_loaded(&flags)?, flags))
+        }
         #[cfg(feature = "desktop")]
         Command::Talk(talk) => done(talk.run(&start(&common.flags(Scope::Conversation))?)),
         Command::Ask(ask) => done(ask.run(&start(&common.flags(Scope::Conversation))?)),
@@ -130,18 +151,21 @@ fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
 
 /// Reads the configuration and starts the log.
 fn start(flags: &Flags) -> Result<Config> {
-    let Loaded {
-        config, ignored, ..
-    } = load(flags)?;
-    telemetry::init(&config.log, secrets(&config))?;
-    for Ignored { name, meant } in ignored {
+    start_loaded(flags).map(|loaded| loaded.config)
+}
+
+/// The same, with where each setting was found.
+fn start_loaded(flags: &Flags) -> Result<Loaded> {
+    let loaded = load(flags)?;
+    telemetry::init(&loaded.config.log, secrets(&loaded.config))?;
+    for Ignored { name, meant } in &loaded.ignored {
         tracing::warn!(
             variable = name,
             did_you_mean = meant,
             "this variable is no setting and is ignored; settings are UNDERTONE_SECTION__KEY"
         );
     }
-    Ok(config)
+    Ok(loaded)
 }
 
 /// The runtime of the commands that hold conversations. The models have threads of their own.

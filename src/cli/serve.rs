@@ -1,18 +1,31 @@
 //! `undertone serve`.
 
+use super::reload::{Reloader, engines_of};
+use super::signals::{Asked, Signals};
 use super::{Common, playground};
-use crate::config::{Config, Flags, Scope};
-use crate::server::{self, App, ServerSettings, Twilio};
-use crate::session::{self, Witnesses};
+use crate::config::{Config, Flags, Loaded, Scope};
+use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
+use crate::session::{self, Engines, Witnesses};
 use crate::stats::TurnLog;
-use anyhow::{Context, Result};
+use crate::transport::{Door, SessionError, SessionOptions};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// Files that a server may want open beside its connections and what each session opens.
+const FILES_BESIDE: u64 = 4_096;
+
+/// How long threads may take to end what they do when the server has ended.
+const LAST_TASKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
@@ -46,13 +59,17 @@ impl Serve {
         }
     }
 
-    pub(super) fn run(&self, config: &Config) -> Result<()> {
+    pub(super) fn run(&self, loaded: Loaded, flags: Flags) -> Result<()> {
         let witnesses = Witnesses {
             recordings: super::recordings(self.record.as_deref())?,
-            turns: turn_log(config.log.turns.as_deref())?,
+            turns: turn_log(loaded.config.log.turns.as_deref())?,
             ..Witnesses::default()
         };
-        super::runtime()?.block_on(serve(config, witnesses))
+        let runtime = super::runtime()?;
+        let served = runtime.block_on(serve(loaded, flags, witnesses));
+        // What still runs has had its time, or was cut short by a second signal.
+        runtime.shutdown_timeout(LAST_TASKS);
+        served
     }
 }
 
@@ -63,45 +80,191 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
     path.map(open).transpose()
 }
 
-async fn serve(config: &Config, witnesses: Witnesses) -> Result<()> {
+async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()> {
+    let mut signals = Signals::listen()?;
+    let config = &loaded.config;
     // Before the models are loaded: a taken port is known at once.
-    let listener = server::bind(SocketAddr::new(config.server.host, config.server.port))?;
-    let address = listener.local_addr()?;
-    let audiosocket = config.asterisk.audiosocket;
-    let audiosocket = audiosocket.map(server::bind_audiosocket).transpose()?;
-    let calls = audiosocket.as_ref().map(TcpListener::local_addr);
-    let calls = calls.transpose()?;
-    let wyoming = config
-        .wyoming
-        .listen
-        .map(server::bind_wyoming)
-        .transpose()?;
-    let home = wyoming.as_ref().map(TcpListener::local_addr).transpose()?;
+    let doors = Doors::open(config)?;
     let metrics = witnesses.metrics.clone();
-    let engines = super::engines::witnessed(config, witnesses)?;
-    let settings = settings(config, address);
-    let opener = engines.clone();
-    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
-    let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone())?);
-    super::print(&welcome(address, calls, home, config.twilio.as_ref()))?;
+    let (loading, stopped) = (load(config.clone(), witnesses), signals.stop());
+    let engines = tokio::select! {
+        engines = loading => engines?,
+        () = stopped => return Ok(()),
+    };
+    let settings = settings(config, doors.address);
+    super::print(&doors.welcome(config.twilio.as_ref()))?;
+    let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
+    let current = Arc::new(RwLock::new(engines.clone()));
+    let (opener, gauged) = (current.clone(), engines.clone());
+    let sessions = Arc::new(move |options: SessionOptions| {
+        let engines = engines_of(&opener);
+        // All other doors ask before they open.
+        if options.door == Door::Wyoming && !engines.admit() {
+            return Err(SessionError::Overloaded);
+        }
+        Ok(session::open(&engines, &options))
+    });
     let app = App {
         metrics,
-        audiosocket,
-        wyoming: wyoming.map(|listener| (listener, engines.clone())),
-        playground: playground::of(&engines),
+        audiosocket: doors.audiosocket,
+        wyoming: doors.wyoming.map(|listener| (listener, engines.clone())),
+        renewed: Some(renewed),
+        room: Arc::new(move || gauged.admit()),
         ..App::new(settings, sessions)
     };
-    server::run(listener, app, shutdown).await?;
-    engines.finish_changes().await;
-    engines.finish_sessions().await;
-    Ok(())
+    let shutdown = CancellationToken::new();
+    let serving = async {
+        server::run(doors.listener, app, shutdown.clone()).await?;
+        engines.finish_changes().await;
+        engines.finish_sessions().await;
+        Ok(())
+    };
+    let reloader = Reloader::new(flags, loaded, current, renew);
+    tokio::select! {
+        served = serving => served,
+        ended = obey(signals, &shutdown, reloader) => ended,
+    }
 }
 
-fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
+/// Loads the models on a thread where that may take its time: signals are heard meanwhile.
+async fn load(config: Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
+    let load = move || super::engines::witnessed(&config, witnesses);
+    tokio::task::spawn_blocking(load).await?
+}
+
+/// Does what signals ask for. Returns at the second that asks to stop: the drain is cut short.
+async fn obey(
+    mut signals: Signals,
+    shutdown: &CancellationToken,
+    reloader: Reloader,
+) -> Result<()> {
+    let mut idle = Some(reloader);
+    let mut reloading: Option<JoinHandle<Reloader>> = None;
+    let mut again = false;
+    loop {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            done = finished(&mut reloading) => {
+                (reloading, idle) = (None, Some(done?));
+                if !std::mem::take(&mut again) {
+                    continue;
+                }
+                Asked::Reload
+            }
+        };
+        match asked {
+            Asked::Stop if shutdown.is_cancelled() => {
+                bail!("stopped by a second signal; conversations were cut short")
+            }
+            Asked::Stop => shutdown.cancel(),
+            Asked::Reload => match idle.take() {
+                Some(reloader) => reloading = Some(reloader.start()),
+                None => again = true,
+            },
+            Asked::Nothing(signal) => tracing::info!(signal, "this signal has no meaning here"),
+        }
+    }
+}
+
+async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Result<T> {
+    match task {
+        Some(task) => Ok(task.await?),
+        None => std::future::pending().await,
+    }
+}
+
+/// Where clients come in.
+struct Doors {
+    listener: TcpListener,
+    address: SocketAddr,
+    audiosocket: Option<TcpListener>,
+    wyoming: Option<TcpListener>,
+}
+
+impl Doors {
+    fn open(config: &Config) -> Result<Self> {
+        let address = SocketAddr::new(config.server.host, config.server.port);
+        let listener = named("server.host, server.port", server::bind(address))?;
+        let calls = config.asterisk.audiosocket.map(server::bind_audiosocket);
+        let home = config.wyoming.listen.map(server::bind_wyoming);
+        Ok(Self {
+            address: listener.local_addr()?,
+            listener,
+            audiosocket: calls
+                .map(|bound| named("asterisk.audiosocket", bound))
+                .transpose()?,
+            wyoming: home
+                .map(|bound| named("wyoming.listen", bound))
+                .transpose()?,
+        })
+    }
+
+    fn welcome(&self, twilio: Option<&Twilio>) -> String {
+        let address = self.address;
+        let door = |name: &str, listener: &Option<TcpListener>| {
+            let address = listener.as_ref()?.local_addr().ok()?;
+            Some(format!("\x20 {name:<24} {address}\n"))
+        };
+        let calls = door("Asterisk's AudioSocket", &self.audiosocket).unwrap_or_default();
+        let home = door("Home Assistant (Wyoming)", &self.wyoming).unwrap_or_default();
+        let twilio = twilio.map_or_else(String::new, |twilio| {
+            format!("\x20 Twilio's calls           {}\n", twilio.voice_url())
+        });
+        format!(
+            "undertone listens on http://{address}\n\
+             \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
+             \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
+             {calls}\
+             {home}\
+             {twilio}\
+             open it in a browser, or try, in another shell:\n\
+             \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\
+             \x20 undertone ask question.wav --out answer.wav"
+        )
+    }
+}
+
+/// Names the settings behind an address that cannot be listened on.
+fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListener> {
+    bound.map_err(|error| {
+        anyhow!("{keys}: {error}; stop what listens there, or choose another address")
+    })
+}
+
+/// Sockets that may be open at once, as far as the limit of open files goes. That limit is raised as
+/// far as this process may.
+fn max_connections(max_sessions: usize) -> usize {
+    let most = ServerSettings::default().max_connections + max_sessions;
+    let wanted = 2 * most as u64 + FILES_BESIDE;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let raised = Rlimit {
+        current: limit.current.map(|current| current.max(raised)),
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit of open files stays");
+    }
+    let files = getrlimit(Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok());
+    let within = server::within_files(files.unwrap_or(usize::MAX), max_sessions, most);
+    if within < 2 * max_sessions {
+        tracing::warn!(
+            files,
+            max_sessions,
+            connections = within,
+            "few files may be open for so many sessions: raise `ulimit -n`"
+        );
+    }
+    within
+}
+
+/// How to serve.
+pub(super) fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
     ServerSettings {
         bind,
         max_sessions: config.server.max_sessions,
+        max_connections: max_connections(config.server.max_sessions),
         auth_token: config.server.auth_token.clone(),
         client_secret_key: config.server.client_secret_key.clone(),
         allowed_origins: config.server.allowed_origins.clone(),
@@ -111,34 +274,6 @@ fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
         twilio: config.twilio.clone(),
         ..ServerSettings::default()
     }
-}
-
-fn welcome(
-    address: SocketAddr,
-    calls: Option<SocketAddr>,
-    home: Option<SocketAddr>,
-    twilio: Option<&Twilio>,
-) -> String {
-    let calls = calls.map_or_else(String::new, |calls| {
-        format!("\x20 Asterisk's AudioSocket   {calls}\n")
-    });
-    let home = home.map_or_else(String::new, |home| {
-        format!("\x20 Home Assistant (Wyoming) {home}\n")
-    });
-    let twilio = twilio.map_or_else(String::new, |twilio| {
-        format!("\x20 Twilio's calls           {}\n", twilio.voice_url())
-    });
-    format!(
-        "undertone listens on http://{address}\n\
-         \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
-         \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
-         {calls}\
-         {home}\
-         {twilio}\
-         open it in a browser, or try, in another shell:\n\
-         \x20 undertone say \"What time is it in Tokyo?\" --out question.wav\n\
-         \x20 undertone ask question.wav --out answer.wav"
-    )
 }
 
 /// Cancels `shutdown` at the first SIGTERM or Ctrl-C.

@@ -1,6 +1,6 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
-use super::engines::{Engines, SpeakJob, VadJob};
+use super::engines::{Engines, HearJob, SpeakJob, VadJob};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
@@ -72,6 +72,8 @@ pub(super) struct Driver {
     /// When the detector's verdict came in which is being acted upon: what makes the agent fall
     /// silent now is the user's voice.
     speech_found: Option<Time>,
+    /// The conversation was told that the models are busy.
+    busy: bool,
     _open: OpenSession,
 }
 
@@ -148,6 +150,7 @@ impl Driver {
             results,
             cancel: CancellationToken::new(),
             speech_found: None,
+            busy: false,
             _open: engines.witnesses.metrics.session(),
             engines,
         };
@@ -250,7 +253,10 @@ impl Driver {
     fn on_inbound(&mut self, inbound: Inbound) {
         self.speech_found = None;
         match inbound {
-            Inbound::Audio(samples) => self.hear(&to_f32(&samples)),
+            Inbound::Audio(samples) => {
+                self.tell_load();
+                self.hear(&to_f32(&samples));
+            }
             Inbound::Request(input) => {
                 // What the client sent before it said so belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
@@ -259,6 +265,14 @@ impl Driver {
                 }
                 self.input(input);
             }
+        }
+    }
+
+    /// Tells the conversation when the models become busy, and when they no longer are.
+    fn tell_load(&mut self) {
+        let busy = self.engines.are_busy();
+        if busy != std::mem::replace(&mut self.busy, busy) {
+            self.input(Input::Load { busy });
         }
     }
 
@@ -455,6 +469,10 @@ impl Driver {
     }
 
     /// A partial never stands in the way of a final transcript, of any session.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the edge: how long users wait is measured in real time"
+    )]
     fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples, partial: bool) {
         let audio = self.ears.ring.range(from, to);
         let results = self.results.clone();
@@ -468,9 +486,11 @@ impl Driver {
             drop(results.try_send(Done::Input(input)));
         };
         let (asr, cancel) = (&self.engines.asr, self.cancel.clone());
+        let asked = (!partial).then(std::time::Instant::now);
+        let job = HearJob { audio, asked };
         let sent = match partial {
-            true => asr.offer(audio, cancel, done),
-            false => asr.try_send(audio, cancel, done),
+            true => asr.offer(job, cancel, done),
+            false => asr.try_send(job, cancel, done),
         };
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
@@ -619,8 +639,14 @@ impl Driver {
     }
 
     /// Has a clause made, or takes it from what was made when the server started.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the edge: how long users wait is measured in real time"
+    )]
     fn speak(&mut self, clause: ClauseId, item: ItemId, text: String) {
         self.pacer.expect(clause, item);
+        // While one is being made, the user hears another.
+        let first = self.voices.is_empty();
         let cancel = self.cancel.child_token();
         let resampler = Resampler::new(self.engines.tts_rate, self.output_rate);
         let voice = Voice {
@@ -646,6 +672,7 @@ impl Driver {
         };
         let results = self.results.clone();
         let job = SpeakJob {
+            asked: first.then(std::time::Instant::now),
             text,
             chunk: Box::new(chunk),
         };

@@ -1,6 +1,12 @@
 //! The models that all sessions share, each on its own thread.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: how long jobs wait is measured in real time"
+)]
+
 use super::budget::Budget;
+use super::load::{Gauge, Level, Stage};
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::audio::Resampler;
@@ -22,7 +28,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,9 +39,6 @@ const INBOX: usize = 32;
 /// Windows of all sessions that wait in front of the voice activity detector: two seconds of 32
 /// sessions.
 const VAD_INBOX: usize = 2_048;
-
-/// Jobs that wait for recogniser and voice before speculation is shed: more than a second of work.
-const BUSY: usize = 8;
 
 /// How long the last changes may take when the server stops.
 const LAST_CHANGES: Duration = Duration::from_secs(10);
@@ -57,8 +60,17 @@ pub(super) enum VadJob {
 /// The end of each window and its probability of speech.
 pub(super) type Judged = Vec<(Samples, f32)>;
 
+/// Audio for the recogniser.
+pub(super) struct HearJob {
+    pub(super) audio: Vec<f32>,
+    /// Since when a user waits for it; `None` if nobody does.
+    pub(super) asked: Option<Instant>,
+}
+
 /// A clause for the voice, and who takes its audio.
 pub(super) struct SpeakJob {
+    /// Since when a user waits for it; `None` if nobody does, such as for a later clause.
+    pub(super) asked: Option<Instant>,
     pub(super) text: String,
     pub(super) chunk: TakeChunk,
 }
@@ -70,7 +82,7 @@ type MakeVad = Box<dyn FnMut() -> Result<Box<dyn Vad>, VadError>>;
 /// Everything that sessions share.
 pub struct Engines {
     pub(super) vad: Worker<VadJob, Result<Judged, VadError>>,
-    pub(super) asr: Worker<Vec<f32>, Result<String, AsrError>>,
+    pub(super) asr: Worker<HearJob, Result<String, AsrError>>,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) tts: Worker<SpeakJob, Result<(), TtsError>>,
     pub(super) tts_rate: u32,
@@ -81,7 +93,7 @@ pub struct Engines {
     pub(super) tools: Arc<Registry>,
     /// The sources of predictions, if there are any.
     pub(super) router: Option<Worker<Heard, Vec<Prediction>>>,
-    pub(super) budget: Budget,
+    pub(super) budget: Arc<Budget>,
     pub(super) journal: Option<Journal>,
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
@@ -91,6 +103,7 @@ pub struct Engines {
     pub(super) witnesses: Witnesses,
     /// Sessions that are open.
     pub(super) sessions: TaskTracker,
+    gauge: Arc<Gauge>,
 }
 
 /// Who keeps what sessions do.
@@ -105,6 +118,16 @@ pub struct Witnesses {
 }
 
 impl Witnesses {
+    /// Has the metrics show what could not be kept.
+    fn show_lost(&self) {
+        if let Some(turns) = &self.turns {
+            self.metrics.show_lost("turn", turns.lost());
+        }
+        if let Some(recordings) = &self.recordings {
+            self.metrics.show_lost("recording", recordings.lost());
+        }
+    }
+
     /// A turn of a session is over.
     pub(super) fn turn(&self, session: u64, record: &TurnRecord, tools: &Registry) {
         let only_reads = |tool: &str| {
@@ -148,6 +171,22 @@ pub struct Builders {
     pub phone: PhoneManners,
     /// Who keeps what sessions do.
     pub witnesses: Witnesses,
+}
+
+/// What a running server may change, for sessions that begin from then on: see [`Builders`] for each.
+pub struct Manners {
+    /// The language model.
+    pub llm: Arc<dyn Llm>,
+    /// The tools that the server runs.
+    pub tools: Arc<Registry>,
+    /// Makes the sources of predictions.
+    pub router: Option<RouterBuilder>,
+    /// The time zone of users who name none.
+    pub zone: jiff::tz::TimeZone,
+    /// The numbers behind the rules.
+    pub policy: Policy,
+    /// What is different on the telephone.
+    pub phone: PhoneManners,
 }
 
 /// What is different on the telephone.
@@ -216,24 +255,23 @@ impl Engines {
             phone,
             witnesses,
         } = builders;
-        policy.tools = Arc::new(tools.declarations());
-        // Offered to those whom it can be done for.
-        Arc::make_mut(&mut policy.tools).retain(|tool| tool.spec.name != builtin::TRANSFER_CALL);
-        let phone_policy = phone.policy(&policy);
+        let phone_policy = policies(&mut policy, phone, &tools);
+        witnesses.show_lost();
         let mut first_voice = tts().map_err(SpawnError::State)?;
         let (tts_rate, voice) = (first_voice.sample_rate(), first_voice.name().to_owned());
-        let phrases = policy.phrases.all().map(str::to_owned);
-        let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
-        let greetings = greetings.into_iter().filter(|text| !text.is_empty());
-        let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
-        let sayings = phrases.into_iter().chain(greetings).chain(fillers);
-        let sayings = sayings.flat_map(as_spoken);
-        let prepared = Prepared::render(&mut *first_voice, sayings);
+        let gauge = Gauge::new(witnesses.metrics.clone());
+        let began = Instant::now();
+        let prepared = Prepared::render(&mut *first_voice, sayings(&policy, &phone_policy));
+        if let Some(each) = began.elapsed().checked_div(prepared.len() as u32) {
+            // What a clause takes is known before the first user comes.
+            gauge.took(Stage::Voice, each);
+        }
+        let (ears, speaking) = (gauge.clone(), gauge.clone());
         let mut first_voice = Some(first_voice);
         Ok(Arc::new(Self {
             vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), Detectors::handle)?,
-            asr: Worker::spawn("asr", INBOX, asr, |asr, audio: Vec<f32>, _| {
-                asr.transcribe(&audio)
+            asr: Worker::spawn("asr", INBOX, asr, move |asr, job: HearJob, _| {
+                ears.job(Stage::Ears, job.asked, || asr.transcribe(&job.audio))
             })?,
             turn_model: turn_model
                 .map(|build| {
@@ -246,23 +284,19 @@ impl Engines {
                 "tts",
                 INBOX,
                 move || first_voice.take().map_or_else(&mut tts, Ok),
-                |tts, mut job: SpeakJob, cancel| {
-                    tts.speak(&job.text, &mut |chunk| {
-                        if cancel.is_cancelled() {
-                            return ControlFlow::Break(());
-                        }
-                        (job.chunk)(chunk)
+                move |tts, mut job: SpeakJob, cancel| {
+                    speaking.job(Stage::Voice, job.asked, || {
+                        tts.speak(&job.text, &mut |chunk| {
+                            if cancel.is_cancelled() {
+                                return ControlFlow::Break(());
+                            }
+                            (job.chunk)(chunk)
+                        })
                     })
                 },
             )?,
-            router: router
-                .map(|build| {
-                    Worker::spawn("router", INBOX, build, |router, heard: Heard, _| {
-                        router.predict(&heard)
-                    })
-                })
-                .transpose()?,
-            budget: Budget::default(),
+            router: router.map(start_router).transpose()?,
+            budget: Arc::default(),
             journal,
             changes: TaskTracker::new(),
             tts_rate,
@@ -275,8 +309,84 @@ impl Engines {
             phone_policy,
             witnesses,
             sessions: TaskTracker::new(),
+            gauge,
         }))
     }
+}
+
+impl Engines {
+    /// The same models with other manners, for sessions that begin from now on. Those that are open
+    /// keep what they began with, and both share what they may spend.
+    ///
+    /// # Errors
+    /// [`StartError`] if the sources of predictions cannot be made.
+    pub async fn renewed(&self, manners: Manners) -> Result<Arc<Self>, StartError> {
+        let Manners {
+            llm,
+            tools,
+            router,
+            zone,
+            mut policy,
+            phone,
+        } = manners;
+        let phone_policy = policies(&mut policy, phone, &tools);
+        let router = router.map(start_router).transpose()?;
+        let mut prepared = self.prepared.clone();
+        for text in sayings(&policy, &phone_policy) {
+            if prepared.get(&text).is_none()
+                && let Some(clip) = self.say(&text, self.tts_rate).await
+            {
+                prepared.put(text, clip);
+            }
+        }
+        Ok(Arc::new(Self {
+            vad: self.vad.clone(),
+            asr: self.asr.clone(),
+            turn_model: self.turn_model.clone(),
+            tts: self.tts.clone(),
+            tts_rate: self.tts_rate,
+            voice: self.voice.clone(),
+            prepared,
+            llm,
+            tools,
+            router,
+            budget: self.budget.clone(),
+            journal: self.journal.clone(),
+            changes: self.changes.clone(),
+            zone,
+            policy,
+            phone_policy,
+            witnesses: self.witnesses.clone(),
+            sessions: self.sessions.clone(),
+            gauge: self.gauge.clone(),
+        }))
+    }
+}
+
+fn start_router(
+    build: RouterBuilder,
+) -> Result<Worker<Heard, Vec<Prediction>>, SpawnError<PredictError>> {
+    Worker::spawn("router", INBOX, build, |router, heard: Heard, _| {
+        router.predict(&heard)
+    })
+}
+
+/// Gives the rules their tools. Returns the rules of calls.
+fn policies(policy: &mut Policy, phone: PhoneManners, tools: &Registry) -> Policy {
+    policy.tools = Arc::new(tools.declarations());
+    // Offered to those whom it can be done for.
+    Arc::make_mut(&mut policy.tools).retain(|tool| tool.spec.name != builtin::TRANSFER_CALL);
+    phone.policy(policy)
+}
+
+/// What must be sayable when the voice is dead or late.
+fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
+    let phrases = policy.phrases.all().map(str::to_owned);
+    let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
+    let greetings = greetings.into_iter().filter(|text| !text.is_empty());
+    let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
+    let sayings = phrases.into_iter().chain(greetings).chain(fillers);
+    sayings.flat_map(as_spoken).collect()
 }
 
 /// A phrase whole and in the clauses that a response would cut it into: the voice is asked for
@@ -375,7 +485,8 @@ impl Engines {
     /// Transcribes audio outside of any session: 16 kHz mono in -1..1, at most
     /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
     pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
-        let failure = match self.asr.call(audio).await {
+        let asked = Some(Instant::now());
+        let failure = match self.asr.call(HearJob { audio, asked }).await {
             Ok(Ok(text)) => return Some(text),
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -399,7 +510,8 @@ impl Engines {
                 _ => ControlFlow::Break(()),
             };
             let chunk = Box::new(chunk);
-            let failure = match self.tts.call(SpeakJob { text, chunk }).await {
+            let asked = None;
+            let failure = match self.tts.call(SpeakJob { asked, text, chunk }).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
@@ -414,7 +526,17 @@ impl Engines {
 
     /// Users wait for the models: what only may be useful is left undone.
     pub(super) fn are_busy(&self) -> bool {
-        self.asr.waiting() + self.tts.waiting() > BUSY
+        // What a single session has to wait for is its own.
+        self.sessions.len() > 1 && self.gauge.level(self.waiting()) > Level::Calm
+    }
+
+    /// Whether one more session finds the models free; it is counted if so.
+    pub fn admit(&self) -> bool {
+        self.gauge.admit(self.waiting(), self.sessions.len())
+    }
+
+    fn waiting(&self) -> [usize; 2] {
+        [self.asr.waiting(), self.tts.waiting()]
     }
 }
 

@@ -3,10 +3,11 @@
 mod budget;
 mod driver;
 mod engines;
+mod load;
 mod pacer;
 mod recorder;
 
-pub use engines::{Builders, Engines, PhoneManners, RouterBuilder, StartError, Witnesses};
+pub use engines::{Builders, Engines, Manners, PhoneManners, RouterBuilder, StartError, Witnesses};
 pub(crate) use pacer::{CHARACTER, Pacer};
 pub use recorder::Recordings;
 

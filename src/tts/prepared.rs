@@ -31,6 +31,13 @@ impl Prepared {
         }
     }
 
+    /// Keeps a clip of this text, at the same rate as the others.
+    pub fn put(&mut self, text: String, clip: Vec<f32>) {
+        if !clip.is_empty() {
+            self.clips.insert(text, clip.into());
+        }
+    }
+
     /// The audio of exactly this text, mono in -1..1, if it was prepared.
     #[must_use]
     pub fn get(&self, text: &str) -> Option<Arc<[f32]>> {

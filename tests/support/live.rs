@@ -130,15 +130,20 @@ pub(crate) struct Call {
 impl Call {
     /// Opens a Realtime client that gets the server's own events too.
     pub(crate) async fn to(server: &Server) -> Self {
-        let client = server.open("/v1/realtime?vendor_events=1").await;
+        Self::try_to(server).await.expect("a session")
+    }
+
+    /// The same, or the HTTP status that refused it.
+    pub(crate) async fn try_to(server: &Server) -> Result<Self, u16> {
+        let client = server.try_open("/v1/realtime?vendor_events=1", &[]).await?;
         let (commands, orders) = mpsc::channel(8);
         let (told, events) = mpsc::channel(EVENTS);
         let task = tokio::spawn(hold(client, orders, told));
-        Self {
+        Ok(Self {
             commands,
             events,
             task,
-        }
+        })
     }
 
     /// Speaks mono PCM16 at 24 kHz; returns when its first sample leaves.

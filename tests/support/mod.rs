@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure")]
 
 pub(crate) mod live;
+pub(crate) mod program;
 pub(crate) mod real;
 pub(crate) mod scripted;
 pub(crate) mod twilio;

@@ -15,6 +15,7 @@ mod foreign;
 mod injection;
 mod journal;
 mod pcm;
+mod program;
 mod realtime;
 mod realtime_api;
 mod recording;

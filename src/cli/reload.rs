@@ -1,0 +1,111 @@
+//! What SIGHUP does: reads the configuration again, for sessions that begin from then on.
+
+use super::{engines, playground, serve};
+use crate::config::{Flags, Loaded};
+use crate::server::Renewed;
+use crate::session::Engines;
+use crate::telemetry;
+use anyhow::{Context, Result};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Settings that take effect at the next start: what is loaded, opened or listened on once.
+const AT_START: [&str; 13] = [
+    "server.host",
+    "server.port",
+    "server.max_sessions",
+    "server.drain_seconds",
+    "server.client_secret_key_file",
+    "models.",
+    "asr.",
+    "tts.",
+    "tools.journal",
+    "asterisk.",
+    "wyoming.",
+    "log.format",
+    "log.turns",
+];
+
+/// The engines of sessions that begin now.
+pub(super) type Current = Arc<RwLock<Arc<Engines>>>;
+
+/// What a running server can change.
+pub(super) struct Reloader {
+    flags: Flags,
+    loaded: Loaded,
+    engines: Current,
+    renew: watch::Sender<Renewed>,
+}
+
+impl Reloader {
+    pub(super) fn new(
+        flags: Flags,
+        loaded: Loaded,
+        engines: Current,
+        renew: watch::Sender<Renewed>,
+    ) -> Self {
+        Self {
+            flags,
+            loaded,
+            engines,
+            renew,
+        }
+    }
+
+    /// Reads the configuration again, on a thread where that may take its time. What is wrong is
+    /// logged, and everything stays as it is.
+    pub(super) fn start(mut self) -> JoinHandle<Self> {
+        tokio::task::spawn_blocking(move || {
+            match self.reload() {
+                Ok(()) => tracing::info!("the configuration is read again, for new sessions"),
+                Err(error) => tracing::error!(
+                    error = format!("{error:#}"),
+                    "the configuration stays as it was"
+                ),
+            }
+            self
+        })
+    }
+
+    fn reload(&mut self) -> Result<()> {
+        let loaded = super::load(&self.flags)?;
+        let config = &loaded.config;
+        let renewal = engines::renewal(config)?;
+        let old = engines_of(&self.engines);
+        let runtime = Handle::try_current().context("no async runtime")?;
+        let engines = runtime.block_on(old.renewed(renewal))?;
+        telemetry::change(&config.log, super::secrets(config))?;
+        let address = self.renew.borrow().settings.bind;
+        let settings = serve::settings(config, address);
+        let playground = playground::of(&engines);
+        *self.engines.write().unwrap_or_else(PoisonError::into_inner) = engines;
+        self.renew.send_replace(Renewed::new(settings, playground));
+        for key in stays(&self.loaded, &loaded) {
+            tracing::warn!(key, "this setting takes effect at the next start");
+        }
+        self.loaded = loaded;
+        Ok(())
+    }
+}
+
+/// The engines for a session that begins now.
+pub(super) fn engines_of(current: &Current) -> Arc<Engines> {
+    current
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Settings that differ and are not read again.
+fn stays(old: &Loaded, new: &Loaded) -> Vec<String> {
+    let is_read_once = |key: &str| AT_START.iter().any(|begin| key.starts_with(begin));
+    let settings = new.settings.iter().filter(|new| is_read_once(&new.key));
+    let changed = settings.filter(|new| {
+        let same = |old: &&crate::config::Setting| old.key == new.key;
+        let old = old.settings.iter().find(same);
+        old.is_none_or(|old| old.value != new.value)
+    });
+    changed.map(|setting| setting.key.clone()).collect()
+}

@@ -1,0 +1,54 @@
+//! The signals that a server understands.
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals of this process, from the moment that this is made on: none of them ends it by itself.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// SIGTERM or Ctrl-C: to end.
+    Stop,
+    /// SIGHUP: to read the configuration again.
+    Reload,
+    /// A signal without a meaning here.
+    Nothing(&'static str),
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+            user1: listen(SignalKind::user_defined1())?,
+            user2: listen(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// The next signal. May be dropped without losing one.
+    pub(super) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.user1.recv() => Asked::Nothing("SIGUSR1"),
+            _ = self.user2.recv() => Asked::Nothing("SIGUSR2"),
+        }
+    }
+
+    /// Returns when the process is to end; other signals are passed over.
+    pub(super) async fn stop(&mut self) {
+        while self.next().await != Asked::Stop {}
+    }
+}

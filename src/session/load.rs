@@ -1,0 +1,382 @@
+//! How busy the models are: decided from how long jobs wait for recogniser and voice. When users have
+//! to wait, first what only may be useful is left undone, then new sessions are refused, so that those
+//! which are open stay quick.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an edge: waits are measured in real time; the rule is told the time"
+)]
+
+use crate::conversation::{Micros, Time};
+use crate::metrics::Metrics;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Measures recogniser and voice, and asks [`Load`] what that means.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    began: Instant,
+    load: Mutex<Load>,
+    metrics: Arc<Metrics>,
+}
+
+impl Gauge {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            load: Mutex::default(),
+            metrics,
+        })
+    }
+
+    /// Does a job. If a user waits for it, it was `asked` for then.
+    pub(super) fn job<T>(
+        &self,
+        stage: Stage,
+        asked: Option<Instant>,
+        job: impl FnOnce() -> T,
+    ) -> T {
+        if let Some(asked) = asked {
+            let waited = asked.elapsed();
+            self.metrics.queued(stage.name(), waited);
+            let now = self.now();
+            self.lock().waited(stage, now, micros(waited));
+        }
+        let began = Instant::now();
+        let done = job();
+        self.took(stage, began.elapsed());
+        done
+    }
+
+    /// A job took so long.
+    pub(super) fn took(&self, stage: Stage, time: Duration) {
+        let now = self.now();
+        self.lock().took(stage, now, micros(time));
+    }
+
+    pub(super) fn level(&self, waiting: [usize; 2]) -> Level {
+        let now = self.now();
+        let level = self.lock().level(now, waiting);
+        self.metrics.load(level as i64);
+        level
+    }
+
+    /// Whether one more session finds room beside those that are open; it is counted if so.
+    pub(super) fn admit(&self, waiting: [usize; 2], open: usize) -> bool {
+        let now = self.now();
+        self.lock().admit(now, waiting, open)
+    }
+
+    fn now(&self) -> Time {
+        Time(micros(self.began.elapsed()).0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Load> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn micros(time: Duration) -> Micros {
+    Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The numbers behind the rules.
+#[derive(Debug, Clone, Copy)]
+struct LoadPolicy {
+    /// From this wait on, what only may be useful is left undone.
+    shed: Micros,
+    /// From this wait on, new sessions are refused.
+    refuse: Micros,
+    /// A level is left when the wait has been below this share of its bound ...
+    relief: u64,
+    /// ... for so long.
+    calm: Micros,
+    /// The time in which a caller takes a turn: what newcomers will ask for shows within it.
+    turn: Micros,
+    /// So many sessions are always let in: what a few have to wait for may be their own, and a slow
+    /// machine is no reason to serve nobody.
+    few: usize,
+    /// Jobs of a turn, for the recogniser and for the voice each: a transcript in a pause and the last
+    /// one, two clauses.
+    jobs_per_turn: u64,
+    /// The share of its time that a model may work, in percent. Beyond it queues grow without end.
+    capacity: u64,
+}
+
+impl Default for LoadPolicy {
+    /// A pause of 200 ms between two speakers is usual, and 300 ms more are felt.
+    fn default() -> Self {
+        Self {
+            shed: Micros::from_ms(100),
+            refuse: Micros::from_ms(250),
+            relief: 2,
+            calm: Micros::from_ms(3_000),
+            turn: Micros::from_ms(8_000),
+            few: 4,
+            jobs_per_turn: 2,
+            capacity: 70,
+        }
+    }
+}
+
+/// How long an admitted client may take to open its session.
+const ARRIVAL: Micros = Micros(1_000_000);
+
+/// A model whose jobs users wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The recogniser.
+    Ears,
+    /// The voice.
+    Voice,
+}
+
+impl Stage {
+    /// As metrics call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ears => "asr",
+            Self::Voice => "tts",
+        }
+    }
+}
+
+/// How much there is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Everything is done at once.
+    #[default]
+    Calm,
+    /// What only may be useful is left undone: early runs, partial transcripts, early answers.
+    Shedding,
+    /// And new sessions are refused.
+    Refusing,
+}
+
+/// What is known of one model.
+#[derive(Debug, Default)]
+struct Observed {
+    /// What a job takes, in the mean over the last ten or so.
+    service: u64,
+    /// How long a job waits, in the mean over the last few. Half of it is forgotten each second in
+    /// which none was waited for.
+    wait: u64,
+    waited_at: Time,
+    /// What was worked within the last turn: when it ended, and how long it took.
+    work: VecDeque<(Time, u64)>,
+}
+
+/// Decides how much there is to do.
+#[derive(Debug, Default)]
+struct Load {
+    policy: LoadPolicy,
+    stages: [Observed; 2],
+    /// When sessions were admitted whose first turn may be yet to come.
+    newcomers: VecDeque<Time>,
+    level: Level,
+    /// Since when the level is higher than it need be.
+    relieved: Option<Time>,
+}
+
+impl Load {
+    /// A job that a user waits for was begun after `wait`.
+    fn waited(&mut self, stage: Stage, now: Time, wait: Micros) {
+        let observed = &mut self.stages[stage as usize];
+        // One job may always be in the way.
+        let wait = wait.0.saturating_sub(observed.service);
+        observed.wait = (3 * observed.wait_at(now) + wait) / 4;
+        observed.waited_at = now;
+    }
+
+    /// A job is done, and took so long.
+    fn took(&mut self, stage: Stage, now: Time, time: Micros) {
+        let turn = self.policy.turn;
+        let observed = &mut self.stages[stage as usize];
+        observed.service = match observed.service {
+            0 => time.0,
+            service => (9 * service + time.0) / 10,
+        };
+        observed.work.push_back((now, time.0));
+        forget(&mut observed.work, |(ended, _)| now.since(*ended) > turn);
+    }
+
+    /// The level, with so many jobs waiting in front of each stage.
+    fn level(&mut self, now: Time, waiting: [usize; 2]) -> Level {
+        let wait = self.wait(now, waiting);
+        let policy = self.policy;
+        let bound = |level| match level {
+            Level::Calm => Micros(0),
+            Level::Shedding => policy.shed,
+            Level::Refusing => policy.refuse,
+        };
+        let reached = match wait {
+            wait if wait >= policy.refuse => Level::Refusing,
+            wait if wait >= policy.shed => Level::Shedding,
+            _ => Level::Calm,
+        };
+        if reached >= self.level || wait.0 * policy.relief >= bound(self.level).0 {
+            self.relieved = None;
+            self.level = self.level.max(reached);
+        } else if now.since(*self.relieved.get_or_insert(now)) >= policy.calm {
+            self.relieved = None;
+            self.level = reached;
+        }
+        self.level
+    }
+
+    /// Whether one more session finds room beside those that are `open`. Those who came lately count with
+    /// what they will ask for, unless they have gone.
+    fn admit(&mut self, now: Time, waiting: [usize; 2], open: usize) -> bool {
+        let policy = self.policy;
+        forget(&mut self.newcomers, |came| now.since(*came) > policy.turn);
+        let arriving = |came: &&Time| now.since(**came) < ARRIVAL;
+        let sessions = open + self.newcomers.iter().filter(arriving).count();
+        let newcomers = self.newcomers.len().min(sessions) as u64 + 1;
+        let room = |observed: &Observed| {
+            let lately = observed.work.iter();
+            let lately = lately.filter(|(ended, _)| now.since(*ended) <= policy.turn);
+            let worked: u64 = lately.map(|(_, took)| took).sum();
+            let coming = newcomers * policy.jobs_per_turn * observed.service;
+            worked + coming <= policy.turn.0 * policy.capacity / 100
+        };
+        let level = self.level(now, waiting);
+        let admitted =
+            sessions < policy.few || level < Level::Refusing && self.stages.iter().all(room);
+        if admitted {
+            self.newcomers.push_back(now);
+        }
+        admitted
+    }
+
+    /// How long a job waits now: what those before it waited, or what stands before it, if that is more.
+    /// Two jobs in line may be of one answer.
+    fn wait(&self, now: Time, waiting: [usize; 2]) -> Micros {
+        let waits = self.stages.iter().zip(waiting);
+        let waits = waits.map(|(observed, waiting)| {
+            let before = (waiting as u64).saturating_sub(2) * observed.service;
+            before.max(observed.wait_at(now))
+        });
+        Micros(waits.max().unwrap_or_default())
+    }
+}
+
+impl Observed {
+    fn wait_at(&self, now: Time) -> u64 {
+        let seconds = now.since(self.waited_at).0 / 1_000_000;
+        self.wait.checked_shr(seconds.min(63) as u32).unwrap_or(0)
+    }
+}
+
+fn forget<T>(queue: &mut VecDeque<T>, is_old: impl Fn(&T) -> bool) {
+    while queue.front().is_some_and(&is_old) {
+        queue.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: [usize; 2] = [0, 0];
+
+    fn at(ms: u64) -> Time {
+        Time::from_ms(ms)
+    }
+
+    /// Recogniser and voice, 80 and 150 ms a job.
+    fn load() -> Load {
+        let mut load = Load::default();
+        load.took(Stage::Ears, at(0), Micros::from_ms(80));
+        load.took(Stage::Voice, at(0), Micros::from_ms(150));
+        load
+    }
+
+    /// So many turns, evenly over eight seconds from `from` on, each of which waits for so long.
+    fn turns(load: &mut Load, from: u64, count: u64, wait: u64) {
+        for turn in 0..count {
+            let now = at(from + turn * 8_000 / count);
+            for stage in [Stage::Ears, Stage::Ears, Stage::Voice, Stage::Voice] {
+                let time = if stage == Stage::Ears { 80 } else { 150 };
+                load.waited(stage, now, Micros::from_ms(wait));
+                load.took(stage, now, Micros::from_ms(time));
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_is_admitted_as_far_as_it_will_find_room() {
+        let mut load = load();
+        let admitted = (0..60).filter(|ms| load.admit(at(1_000 + ms), NOBODY, 0));
+        // 18 turns of two clauses are 5.4 of 8 s.
+        assert_eq!(admitted.count(), 18);
+        // Those who are still silent after that ask for nothing.
+        assert!(load.admit(at(9_100), NOBODY, 18));
+    }
+
+    #[test]
+    fn a_few_are_let_in_however_slow_the_machine_is() {
+        let mut load = Load::default();
+        load.took(Stage::Voice, at(0), Micros::from_ms(5_000));
+        let admitted = (0..10).filter(|ms| load.admit(at(100 + ms), NOBODY, 0));
+        assert_eq!(admitted.count(), 4);
+        assert!(load.admit(at(5_000), NOBODY, 1), "three of them have gone");
+        assert!(!load.admit(at(5_001), NOBODY, 4));
+    }
+
+    #[test]
+    fn those_who_talk_leave_less_room_for_others() {
+        let mut load = load();
+        turns(&mut load, 1_000, 12, 20);
+        let admitted = (0..60).filter(|ms| load.admit(at(9_000 + ms), NOBODY, 12));
+        assert!((5..=8).contains(&admitted.count()));
+        let mut quick = Load::default();
+        assert!(
+            (0..1_000).all(|ms| quick.admit(at(ms), NOBODY, 0)),
+            "no model"
+        );
+    }
+
+    #[test]
+    fn waits_shed_first_and_refuse_then_and_are_forgiven_late() {
+        let mut load = load();
+        turns(&mut load, 1_000, 8, 100);
+        assert_eq!(load.level(at(9_000), NOBODY), Level::Calm);
+        turns(&mut load, 9_000, 8, 250);
+        assert_eq!(load.level(at(16_900), NOBODY), Level::Shedding);
+        turns(&mut load, 17_000, 8, 700);
+        assert_eq!(load.level(at(24_900), NOBODY), Level::Refusing);
+        assert!(!load.admit(at(24_900), NOBODY, 8));
+        // Nobody waits any more: half of the wait is forgotten in a second, and then it has to last.
+        assert_eq!(load.level(at(27_500), NOBODY), Level::Refusing);
+        assert_eq!(load.level(at(29_500), NOBODY), Level::Refusing);
+        assert_eq!(load.level(at(30_600), NOBODY), Level::Calm);
+        assert!(load.admit(at(30_600), NOBODY, 8));
+    }
+
+    #[test]
+    fn what_stands_in_line_counts_before_it_was_waited_for() {
+        let mut load = load();
+        assert_eq!(load.level(at(10), [2, 2]), Level::Calm);
+        assert_eq!(load.level(at(20), [4, 0]), Level::Shedding);
+        assert_eq!(load.level(at(30), [0, 4]), Level::Refusing);
+    }
+
+    #[test]
+    fn a_short_relief_is_none() {
+        let mut load = load();
+        let queue = [0, 4];
+        assert_eq!(load.level(at(0), queue), Level::Refusing);
+        for second in 1..20 {
+            let waiting = if second % 2 == 0 { queue } else { NOBODY };
+            assert_eq!(load.level(at(second * 1_000), waiting), Level::Refusing);
+        }
+    }
+
+    #[test]
+    fn one_job_in_the_way_is_no_wait() {
+        let mut load = load();
+        turns(&mut load, 0, 10, 80);
+        assert_eq!(load.level(at(8_000), NOBODY), Level::Calm);
+    }
+}

@@ -1,0 +1,269 @@
+//! The real program under what operators and their machines do to it: signals, few files, a log that
+//! cannot be written.
+
+#![allow(clippy::disallowed_methods, reason = "tests measure")]
+
+use crate::common;
+use crate::support::PATIENCE;
+use crate::support::program::{self, Program, answer, ask, said, until};
+use rustix::process::Signal;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const QUESTION: &str = "What is two plus two?";
+
+/// A folder with this configuration; the port is any.
+fn folder(settings: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    configure(folder.path(), settings);
+    folder
+}
+
+fn configure(folder: &Path, settings: &str) {
+    let settings = format!("[server]\nport = 0\n{settings}[tools]\njournal = \"journal.jsonl\"\n");
+    std::fs::write(folder.join("undertone.toml"), settings).expect("written");
+}
+
+fn command(folder: &Path, shell: &str) -> Command {
+    program::command(folder, &common::weights(), shell)
+}
+
+/// Starts in `folder` with its log in the file `log` there.
+async fn start(folder: &Path, shell: &str) -> Program {
+    let log = File::create(folder.join("log")).expect("a log");
+    let mut command = command(folder, shell);
+    command.stderr(log);
+    Program::start(command).await
+}
+
+/// Waits for a line of the log that has all of this.
+async fn logged(folder: &Path, parts: &[&str]) -> String {
+    until(async || {
+        let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+        let mut lines = log.lines();
+        let line = lines.find(|line| parts.iter().all(|part| line.contains(part)));
+        line.map(str::to_owned)
+    })
+    .await
+}
+
+/// Three sessions, one after the other: each is answered.
+async fn is_served(program: &Program) {
+    for _ in 0..3 {
+        let mut client = program.open(None).await.expect("a session");
+        let said = answer(&mut client, QUESTION).await;
+        assert!(said.contains('4'), "{said}");
+        client.socket.close(None).await.expect("closed");
+        while client.message().await.is_some() {}
+    }
+    assert_eq!(program.get("/readyz", None).await.0, 200);
+}
+
+/// Lines of the log that were lost.
+async fn lost_lines(program: &Program) -> u64 {
+    let (_, metrics) = program.get("/metrics", None).await;
+    let name = "undertone_lost_total{what=\"log_line\"} ";
+    let lost = metrics.lines().find_map(|line| line.strip_prefix(name));
+    lost.expect("a figure").parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_taken_address_is_one_line_that_names_the_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let folder = folder("");
+    for (shell, key) in [
+        ("UNDERTONE_SERVER__PORT=PORT", "server.port"),
+        ("UNDERTONE_ASTERISK__AUDIOSOCKET=AT", "asterisk.audiosocket"),
+        ("UNDERTONE_WYOMING__LISTEN=AT", "wyoming.listen"),
+    ] {
+        let shell = shell.replace("PORT=PORT", &format!("PORT={}", address.port()));
+        let shell = shell.replace("=AT", &format!("={address}"));
+        let mut command = command(folder.path(), &format!("export {shell};"));
+        let output = command
+            .stderr(Stdio::piped())
+            .output()
+            .await
+            .expect("it ends");
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(told.matches("Address already in use").count(), 1, "{told}");
+        let at = address.to_string();
+        assert!(told.contains(key) && told.contains(&at), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_use_up_a_few_files() {
+    let folder = folder("");
+    let mut program = start(folder.path(), "ulimit -n 256;").await;
+    let mut before = program.open(None).await.expect("a session");
+    let mut silent = vec![];
+    for _ in 0..400 {
+        silent.push(
+            TcpStream::connect(&program.address)
+                .await
+                .expect("accepted"),
+        );
+    }
+    assert_eq!(program.get("/healthz", None).await.0, 200);
+    is_served(&program).await;
+    assert!(answer(&mut before, QUESTION).await.contains('4'));
+    for stream in &mut silent {
+        let mut rest = vec![];
+        // Closed or reset: either frees the connection.
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        drop(closed.expect("closed in time"));
+    }
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_log_whose_reader_goes_away_harms_no_session() {
+    let folder = folder("");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut command = command(folder.path(), "export UNDERTONE_LOG=debug;");
+    command.stderr(writer);
+    let mut program = Program::start(command).await;
+    drop(reader);
+    is_served(&program).await;
+    assert!(lost_lines(&program).await > 0);
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_log_on_a_full_disk_harms_no_session() {
+    let folder = folder("");
+    let full = OpenOptions::new().write(true).open("/dev/full");
+    let mut command = command(folder.path(), "");
+    command.stderr(full.expect("a full disk"));
+    let mut program = Program::start(command).await;
+    is_served(&program).await;
+    assert!(lost_lines(&program).await > 0);
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_harms_no_session() {
+    let folder = folder("");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut filler = writer.try_clone().expect("the pipe");
+    // Fills the pipe and keeps it full, until the reader is gone.
+    let filling = std::thread::spawn(move || while filler.write_all(&[b'\n'; 4096]).is_ok() {});
+    let mut command = command(folder.path(), "export UNDERTONE_LOG=debug;");
+    command.stderr(writer);
+    let mut program = Program::start(command).await;
+    is_served(&program).await;
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+    drop(reader);
+    filling.join().expect("it ends");
+}
+
+/// A tool that runs a program, called `name`.
+fn tool(name: &str) -> String {
+    format!(
+        "name = \"{name}\"\nkind = \"subprocess\"\ndescription = \"Does {name}.\"\n\
+         effect = \"read\"\n[subprocess]\nargv = [\"true\"]\n"
+    )
+}
+
+#[tokio::test]
+async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
+    let (one, two) = ("first-token-of-sixteen", "second-token-of-sixteen");
+    let settings =
+        |greeting: &str| format!("auth_token_file = \"token\"\n[session]\ngreeting = {greeting}\n");
+    let folder = folder(&settings("\"Good morning.\""));
+    let folder = folder.path();
+    let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).expect("written");
+    std::fs::create_dir(folder.join("tools")).expect("made");
+    write("token", one);
+    write("tools/alpha.toml", &tool("alpha"));
+    let mut program = start(folder, "").await;
+    let mut before = program.open(Some(one)).await.expect("a session");
+    assert_eq!(said(&mut before).await, "Good morning.");
+
+    configure(
+        folder,
+        &format!(
+            "{}[log]\nlevel = \"debug\"\n",
+            settings("\"Good evening.\"")
+        ),
+    );
+    write("token", two);
+    write("tools/beta.toml", &tool("beta"));
+    program.signal(Signal::HUP);
+    logged(folder, &["INFO", "read again"]).await;
+    assert_eq!(program.open(Some(one)).await.err(), Some(401));
+    let mut after = program.open(Some(two)).await.expect("a session");
+    assert_eq!(said(&mut after).await, "Good evening.");
+    let (_, about) = program.get("/playground/about", Some(two)).await;
+    assert!(
+        about.contains("\"alpha\"") && about.contains("\"beta\""),
+        "{about}"
+    );
+    logged(folder, &["DEBUG", "undertone"]).await;
+    // What began before goes on.
+    assert!(answer(&mut before, QUESTION).await.contains('4'));
+
+    configure(folder, &settings("5"));
+    program.signal(Signal::HUP);
+    logged(
+        folder,
+        &["ERROR", "stays as it was", "undertone.toml", "greeting"],
+    )
+    .await;
+    configure(folder, &settings("\"Good night.\""));
+    write("tools/beta.toml", "name = 5");
+    program.signal(Signal::HUP);
+    logged(folder, &["ERROR", "stays as it was", "beta.toml"]).await;
+    let mut still = program.open(Some(two)).await.expect("a session");
+    assert_eq!(said(&mut still).await, "Good evening.");
+
+    for (signal, name) in [(Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
+        program.signal(signal);
+        logged(folder, &[name]).await;
+    }
+    assert!(answer(&mut before, QUESTION).await.contains('4'));
+    let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+    assert!(
+        !log.contains(one) && !log.contains(two),
+        "a token is logged"
+    );
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_drain_at_once() {
+    // A model that never answers: the drain would last for ten minutes.
+    let model = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = model.local_addr().expect("an address");
+    let folder = folder(&format!(
+        "drain_seconds = 600\n[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\n\
+         base_url = \"http://{address}/v1\"\nstall_filler_ms = 60000\ngive_up_ms = 120000\n"
+    ));
+    for second in [Signal::TERM, Signal::INT] {
+        let mut program = start(folder.path(), "").await;
+        let mut client = program.open(None).await.expect("a session");
+        ask(&mut client, QUESTION).await;
+        client.until("response.created").await;
+        program.signal(Signal::TERM);
+        until(async || (program.get("/readyz", None).await.0 == 503).then_some(())).await;
+        program.signal(second);
+        assert_eq!(program.ended().await.code(), Some(1));
+        let log = std::fs::read_to_string(folder.path().join("log")).expect("a log");
+        assert!(log.contains("second signal"), "{log}");
+    }
+}
