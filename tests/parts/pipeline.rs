@@ -225,13 +225,10 @@ async fn unmodified_openai_clients_hold_a_conversation() {
         ("node", "turn.mjs", &socket),
     ] {
         let spoken = client(program, script, url, "spoken", &sum).await;
-        assert!(
-            spoken["transcript"]
-                .as_str()
-                .unwrap()
-                .contains("12 times 7"),
-            "{spoken}"
-        );
+        let mut errors = Errors::default();
+        let heard = spoken["transcript"].as_str().expect("words");
+        errors.add("What is twelve times seven?", heard);
+        assert!(errors.wrong <= 1, "{spoken}");
         assert!(spoken["audio_bytes"].as_u64().unwrap() > 24_000, "{spoken}");
         let tool = client(program, script, url, "tool", &weather).await;
         assert_eq!(

@@ -228,7 +228,8 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
 
 /// A client with a tool of its own that the strings try to call as well.
 async fn client(server: &Server) -> Client {
-    let mut client = server.realtime().await;
+    // Calls of the server's tools are shown to those who ask.
+    let mut client = server.open("/v1/realtime?vendor_events=1").await;
     let tools = json!([{"type": "function", "name": "open_door"}]);
     client
         .send(json!({"type": "session.update", "session": {"type": "realtime", "tools": tools}}))
