@@ -90,13 +90,14 @@ impl Conversation {
         self.outputs.push_back(Output::Flush);
         let open = self.cut_items(&response);
         let mut rest = self.cut_done_items();
-        rest.extend(open);
+        let outside = response.terms.is_outside();
+        rest.extend(open.into_iter().filter(|_| !outside));
         self.playout.flush(self.now);
         self.clear_response_timers();
         let more = match response.ends_with.take() {
             Some(ending) => Some(Resume::End(ending)),
             // A client that was called asks for the answer itself.
-            None if response.client_called => None,
+            None if response.client_called || outside => None,
             None => response.unfinished().then_some(Resume::Answer),
         };
         let question = self.confirmation.take_if(|pending| !pending.is_asked());
@@ -135,7 +136,10 @@ impl Conversation {
             let heard = self.playout.heard(item, self.now);
             if let Some(text) = self.history.cut(item, heard) {
                 self.notify(Event::ItemTruncated { item, heard, text });
-                rest.push(self.history.unheard_text(item));
+                // What was said outside of the conversation is not said again in it.
+                if !self.history.is_outside(item) {
+                    rest.push(self.history.unheard_text(item));
+                }
             }
         }
         rest

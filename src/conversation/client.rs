@@ -2,8 +2,11 @@
 
 use super::ids::ItemId;
 use super::time::Micros;
-use super::{Conversation, EndOfTurnRule, Event, NewItem, Place, ResponseStatus, Settings};
-use crate::llm::Message;
+use super::{
+    Conversation, EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus,
+    ResponseTerms, Settings,
+};
+use crate::llm::{Message, ToolChoice};
 
 impl Conversation {
     pub(super) fn configure(&mut self, settings: Settings) {
@@ -12,6 +15,15 @@ impl Conversation {
         }
         if let Some(tools) = settings.tools {
             self.client.tools = tools;
+        }
+        if let Some(choice) = settings.tool_choice {
+            self.choose_tool(choice);
+        }
+        if let Some(most) = settings.max_tokens {
+            self.client.max_tokens = most;
+        }
+        if settings.transcribe_only && !self.client.transcribe_only {
+            self.transcribe_only();
         }
         if let Some(on) = settings.speculation {
             self.policy.speculation.enabled = on && self.client.may_speculate;
@@ -25,6 +37,40 @@ impl Conversation {
             }
             self.client.turn_detection = turn_detection;
         }
+    }
+
+    /// A tool that is not there cannot be called: the model chooses, and the client hears of it.
+    fn choose_tool(&mut self, choice: ToolChoice) {
+        self.client.tool_choice = match self.missing_tool(&choice, &ResponseTerms::default()) {
+            None => choice,
+            Some(message) => {
+                self.refuse("Configure", message);
+                ToolChoice::Auto
+            }
+        };
+    }
+
+    /// Why a tool cannot be chosen for an answer.
+    fn missing_tool(&self, choice: &ToolChoice, terms: &ResponseTerms) -> Option<String> {
+        let offered = self.offered(terms);
+        match choice {
+            ToolChoice::Function(name) if !offered.iter().any(|tool| tool.name == *name) => {
+                Some(format!("there is no tool named '{name}'"))
+            }
+            ToolChoice::Required if offered.is_empty() => Some("there are no tools".into()),
+            _ => None,
+        }
+    }
+
+    /// From here on nothing is said and nothing runs.
+    fn transcribe_only(&mut self) {
+        self.client.transcribe_only = true;
+        self.client.may_speculate = false;
+        self.policy.speculation.enabled = false;
+        self.respond_next = None;
+        self.announcements.clear();
+        self.stop_for_good(ResponseStatus::Cancelled);
+        self.drop_held();
     }
 
     pub(super) fn add_item(&mut self, id: Option<ItemId>, place: Place, item: NewItem) {
@@ -41,7 +87,21 @@ impl Conversation {
                 self.history.push(id, Message::User { text: text.clone() });
                 self.answer_in_writing(&text);
             }
+            NewItem::Spoken { text } if is_last => {
+                self.mark_activity();
+                self.route(&text, true);
+                self.history.push(id, Message::User { text: text.clone() });
+                self.answer_in_writing(&text);
+                self.notify(Event::ItemAdded { item: id });
+                return self.notify(Event::ItemTranscribed { item: id, text });
+            }
             NewItem::User { text } => self.history.insert(at, id, Message::User { text }),
+            NewItem::Spoken { text } => {
+                let message = Message::User { text: text.clone() };
+                self.history.insert(at, id, message);
+                self.notify(Event::ItemAdded { item: id });
+                return self.notify(Event::ItemTranscribed { item: id, text });
+            }
             NewItem::Agent { text } => {
                 let interrupted = false;
                 let message = Message::Agent { text, interrupted };
@@ -87,10 +147,33 @@ impl Conversation {
         }
     }
 
-    pub(super) fn respond_to_client(&mut self, instructions: Option<String>) {
-        self.hear_from_user();
-        if !self.run_accepted() {
-            self.respond_after_this(instructions);
+    pub(super) fn respond_to_client(&mut self, terms: ResponseTerms) {
+        let request = match terms.place {
+            ResponsePlace::Aside => "RespondAside",
+            ResponsePlace::Aloud | ResponsePlace::Conversation => "Respond",
+        };
+        if self.client.transcribe_only {
+            return self.refuse(request, "a transcription session has no responses".into());
+        }
+        let choice = terms.tool_choice.as_ref();
+        if let Some(message) = choice.and_then(|choice| self.missing_tool(choice, &terms)) {
+            return self.refuse(request, message);
+        }
+        match terms.place {
+            ResponsePlace::Aside => self.respond_aside(&terms),
+            ResponsePlace::Aloud if self.response.is_some() || self.utterance.is_some() => {
+                self.refuse(
+                    "Respond",
+                    "somebody is speaking: wait until they are done".into(),
+                );
+            }
+            ResponsePlace::Aloud => self.respond_aloud(terms),
+            ResponsePlace::Conversation => {
+                self.hear_from_user();
+                if !self.run_accepted() {
+                    self.respond_after_this(terms);
+                }
+            }
         }
     }
 

@@ -48,7 +48,9 @@ impl Conversation {
                 return self.wait_for(call, Some(json!({ "error": error })));
             }
         };
-        if self.is_clients(name) {
+        let clients = response.terms.tools.as_ref();
+        let clients = clients.unwrap_or(&self.client.tools);
+        if clients.iter().any(|tool| tool.name == name) {
             return self.hand_to_client(call, name, arguments);
         }
         match self.declaration(name) {
@@ -99,7 +101,10 @@ impl Conversation {
         by_client: bool,
     ) {
         let item = self.item_id();
-        self.history.add_call(item, call, name, arguments.clone());
+        let outside = self.response.as_ref().is_some_and(|r| r.terms.is_outside());
+        if !outside {
+            self.history.add_call(item, call, name, arguments.clone());
+        }
         if !by_client {
             self.running.insert(call, item);
         }

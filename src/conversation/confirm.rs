@@ -8,7 +8,7 @@ use super::ids::{CallId, ClauseId};
 use super::output::ConfirmationOutcome;
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, ResponseStatus, TurnLatency};
+use super::{Conversation, Event, ResponseStatus, ResponseTerms, TurnLatency};
 use crate::llm::Message;
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Confirmation, Declaration, plain};
@@ -414,7 +414,7 @@ impl Conversation {
             outcome: ConfirmationOutcome::Accepted,
         });
         self.stop_for_good(ResponseStatus::Interrupted);
-        self.open_response(latency, None);
+        self.open_response(latency, ResponseTerms::default());
         let tool = self.declaration(&pending.name);
         self.carry_out(
             pending.call,

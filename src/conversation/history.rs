@@ -31,6 +31,8 @@ struct Speech {
     clauses: Vec<(String, Micros)>,
     /// How much the user heard before it was cut; all of it if `None`.
     heard: Option<Micros>,
+    /// The model is never shown it.
+    outside: bool,
 }
 
 impl Speech {
@@ -134,10 +136,14 @@ impl History {
     }
 
     /// Begins an answer that has no words yet.
-    pub(super) fn begin_speech(&mut self, id: ItemId) {
+    pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
+        let speech = Speech {
+            outside,
+            ..Speech::default()
+        };
         self.items.push(Item {
             id,
-            content: Content::Spoken(Speech::default()),
+            content: Content::Spoken(speech),
         });
     }
 
@@ -304,7 +310,24 @@ impl History {
 
     /// The prompt's messages. Answers of which nothing was heard are left out.
     pub(super) fn messages(&self) -> Vec<Message> {
-        self.items.iter().filter_map(Item::message).collect()
+        self.messages_from(0)
+    }
+
+    /// The messages of the items from the `first` on.
+    pub(super) fn messages_from(&self, first: usize) -> Vec<Message> {
+        let items = self.items.iter().skip(first);
+        items.filter_map(Item::message).collect()
+    }
+
+    /// Whether the model is never shown an answer.
+    pub(super) fn is_outside(&self, id: ItemId) -> bool {
+        let found = self.items.iter().find(|item| item.id == id);
+        found.is_some_and(|item| matches!(&item.content, Content::Spoken(s) if s.outside))
+    }
+
+    /// The message of one item.
+    pub(super) fn message(&self, id: ItemId) -> Option<Message> {
+        self.items.iter().find(|item| item.id == id)?.message()
     }
 
     /// Whether nothing has come since the agent last spoke.
@@ -327,6 +350,7 @@ impl Item {
     fn message(&self) -> Option<Message> {
         match &self.content {
             Content::Fixed(message) => Some(message.clone()),
+            Content::Spoken(speech) if speech.outside => None,
             Content::Spoken(speech) => {
                 let text = speech.text();
                 let interrupted = speech.heard.is_some_and(|heard| heard < speech.length());
@@ -342,7 +366,7 @@ mod tests {
 
     fn spoken(clauses: &[(&str, u64)]) -> History {
         let mut history = History::default();
-        history.begin_speech(ItemId(1));
+        history.begin_speech(ItemId(1), false);
         for (index, (text, ms)) in clauses.iter().enumerate() {
             history.add_clause(ItemId(1), text);
             history.lengthen_clause(ItemId(1), index, Micros::from_ms(*ms));
@@ -379,7 +403,7 @@ mod tests {
             ),
             (3, &["No. Bye."]),
         ] {
-            history.begin_speech(ItemId(id));
+            history.begin_speech(ItemId(id), false);
             for (index, text) in clauses.iter().enumerate() {
                 history.add_clause(ItemId(id), text);
                 history.lengthen_clause(ItemId(id), index, Micros::from_ms(1_000));

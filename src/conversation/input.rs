@@ -1,9 +1,9 @@
 //! What happens to a conversation.
 
-use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId};
+use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::speculation::Discard;
 use super::time::{Micros, Samples};
-use crate::llm::{LlmEvent, ToolSpec};
+use crate::llm::{LlmEvent, Message, ToolChoice, ToolSpec};
 use crate::router::Prediction;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
@@ -131,8 +131,15 @@ pub enum Input {
         /// Instructions for this answer alone.
         instructions: Option<String>,
     },
+    /// The same, with more to say about the answer.
+    RespondWith(Box<ResponseTerms>),
     /// The client stops the answer.
     CancelResponse,
+    /// The client stops an answer that is given beside the conversation.
+    CancelAside {
+        /// The answer.
+        aside: TurnId,
+    },
     /// The user answered a confirmation by a click or a key rather than by voice.
     Confirm {
         /// The call that waits for it.
@@ -236,6 +243,11 @@ pub enum NewItem {
         /// The arguments.
         arguments: Map<String, Value>,
     },
+    /// Spoken by the user in audio that the client brought along, and transcribed.
+    Spoken {
+        /// The words.
+        text: String,
+    },
     /// The result of a call to one of the client's own tools.
     ToolOutput {
         /// The call that this answers.
@@ -268,6 +280,95 @@ pub struct Settings {
     pub turn_detection: Option<TurnDetection>,
     /// Whether anything may run before it is certain. What the operator has turned off stays off.
     pub speculation: Option<bool>,
+    /// Which tool answers are to call first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// How long an answer may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<MaxTokens>,
+    /// Transcribe and answer nothing, from here on.
+    #[serde(skip_serializing_if = "is_false")]
+    pub transcribe_only: bool,
+}
+
+/// The most tokens of an answer, calls included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokens {
+    /// As many as the engine allows.
+    Unlimited,
+    /// So many.
+    At(u32),
+}
+
+impl MaxTokens {
+    /// The number, if there is one.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Self::Unlimited => None,
+            Self::At(tokens) => Some(tokens),
+        }
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// What a client says about one answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResponseTerms {
+    /// Instructions for this answer alone.
+    pub instructions: Option<String>,
+    /// The client's tools for this answer; those of the session if `None`.
+    pub tools: Option<Vec<ToolSpec>>,
+    /// Which tool it is to call first; as in the session if `None`.
+    pub tool_choice: Option<ToolChoice>,
+    /// How long it may be; as in the session if `None`.
+    pub max_tokens: Option<MaxTokens>,
+    /// What the model is shown in place of the history.
+    pub context: Option<Vec<Context>>,
+    /// Where it is given.
+    pub place: ResponsePlace,
+}
+
+impl ResponseTerms {
+    /// Nothing but instructions, if any.
+    pub fn of(instructions: Option<String>) -> Self {
+        Self {
+            instructions,
+            ..Self::default()
+        }
+    }
+
+    /// It leaves no trace in the history.
+    pub(super) fn is_outside(&self) -> bool {
+        self.place != ResponsePlace::Conversation
+    }
+}
+
+/// Where an answer is given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponsePlace {
+    /// In the conversation.
+    #[default]
+    Conversation,
+    /// To the user's ear, and not in the history.
+    Aloud,
+    /// In writing, beside whatever is being said: [`super::Event::AsideStarted`].
+    Aside,
+}
+
+/// One message that a model is shown in place of the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// An item of the history, as it is now.
+    Item(ItemId),
+    /// A message that is in no history.
+    Message(Message),
 }
 
 /// How the end of the user's turn is found, and what follows from it.
@@ -279,6 +380,38 @@ pub struct TurnDetection {
     pub respond: bool,
     /// Stop the agent when the user begins to speak.
     pub interrupt: bool,
+    /// A window from this probability on is speech; the operator's if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f32>,
+    /// Audio before the first window of speech that belongs to it, ms; the operator's if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix_padding_ms: Option<u64>,
+    /// A user who says nothing for so long after the agent has spoken is asked whether they are
+    /// still there, ms; the operator's if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// How soon a pause is taken for the end, where the rule is [`EndOfTurnRule::Semantic`].
+    #[serde(default, skip_serializing_if = "Eagerness::is_auto")]
+    pub eagerness: Eagerness,
+}
+
+/// How soon a pause of the user is taken for the end of the turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Eagerness {
+    /// Late: the user may think aloud.
+    Low,
+    /// As the operator has set it.
+    #[default]
+    Auto,
+    /// Soon.
+    High,
+}
+
+impl Eagerness {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// Which rule ends the user's turn.
@@ -303,6 +436,10 @@ impl Default for TurnDetection {
             rule: EndOfTurnRule::Semantic,
             respond: true,
             interrupt: true,
+            threshold: None,
+            prefix_padding_ms: None,
+            idle_timeout_ms: None,
+            eagerness: Eagerness::Auto,
         }
     }
 }

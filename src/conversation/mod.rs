@@ -10,6 +10,7 @@
 //! | `turn` | the user's utterance, from first sound to transcript |
 //! | `barge_in` | the user speaks over the agent; false interruptions |
 //! | `response` | the agent's answer: generation and speech |
+//! | `aside` | answers in writing, beside the conversation |
 //! | `answer_end` | where an answer ends that the model does not end |
 //! | `commit` | the calls that the model has asked for, and their results |
 //! | `speculation` | what may run before it is committed, and how it ends |
@@ -25,6 +26,7 @@
 //! | `history` | what the model is told was said |
 
 mod answer_end;
+mod aside;
 mod assent;
 mod barge_in;
 mod clauses;
@@ -56,7 +58,10 @@ pub use answer_end::AnswerPolicy;
 pub use clauses::Clauses;
 pub use filler::{FillerLead, FillerPolicy};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
-pub use input::{EndOfTurnRule, Input, Job, NewItem, Place, Settings, TurnDetection};
+pub use input::{
+    Context, Eagerness, EndOfTurnRule, Input, Job, MaxTokens, NewItem, Place, ResponsePlace,
+    ResponseTerms, Settings, TurnDetection,
+};
 pub use latency::TurnLatency;
 pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
 pub use policy::{EndpointPolicy, Policy, VadPolicy};
@@ -66,6 +71,8 @@ pub use speculation::{
 };
 pub use time::{Micros, Samples, Time};
 
+use crate::llm::ToolChoice;
+use aside::Aside;
 use barge_in::{Interrupted, Resume};
 use confirm::Pending;
 use endpointer::SpeechDetector;
@@ -115,7 +122,9 @@ pub struct Conversation {
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The client asked for an answer while another was being given.
-    respond_next: Option<Option<String>>,
+    respond_next: Option<ResponseTerms>,
+    /// Answers that are being given beside the conversation.
+    asides: Vec<Aside>,
     ending: Option<HangUpReason>,
     /// Keys of a number that is being typed in.
     keys: String,
@@ -133,6 +142,10 @@ struct ClientSettings {
     instructions: Option<String>,
     tools: Vec<crate::llm::ToolSpec>,
     turn_detection: TurnDetection,
+    tool_choice: ToolChoice,
+    max_tokens: MaxTokens,
+    /// The session transcribes, and nothing is answered.
+    transcribe_only: bool,
     /// The operator's switch: a client may turn speculation off, and on again only if this is on.
     may_speculate: bool,
 }
@@ -165,6 +178,9 @@ impl Conversation {
                 instructions: None,
                 tools: Vec::new(),
                 turn_detection: policy.turn_detection,
+                tool_choice: ToolChoice::Auto,
+                max_tokens: MaxTokens::Unlimited,
+                transcribe_only: false,
                 may_speculate: policy.speculation.enabled,
             },
             now: Time(0),
@@ -187,6 +203,7 @@ impl Conversation {
             handing_over: None,
             announcements: VecDeque::new(),
             respond_next: None,
+            asides: Vec::new(),
             ending: None,
             keys: String::new(),
             answered_by_key: false,
@@ -247,7 +264,11 @@ impl Conversation {
             Input::AddItem { id, place, item } => self.add_item(id, place, item),
             Input::DeleteItem { item } => self.delete_item(item),
             Input::Truncate { item, heard } => self.truncate(item, heard),
-            Input::Respond { instructions } => self.respond_to_client(instructions),
+            Input::Respond { instructions } => {
+                self.respond_to_client(ResponseTerms::of(instructions));
+            }
+            Input::RespondWith(terms) => self.respond_to_client(*terms),
+            Input::CancelAside { aside } => self.cancel_aside(aside),
             Input::CancelResponse => self.cancel_response(),
             Input::Key { key } => self.press(key),
             Input::Said { text, last } => self.on_said(&text, last),
@@ -329,6 +350,9 @@ impl Conversation {
 
     /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
     fn take_turn(&mut self) -> bool {
+        if self.client.transcribe_only {
+            self.announcements.clear();
+        }
         let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
             let question = match self.ending {
@@ -340,10 +364,10 @@ impl Conversation {
                 None => self.say(&text),
             }
         } else if goes_on && let Some(resume) = self.resume.take() {
-            let instructions = self.respond_next.take().flatten();
-            self.resume_response(resume, instructions);
-        } else if goes_on && let Some(instructions) = self.respond_next.take() {
-            self.respond(instructions);
+            let terms = self.respond_next.take().unwrap_or_default();
+            self.resume_response(resume, terms);
+        } else if goes_on && let Some(terms) = self.respond_next.take() {
+            self.respond(terms);
         } else {
             match self.ending {
                 Some(reason) => self.let_go(reason),
@@ -382,7 +406,7 @@ impl Conversation {
         let request = match input {
             Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
             Input::CommitAudio => "CommitAudio",
-            Input::Respond { .. } => "Respond",
+            Input::Respond { .. } | Input::RespondWith(_) => "Respond",
             Input::Key { .. } => "Key",
             Input::Confirm { .. } => "Confirm",
             _ => return false,

@@ -4,7 +4,7 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
 use super::speculation::{SpeculationEvent, TurnRecord};
 use super::time::{Micros, Samples};
-use crate::llm::Prompt;
+use crate::llm::{Prompt, TokenUsage};
 use crate::router::Heard;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
@@ -136,6 +136,14 @@ pub enum Event {
         /// Where in the user's audio.
         at: Samples,
     },
+    /// The user has said nothing for as long as the client allows, and is asked whether they are
+    /// still there.
+    IdleTimeout {
+        /// Where in the user's audio the silence began.
+        from: Samples,
+        /// Where it was too long.
+        to: Samples,
+    },
     /// What was heard of the user so far; may still change.
     PartialTranscript {
         /// All of the utterance so far.
@@ -156,6 +164,13 @@ pub enum Event {
     ItemAdded {
         /// Its id.
         item: ItemId,
+    },
+    /// The words of audio that the client added to the history. Follows its [`Event::ItemAdded`].
+    ItemTranscribed {
+        /// The item.
+        item: ItemId,
+        /// The words.
+        text: String,
     },
     /// An item left the history.
     ItemDeleted {
@@ -256,6 +271,41 @@ pub enum Event {
         status: ResponseStatus,
         /// When each stage of the turn was reached.
         latency: TurnLatency,
+        /// What the language model was asked and said.
+        #[serde(default)]
+        usage: TokenUsage,
+    },
+    /// An answer beside the conversation began. It is not spoken and in no history, and may run
+    /// while others do.
+    AsideStarted {
+        /// The answer.
+        aside: TurnId,
+    },
+    /// More words of an answer beside the conversation.
+    AsideText {
+        /// The answer.
+        aside: TurnId,
+        /// The words.
+        text: String,
+    },
+    /// The model has called a tool of the client in an answer beside the conversation. Nobody waits
+    /// for its output.
+    AsideCalled {
+        /// The answer.
+        aside: TurnId,
+        /// The tool's name.
+        name: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+    },
+    /// An answer beside the conversation is over.
+    AsideDone {
+        /// The answer.
+        aside: TurnId,
+        /// How it ended.
+        status: ResponseStatus,
+        /// What the language model was asked and said.
+        usage: TokenUsage,
     },
     /// A stage failed; the conversation goes on.
     StageFailed {
@@ -300,6 +350,6 @@ pub enum ResponseStatus {
     Cancelled,
     /// The language model or the voice failed; an apology was spoken.
     Failed,
-    /// The answer became too long and was ended behind a sentence.
+    /// The answer became too long: it was ended behind a sentence, or cut at its most tokens.
     Incomplete,
 }

@@ -2,7 +2,7 @@
 
 use super::answer_end::AnswerPolicy;
 use super::filler::FillerPolicy;
-use super::input::TurnDetection;
+use super::input::{Eagerness, TurnDetection};
 use super::speculation::SpeculationPolicy;
 use super::time::Micros;
 use crate::llm::Phrases;
@@ -93,6 +93,46 @@ pub struct EndpointPolicy {
     pub incomplete_below: f32,
     /// The longest stretch that is transcribed at once, ms; the recogniser takes 30 s.
     pub segment_ms: u64,
+}
+
+impl VadPolicy {
+    /// With what the client asks for. Speech goes on as far below the threshold as the operator has
+    /// it.
+    pub(super) fn of(self, client: &TurnDetection) -> Self {
+        let threshold = client.threshold.unwrap_or(self.threshold);
+        let threshold = threshold.max(LEAST_PROBABILITY);
+        Self {
+            threshold,
+            release: (threshold - (self.threshold - self.release)).max(LEAST_PROBABILITY),
+            pre_roll_ms: client.prefix_padding_ms.unwrap_or(self.pre_roll_ms),
+            ..self
+        }
+    }
+}
+
+/// Silence measures less than this: a threshold of zero must not make it speech without end.
+const LEAST_PROBABILITY: f32 = 0.05;
+
+/// The longest silence within a turn, ms, of a patient and of an eager agent: OpenAI's.
+const LOW_MS: u64 = 8_000;
+const HIGH_MS: u64 = 2_000;
+
+impl EndpointPolicy {
+    /// With the client's eagerness: a low one waits twice as long where the model is unsure and four
+    /// times where the turn sounds unfinished, a high one half as long.
+    pub(super) fn of(self, client: &TurnDetection) -> Self {
+        let (unsure, incomplete, most) = match client.eagerness {
+            Eagerness::Low => (self.unsure_ms * 2, self.incomplete_ms * 4, LOW_MS),
+            Eagerness::Auto => (self.unsure_ms, self.incomplete_ms, u64::MAX),
+            Eagerness::High => (self.unsure_ms / 2, self.incomplete_ms / 2, HIGH_MS),
+        };
+        Self {
+            complete_ms: self.complete_ms.min(most),
+            unsure_ms: unsure.max(self.complete_ms).min(most),
+            incomplete_ms: incomplete.max(self.complete_ms).min(most),
+            ..self
+        }
+    }
 }
 
 impl Default for VadPolicy {

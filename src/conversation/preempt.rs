@@ -1,10 +1,9 @@
 //! Preemptive generation: the model is asked at the first silence that may be the end of the turn,
 //! and what it says is held back until the end is certain. If the user goes on, it was never said.
 
-use super::Conversation;
-use super::Output;
 use super::ids::RequestId;
 use super::time::Time;
+use super::{Conversation, Output, ResponseTerms};
 use crate::llm::{LlmEvent, Message, Prompt};
 
 /// A generation that nobody hears yet.
@@ -41,6 +40,7 @@ impl Conversation {
             || !policy.preemptive
             || self.busy
             || !self.client.turn_detection.respond
+            || self.client.transcribe_only
             || !free
             || text.is_empty()
         {
@@ -63,7 +63,7 @@ impl Conversation {
                 interrupted: false,
             });
         }
-        let prompt = self.prompt(messages, None, 0);
+        let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
         let request = self.request_id();
         self.held = Some(Held {
             request,
@@ -108,6 +108,8 @@ impl Conversation {
             LlmEvent::Speech { .. }
             | LlmEvent::ToolArguments { .. }
             | LlmEvent::Unable
+            | LlmEvent::Cut
+            | LlmEvent::Used { .. }
             | LlmEvent::End => {}
         }
     }

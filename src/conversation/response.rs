@@ -11,8 +11,10 @@ use super::preempt::Held;
 use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, Job, Output, ResponseStatus};
-use crate::llm::{LlmEvent, Message, Phrases, Prompt};
+use super::{Conversation, Event, Job, Output, ResponseStatus, ResponseTerms};
+use crate::llm::{
+    Demands, LlmEvent, Message, Phrases, Prompt, TokenUsage, ToolChoice, ToolSpec, tokens_of,
+};
 use std::sync::Arc;
 
 /// Clauses of the model that are withheld after the router's filler: one may be a filler of its own,
@@ -41,7 +43,14 @@ pub(super) struct Response {
     pub(super) open_items: Vec<ItemId>,
     /// Items that the client was told of.
     announced: Vec<ItemId>,
-    instructions: Option<String>,
+    pub(super) terms: ResponseTerms,
+    /// Items of the history before it began.
+    history: usize,
+    pub(super) usage: TokenUsage,
+    /// The running generation has reached its most tokens.
+    breaks_off: bool,
+    /// What the running generation was asked, in tokens, and the characters of its answer.
+    estimate: (u64, usize),
     /// The speculation of the turn that this answers; none for words of our own.
     pub(super) track: Option<Track>,
     pub(super) began: Time,
@@ -90,7 +99,7 @@ impl Response {
         turn: TurnId,
         began: Time,
         latency: TurnLatency,
-        instructions: Option<String>,
+        terms: ResponseTerms,
         most: AnswerPolicy,
     ) -> Self {
         Self {
@@ -98,7 +107,11 @@ impl Response {
             latency,
             open_items: Vec::new(),
             announced: Vec::new(),
-            instructions,
+            terms,
+            history: 0,
+            usage: TokenUsage::default(),
+            breaks_off: false,
+            estimate: (0, 0),
             track: None,
             began,
             generation: None,
@@ -139,6 +152,16 @@ impl Response {
         self.generation.take()
     }
 
+    /// Counts the running generation by its characters, if nobody has counted its tokens.
+    fn count(&mut self) {
+        let (input, chars) = std::mem::take(&mut self.estimate);
+        self.usage.add(TokenUsage {
+            input,
+            cached: 0,
+            output: tokens_of(chars),
+        });
+    }
+
     pub(super) fn announced(&self, item: ItemId) -> bool {
         self.announced.contains(&item)
     }
@@ -168,18 +191,18 @@ impl Response {
 
 impl Conversation {
     /// Answers what the history asks.
-    pub(super) fn respond(&mut self, instructions: Option<String>) {
+    pub(super) fn respond(&mut self, terms: ResponseTerms) {
         let latency = TurnLatency::of_turn_at(self.now);
-        self.start_response(latency, instructions);
+        self.start_response(latency, terms);
     }
 
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end.
-    pub(super) fn start_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
+    pub(super) fn start_response(&mut self, latency: TurnLatency, terms: ResponseTerms) {
         if self.response.is_some() {
-            return self.respond_after_this(instructions);
+            return self.respond_after_this(terms);
         }
-        self.open_response(latency, instructions);
+        self.open_response(latency, terms);
         let nothing_new = self.history.ends_with_the_agent();
         if let Some(response) = &mut self.response {
             response.nothing_new = nothing_new;
@@ -200,16 +223,16 @@ impl Conversation {
     }
 
     /// The user has gone on while an answer is being given: the conversation does not end with it.
-    pub(super) fn respond_after_this(&mut self, instructions: Option<String>) {
-        self.respond_next = Some(instructions);
+    pub(super) fn respond_after_this(&mut self, terms: ResponseTerms) {
+        self.respond_next = Some(terms);
         self.call_off_end();
     }
 
     /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
     /// once; the end of the conversation.
-    pub(super) fn resume_response(&mut self, resume: Resume, instructions: Option<String>) {
+    pub(super) fn resume_response(&mut self, resume: Resume, terms: ResponseTerms) {
         let latency = TurnLatency::of_turn_at(self.now);
-        self.open_response(latency, instructions);
+        self.open_response(latency, terms);
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
             Resume::Answer if running.is_empty() => return self.start_generation(),
@@ -228,42 +251,58 @@ impl Conversation {
 
     /// Says words of our own.
     pub(super) fn say(&mut self, text: &str) {
-        self.open_untracked(TurnLatency::default(), None);
+        self.open_untracked(TurnLatency::default(), ResponseTerms::default());
         self.speak(text, Words::Own);
     }
 
     /// Opens a response to what was heard.
-    pub(super) fn open_response(&mut self, latency: TurnLatency, instructions: Option<String>) {
+    pub(super) fn open_response(&mut self, latency: TurnLatency, terms: ResponseTerms) {
         let track = self.take_track();
         // Whatever else asked for an answer gets this one.
         self.respond_next = None;
         self.forget_resuming();
-        self.open_untracked(latency, instructions);
+        self.open_untracked(latency, terms);
         if let Some(response) = &mut self.response {
             response.track = Some(track);
         }
     }
 
-    fn open_untracked(&mut self, latency: TurnLatency, instructions: Option<String>) {
+    fn open_untracked(&mut self, latency: TurnLatency, terms: ResponseTerms) {
         self.withdraw_asked_question();
         let turn = self.turn_id();
-        self.response = Some(Response::new(
-            turn,
-            self.now,
-            latency,
-            instructions,
-            self.policy.answer,
-        ));
+        let response = Response::new(turn, self.now, latency, terms, self.policy.answer);
+        self.response = Some(Response {
+            history: self.history.len(),
+            ..response
+        });
         self.notify(Event::ResponseStarted { turn });
+    }
+
+    /// Says something that the user alone hears: it is in no history.
+    pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
+        self.open_untracked(TurnLatency::of_turn_at(self.now), terms);
+        self.start_generation();
     }
 
     fn start_generation(&mut self) {
         let Some(response) = &self.response else {
             return;
         };
-        let (steps, instructions) = (response.steps, response.instructions.clone());
-        let prompt = self.prompt(self.history.messages(), instructions.as_deref(), steps);
-        let held = self.take_held(&prompt);
+        let messages = match &response.terms.context {
+            None => self.history.messages(),
+            Some(context) => {
+                let mut messages = self.messages_of(context);
+                messages.extend(self.history.messages_from(response.history));
+                messages
+            }
+        };
+        let used = response.usage.output;
+        let prompt = self.prompt(messages, &response.terms, response.steps, used);
+        let asked = prompt.estimate();
+        let held = match response.terms.is_outside() {
+            true => None,
+            false => self.take_held(&prompt),
+        };
         let (request, began, events) = match held {
             Some(held) => held,
             None => {
@@ -278,6 +317,7 @@ impl Conversation {
         );
         if let Some(response) = &mut self.response {
             response.generation = Some(request);
+            response.estimate = (asked, 0);
             response.calls = 0;
             response.said = false;
             response.owes_answer = false;
@@ -288,38 +328,67 @@ impl Conversation {
         }
     }
 
-    /// What the model is given after `steps` of tools.
+    /// What the model is given after `steps` of tools, and when it has `used` so many tokens in the
+    /// answer.
     pub(super) fn prompt(
         &self,
         messages: Vec<Message>,
-        instructions: Option<&str>,
+        terms: &ResponseTerms,
         steps: u32,
+        used: u64,
     ) -> Prompt {
         let instructions: Vec<_> = [
             self.policy.instructions.as_deref(),
             self.client.instructions.as_deref(),
-            instructions,
+            terms.instructions.as_deref(),
         ]
         .into_iter()
         .flatten()
         .collect();
-        let tools = if steps < self.policy.tool_steps {
-            // A client's tool takes the place of the server's of the same name.
-            let own = self.policy.tools.iter().map(|tool| &tool.spec);
-            let own = own.filter(|spec| !self.is_clients(&spec.name));
-            own.chain(&self.client.tools).cloned().collect()
-        } else {
-            Vec::new()
+        let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
+        let left = |most: u32| {
+            most.saturating_sub(u32::try_from(used).unwrap_or(most))
+                .max(1)
+        };
+        let choice = terms.tool_choice.as_ref();
+        let choice = choice.unwrap_or(&self.client.tool_choice);
+        let tools = match choice {
+            ToolChoice::None => Vec::new(),
+            _ if steps < self.policy.tool_steps => self.offered(terms),
+            _ => Vec::new(),
+        };
+        // A call that was asked for is made once; what follows is said about its result.
+        let tool_choice = match steps {
+            0 => choice.clone(),
+            _ => ToolChoice::Auto,
         };
         Prompt {
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
             messages,
             tools: Arc::new(tools),
+            demands: Demands {
+                max_tokens: most.number().map(left),
+                tool_choice,
+            },
         }
+    }
+
+    /// The tools of an answer. Outside of the conversation the server runs none: its results would
+    /// have nowhere to go.
+    pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
+        let clients = terms.tools.as_ref().unwrap_or(&self.client.tools);
+        // A client's tool takes the place of the server's of the same name.
+        let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
+        let own = self.policy.tools.iter().map(|tool| &tool.spec);
+        let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));
+        own.chain(clients).cloned().collect()
     }
 
     pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {
         let now = self.now;
+        if self.on_aside(request, &event) {
+            return;
+        }
         if self.held.as_ref().is_some_and(|h| h.request == request) {
             return self.hold(event);
         }
@@ -335,6 +404,12 @@ impl Conversation {
             Timer::GenerationOverdue,
             now + self.policy.generation_timeout,
         );
+        match &event {
+            LlmEvent::Speech { text } => response.estimate.1 += text.chars().count(),
+            LlmEvent::ToolOpened { name } => response.estimate.1 += name.chars().count(),
+            LlmEvent::ToolArguments { piece } => response.estimate.1 += piece.chars().count(),
+            _ => {}
+        }
         match event {
             LlmEvent::Speech { text } => self.on_words(&text),
             LlmEvent::ToolOpened { .. } if response.calls == MOST_CALLS => {
@@ -360,6 +435,11 @@ impl Conversation {
             LlmEvent::Unable => {
                 let turn = response.turn;
                 self.notify(Event::Unable { turn });
+            }
+            LlmEvent::Cut => response.breaks_off = true,
+            LlmEvent::Used { usage } => {
+                response.usage.add(usage);
+                response.estimate = (0, 0);
             }
             LlmEvent::End => self.end_generation(),
         }
@@ -426,8 +506,10 @@ impl Conversation {
             return;
         };
         response.generation = None;
+        response.count();
+        response.answer.is_cut |= response.breaks_off;
         let silent = !response.said && (response.calls == 0 || response.overstepped);
-        let may_be = response.nothing_new && response.steps == 0;
+        let may_be = response.answer.is_cut || response.nothing_new && response.steps == 0;
         if silent && !may_be {
             self.fail_response("llm", "the language model said nothing", |p| &p.llm_failed);
         }
@@ -449,7 +531,8 @@ impl Conversation {
         let response = self.response.as_mut()?;
         let item = *response.item.get_or_insert_with(|| {
             response.open_items.push(fresh);
-            self.history.begin_speech(fresh);
+            self.history
+                .begin_speech(fresh, response.terms.is_outside());
             fresh
         });
         if words != Words::Filler {
@@ -656,11 +739,13 @@ impl Conversation {
         }
         let waiting = std::mem::take(&mut response.waiting);
         self.add_results(waiting);
+        response.count();
         let (turn, latency, fillers) = (response.turn, response.latency, response.fillers);
         self.notify(Event::ResponseDone {
             turn,
             status,
             latency,
+            usage: response.usage,
         });
         if let Some(track) = response.track {
             self.close_track(track, reason, |record| {
@@ -689,7 +774,8 @@ impl Conversation {
             Job::Transcription(request) => self.on_transcript(request, Err(())),
             Job::Completeness(_) => {}
             Job::Generation(request) => {
-                if self.held.as_ref().is_some_and(|h| h.request == request) {
+                if self.on_aside_failed(request) {
+                } else if self.held.as_ref().is_some_and(|h| h.request == request) {
                     // Nobody waits for it yet: it is asked for again when somebody does.
                     self.held = None;
                 } else if self

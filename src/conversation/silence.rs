@@ -1,7 +1,8 @@
 //! A user who says nothing: asked twice whether they are still there, then left with a goodbye.
 
+use super::time::Micros;
 use super::timer::Timer;
-use super::{Conversation, HangUpReason};
+use super::{Conversation, Event, HangUpReason};
 
 /// How often a silent user is asked.
 const PROMPTS: u32 = 2;
@@ -9,11 +10,19 @@ const PROMPTS: u32 = 2;
 impl Conversation {
     /// Nobody speaks and nothing waits: from here on the silence counts.
     pub(super) fn watch_silence(&mut self) {
-        if let Some(patience) = self.policy.silence_prompt
+        if let Some(patience) = self.idle_timeout().or(self.policy.silence_prompt)
             && !self.timers.is_set(Timer::Silence)
         {
             self.timers.set(Timer::Silence, self.now + patience);
         }
+    }
+
+    /// The silence that the client allows.
+    fn idle_timeout(&self) -> Option<Micros> {
+        let timeout = self.client.turn_detection.idle_timeout_ms;
+        timeout
+            .filter(|_| !self.client.transcribe_only)
+            .map(Micros::from_ms)
     }
 
     /// A sign of life.
@@ -29,10 +38,20 @@ impl Conversation {
     }
 
     pub(super) fn on_silent_user(&mut self) {
+        let timeout = self.idle_timeout();
         if self.prompted == PROMPTS {
-            return self.say_goodbye(HangUpReason::Idle);
+            // Who ends a session that the client watches over is the client's affair.
+            return match timeout {
+                Some(_) => {}
+                None => self.say_goodbye(HangUpReason::Idle),
+            };
         }
         self.prompted += 1;
+        if let Some(timeout) = timeout {
+            let to = self.audio_end;
+            let from = to.minus_ms(timeout.as_ms());
+            self.notify(Event::IdleTimeout { from, to });
+        }
         let question = self.policy.phrases.still_there.clone();
         self.announcements.push_back(question);
     }

@@ -7,7 +7,7 @@ use super::latency::TurnLatency;
 use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
-use super::{Conversation, EndOfTurnRule, Event, Output};
+use super::{Conversation, EndOfTurnRule, Event, Output, ResponseTerms};
 use crate::llm::Message;
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.
@@ -123,7 +123,7 @@ impl Conversation {
             return;
         }
         let agent_is_heard = self.playout.audible_until() > self.now;
-        let vad = &self.policy.vad;
+        let vad = &self.policy.vad.of(&self.client.turn_detection);
         let start = if agent_is_heard {
             vad.interrupt_windows
         } else {
@@ -371,6 +371,7 @@ impl Conversation {
             .transcript
             .as_ref()
             .map(|(text, _)| utterance.text(text));
+        let endpoint = self.policy.endpoint.of(&self.client.turn_detection);
         let wait = match self.client.turn_detection.rule {
             _ if utterance.committed => 0,
             EndOfTurnRule::Silence { ms } => ms,
@@ -378,7 +379,7 @@ impl Conversation {
             EndOfTurnRule::Semantic => silence_needed(
                 pause.completeness.map(|(p, _)| p),
                 transcript.as_deref(),
-                &self.policy.endpoint,
+                &endpoint,
             ),
         };
         let due = utterance.last_speech.1 + Micros::from_ms(wait);
@@ -386,7 +387,7 @@ impl Conversation {
         if self.now < due {
             self.timers.set(Timer::EndOfTurn, due);
             let unfinished = self.client.turn_detection.rule == EndOfTurnRule::Semantic
-                && wait >= self.policy.endpoint.incomplete_ms;
+                && wait >= endpoint.incomplete_ms;
             let plausible = complete && !unfinished;
             if let Some(text) = transcript.filter(|_| plausible) {
                 self.generate_early(&text);
@@ -461,8 +462,8 @@ impl Conversation {
             return self.drop_held();
         }
         self.route(text, true);
-        if self.client.turn_detection.respond {
-            self.start_response(latency, None);
+        if self.client.turn_detection.respond && !self.client.transcribe_only {
+            self.start_response(latency, ResponseTerms::default());
         }
         self.drop_held();
     }
@@ -565,7 +566,7 @@ impl Conversation {
 
     /// The pre-roll and the windows that begin an utterance.
     fn kept_in_silence_ms(&self) -> u64 {
-        let vad = &self.policy.vad;
+        let vad = self.policy.vad.of(&self.client.turn_detection);
         let windows = vad.start_windows.max(vad.interrupt_windows);
         vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS
     }

@@ -45,8 +45,58 @@ pub enum LlmEvent {
     },
     /// The model cannot do what was asked; its words say so.
     Unable,
+    /// The answer has reached the limit of its length and breaks off here.
+    Cut,
+    /// What the server has counted. Comes at most once, before the end.
+    Used {
+        /// The tokens.
+        usage: TokenUsage,
+    },
     /// The model is done.
     End,
+}
+
+/// Tokens of a language model, as its server counts them or as they are estimated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// Of prompts.
+    pub input: u64,
+    /// Those of them that the server had kept from earlier prompts.
+    pub cached: u64,
+    /// Of answers, markup and calls included.
+    pub output: u64,
+}
+
+impl TokenUsage {
+    /// Adds those of another generation.
+    pub fn add(&mut self, other: Self) {
+        self.input += other.input;
+        self.cached += other.cached;
+        self.output += other.output;
+    }
+}
+
+/// Characters of a token of English text.
+pub const TOKEN_CHARS: usize = 4;
+
+/// About how many tokens a text of so many characters is.
+pub fn tokens_of(chars: usize) -> u64 {
+    chars.div_ceil(TOKEN_CHARS) as u64
+}
+
+/// Which tool a model is to call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As the model sees fit.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Function(String),
 }
 
 /// One message of the prompt, oldest first.
@@ -110,6 +160,51 @@ pub struct Prompt {
     pub messages: Vec<Message>,
     /// The tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
+    /// What is asked of the answer.
+    #[serde(default, skip_serializing_if = "Demands::is_default")]
+    pub demands: Demands,
+}
+
+/// What is asked of an answer beside what it is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Demands {
+    /// Its most tokens; the engine's own limit if `None`.
+    pub max_tokens: Option<u32>,
+    /// Which tool it is to call.
+    pub tool_choice: ToolChoice,
+}
+
+impl Demands {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Prompt {
+    /// About how many tokens this is for a model.
+    pub fn estimate(&self) -> u64 {
+        let message = |message: &Message| match message {
+            Message::System { text } | Message::User { text } | Message::Agent { text, .. } => {
+                text.chars().count()
+            }
+            Message::ToolCall {
+                name, arguments, ..
+            } => name.len() + json_chars(arguments),
+            Message::ToolResult { name, output, .. } => name.len() + json_chars(output),
+        };
+        let messages: usize = self.messages.iter().map(message).sum();
+        let tools: usize = self.tools.iter().map(json_chars).sum();
+        let instructions = self
+            .instructions
+            .as_ref()
+            .map_or(0, |text| text.chars().count());
+        tokens_of(messages + tools + instructions)
+    }
+}
+
+fn json_chars(value: &impl Serialize) -> usize {
+    serde_json::to_string(value).map_or(0, |text| text.chars().count())
 }
 
 /// Why a generation failed. The conversation goes on with an apology.

@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use url::{Host, Url};
 use wire::Decoder;
@@ -94,6 +94,8 @@ struct Endpoint {
     settings: Settings,
     chat: Url,
     models: Url,
+    /// The server is asked to count tokens; false once it has refused.
+    counts: AtomicBool,
 }
 
 #[derive(Serialize)]
@@ -105,6 +107,13 @@ struct ChatRequest<'a> {
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
 }
 
 impl OpenAiCompatible {
@@ -167,11 +176,12 @@ impl Llm for OpenAiCompatible {
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
         let endpoint = self.endpoint.clone();
+        let max_tokens = prompt.demands.max_tokens;
         let messages = self
             .prompts
             .chat(&prompt)
             .map_err(|e| LlmError::Engine(e.to_string()));
-        stream::once(async move { open(endpoint, messages?).await })
+        stream::once(async move { open(endpoint, messages?, max_tokens).await })
             .map(|opened| match opened {
                 Ok(events) => events,
                 Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
@@ -199,12 +209,35 @@ impl fmt::Debug for Settings {
     }
 }
 
-async fn open(endpoint: Arc<Endpoint>, messages: Vec<ChatMessage>) -> Result<LlmStream, LlmError> {
-    let response = endpoint.send(endpoint.post_chat(&messages)).await?;
+async fn open(
+    endpoint: Arc<Endpoint>,
+    messages: Vec<ChatMessage>,
+    max_tokens: Option<u32>,
+) -> Result<LlmStream, LlmError> {
+    let counts = endpoint.counts.load(Ordering::Relaxed);
+    let request = endpoint.post_chat(&messages, max_tokens, counts);
+    let mut response = endpoint.send(request).await?;
     if !response.status().is_success() {
-        return Err(endpoint.refusal(response).await);
+        let refusal = endpoint.refusal(response).await;
+        if !(counts && is_about_counting(&refusal)) {
+            return Err(refusal);
+        }
+        // Remembered, so that only the first turn pays for it.
+        endpoint.counts.store(false, Ordering::Relaxed);
+        response = endpoint
+            .send(endpoint.post_chat(&messages, max_tokens, false))
+            .await?;
+        if !response.status().is_success() {
+            return Err(endpoint.refusal(response).await);
+        }
     }
     Ok(events(response.bytes_stream(), endpoint))
+}
+
+/// Some servers know no `stream_options`, and refuse what they do not know.
+fn is_about_counting(refusal: &LlmError) -> bool {
+    matches!(refusal, LlmError::Status { status: 400 | 422, body, .. }
+        if body.contains("stream_options") || body.contains("include_usage"))
 }
 
 /// What is left to read of a stream.
@@ -322,18 +355,29 @@ impl Endpoint {
             client,
             chat: below(&settings.base_url, "chat/completions"),
             models: below(&settings.base_url, "models"),
+            counts: AtomicBool::new(true),
             settings,
         })
     }
 
-    fn post_chat(&self, messages: &[ChatMessage]) -> RequestBuilder {
+    /// The operator's limit of tokens stays: a client can only ask for fewer.
+    fn post_chat(
+        &self,
+        messages: &[ChatMessage],
+        max_tokens: Option<u32>,
+        counts: bool,
+    ) -> RequestBuilder {
         let settings = &self.settings;
+        let limits = [settings.max_tokens, max_tokens];
         self.client.post(self.chat.clone()).json(&ChatRequest {
             model: &settings.model,
             messages,
             stream: true,
             temperature: settings.temperature,
-            max_tokens: settings.max_tokens,
+            max_tokens: limits.into_iter().flatten().min(),
+            stream_options: counts.then_some(StreamOptions {
+                include_usage: true,
+            }),
         })
     }
 

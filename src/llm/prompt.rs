@@ -19,7 +19,7 @@
 //! cache is lost now and then and not at every turn.
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
-use super::{Message, Prompt, ToolSpec};
+use super::{Message, Prompt, TOKEN_CHARS, ToolChoice, ToolSpec};
 use crate::markup::format_call;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
@@ -30,9 +30,6 @@ const EMBEDDED: &str = include_str!("../../prompts/system.j2");
 
 /// The most characters of one tool result that a model is shown: some 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
-
-/// Characters of a token of English text.
-const TOKEN_CHARS: usize = 4;
 
 /// The most tokens of a prompt unless told otherwise.
 pub const DEFAULT_TOKENS: usize = 6_000;
@@ -111,6 +108,7 @@ impl Prompts {
             .for_each(|message| chat.add(message));
         chat.begin_with_the_user();
         chat.end_with_the_user();
+        chat.ask_for_a_call(&prompt.demands.tool_choice);
         Ok(chat.0)
     }
 }
@@ -245,6 +243,18 @@ impl Chat {
         }
     }
 
+    /// At the very end, where it spoils no prefix cache.
+    fn ask_for_a_call(&mut self, choice: &ToolChoice) {
+        let note = match choice {
+            ToolChoice::Auto | ToolChoice::None => return,
+            ToolChoice::Required => "Answer with a call to one of your tools.".to_owned(),
+            ToolChoice::Function(name) => {
+                format!("Answer with a call to the tool {}.", sanitise(name))
+            }
+        };
+        self.push(Role::User, "\n", format!("<note>{note}</note>"));
+    }
+
     /// Many chat templates refuse a conversation that the assistant begins, or an empty one.
     fn begin_with_the_user(&mut self) {
         if self.0.get(1).is_none_or(|first| first.role != Role::User) {
@@ -279,6 +289,7 @@ fn format_result(name: &str, output: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::Demands;
     use serde_json::json;
 
     impl Prompt {
@@ -287,6 +298,7 @@ mod tests {
                 instructions: None,
                 messages: Vec::new(),
                 tools: Vec::new().into(),
+                demands: Demands::default(),
             }
         }
 
@@ -353,6 +365,30 @@ mod tests {
         let without = prompts.chat(&Prompt::default()).unwrap().remove(0).content;
         assert!(without.contains("You have no tools"));
         assert!(!without.contains("Your role") && !without.contains("Let me look"));
+    }
+
+    #[test]
+    fn a_call_that_is_asked_for_is_asked_for_last() {
+        let asked = |tool_choice| {
+            let prompt = Prompt {
+                messages: vec![user("Weather?")],
+                demands: Demands {
+                    tool_choice,
+                    ..Demands::default()
+                },
+                ..Prompt::sample()
+            };
+            let chat = Prompts::default().chat(&prompt).unwrap();
+            (chat[0].content.clone(), chat[1].content.clone())
+        };
+        let (system, plain) = asked(ToolChoice::Auto);
+        assert_eq!(plain, "Weather?");
+        let (same, named) = asked(ToolChoice::Function("get_weather".into()));
+        assert_eq!(same, system, "the prefix cache holds");
+        let note = "<note>Answer with a call to the tool get_weather.</note>";
+        assert_eq!(named, format!("Weather?\n{note}"));
+        let (_, any) = asked(ToolChoice::Required);
+        assert!(any.ends_with("<note>Answer with a call to one of your tools.</note>"));
     }
 
     #[test]

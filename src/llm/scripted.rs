@@ -268,6 +268,7 @@ impl Playing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::Demands;
     use serde_json::json;
 
     fn prompt(messages: Vec<Message>) -> Prompt {
@@ -275,6 +276,7 @@ mod tests {
             instructions: None,
             messages,
             tools: Vec::new().into(),
+            demands: Demands::default(),
         }
     }
 

@@ -302,7 +302,7 @@ fn well_formed(events: &[LlmEvent]) -> bool {
         }
         LlmEvent::ToolArguments { .. } => open,
         LlmEvent::ToolClosed { .. } => std::mem::replace(&mut open, false),
-        LlmEvent::Unable | LlmEvent::End => false,
+        LlmEvent::Unable | LlmEvent::Cut | LlmEvent::Used { .. } | LlmEvent::End => false,
     }) && !open
 }
 

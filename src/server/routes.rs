@@ -110,6 +110,7 @@ pub(super) fn refusal(shared: &Shared, denied: access::Denied) -> Response {
 struct RealtimeQuery {
     model: Option<String>,
     call_id: Option<String>,
+    intent: Option<String>,
     vendor_events: Option<String>,
 }
 
@@ -144,6 +145,10 @@ async fn open_realtime(
         .interruptible(shared.settings().interrupt)
         .configured(session)
         .beta(realtime::asks_for_beta(&headers));
+    let dialect = match query.intent.as_deref() {
+        Some("transcription") => dialect.transcribing(),
+        _ => dialect,
+    };
     let limit = Limits {
         message: shared.settings().max_realtime_message,
         intake: shared.settings().realtime_intake,

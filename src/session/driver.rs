@@ -4,11 +4,11 @@ use super::engines::{Engines, HearJob, SpeakJob, VadJob};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
-use crate::asr::AsrError;
+use crate::asr::{AsrError, MAX_SAMPLES};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
-    Samples, Time,
+    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, NewItem, Output, RequestId,
+    RunId, Samples, Time,
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
@@ -40,6 +40,8 @@ enum Done {
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
     Deaf(String),
+    /// The words of an item that was spoken elsewhere; `None` if there are none.
+    Transcribed { item: Input, text: Option<String> },
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -56,8 +58,11 @@ pub(super) struct Driver {
     began: Instant,
     ears: Ears,
     pacer: Pacer,
+    input_rate: u32,
     output_rate: u32,
     spoken_by: SpokenBy,
+    /// An item that was spoken elsewhere is being transcribed: what the client sent after it waits.
+    transcribing: bool,
     voices: HashMap<ClauseId, Voice>,
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
@@ -134,7 +139,9 @@ impl Driver {
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
+            input_rate: options.input_rate,
             output_rate: options.output_rate,
+            transcribing: false,
             spoken_by: options.spoken_by,
             voices: HashMap::new(),
             generations: HashMap::new(),
@@ -170,7 +177,7 @@ impl Driver {
             let wake = self.wake();
             tokio::select! {
                 biased;
-                request = inbound.recv() => match request {
+                request = inbound.recv(), if !self.transcribing => match request {
                     Some(request) => self.on_inbound(request),
                     None => break,
                 },
@@ -257,6 +264,7 @@ impl Driver {
                 self.tell_load();
                 self.hear(&to_f32(&samples));
             }
+            Inbound::Spoken { audio, item } => self.transcribe_item(audio, item),
             Inbound::Request(input) => {
                 // What the client sent before it said so belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
@@ -274,6 +282,44 @@ impl Driver {
         if busy != std::mem::replace(&mut self.busy, busy) {
             self.input(Input::Load { busy });
         }
+    }
+
+    fn transcribe_item(&mut self, audio: Vec<i16>, item: Input) {
+        self.transcribing = true;
+        let (engines, results) = (self.engines.clone(), self.results.clone());
+        let mut resampler = Resampler::new(self.input_rate, Samples::RATE);
+        self.tasks.spawn(async move {
+            let mut samples = resampler.push(&to_f32(&audio));
+            samples.extend(resampler.flush());
+            let mut words = Some(Vec::new());
+            for piece in samples.chunks(MAX_SAMPLES) {
+                let text = engines.transcribe(piece.to_vec()).await;
+                words = words.zip(text).map(|(mut words, text)| {
+                    words.push(text);
+                    words
+                });
+            }
+            let text = words.map(|words| words.join(" ").trim().to_owned());
+            let text = text.filter(|text| !text.is_empty());
+            drop(results.send(Done::Transcribed { item, text }).await);
+        });
+    }
+
+    fn on_transcribed(&mut self, mut item: Input, words: Option<String>) {
+        self.transcribing = false;
+        let Some(words) = words else {
+            let message = "no words were recognised in the audio".to_owned();
+            let request = "AddItem".to_owned();
+            return drop(self.tell(Event::Refused { request, message }));
+        };
+        if let Input::AddItem {
+            item: NewItem::Spoken { text },
+            ..
+        } = &mut item
+        {
+            *text = [&**text, &*words].join(" ").trim().to_owned();
+        }
+        self.input(item);
     }
 
     /// Takes in the user's audio and has its windows judged.
@@ -346,6 +392,7 @@ impl Driver {
                 }
             }
             Done::Deaf(reason) => self.on_deaf(&reason),
+            Done::Transcribed { item, text } => self.on_transcribed(item, text),
             Done::Audio {
                 clause,
                 samples,
@@ -747,6 +794,7 @@ fn log(event: &Event) {
             turn,
             status,
             latency,
+            ..
         } => {
             let ms = |to: Option<Time>| {
                 latency

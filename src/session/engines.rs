@@ -463,8 +463,8 @@ impl Engines {
         let mut policy = match options.door {
             Door::Phone => self.phone_policy.clone(),
             Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => self.policy.clone(),
-            // Whoever asks in writing is not greeted first.
-            Door::Wyoming => Policy {
+            // Whoever asks in writing is not greeted first, and who wants transcripts not at all.
+            Door::Wyoming | Door::Transcription => Policy {
                 greeting: String::new(),
                 ..self.policy.clone()
             },

@@ -44,6 +44,15 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
 pub enum Inbound {
     /// The user's audio: mono PCM16 at the session's input rate. Any length up to 1 s.
     Audio(Vec<i16>),
+    /// An item of the user's that was spoken elsewhere, of any length: it is transcribed, and then
+    /// added. What is sent after it takes effect after it.
+    Spoken {
+        /// Mono PCM16 at the session's input rate.
+        audio: Vec<i16>,
+        /// `AddItem` with [`crate::conversation::NewItem::Spoken`], to whose words those of the audio
+        /// are joined.
+        item: Input,
+    },
     /// A request of the client: `Configure`, `CommitAudio`, `AddItem`, ... Never one that the
     /// session makes itself, such as `Vad` or `Llm`.
     Request(Input),

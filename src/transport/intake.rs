@@ -108,13 +108,23 @@ impl Intake {
         true
     }
 
+    /// Takes an item in that was spoken elsewhere. False if too many requests wait already.
+    pub fn push_spoken(&mut self, audio: Vec<i16>, item: Input) -> bool {
+        if self.requests == MAX_REQUESTS {
+            return false;
+        }
+        self.requests += 1;
+        self.queue.push_back(Inbound::Spoken { audio, item });
+        true
+    }
+
     /// When something may be handed on, in time since the socket opened; `None` if nothing waits.
     pub fn ready_at(&self) -> Option<Micros> {
         if !self.urgent.is_empty() {
             return Some(Micros(0));
         }
         match self.queue.front()? {
-            Inbound::Request(_) => Some(Micros(0)),
+            Inbound::Request(_) | Inbound::Spoken { .. } => Some(Micros(0)),
             Inbound::Audio(samples) => {
                 let missing = self
                     .length(samples.len())
@@ -137,7 +147,7 @@ impl Intake {
             None => self.queue.pop_front()?,
         };
         match &next {
-            Inbound::Request(_) => self.requests -= 1,
+            Inbound::Request(_) | Inbound::Spoken { .. } => self.requests -= 1,
             Inbound::Audio(samples) => self.spend(samples.len()),
         }
         Some(next)
@@ -170,7 +180,7 @@ impl Intake {
     fn has_queued_request(&self) -> bool {
         self.queue
             .iter()
-            .any(|queued| matches!(queued, Inbound::Request(_)))
+            .any(|queued| !matches!(queued, Inbound::Audio(_)))
     }
 
     fn length(&self, samples: usize) -> Micros {
@@ -197,7 +207,9 @@ mod tests {
         while let Some(next) = intake.pop(now) {
             match next {
                 Inbound::Audio(piece) => samples += piece.len() as u64,
-                Inbound::Request(request) => requests.push(request),
+                Inbound::Request(request) | Inbound::Spoken { item: request, .. } => {
+                    requests.push(request);
+                }
             }
         }
         (Micros::of_samples(samples, RATE).as_ms(), requests)
@@ -265,5 +277,15 @@ mod tests {
             .filter(|_| intake.push_request(Input::CommitAudio))
             .count();
         assert_eq!(taken, MAX_REQUESTS);
+    }
+
+    #[test]
+    fn what_follows_an_item_that_was_spoken_elsewhere_waits_for_it() {
+        let mut intake = Intake::new(IntakeLimits::RECORDINGS, RATE);
+        let drain_it = Input::HangUp;
+        assert!(intake.push_spoken(vec![1; 100], Input::CommitAudio));
+        assert!(intake.push_request(drain_it.clone()));
+        let (samples, requests) = drain(&mut intake, Micros(0));
+        assert_eq!((samples, requests), (0, vec![Input::CommitAudio, drain_it]));
     }
 }

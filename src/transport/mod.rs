@@ -65,6 +65,8 @@ pub enum Door {
     Local,
     /// `/v1/realtime`.
     Realtime,
+    /// The same, for transcripts alone.
+    Transcription,
     /// `/v1/pcm`.
     Pcm,
     /// A telephone, over any of the protocols in [`phone`].
@@ -126,6 +128,13 @@ pub enum Effect {
     DropAudio,
     /// Give audio of the client, at the session's input rate, to the session.
     Audio(Vec<i16>),
+    /// Give an item that was spoken elsewhere to the session: [`crate::session::Inbound::Spoken`].
+    Spoken {
+        /// Its audio, at the session's input rate.
+        audio: Vec<i16>,
+        /// What is to be added.
+        item: Input,
+    },
     /// Give a request of the client to the session.
     Request(Input),
     /// Close the socket.

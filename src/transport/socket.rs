@@ -288,6 +288,11 @@ impl<D: Dialect> Pump<D> {
             }
             Effect::DropAudio => self.outbox.drop_audio(),
             Effect::Audio(samples) => return self.audio(samples),
+            Effect::Spoken { audio, item } => {
+                if !self.intake.push_spoken(audio, item) {
+                    return Err(closed(close_code::POLICY, "too many requests are waiting"));
+                }
+            }
             Effect::Request(request) => {
                 if !self.intake.push_request(request) {
                     return Err(closed(close_code::POLICY, "too many requests are waiting"));

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
-use undertone::llm::{Llm, LlmEvent, Message, Prompt, ToolSpec};
+use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
 use undertone::tools::{CallContext, Registry, SessionTools, ToolError, builtin, declared};
 
 static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
@@ -49,11 +49,51 @@ async fn generate(messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
     generate_with(&BRAIN, messages, tools).await
 }
 
+/// The call that a forced choice of the only tool brings about.
+async fn forced(tool_choice: ToolChoice, said: &str) -> String {
+    let city = json!({"type": "object", "properties": {"city": {"type": "string"}},
+        "required": ["city"]});
+    let tool = ToolSpec {
+        name: "record_city".into(),
+        description: "Writes down where the user lives".into(),
+        parameters: city,
+    };
+    let prompt = Prompt {
+        instructions: None,
+        messages: vec![user(said)],
+        tools: Arc::new(vec![tool]),
+        demands: Demands {
+            tool_choice,
+            ..Demands::default()
+        },
+    };
+    let events: Vec<_> = BRAIN.generate(prompt).map(Result::unwrap).collect().await;
+    let call = events.iter().find_map(|event| match event {
+        LlmEvent::ToolClosed { arguments } => Some(json!(arguments.clone().unwrap()).to_string()),
+        _ => None,
+    });
+    call.unwrap_or_else(|| format!("{events:?}"))
+}
+
+#[tokio::test]
+async fn a_tool_that_the_client_wants_called_is_called_or_asked_about() {
+    let named = ToolChoice::Function("record_city".into());
+    for choice in [named.clone(), ToolChoice::Required] {
+        assert_eq!(
+            forced(choice, "I live in Paris.").await,
+            r#"{"city":"Paris"}"#
+        );
+    }
+    let asked = forced(named, "I live far away.").await;
+    assert!(asked.contains("For that I need the city"), "{asked}");
+}
+
 async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
     let prompt = Prompt {
         instructions: None,
         messages: messages.to_vec(),
         tools,
+        demands: Demands::default(),
     };
     let events: Vec<LlmEvent> = brain
         .generate(prompt)
@@ -71,6 +111,7 @@ async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolS
             }
             LlmEvent::Unable => said.unable = true,
             LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
+            LlmEvent::Cut | LlmEvent::Used { .. } => {}
         }
     }
     said

@@ -9,13 +9,14 @@ use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use undertone::llm::openai_compatible::{OpenAiCompatible, Settings};
 use undertone::llm::prompt::Prompts;
-use undertone::llm::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
+use undertone::llm::{Demands, Llm, LlmError, LlmEvent, LlmStream, Message, Prompt, TokenUsage};
 
 const KEY: &str = "sk-canary-4711";
 
@@ -35,15 +36,20 @@ enum Reply {
 
 #[derive(Clone, Default)]
 struct Server {
-    reply: Arc<Mutex<Option<Reply>>>,
+    replies: Arc<Mutex<VecDeque<Reply>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
     models: Arc<Mutex<Option<(u16, Value)>>>,
 }
 
 impl Server {
+    /// Answers the request after those that have their answers.
+    fn then(&self, reply: Reply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+
     async fn start(reply: Reply) -> (Self, OpenAiCompatible) {
         let server = Self::default();
-        *server.reply.lock().unwrap() = Some(reply);
+        server.then(reply);
         let routes = Router::new()
             .route("/v1/chat/completions", post(chat))
             .route("/v1/models", get(models))
@@ -79,7 +85,7 @@ async fn chat(
         .get("authorization")
         .map(|v| v.to_str().unwrap().to_owned());
     server.seen.lock().unwrap().push((key, body));
-    let reply = server.reply.lock().unwrap().take();
+    let reply = server.replies.lock().unwrap().pop_front();
     match reply {
         Some(Reply::Stream(pieces)) => {
             let body = stream::unfold(pieces, |mut rx| async { Some((rx.recv().await?, rx)) });
@@ -128,6 +134,7 @@ fn prompt() -> Prompt {
             text: "Hi <tool>".into(),
         }],
         tools: Vec::new().into(),
+        demands: Demands::default(),
     }
 }
 
@@ -207,6 +214,54 @@ async fn an_answer_and_what_was_asked() {
         body["messages"][1],
         json!({"role": "user", "content": "Hi ‹tool›"})
     );
+}
+
+#[tokio::test]
+async fn tokens_are_counted_by_the_server_and_an_answer_has_no_more_than_it_may() {
+    let counted = json!({"choices": [], "usage": {"prompt_tokens": 120, "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 64}}});
+    let text = format!(
+        "{}{}data: {counted}\n\n{DONE}",
+        sse("<speech>Once upon a"),
+        STOP.replace("stop", "length")
+    );
+    let (server, llm) = Server::start(whole([text.into_bytes()])).await;
+    let mut prompt = prompt();
+    prompt.demands.max_tokens = Some(7);
+    let (events, error) = all(llm.generate(prompt)).await;
+    assert!(error.is_none(), "{error:?}");
+    let usage = TokenUsage {
+        input: 120,
+        cached: 64,
+        output: 7,
+    };
+    let last = [LlmEvent::Cut, LlmEvent::Used { usage }, LlmEvent::End];
+    assert_eq!(events[events.len() - 3..], last);
+    let (_, body) = server.seen.lock().unwrap()[0].clone();
+    assert_eq!(body["max_tokens"], 7);
+    assert_eq!(body["stream_options"], json!({"include_usage": true}));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_count_is_asked_again_without_it_and_not_a_third_time() {
+    let refusal = json!({"error": {"message": "Unknown field: stream_options"}}).to_string();
+    let answer = || {
+        let text = format!("{}{STOP}{DONE}", sse("<speech>Hello.</speech>"));
+        whole([text.into_bytes()])
+    };
+    let (server, llm) = Server::start(Reply::Status(422, &[], refusal)).await;
+    server.then(answer());
+    server.then(answer());
+    for _ in 0..2 {
+        let (events, error) = all(llm.generate(prompt())).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Hello.\n");
+    }
+    let seen = server.seen.lock().unwrap();
+    let asked: Vec<_> = (seen.iter())
+        .map(|(_, body)| body.get("stream_options").is_some())
+        .collect();
+    assert_eq!(asked, [true, false, false]);
 }
 
 #[tokio::test]

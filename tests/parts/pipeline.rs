@@ -38,6 +38,7 @@ impl Ears {
                 rule: EndOfTurnRule::Semantic,
                 respond: false,
                 interrupt: true,
+                ..TurnDetection::default()
             },
             ..Policy::default()
         });

@@ -7,6 +7,7 @@ use undertone::conversation::{
     CallId, ClauseId, EndOfTurnRule, Event, HangUpReason, Input, ItemId, Micros, NewItem,
     ResponseStatus, Samples, Time, TurnId, TurnLatency,
 };
+use undertone::llm::TokenUsage;
 use undertone::session::{Inbound, Outbound, SessionHandle};
 use undertone::transport::{SessionFactory, SessionOptions};
 
@@ -78,6 +79,7 @@ impl Scripted {
                 Inbound::Request(Input::Drain) => {
                     return self.send(Outbound::HangUp(HangUpReason::Shutdown)).await;
                 }
+                Inbound::Spoken { item, .. } => self.request(item).await,
                 Inbound::Request(request) => self.request(request).await,
             }
             if self.script.flood {
@@ -199,6 +201,11 @@ impl Scripted {
             turn,
             status,
             latency: TurnLatency::default(),
+            usage: TokenUsage {
+                input: 100,
+                cached: 40,
+                output: 10,
+            },
         })
         .await;
     }
@@ -234,7 +241,7 @@ impl Scripted {
             Input::AddItem { id, item, .. } => self.add(id, item).await,
             Input::DeleteItem { item } => self.tell(Event::ItemDeleted { item }).await,
             Input::Truncate { item, heard } => self.truncate(item, heard).await,
-            Input::Respond { .. } => self.respond().await,
+            Input::Respond { .. } | Input::RespondWith(_) => self.respond().await,
             Input::CancelResponse => {
                 if let Some(item) = self.open {
                     self.send(Outbound::Clear).await;

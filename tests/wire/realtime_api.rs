@@ -2,11 +2,18 @@
 //! documentation, and what the server sends fits them.
 
 use crate::support;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::Command;
-use support::{Script, Server, local};
+use std::sync::Arc;
+use support::scripted::ANSWER_FRAMES;
+use support::{Client, Script, Server, live, local};
+use undertone::audio::g711::Law;
+use undertone::llm::scripted::{Cue, Scripted};
+use undertone::llm::{Message, ToolChoice};
 use undertone::server::ServerSettings;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
@@ -243,4 +250,388 @@ async fn what_is_asked_over_http_is_answered_in_json_and_readable_to_pages() {
     let answer = server.get("/v1/realtime?call_id=rtc_1", "").await;
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     assert!(answer.contains("call_not_found"), "{answer}");
+}
+
+/// Fails if a server event is not what the types of the `openai` package say, field by field.
+fn assert_fits_the_types(events: &[Value]) {
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), lines).expect("written");
+    let wrong = types(&["check", file.path().to_str().expect("a path")]);
+    assert_eq!(wrong, json!([]));
+}
+
+async fn update(client: &mut Client, session: Value) -> Value {
+    client
+        .send(json!({"type": "session.update", "session": session}))
+        .await;
+    client.until("session.updated").await.pop().expect("one")
+}
+
+async fn type_in(client: &mut Client, text: &str) {
+    let item = json!({"type": "message", "role": "user",
+        "content": [{"type": "input_text", "text": text}]});
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+}
+
+fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    let found = events.iter().find(|event| event["type"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} in {:?}", support::types(events)))
+}
+
+#[tokio::test]
+async fn what_a_server_sends_fits_the_types_of_the_openai_package() {
+    let server = Server::start(Script::default()).await;
+    let mut client = server.open("/v1/realtime?model=test").await;
+    let mut events = vec![client.event().await];
+    let tools = json!([{"type": "function", "name": "weather", "description": "The weather",
+        "parameters": {"type": "object"}}]);
+    let session = json!({"type": "realtime", "tools": tools, "audio": {
+        "input": {"turn_detection": {"type": "server_vad", "idle_timeout_ms": 6000}},
+        "output": {"format": {"type": "audio/pcmu"}}}});
+    events.push(update(&mut client, session).await);
+    client.speak(500, 400).await;
+    events.extend(client.until("response.done").await);
+    let item = find(&events, "response.done")["response"]["output"][0]["id"].clone();
+    client
+        .send(
+            json!({"type": "conversation.item.truncate", "item_id": item, "content_index": 0,
+            "audio_end_ms": 100}),
+        )
+        .await;
+    events.extend(client.until("conversation.item.truncated").await);
+    client
+        .send(json!({"type": "conversation.item.retrieve", "item_id": item}))
+        .await;
+    events.extend(client.until("conversation.item.retrieved").await);
+    client
+        .send(json!({"type": "conversation.item.delete", "item_id": item}))
+        .await;
+    events.extend(client.until("conversation.item.deleted").await);
+    client
+        .send(
+            json!({"type": "response.create", "response": {"output_modalities": ["text"],
+            "metadata": {"topic": "none"}}}),
+        )
+        .await;
+    events.extend(client.until("response.done").await);
+    client
+        .send(json!({"type": "input_audio_buffer.clear"}))
+        .await;
+    client.send(json!({"type": "nonsense"})).await;
+    events.extend(client.until("error").await);
+    assert_fits_the_types(&events);
+}
+
+#[tokio::test]
+async fn usage_is_counted_in_tokens_of_text_and_of_audio() {
+    let server = Server::start(Script::default()).await;
+    let mut client = server.realtime().await;
+    client.speak(500, 400).await;
+    let events = client.until("response.done").await;
+    let usage = &find(&events, "response.done")["response"]["usage"];
+    let heard = usage["input_token_details"]["audio_tokens"].as_u64();
+    assert!((5..=10).contains(&heard.expect("a number")), "{usage}");
+    let expected = json!({"text_tokens": 10, "audio_tokens": 4});
+    assert_eq!(usage["output_token_details"], expected);
+    assert_eq!(usage["input_token_details"]["text_tokens"], 100);
+    assert_eq!(usage["input_token_details"]["cached_tokens"], 40);
+    assert_eq!(usage["output_tokens"], 14);
+    let sum = usage["input_tokens"].as_u64().expect("a number") + 14;
+    assert_eq!(usage["total_tokens"], sum);
+}
+
+#[tokio::test]
+async fn a_telephone_bridge_speaks_and_hears_g711() {
+    for (name, law) in [("audio/pcmu", Law::Mu), ("audio/pcma", Law::A)] {
+        let server = Server::start(Script::default()).await;
+        let mut client = server.realtime().await;
+        let format = json!({ "type": name });
+        let session = json!({"type": "realtime",
+            "audio": {"input": {"format": format}, "output": {"format": format}}});
+        let updated = update(&mut client, session).await;
+        assert_eq!(updated["session"]["audio"]["input"]["format"], format);
+        for samples in [vec![8_000; 8 * 500], vec![0; 8 * 400]] {
+            let audio = STANDARD.encode(law.encode(&samples));
+            client
+                .send(json!({"type": "input_audio_buffer.append", "audio": audio}))
+                .await;
+        }
+        let events = client.until("response.done").await;
+        let audio: Vec<u8> = (events.iter())
+            .filter(|event| event["type"] == "response.output_audio.delta")
+            .flat_map(|event| STANDARD.decode(event["delta"].as_str().expect("text")))
+            .flatten()
+            .collect();
+        assert_eq!(audio.len(), 8 * 20 * ANSWER_FRAMES, "8 bytes a millisecond");
+        let loud = law.decode(&audio[400..1_200]);
+        assert!(
+            loud.iter().all(|sample| (3_000..5_000).contains(sample)),
+            "{name}"
+        );
+        let done = &find(&events, "response.done")["response"];
+        assert_eq!(done["audio"]["output"]["format"], format);
+    }
+}
+
+#[tokio::test]
+async fn a_response_may_have_a_format_of_its_own() {
+    let server = Server::start(Script::default()).await;
+    let mut client = server.realtime().await;
+    let format = json!({"type": "audio/pcmu"});
+    client
+        .send(json!({"type": "response.create",
+            "response": {"audio": {"output": {"format": format}}}}))
+        .await;
+    let events = client.until("response.done").await;
+    let done = &find(&events, "response.done")["response"];
+    assert_eq!(done["audio"]["output"]["format"], format);
+    let delta = find(&events, "response.output_audio.delta")["delta"].as_str();
+    assert!(STANDARD.decode(delta.expect("text")).expect("base64").len() <= 160);
+}
+
+/// Real sessions with this model.
+fn talking(llm: &Scripted) -> Server {
+    live::serve(live::without_models(Arc::new(llm.clone())))
+}
+
+/// A model that finds everything fine.
+fn fine() -> Scripted {
+    Scripted::always("<speech>Fine.</speech>")
+}
+
+#[tokio::test]
+async fn what_is_asked_of_an_answer_reaches_the_model() {
+    let llm = fine();
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    let tools = json!([{"type": "function", "name": "note", "parameters": {"type": "object"}}]);
+    let session = json!({"type": "realtime", "tools": tools, "max_output_tokens": 200,
+        "tool_choice": "required"});
+    let updated = update(&mut client, session).await;
+    assert_eq!(updated["session"]["max_output_tokens"], 200);
+    type_in(&mut client, "Hello.").await;
+    client.send(json!({"type": "response.create"})).await;
+    client.until("response.done").await;
+    client
+        .send(
+            json!({"type": "response.create", "response": {"max_output_tokens": 50,
+            "tool_choice": {"type": "function", "name": "other"},
+            "tools": [{"type": "function", "name": "other"}]}}),
+        )
+        .await;
+    let events = client.until("response.done").await;
+    assert_eq!(
+        find(&events, "response.created")["response"]["max_output_tokens"],
+        50
+    );
+    let prompts = llm.prompts();
+    assert_eq!(prompts[0].demands.max_tokens, Some(200));
+    assert_eq!(prompts[0].demands.tool_choice, ToolChoice::Required);
+    assert_eq!(prompts[1].demands.max_tokens, Some(50));
+    assert_eq!(prompts[1].tools[0].name, "other");
+    let missing = json!({"type": "response.create",
+        "response": {"tool_choice": {"type": "function", "name": "nobody"}}});
+    let error = client.error_of(missing).await;
+    assert!(
+        error["message"].as_str().expect("text").contains("nobody"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_response_beside_the_conversation_is_told_by_its_metadata_and_leaves_no_trace() {
+    let kind = Cue::words("What kind of sentence");
+    let llm = Scripted::default().on(kind, "<speech>greeting</speech>");
+    let llm = llm.on(Cue::Always, "<speech>Fine.</speech>");
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    type_in(&mut client, "How are you?").await;
+    let added = client.until("conversation.item.done").await;
+    let item = added[0]["item"]["id"].clone();
+    let input = json!([
+        {"type": "item_reference", "id": item},
+        {"type": "message", "role": "user",
+            "content": [{"type": "input_text", "text": "What kind of sentence is that?"}]},
+    ]);
+    client
+        .send(
+            json!({"type": "response.create", "response": {"conversation": "none",
+            "output_modalities": ["text"], "metadata": {"purpose": "kind"},
+            "instructions": "One word.", "input": input}}),
+        )
+        .await;
+    let mut events = client.until("response.done").await;
+    for kind in ["response.created", "response.done"] {
+        let response = &find(&events, kind)["response"];
+        assert_eq!(response["metadata"]["purpose"], "kind");
+        assert_eq!(response["conversation_id"], Value::Null);
+    }
+    let done = &find(&events, "response.done")["response"];
+    assert_eq!(done["output"][0]["content"][0]["text"], "greeting");
+    assert!(done["usage"]["input_tokens"].as_u64().expect("a number") > 5);
+    let of_conversation = |event: &Value| {
+        let kind = event["type"].as_str().expect("a type");
+        kind.starts_with("conversation.") || kind.contains("audio")
+    };
+    assert!(
+        !events.iter().any(of_conversation),
+        "{:?}",
+        support::types(&events)
+    );
+    let shown = &llm.prompts()[0].messages;
+    assert_eq!(shown.len(), 2, "{shown:?}");
+
+    client.send(json!({"type": "response.create"})).await;
+    events.extend(client.until("response.done").await);
+    assert_eq!(
+        llm.prompts()[1].messages.len(),
+        1,
+        "the history is what it was"
+    );
+    let unknown = json!({"type": "response.create", "response": {"conversation": "none",
+        "input": [{"type": "item_reference", "id": "item_of_nobody"}]}});
+    let error = client.error_of(unknown).await;
+    assert_eq!(error["param"], "response.input[0].id");
+    assert_fits_the_types(&events);
+}
+
+#[tokio::test]
+async fn a_spoken_response_may_be_outside_of_the_conversation() {
+    let llm = Scripted::default().on(Cue::words("How are you"), "<speech>Fine.</speech>");
+    let llm = llm.on(Cue::Always, "<speech>Attention please.</speech>");
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    client
+        .send(
+            json!({"type": "response.create", "response": {"conversation": "none",
+            "metadata": {"purpose": "announcement"}, "input": []}}),
+        )
+        .await;
+    let mut events = client.until("response.done").await;
+    let done = &find(&events, "response.done")["response"];
+    assert_eq!(done["conversation_id"], Value::Null);
+    assert_eq!(
+        done["output"][0]["content"][0]["transcript"],
+        "Attention please."
+    );
+    find(&events, "response.output_audio.delta");
+    type_in(&mut client, "How are you?").await;
+    client.send(json!({"type": "response.create"})).await;
+    events.extend(client.until("response.done").await);
+    assert_eq!(
+        find(&events, "conversation.item.added")["previous_item_id"],
+        Value::Null
+    );
+    assert_eq!(llm.prompts()[1].messages.len(), 1);
+    assert_fits_the_types(&events);
+}
+
+#[tokio::test]
+async fn a_transcription_session_tells_what_was_said_and_answers_nothing() {
+    let llm = Scripted::default();
+    let server = talking(&llm);
+    let mut client = server.open("/v1/realtime?intent=transcription").await;
+    let mut events = vec![client.event().await];
+    assert_eq!(events[0]["session"]["type"], "transcription");
+    assert_eq!(
+        events[0]["session"]["object"],
+        "realtime.transcription_session"
+    );
+    let session = json!({"type": "transcription", "audio": {"input": {
+        "transcription": {"model": "whisper-1", "language": "en"},
+        "turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}}});
+    let updated = update(&mut client, session).await;
+    assert_eq!(
+        updated["session"]["audio"]["input"]["transcription"]["model"],
+        "whisper-1"
+    );
+    events.push(updated);
+    client.speak(2_000, 600).await;
+    let last = "conversation.item.input_audio_transcription.completed";
+    let told = client.until(last).await;
+    let delta = "conversation.item.input_audio_transcription.delta";
+    let deltas: String = (told.iter())
+        .filter(|event| event["type"] == delta)
+        .filter_map(|event| event["delta"].as_str())
+        .collect();
+    assert_eq!(deltas, "How are you?");
+    assert_eq!(find(&told, last)["transcript"], "How are you?");
+    events.extend(told);
+    let error = client.error_of(json!({"type": "response.create"})).await;
+    assert!(
+        error["message"]
+            .as_str()
+            .expect("text")
+            .contains("transcription")
+    );
+    let back = json!({"type": "session.update", "session": {"type": "realtime"}});
+    assert_eq!(client.error_of(back).await["param"], "session.type");
+    assert!(llm.prompts().is_empty());
+    assert_fits_the_types(&events);
+}
+
+#[tokio::test]
+async fn audio_that_the_client_brings_along_is_transcribed_in_its_place() {
+    let llm = fine();
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    let format = json!({"type": "audio/pcmu"});
+    let session = json!({"type": "realtime", "audio": {"input": {"format": format}}});
+    update(&mut client, session).await;
+    let audio = STANDARD.encode(Law::Mu.encode(&vec![8_000; 8 * 1_000]));
+    let item = json!({"id": "spoken", "type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "I have heard this:"},
+        {"type": "input_audio", "audio": audio}]});
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+    type_in(&mut client, "What does it mean?").await;
+    client.send(json!({"type": "response.create"})).await;
+    let mut events = client.until("response.done").await;
+    let messages = llm.prompts()[0].messages.clone();
+    let user = |text: &str| Message::User { text: text.into() };
+    assert_eq!(
+        messages,
+        [
+            user("I have heard this: How are you?"),
+            user("What does it mean?")
+        ]
+    );
+    let completed = "conversation.item.input_audio_transcription.completed";
+    let completed = find(&events, completed);
+    assert_eq!(completed["item_id"], "spoken");
+    assert_eq!(completed["content_index"], 1);
+    assert_eq!(completed["transcript"], "How are you?");
+    assert_eq!(completed["usage"]["seconds"], 1.0);
+    client
+        .send(json!({"type": "conversation.item.retrieve", "item_id": "spoken"}))
+        .await;
+    let retrieved = client.event().await;
+    assert_eq!(
+        retrieved["item"]["content"][1]["transcript"],
+        "How are you?"
+    );
+    events.push(retrieved);
+    assert_fits_the_types(&events);
+}
+
+#[tokio::test]
+async fn audio_without_words_is_refused_and_what_follows_it_goes_on() {
+    let llm = fine();
+    let mut builders = live::without_models(Arc::new(llm.clone()));
+    builders.asr = Box::new(|| Ok(Box::new(live::Hears(|_: &[f32]| Ok(String::new())))));
+    let server = live::serve(builders);
+    let mut client = server.realtime().await;
+    let item = json!({"type": "message", "role": "user", "content": [
+        {"type": "input_audio", "audio": STANDARD.encode([0; 4_800])}]});
+    let create = json!({"type": "conversation.item.create", "event_id": "mine", "item": item});
+    let error = client.error_of(create).await;
+    assert_eq!(error["event_id"], "mine");
+    type_in(&mut client, "Hello.").await;
+    client.send(json!({"type": "response.create"})).await;
+    client.until("response.done").await;
+    assert_eq!(llm.prompts()[0].messages.len(), 1);
 }

@@ -16,6 +16,7 @@ pub use record::{Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent, T
 use super::ids::{CallId, RequestId, RunId};
 use super::time::Time;
 use super::{Conversation, Event, Output};
+use crate::llm::ToolChoice;
 use crate::router::{Heard, PastCall, Prediction, Source};
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use gate::Situation;
@@ -156,7 +157,7 @@ impl Conversation {
     fn may_speculate(&self) -> bool {
         let policy = &self.policy.speculation;
         let may = |tool: &Arc<Declaration>| gate::eligibility(tool, policy) > Eligibility::Forbid;
-        self.policy.tools.iter().any(may)
+        self.client.tool_choice != ToolChoice::None && self.policy.tools.iter().any(may)
     }
 
     fn past_calls(&self) -> Vec<PastCall> {

@@ -7,6 +7,7 @@ mod relayed;
 mod sim;
 mod speculation;
 mod telephone;
+mod terms;
 
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};
@@ -588,6 +589,7 @@ fn a_client_may_end_the_turn_itself() {
             rule: EndOfTurnRule::Client,
             respond: false,
             interrupt: false,
+            ..TurnDetection::default()
         }),
         ..Settings::default()
     }));

@@ -165,7 +165,8 @@ fn shares_word(sentence: &str, tool: &ToolSpec) -> bool {
     words.peek().is_none() || words.any(|word| said.contains(&stem(word)))
 }
 
-fn call(said: &str, sentence: &str, tool: &ToolSpec) -> Match {
+/// A call with the arguments that were said.
+pub(super) fn call(said: &str, sentence: &str, tool: &ToolSpec) -> Match {
     let empty = Map::new();
     let properties = tool
         .parameters

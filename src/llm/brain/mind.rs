@@ -5,7 +5,7 @@ use super::classifier::Classifier;
 use super::foreign::{self, Known, Match};
 use super::request::{Request, Talk, Target};
 use super::rules;
-use crate::llm::{LlmEvent, Message, Prompt, ToolSpec};
+use crate::llm::{LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
 use crate::router::{EmbedError, expression, slots, text};
 use crate::tools::builtin::{self, HANG_UP, Unit};
 use serde_json::{Map, Value, json};
@@ -179,6 +179,9 @@ fn answer(
         .iter()
         .partition(|tool| builtin::is_ours(tool) || tool.name == HANG_UP);
     let can = abilities(&ours);
+    if let Some(tool) = asked_for(prompt) {
+        return called(tool, &said, before, &ours, classifier).map(Some);
+    }
     if let Some((name, arguments)) = known.ruled(&said, &foreign) {
         return Ok(Some(with_filler(&name, arguments, known)));
     }
@@ -210,6 +213,40 @@ fn answer(
         events.extend(call(HANG_UP, Map::new()));
     }
     Ok(Some(events))
+}
+
+/// The tool that the client wants called: the one it names, or the only one there is.
+fn asked_for(prompt: &Prompt) -> Option<&ToolSpec> {
+    match &prompt.demands.tool_choice {
+        ToolChoice::Auto | ToolChoice::None => None,
+        ToolChoice::Function(name) => prompt.tools.iter().find(|tool| tool.name == *name),
+        ToolChoice::Required if prompt.tools.len() == 1 => prompt.tools.first(),
+        ToolChoice::Required => None,
+    }
+}
+
+/// A call to this very tool with what was said, or the question for what is missing.
+fn called(
+    tool: &ToolSpec,
+    said: &str,
+    before: &[Message],
+    ours: &[&ToolSpec],
+    classifier: &mut Classifier,
+) -> Result<Vec<LlmEvent>, EmbedError> {
+    if ours.iter().any(|own| own.name == tool.name) {
+        let requests = understand(said, before, classifier)?;
+        let fits = |request: &Request| {
+            tool_of(request.clone()).filter(|(name, _)| *name == tool.name && request.needs_tool())
+        };
+        if let Some((name, arguments)) = requests.iter().find_map(fits) {
+            return Ok(call(name, arguments));
+        }
+    }
+    Ok(match foreign::call(said, &text::normalise(said), tool) {
+        Match::Call(name, arguments) => call(&name, arguments),
+        Match::Missing(argument) => speech(format!("For that I need the {argument}. Which one?")),
+        Match::None => Vec::new(),
+    })
 }
 
 /// What an utterance asks for. Several requests only if all of them are wanted: a sentence that

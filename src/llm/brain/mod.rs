@@ -13,7 +13,7 @@ mod rules;
 
 pub use classifier::ClassifierError;
 
-use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
 use crate::router::{EmbedError, RuleError};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
@@ -73,6 +73,7 @@ impl Llm for Brain {
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
+        let most = prompt.demands.max_tokens;
         let (reply, answer) = oneshot::channel::<Result<Answer, Failed>>();
         let cancel = CancellationToken::new();
         let cancel_if_dropped = cancel.clone().drop_guard();
@@ -88,7 +89,13 @@ impl Llm for Brain {
                 Err(_) => return stream::iter(vec![failed("the local brain is busy")]),
             };
             match answer {
-                Ok(Ok(Ok(events))) => stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()),
+                Ok(Ok(Ok(events))) => {
+                    let events = match most {
+                        Some(most) => cut(events, most),
+                        None => events,
+                    };
+                    stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>())
+                }
                 Ok(Ok(Err(error))) => stream::iter(vec![failed(&error.to_string())]),
                 // The worker has logged what the panic said.
                 Ok(Err(_)) | Err(_) => stream::iter(vec![failed("the local brain failed")]),
@@ -98,10 +105,35 @@ impl Llm for Brain {
     }
 }
 
+/// The answer up to its most tokens, each [`TOKEN_CHARS`] long. Words and calls stay whole.
+fn cut(events: Vec<LlmEvent>, most: u32) -> Vec<LlmEvent> {
+    let mut left = (most as usize).saturating_mul(TOKEN_CHARS);
+    let mut kept = Vec::new();
+    for event in events {
+        match event {
+            LlmEvent::Speech { text } if text.chars().count() > left => {
+                let end = text
+                    .char_indices()
+                    .nth(left)
+                    .map_or(text.len(), |(at, _)| at);
+                let end = text[..end].rfind(char::is_whitespace).unwrap_or(0);
+                let text = text[..end].to_owned();
+                kept.extend((!text.is_empty()).then_some(LlmEvent::Speech { text }));
+                kept.extend([LlmEvent::Cut, LlmEvent::End]);
+                return kept;
+            }
+            LlmEvent::Speech { ref text } => left -= text.chars().count(),
+            _ => {}
+        }
+        kept.push(event);
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::Message;
+    use crate::llm::{Demands, Message};
     use std::convert::Infallible;
 
     fn said(text: &str) -> Prompt {
@@ -109,7 +141,18 @@ mod tests {
             instructions: None,
             messages: vec![Message::User { text: text.into() }],
             tools: Vec::new().into(),
+            demands: Demands::default(),
         }
+    }
+
+    #[test]
+    fn an_answer_is_cut_at_a_word_within_its_most_tokens() {
+        let speech = |text: &str| LlmEvent::Speech { text: text.into() };
+        let answer = vec![speech("One two three four."), LlmEvent::End];
+        assert_eq!(cut(answer.clone(), 100), answer);
+        let short = [speech("One two"), LlmEvent::Cut, LlmEvent::End];
+        assert_eq!(cut(answer.clone(), 3), short);
+        assert_eq!(cut(answer, 0), [LlmEvent::Cut, LlmEvent::End]);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The data of a chat completion stream, turned into events. Pure.
 
-use crate::llm::LlmEvent;
+use crate::llm::{LlmEvent, TokenUsage};
 use crate::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -16,6 +16,36 @@ struct Chunk {
     #[serde(default, deserialize_with = "or_default")]
     choices: Vec<Choice>,
     error: Option<Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    #[serde(default, deserialize_with = "or_default")]
+    prompt_tokens: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    completion_tokens: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    prompt_tokens_details: PromptTokens,
+}
+
+#[derive(Deserialize, Default)]
+struct PromptTokens {
+    #[serde(default, deserialize_with = "or_default")]
+    cached_tokens: u64,
+}
+
+impl Usage {
+    /// `None` if it says nothing: some servers send zeros with every piece but the last.
+    fn read(self) -> Option<TokenUsage> {
+        let usage = TokenUsage {
+            input: self.prompt_tokens,
+            cached: self.prompt_tokens_details.cached_tokens,
+            output: self.completion_tokens,
+        };
+        (usage.input > 0).then_some(usage)
+    }
 }
 
 #[derive(Deserialize)]
@@ -64,6 +94,7 @@ pub(super) struct Decoder {
     /// How many calls are closed: the first of them.
     closed: usize,
     finish: Option<String>,
+    usage: Option<TokenUsage>,
 }
 
 /// A call of the protocol's own.
@@ -91,6 +122,7 @@ impl Decoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return (Vec::new(), Some(message_of(&error)));
         }
+        self.usage = chunk.usage.and_then(Usage::read).or(self.usage);
         let mut events = Vec::new();
         if let Some(choice) = chunk.choices.into_iter().next() {
             self.choice(choice, &mut events);
@@ -143,6 +175,10 @@ impl Decoder {
                 Some("the server's content filter stopped the answer".into()),
             );
         }
+        if self.finish.as_deref() == Some("length") {
+            events.push(LlmEvent::Cut);
+        }
+        events.extend(self.usage.take().map(|usage| LlmEvent::Used { usage }));
         events.push(LlmEvent::End);
         (events, None)
     }
@@ -322,6 +358,10 @@ mod tests {
                 arguments: Err(why),
             } => format!("bad {why}"),
             LlmEvent::Unable => "unable".into(),
+            LlmEvent::Cut => "cut".into(),
+            LlmEvent::Used { usage } => {
+                format!("used {} {} {}", usage.input, usage.cached, usage.output)
+            }
             LlmEvent::End => "end".into(),
         }
     }

@@ -1,8 +1,10 @@
 //! What a Realtime client may send: JSON text to typed requests, or the fault to tell it of.
 
+use super::codec::Format;
 use super::fields::{self, Ineffective};
 use super::session_config::{self, SessionUpdate};
-use crate::audio::from_pcm16le;
+use crate::conversation::MaxTokens;
+use crate::llm::{ToolChoice, ToolSpec};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -47,8 +49,8 @@ pub struct ClientEvent {
 pub enum ClientRequest {
     /// `session.update`.
     Update(Box<SessionUpdate>),
-    /// `input_audio_buffer.append`, decoded.
-    Append(Vec<i16>),
+    /// `input_audio_buffer.append`: bytes in the session's input format.
+    Append(Vec<u8>),
     /// `input_audio_buffer.commit`.
     Commit,
     /// `input_audio_buffer.clear`.
@@ -105,6 +107,13 @@ pub enum ItemContent {
     System(String),
     /// A message of the user, typed.
     User(String),
+    /// A message of the user that was spoken elsewhere, whose words nobody knows yet.
+    Spoken {
+        /// What was typed beside it.
+        text: String,
+        /// In the session's input format.
+        audio: Vec<u8>,
+    },
     /// A message of the agent.
     Agent(String),
     /// A call to a tool of the client, in a conversation that was held before.
@@ -134,6 +143,27 @@ pub struct ResponseRequest {
     pub text_only: Option<bool>,
     /// Echoed in the response.
     pub metadata: Option<Value>,
+    /// It is not part of the conversation.
+    pub outside: bool,
+    /// What the model is shown in place of the conversation.
+    pub input: Option<Vec<InputItem>>,
+    /// The client's tools for this response; those of the session if `None`.
+    pub tools: Option<Vec<ToolSpec>>,
+    /// Which tool is to be called; as in the session if `None`.
+    pub tool_choice: Option<ToolChoice>,
+    /// How long it may be; as in the session if `None`.
+    pub max_tokens: Option<MaxTokens>,
+    /// The format of its audio; that of the session if `None`.
+    pub output: Option<Format>,
+}
+
+/// One item of what the model is shown in place of the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputItem {
+    /// An item of the conversation, by its id.
+    Reference(String),
+    /// One that is in no conversation.
+    Item(ItemContent),
 }
 
 /// What is wrong with an event.
@@ -306,11 +336,7 @@ fn append(event: Value) -> Result<ClientRequest, Fault> {
             format!("The audio is not base64: {error}."),
         )
     })?;
-    let samples = from_pcm16le(&bytes).map_err(|_| {
-        let message = "The audio must be whole 16-bit samples, but its bytes are odd in number.";
-        Fault::new("invalid_value", "audio", message)
-    })?;
-    Ok(ClientRequest::Append(samples))
+    Ok(ClientRequest::Append(bytes))
 }
 
 fn item_id(event: Value) -> Result<String, Fault> {
@@ -364,17 +390,31 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         output_modalities: Option<Vec<String>>,
         metadata: Option<Map<String, Value>>,
         conversation: Option<String>,
+        input: Option<Vec<Value>>,
+        tools: Option<Vec<Value>>,
+        tool_choice: Option<Value>,
+        max_output_tokens: Option<Value>,
+        audio: Option<Audio>,
+    }
+    #[derive(Deserialize)]
+    struct Audio {
+        output: Option<Output>,
+    }
+    #[derive(Deserialize)]
+    struct Output {
+        format: Option<Value>,
     }
     let Some(response) = read::<Event>(event, "")?.response else {
         return Ok(ClientRequest::Respond(ResponseRequest::default()));
     };
-    if let Some(conversation) = response.conversation.filter(|name| name != "auto") {
-        return Err(Fault::value(
-            "response.conversation",
-            &conversation,
-            "'auto'",
-        ));
-    }
+    let outside = match response.conversation.as_deref() {
+        None | Some("auto") => false,
+        Some("none") => true,
+        Some(other) => {
+            let allowed = "'auto' and 'none'";
+            return Err(Fault::value("response.conversation", other, allowed));
+        }
+    };
     let text_only = response
         .output_modalities
         .map(|names| session_config::text_only(&names, "response.output_modalities"))
@@ -383,7 +423,50 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         instructions: response.instructions,
         text_only,
         metadata: response.metadata.map(Value::Object),
+        outside,
+        input: response.input.map(input).transpose()?,
+        tools: response
+            .tools
+            .map(|values| session_config::tools(values, "response.tools"))
+            .transpose()?
+            .map(|(tools, _)| tools),
+        tool_choice: response
+            .tool_choice
+            .map(|choice| session_config::tool_choice(&choice, "response.tool_choice"))
+            .transpose()?,
+        max_tokens: response
+            .max_output_tokens
+            .map(|most| session_config::max_tokens(&most, "response.max_output_tokens"))
+            .transpose()?,
+        output: session_config::format(
+            response.audio.and_then(|audio| audio.output?.format),
+            "response.audio.output.format",
+        )?,
     }))
+}
+
+fn input(values: Vec<Value>) -> Result<Vec<InputItem>, Fault> {
+    let items = values.into_iter().enumerate().map(|(index, value)| {
+        let param = format!("response.input[{index}]");
+        let item: RawItem = read(value, &param)?;
+        match (item.kind.as_str(), &item.id) {
+            ("item_reference", Some(id)) => Ok(InputItem::Reference(id.clone())),
+            ("item_reference", None) => Err(missing(&param, "id")),
+            _ => match content(&item) {
+                Ok(ItemContent::Spoken { .. }) => {
+                    let message = "Audio is transcribed in the conversation: create the item there \
+                                   and refer to it with an item_reference.";
+                    Err(Fault::new("unsupported_parameter", param, message))
+                }
+                Ok(content) => Ok(InputItem::Item(content)),
+                Err(fault) => Err(Fault {
+                    param: fault.param.map(|path| path.replacen("item", &param, 1)),
+                    ..fault
+                }),
+            },
+        }
+    });
+    items.collect()
 }
 
 #[derive(Deserialize)]
@@ -405,6 +488,7 @@ struct RawPart {
     kind: String,
     text: Option<String>,
     transcript: Option<String>,
+    audio: Option<String>,
 }
 
 fn create(event: Value) -> Result<ClientRequest, Fault> {
@@ -414,33 +498,36 @@ fn create(event: Value) -> Result<ClientRequest, Fault> {
         item: RawItem,
     }
     let event: Event = read(event, "")?;
-    let content = match event.item.kind.as_str() {
-        "message" => message(&event.item)?,
-        "function_call" => call(&event.item)?,
-        "function_call_output" => ItemContent::ToolOutput {
-            call: event
-                .item
-                .call_id
-                .ok_or_else(|| missing("item", "call_id"))?,
-            output: event.item.output.ok_or_else(|| missing("item", "output"))?,
-        },
+    let content = content(&event.item)?;
+    let id = event.item.id.map(check_id).transpose()?;
+    Ok(ClientRequest::Create {
+        previous: event.previous_item_id,
+        item: ClientItem { id, content },
+    })
+}
+
+fn content(item: &RawItem) -> Result<ItemContent, Fault> {
+    let content = match item.kind.as_str() {
+        "message" => message(item)?,
+        "function_call" => call(item)?,
+        "function_call_output" => {
+            let field =
+                |value: &Option<String>, name| value.clone().ok_or_else(|| missing("item", name));
+            ItemContent::ToolOutput {
+                call: field(&item.call_id, "call_id")?,
+                output: field(&item.output, "output")?,
+            }
+        }
         other => {
-            return Err(Fault::value(
-                "item.type",
-                other,
-                "'message', 'function_call' and 'function_call_output'",
-            ));
+            let allowed = "'message', 'function_call' and 'function_call_output'";
+            return Err(Fault::value("item.type", other, allowed));
         }
     };
     if content.size() > MAX_ITEM_TEXT {
         let message = format!("The item is over {MAX_ITEM_TEXT} bytes long.");
         return Err(Fault::new("string_above_max_length", "item", message));
     }
-    let id = event.item.id.map(check_id).transpose()?;
-    Ok(ClientRequest::Create {
-        previous: event.previous_item_id,
-        item: ClientItem { id, content },
-    })
+    Ok(content)
 }
 
 fn call(item: &RawItem) -> Result<ItemContent, Fault> {
@@ -468,7 +555,33 @@ fn check_id(id: String) -> Result<String, Fault> {
     Ok(id)
 }
 
+/// The audio of a user's message, of the parts whose words the client does not tell.
+fn audio_of(item: &RawItem) -> Result<Vec<u8>, Fault> {
+    let mut audio = Vec::new();
+    for (index, part) in item.content.iter().flatten().enumerate() {
+        if let Some(base64) = part.untold_audio() {
+            let bytes = STANDARD.decode(base64).map_err(|error| {
+                let param = format!("item.content[{index}].audio");
+                let message = format!("The audio is not base64: {error}.");
+                Fault::new("invalid_value", param, message)
+            })?;
+            audio.extend(bytes);
+        }
+    }
+    Ok(audio)
+}
+
 fn message(item: &RawItem) -> Result<ItemContent, Fault> {
+    let parts = || item.content.iter().flatten().enumerate();
+    let is_users = item.role.as_deref() == Some("user");
+    if is_users && parts().any(|(_, part)| part.untold_audio().is_some()) {
+        let text = parts().filter(|(_, part)| part.untold_audio().is_none());
+        let text = text.map(|(index, part)| part.words(index));
+        return Ok(ItemContent::Spoken {
+            text: text.collect::<Result<Vec<_>, _>>()?.join(" "),
+            audio: audio_of(item)?,
+        });
+    }
     let parts = item.content.iter().flatten();
     let text = parts
         .enumerate()
@@ -489,6 +602,16 @@ fn message(item: &RawItem) -> Result<ItemContent, Fault> {
 }
 
 impl RawPart {
+    /// Audio that comes without its words.
+    fn untold_audio(&self) -> Option<&str> {
+        let is_audio = matches!(self.kind.as_str(), "input_audio" | "audio");
+        let told = self
+            .transcript
+            .as_ref()
+            .is_some_and(|words| !words.is_empty());
+        self.audio.as_deref().filter(|_| is_audio && !told)
+    }
+
     /// The words of the part. Audio counts by its transcript, which it must bring along.
     fn words(&self, index: usize) -> Result<&str, Fault> {
         let param = format!("item.content[{index}]");
@@ -508,7 +631,10 @@ impl ItemContent {
     /// Bytes of text.
     pub fn size(&self) -> usize {
         match self {
-            Self::System(text) | Self::User(text) | Self::Agent(text) => text.len(),
+            Self::System(text)
+            | Self::User(text)
+            | Self::Agent(text)
+            | Self::Spoken { text, .. } => text.len(),
             Self::ToolCall {
                 name, arguments, ..
             } => name.len() + json!(arguments).to_string().len(),
@@ -527,6 +653,7 @@ impl ItemContent {
         match self {
             Self::System(text) => message("system", "input_text", text),
             Self::User(text) => message("user", "input_text", text),
+            Self::Spoken { text, .. } => spoken_message(id, text, None),
             Self::Agent(text) => message("assistant", "output_text", text),
             Self::ToolCall {
                 call,
@@ -543,6 +670,18 @@ impl ItemContent {
             }),
         }
     }
+}
+
+/// A message of the user that was spoken elsewhere, with what was typed beside it; `transcript` is
+/// null until it is known.
+pub(super) fn spoken_message(id: &str, text: &str, transcript: Option<&str>) -> Value {
+    let typed = (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}));
+    let spoken = json!({"type": "input_audio", "transcript": transcript});
+    let content: Vec<Value> = typed.into_iter().chain([spoken]).collect();
+    json!({
+        "id": id, "object": "realtime.item", "type": "message", "status": "completed",
+        "role": "user", "content": content,
+    })
 }
 
 /// The start of a text that came from outside, for an error message or an echo.
@@ -570,10 +709,6 @@ mod tests {
                 r#"{"type":"input_audio_buffer.append","audio":"%%"}"#,
                 "audio",
             ),
-            (
-                r#"{"type":"input_audio_buffer.append","audio":"AAAA"}"#,
-                "audio",
-            ),
             (r#"{"type":"conversation.item.retrieve"}"#, "item_id"),
             (
                 r#"{"type":"conversation.item.truncate","item_id":"a","content_index":0,"audio_end_ms":-1}"#,
@@ -588,8 +723,8 @@ mod tests {
                 "item.role",
             ),
             (
-                r#"{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_audio","audio":"AA"}]}}"#,
-                "item.content[0].transcript",
+                r#"{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_audio","audio":"%"}]}}"#,
+                "item.content[0].audio",
             ),
             (
                 r#"{"type":"conversation.item.create","item":{"type":"function_call_output","output":"1"}}"#,
@@ -604,8 +739,28 @@ mod tests {
                 "item.arguments",
             ),
             (
-                r#"{"type":"response.create","response":{"conversation":"none"}}"#,
+                r#"{"type":"response.create","response":{"conversation":"other"}}"#,
                 "response.conversation",
+            ),
+            (
+                r#"{"type":"response.create","response":{"input":[{"type":"item_reference"}]}}"#,
+                "response.input[0].id",
+            ),
+            (
+                r#"{"type":"response.create","response":{"input":[{"type":"message"}]}}"#,
+                "response.input[0].role",
+            ),
+            (
+                r#"{"type":"response.create","response":{"tools":[{"type":"function"}]}}"#,
+                "response.tools[0].name",
+            ),
+            (
+                r#"{"type":"response.create","response":{"tool_choice":"perhaps"}}"#,
+                "response.tool_choice",
+            ),
+            (
+                r#"{"type":"response.create","response":{"audio":{"output":{"format":{"type":"mp3"}}}}}"#,
+                "response.audio.output.format.type",
             ),
             (
                 r#"{"type":"response.create","response":{"output_modalities":["smell"]}}"#,
@@ -640,7 +795,7 @@ mod tests {
         let event = parse(r#"{"type":"input_audio_buffer.append","audio":"AQD//w=="}"#);
         assert_eq!(
             event.map(|event| event.request),
-            Ok(ClientRequest::Append(vec![1, -1]))
+            Ok(ClientRequest::Append(vec![1, 0, 255, 255]))
         );
     }
 

@@ -1,18 +1,20 @@
 //! The translator between a Realtime client and a session.
 
 mod agent;
+mod aside;
 mod requests;
 mod tools;
 mod user;
 
 use super::client_events::{self, ClientRequest, Fault, ItemContent, ResponseRequest};
+use super::codec::Decoder;
+use super::codec::Format;
 use super::fields::Ineffective;
 use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{RATE, Session, SessionUpdate};
-use crate::audio::from_pcm16le;
-use crate::conversation::{CallId, Event, Input, ItemId, Micros, Samples, Settings, Time};
+use crate::conversation::{CallId, Event, Input, ItemId, Micros, Samples, Settings, Time, TurnId};
 use crate::session::Outbound;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
@@ -66,6 +68,15 @@ impl Asked {
     }
 }
 
+/// How much of an utterance's transcript a transcription session was told before its end.
+#[derive(Debug, Default)]
+struct Told {
+    /// All deltas so far.
+    text: String,
+    /// The partial transcript before this one.
+    partial: String,
+}
+
 /// The user's utterance that is under way.
 #[derive(Debug)]
 struct Utterance {
@@ -88,6 +99,19 @@ pub struct Realtime {
     utterance: Option<Utterance>,
     response: Option<Response>,
     next_response: ResponseRequest,
+    /// Responses in writing beside the conversation: those that were asked for, with the id of the
+    /// event, and those that are being given.
+    next_asides: VecDeque<(Option<String>, ResponseRequest)>,
+    asides: HashMap<TurnId, Response>,
+    aside_items: u64,
+    decoder: Decoder,
+    /// Of the user, since the last response.
+    heard: Micros,
+    /// Items that the client has added as audio and whose words are not known: what was typed beside
+    /// each, and how long it is.
+    recordings: HashMap<String, (String, Micros)>,
+    /// What a transcription session was told of the utterance, and the partial before.
+    told: Told,
     /// Calls that wait for the client's output, by their ids on the wire.
     calls: HashMap<String, CallId>,
     /// Items and calls that the client has added.
@@ -140,6 +164,13 @@ impl Realtime {
             utterance: None,
             response: None,
             next_response: ResponseRequest::default(),
+            next_asides: VecDeque::new(),
+            asides: HashMap::new(),
+            aside_items: 0,
+            decoder: Decoder::new(Format::Pcm),
+            heard: Micros(0),
+            recordings: HashMap::new(),
+            told: Told::default(),
             calls: HashMap::new(),
             added: 0,
             server_calls: HashMap::new(),
@@ -169,7 +200,20 @@ impl Realtime {
     pub fn configured(mut self, session: Value) -> Self {
         if let Ok(Some(update)) = secret_update(session) {
             self.configuration = self.session.apply(update);
+            self.decoder = Decoder::new(self.session.input);
+            if self.session.transcribes {
+                self.options.door = Door::Transcription;
+            }
         }
+        self
+    }
+
+    /// The same, where the client asks for transcripts alone.
+    #[must_use]
+    pub fn transcribing(mut self) -> Self {
+        self.session.transcribes = true;
+        self.configuration.transcribe_only = true;
+        self.options.door = Door::Transcription;
         self
     }
 
@@ -232,10 +276,10 @@ impl Realtime {
         }
     }
 
-    /// Audio of a client that knows this server: PCM16 without JSON and base64 around it.
+    /// Audio of a client that knows this server, without JSON and base64 around it.
     fn binary(&mut self, bytes: &[u8]) {
-        match from_pcm16le(bytes) {
-            Ok(samples) => self.append(samples),
+        match self.append(bytes) {
+            Ok(()) => {}
             Err(_) => self.effects.push(Effect::Close(Close {
                 code: close_code::INVALID,
                 reason: "audio must be whole 16-bit samples",
@@ -269,6 +313,20 @@ impl Realtime {
             Event::UtteranceDropped => self.utterance_dropped(),
             Event::UserItem { item, text, spoken } => self.user_item(item, &text, spoken),
             Event::ItemAdded { item } => self.item_added(item),
+            Event::ItemTranscribed { item, text } => self.item_transcribed(item, &text),
+            Event::IdleTimeout { from, to } => self.idle_timeout(from, to),
+            Event::AsideStarted { aside } => self.aside_started(aside),
+            Event::AsideText { aside, text } => self.aside_text(aside, &text),
+            Event::AsideCalled {
+                aside,
+                name,
+                arguments,
+            } => self.aside_called(aside, &name, arguments),
+            Event::AsideDone {
+                aside,
+                status,
+                usage,
+            } => self.aside_done(aside, status, usage),
             Event::ItemDeleted { item } => self.item_deleted(item),
             Event::ItemTruncated { item, heard, text } => self.item_truncated(item, heard, &text),
             Event::ResponseStarted { .. } => self.response_started(),
@@ -295,8 +353,9 @@ impl Realtime {
                 turn,
                 status,
                 latency,
+                usage,
             } => {
-                self.response_done(turn, status, latency);
+                self.response_done(turn, status, latency, usage);
             }
             Event::ConfirmationAsked {
                 call,

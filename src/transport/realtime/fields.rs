@@ -124,7 +124,10 @@ const NO_ENGINE: &str = "the server's recogniser takes no such hints";
 
 /// The fields of a session, realtime and transcription alike.
 pub(super) const SESSION: &[Field] = &[
-    honoured("type", "`realtime`"),
+    honoured(
+        "type",
+        "`realtime` or `transcription`; the latter answers nothing and stays so",
+    ),
     honoured("instructions", "beside the operator's, which stay"),
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("tools", "at most 128, no two of the same name"),
@@ -146,11 +149,18 @@ pub(super) const SESSION: &[Field] = &[
     refused("tools[].server_label", MCP),
     refused("tools[].server_url", MCP),
     refused("tools[].tunnel_id", MCP),
-    honoured("tool_choice", "`auto` and `none`"),
-    honoured("tool_choice.type", ""),
+    honoured(
+        "tool_choice",
+        "`auto`, `none`, `required`, or a function, the server's included; a large model is told to call it, and the \
+         local brain asks for what it needs to know",
+    ),
+    honoured("tool_choice.type", "`function`"),
     honoured("tool_choice.name", ""),
     refused("tool_choice.server_label", MCP),
-    echoed("max_output_tokens", "an answer is as long as it is"),
+    honoured(
+        "max_output_tokens",
+        "at most the operator's `llm.max_tokens`; what is cut ends as `incomplete`",
+    ),
     echoed(
         "model",
         "the operator chooses the models; the name is repeated",
@@ -167,8 +177,11 @@ pub(super) const SESSION: &[Field] = &[
     honoured("audio", ""),
     honoured("audio.input", ""),
     honoured("audio.input.format", ""),
-    honoured("audio.input.format.type", "`audio/pcm`"),
-    honoured("audio.input.format.rate", "24000"),
+    honoured(
+        "audio.input.format.type",
+        "`audio/pcm`, `audio/pcmu`, `audio/pcma`; each direction has its own",
+    ),
+    honoured("audio.input.format.rate", "24000, of `audio/pcm`"),
     echoed(
         "audio.input.noise_reduction",
         "clean audio at the client; a suppressor here would cost words",
@@ -209,17 +222,30 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.turn_detection.silence_duration_ms",
         "`server_vad`; 0 to 10000, by default 500",
     ),
-    echoed("audio.input.turn_detection.threshold", "the operator's"),
-    echoed("audio.input.turn_detection.prefix_padding_ms", "300 ms"),
-    echoed(
-        "audio.input.turn_detection.idle_timeout_ms",
-        "there is none",
+    honoured(
+        "audio.input.turn_detection.threshold",
+        "`server_vad`; 0 to 1, by default 0.5",
     ),
-    echoed("audio.input.turn_detection.eagerness", "always `auto`"),
+    honoured(
+        "audio.input.turn_detection.prefix_padding_ms",
+        "`server_vad`; 0 to 5000, by default 300",
+    ),
+    honoured(
+        "audio.input.turn_detection.idle_timeout_ms",
+        "`server_vad`; 5000 to 30000. The user is asked \"Are you still there?\", twice at most",
+    ),
+    honoured(
+        "audio.input.turn_detection.eagerness",
+        "`semantic_vad`; `low` waits up to four times as long as `auto` and `medium`, at most 8 s; `high` half as \
+         long, at most 2 s",
+    ),
     honoured("audio.output", ""),
     honoured("audio.output.format", ""),
-    honoured("audio.output.format.type", "`audio/pcm`"),
-    honoured("audio.output.format.rate", "24000"),
+    honoured(
+        "audio.output.format.type",
+        "`audio/pcm`, `audio/pcmu`, `audio/pcma`",
+    ),
+    honoured("audio.output.format.rate", "24000, of `audio/pcm`"),
     echoed("audio.output.voice", VOICE),
     echoed("audio.output.speed", "the voice has one speed"),
     honoured("undertone", "this server's own"),
@@ -244,7 +270,7 @@ pub(super) const BETA_SESSION: &[Field] = &[
     echoed("voice", VOICE),
     echoed("speed", "the voice has one speed"),
     echoed("temperature", "the operator's `llm.temperature`"),
-    echoed("max_response_output_tokens", "`max_output_tokens`"),
+    honoured("max_response_output_tokens", "`max_output_tokens`"),
 ];
 
 /// The fields of `response.create`.
@@ -253,17 +279,44 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("modalities", "the beta's name of `output_modalities`"),
     honoured("metadata", "repeated in the response"),
-    honoured("conversation", "`auto`"),
-    refused("input", "a response answers the conversation"),
-    refused("tools", "declare tools with session.update"),
-    echoed("tool_choice", "that of the session"),
-    echoed("max_output_tokens", "an answer is as long as it is"),
+    honoured(
+        "conversation",
+        "`auto` or `none`: beside the conversation in text, at most 4 at a time and while others speak; in audio when \
+         nobody speaks. The server's own tools are not offered there",
+    ),
+    honoured(
+        "input",
+        "items, and `item_reference` to those of the conversation, in place of the conversation",
+    ),
+    honoured("tools", "in place of those of the session"),
+    honoured("tools[].type", "`function`"),
+    honoured("tools[].name", ""),
+    honoured("tools[].description", ""),
+    honoured("tools[].parameters", "JSON Schema"),
+    refused("tools[].allowed_callers", MCP),
+    refused("tools[].allowed_tools", MCP),
+    refused("tools[].authorization", MCP),
+    refused("tools[].connector_id", MCP),
+    refused("tools[].defer_loading", MCP),
+    refused("tools[].headers", MCP),
+    refused("tools[].require_approval", MCP),
+    refused("tools[].server_description", MCP),
+    refused("tools[].server_label", MCP),
+    refused("tools[].server_url", MCP),
+    refused("tools[].tunnel_id", MCP),
+    honoured("tool_choice", "as in the session"),
+    honoured("tool_choice.type", "`function`"),
+    honoured("tool_choice.name", ""),
+    refused("tool_choice.server_label", MCP),
+    honoured("max_output_tokens", "as in the session"),
     refused("prompt", PROMPT),
     echoed("parallel_tool_calls", "a model may call several tools"),
     echoed("reasoning", REASONING),
     honoured("audio", ""),
     honoured("audio.output", ""),
-    echoed("audio.output.format", "that of the session"),
+    honoured("audio.output.format", ""),
+    honoured("audio.output.format.type", "as in the session"),
+    honoured("audio.output.format.rate", "24000, of `audio/pcm`"),
     echoed("audio.output.voice", VOICE),
 ];
 
@@ -284,7 +337,11 @@ pub(super) const ITEM: &[Field] = &[
     ),
     honoured("content[].text", ""),
     honoured("content[].transcript", "stands for the audio"),
-    echoed("content[].audio", "the transcript stands for it"),
+    honoured(
+        "content[].audio",
+        "of the user, in the session's input format: transcribed, before what is sent after it takes effect; not with a \
+         transcript",
+    ),
     refused("content[].image_url", "the models here see no images"),
     refused("content[].detail", "the models here see no images"),
     honoured("call_id", "of a call to one of the client's tools"),

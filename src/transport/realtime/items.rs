@@ -75,6 +75,24 @@ impl Items {
         );
     }
 
+    /// Keeps an item that is not part of the conversation until it is removed.
+    pub(super) fn put_outside(&mut self, name: &str, id: ItemId, json: Value) {
+        self.put(name, id, json);
+        self.order.retain(|other| other != name);
+    }
+
+    /// Whether an item is not part of the conversation.
+    pub(super) fn is_outside(&self, name: &str) -> bool {
+        self.items.contains_key(name) && !self.order.iter().any(|other| other == name)
+    }
+
+    /// Replaces what the client is told of an item.
+    pub(super) fn tell(&mut self, name: &str, json: Value) {
+        if let Some(item) = self.items.get_mut(name) {
+            item.json = json;
+        }
+    }
+
     fn index(&self, name: &str) -> Option<usize> {
         self.order.iter().position(|other| other == name)
     }

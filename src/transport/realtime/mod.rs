@@ -31,6 +31,7 @@
 
 mod beta;
 mod client_events;
+mod codec;
 mod dialect;
 mod fields;
 mod items;
@@ -40,9 +41,10 @@ mod session_config;
 
 pub use beta::{BETA_PROTOCOL, asks_for_beta};
 pub use client_events::{
-    CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
-    parse,
+    CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, InputItem, ItemContent,
+    ResponseRequest, parse,
 };
+pub use codec::Format;
 pub use dialect::{DEFAULT_MODEL, Realtime, shown};
 pub use fields::Ineffective;
-pub use session_config::{RATE, SessionUpdate, ToolChoice};
+pub use session_config::{RATE, SessionUpdate};

@@ -1,6 +1,9 @@
 //! The response that is open, and how it ends.
 
-use crate::conversation::ResponseStatus;
+use super::client_events::ResponseRequest;
+use super::codec::Encoder;
+use super::session_config::{Session, tokens_json};
+use crate::conversation::{Micros, ResponseStatus};
 use serde_json::{Value, json};
 
 /// One response.
@@ -9,6 +12,12 @@ pub(super) struct Response {
     pub(super) id: String,
     pub(super) text_only: bool,
     pub(super) metadata: Option<Value>,
+    /// It is not part of the conversation.
+    pub(super) outside: bool,
+    pub(super) max_tokens: Value,
+    pub(super) encoder: Encoder,
+    /// How much audio of it was sent.
+    pub(super) audio: Micros,
     /// The names of its items, in order.
     pub(super) output: Vec<String>,
     /// The item of speech that is open.
@@ -25,6 +34,21 @@ pub(super) struct Speech {
 }
 
 impl Response {
+    /// One that begins, as the client and the session want it.
+    pub(super) fn new(id: String, request: ResponseRequest, session: &Session) -> Self {
+        Self {
+            id,
+            text_only: request.text_only.unwrap_or(session.text_only),
+            metadata: request.metadata,
+            outside: request.outside,
+            max_tokens: tokens_json(request.max_tokens.unwrap_or(session.max_tokens)),
+            encoder: Encoder::new(request.output.unwrap_or(session.output)),
+            audio: Micros(0),
+            output: Vec::new(),
+            speech: None,
+        }
+    }
+
     /// Opens the item that was added last. Returns its place.
     pub(super) fn open_speech(&mut self, name: String) -> Value {
         let index = self.output.len().saturating_sub(1);
@@ -47,6 +71,14 @@ impl Response {
         speech.text.push_str(&delta);
         let (name, index) = (speech.name.clone(), speech.index);
         Some((self.place(&name, index), delta))
+    }
+
+    /// Adds written words to the open item as they are. Returns its place.
+    pub(super) fn write(&mut self, text: &str) -> Option<Value> {
+        let speech = self.speech.as_mut()?;
+        speech.text.push_str(text);
+        let (name, index) = (speech.name.clone(), speech.index);
+        Some(self.place(&name, index))
     }
 
     /// The fields by which events name an item's only part.

@@ -2,6 +2,8 @@
 
 use super::beta;
 use super::client_events::Fault;
+use crate::conversation::Micros;
+use crate::llm::TokenUsage;
 use serde_json::{Map, Value, json};
 
 /// Makes ids and writes events. Ids of different sessions differ by a random part.
@@ -135,11 +137,22 @@ pub(super) fn server_call(id: &str, name: &str, arguments: &str) -> Value {
     })
 }
 
-/// Usage, which is not counted here.
-pub(super) fn no_usage() -> Value {
+/// The user's audio that is a token, and the agent's: OpenAI's measures.
+const HEARD_TOKEN: Micros = Micros::from_ms(100);
+const SPOKEN_TOKEN: Micros = Micros::from_ms(50);
+
+/// Usage of a response: what the language model read and wrote, what of the user was heard for it
+/// and what was spoken.
+pub(super) fn usage(text: TokenUsage, heard: Micros, spoken: Micros) -> Value {
+    let heard = heard.0.div_ceil(HEARD_TOKEN.0);
+    let spoken = spoken.0.div_ceil(SPOKEN_TOKEN.0);
+    let (input, output) = (text.input + heard, text.output + spoken);
     json!({
-        "total_tokens": 0, "input_tokens": 0, "output_tokens": 0,
-        "input_token_details": {"text_tokens": 0, "audio_tokens": 0, "cached_tokens": 0},
-        "output_token_details": {"text_tokens": 0, "audio_tokens": 0},
+        "total_tokens": input + output, "input_tokens": input, "output_tokens": output,
+        "input_token_details": {
+            "text_tokens": text.input, "audio_tokens": heard, "cached_tokens": text.cached,
+            "cached_tokens_details": {"text_tokens": text.cached, "audio_tokens": 0},
+        },
+        "output_token_details": {"text_tokens": text.output, "audio_tokens": spoken},
     })
 }

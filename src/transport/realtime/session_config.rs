@@ -1,9 +1,11 @@
 //! `session.update`: what a Realtime client may set, and what the session echoes back.
 
 use super::client_events::{Fault, read};
+use super::codec::Format;
 use super::fields::{Class, SESSION};
-use crate::conversation::{EndOfTurnRule, Settings, TurnDetection};
-use crate::llm::ToolSpec;
+use crate::audio::g711::Law;
+use crate::conversation::{Eagerness, EndOfTurnRule, MaxTokens, Settings, TurnDetection};
+use crate::llm::{ToolChoice, ToolSpec};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -16,6 +18,12 @@ const SILENCE_MS: u64 = 500;
 
 /// Longest silence that a client may ask for, ms.
 const MAX_SILENCE_MS: u64 = 10_000;
+
+/// Longest audio before speech that a client may ask for, ms.
+const MAX_PADDING_MS: u64 = 5_000;
+
+/// The silences after which a client may have the user asked whether they are there, ms: OpenAI's.
+const IDLE_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 5_000..=30_000;
 
 /// Tools that a client may declare.
 const MAX_TOOLS: usize = 128;
@@ -35,8 +43,16 @@ pub struct SessionUpdate {
     pub voice: Option<String>,
     /// The client's own tools, and how the client wrote them.
     pub tools: Option<(Vec<ToolSpec>, Value)>,
-    /// Whether the tools may be called.
-    pub tool_choice: Option<ToolChoice>,
+    /// Which tool is to be called, and how the client wrote it.
+    pub tool_choice: Option<(ToolChoice, Value)>,
+    /// How long an answer may be.
+    pub max_tokens: Option<MaxTokens>,
+    /// The format of the client's audio.
+    pub input: Option<Format>,
+    /// The format of the agent's audio.
+    pub output: Option<Format>,
+    /// Whether the session transcribes and answers nothing.
+    pub transcribe_only: Option<bool>,
     /// Send the events that only this server has.
     pub vendor_events: Option<bool>,
     /// Run what may be needed before it is certain.
@@ -53,17 +69,12 @@ pub struct Detection {
     respond: bool,
     /// `None` leaves it to the operator.
     interrupt: Option<bool>,
+    threshold: Option<f32>,
+    prefix_padding_ms: Option<u64>,
+    idle_timeout_ms: Option<u64>,
+    eagerness: Eagerness,
     /// As it is echoed to the client; without `interrupt_response` if that is left to the operator.
     echo: Value,
-}
-
-/// Whether tools may be called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// As the model sees fit.
-    Auto,
-    /// Not at all.
-    None,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +87,8 @@ struct RawSession {
     audio: Option<RawAudio>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
+    #[serde(alias = "max_response_output_tokens")]
+    max_output_tokens: Option<Value>,
     undertone: Option<RawVendor>,
     #[serde(default, deserialize_with = "present")]
     turn_detection: Option<Value>,
@@ -120,6 +133,10 @@ struct RawTurnDetection {
     silence_duration_ms: Option<u64>,
     create_response: Option<bool>,
     interrupt_response: Option<bool>,
+    threshold: Option<f64>,
+    prefix_padding_ms: Option<u64>,
+    idle_timeout_ms: Option<u64>,
+    eagerness: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -142,18 +159,24 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
     let echoed = echoed(&session);
     let raw: RawSession = read(session, "session")?;
-    if let Some(kind) = raw.kind.as_deref().filter(|kind| *kind != "realtime") {
-        return Err(Fault::value("session.type", kind, "'realtime'"));
-    }
+    let transcribe_only = match raw.kind.as_deref() {
+        None => None,
+        Some("realtime") => Some(false),
+        Some("transcription") => Some(true),
+        Some(other) => {
+            let allowed = "'realtime' and 'transcription'";
+            return Err(Fault::value("session.type", other, allowed));
+        }
+    };
     let audio = raw.audio.unwrap_or_default();
     let (input, output) = (
         audio.input.unwrap_or_default(),
         audio.output.unwrap_or_default(),
     );
-    format(input.format, "session.audio.input.format")?;
-    format(output.format, "session.audio.output.format")?;
-    format(raw.input_audio_format, "session.input_audio_format")?;
-    format(raw.output_audio_format, "session.output_audio_format")?;
+    let flat_input = format(raw.input_audio_format, "session.input_audio_format")?;
+    let flat_output = format(raw.output_audio_format, "session.output_audio_format")?;
+    let input_format = format(input.format, "session.audio.input.format")?.or(flat_input);
+    let output_format = format(output.format, "session.audio.output.format")?.or(flat_output);
     let turn_detection = match (input.turn_detection, raw.turn_detection) {
         (Some(value), _) => Some(turn_detection(value, "session.audio.input.turn_detection")?),
         (None, Some(value)) => Some(turn_detection(value, "session.turn_detection")?),
@@ -169,8 +192,21 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         turn_detection,
         transcription: input.transcription.or(raw.input_audio_transcription),
         voice: output.voice.or(raw.voice).map(voice).transpose()?,
-        tools: raw.tools.map(tools).transpose()?,
-        tool_choice: raw.tool_choice.map(tool_choice).transpose()?,
+        tools: raw
+            .tools
+            .map(|values| tools(values, "session.tools"))
+            .transpose()?,
+        tool_choice: raw
+            .tool_choice
+            .map(|value| Ok((tool_choice(&value, "session.tool_choice")?, value)))
+            .transpose()?,
+        max_tokens: raw
+            .max_output_tokens
+            .map(|value| max_tokens(&value, "session.max_output_tokens"))
+            .transpose()?,
+        input: input_format,
+        output: output_format,
+        transcribe_only,
         vendor_events: vendor.events,
         speculation: vendor.speculation,
         echoed,
@@ -182,7 +218,6 @@ fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
     let beta = [
         ("speed", "audio.output.speed"),
         ("input_audio_noise_reduction", "audio.input.noise_reduction"),
-        ("max_response_output_tokens", "max_output_tokens"),
     ];
     let ga = SESSION.iter().filter(|field| {
         let whole = ["audio.input.transcription.", "audio.input.turn_detection."];
@@ -208,20 +243,27 @@ pub(super) fn text_only(names: &[String], param: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Accepts mono PCM16 at 24 kHz and nothing else.
-fn format(format: Option<Value>, param: &str) -> Result<(), Fault> {
-    let Some(format) = format else { return Ok(()) };
+/// Reads a format, in the names of today or of the beta.
+pub(super) fn format(format: Option<Value>, param: &str) -> Result<Option<Format>, Fault> {
+    let Some(format) = format.filter(|format| !format.is_null()) else {
+        return Ok(None);
+    };
     let (kind, path) = match &format {
         Value::Object(fields) => (fields.get("type"), format!("{param}.type")),
         other => (Some(other), param.to_owned()),
     };
-    match kind.and_then(Value::as_str) {
-        Some("audio/pcm" | "pcm16") | None => {}
-        Some(other) => return Err(Fault::value(path, other, "'audio/pcm'")),
-    }
-    match format.get("rate") {
-        None | Some(Value::Null) => Ok(()),
-        Some(rate) if rate.as_f64() == Some(f64::from(RATE)) => Ok(()),
+    let read = match kind.and_then(Value::as_str) {
+        Some("audio/pcm" | "pcm16") | None => Format::Pcm,
+        Some("audio/pcmu" | "g711_ulaw") => Format::G711(Law::Mu),
+        Some("audio/pcma" | "g711_alaw") => Format::G711(Law::A),
+        Some(other) => {
+            let allowed = "'audio/pcm', 'audio/pcmu' and 'audio/pcma'";
+            return Err(Fault::value(path, other, allowed));
+        }
+    };
+    match format.get("rate").filter(|_| read == Format::Pcm) {
+        None | Some(Value::Null) => Ok(Some(read)),
+        Some(rate) if rate.as_f64() == Some(f64::from(RATE)) => Ok(Some(read)),
         Some(rate) => Err(Fault::value(
             format!("{param}.rate"),
             &rate.to_string(),
@@ -236,6 +278,10 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
             rule: EndOfTurnRule::Client,
             respond: false,
             interrupt: Some(false),
+            threshold: None,
+            prefix_padding_ms: None,
+            idle_timeout_ms: None,
+            eagerness: Eagerness::Auto,
             echo: value,
         });
     }
@@ -257,6 +303,10 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
         rule,
         respond: raw.create_response.unwrap_or(true),
         interrupt: raw.interrupt_response,
+        threshold: raw.threshold(param)?,
+        prefix_padding_ms: raw.prefix_padding(param)?,
+        idle_timeout_ms: raw.idle_timeout(param)?,
+        eagerness: raw.eagerness(param)?,
         echo: with_defaults(value, defaults),
     })
 }
@@ -288,6 +338,55 @@ fn with_defaults(written: Value, mut defaults: Value) -> Value {
     defaults
 }
 
+/// What only one of the two kinds knows has no effect with the other.
+impl RawTurnDetection {
+    fn is_server_vad(&self) -> bool {
+        self.kind == "server_vad"
+    }
+
+    fn threshold(&self, param: &str) -> Result<Option<f32>, Fault> {
+        match self.threshold.filter(|_| self.is_server_vad()) {
+            Some(threshold) if !(0.0..=1.0).contains(&threshold) => {
+                let param = format!("{param}.threshold");
+                Err(Fault::value(param, &threshold.to_string(), "0 to 1"))
+            }
+            threshold => Ok(threshold.map(|threshold| threshold as f32)),
+        }
+    }
+
+    fn prefix_padding(&self, param: &str) -> Result<Option<u64>, Fault> {
+        match self.prefix_padding_ms.filter(|_| self.is_server_vad()) {
+            Some(ms) if ms > MAX_PADDING_MS => {
+                let param = format!("{param}.prefix_padding_ms");
+                Err(Fault::value(param, &ms.to_string(), "0 to 5000"))
+            }
+            padding => Ok(padding),
+        }
+    }
+
+    fn idle_timeout(&self, param: &str) -> Result<Option<u64>, Fault> {
+        match self.idle_timeout_ms.filter(|_| self.is_server_vad()) {
+            Some(ms) if !IDLE_TIMEOUT_MS.contains(&ms) => {
+                let param = format!("{param}.idle_timeout_ms");
+                Err(Fault::value(param, &ms.to_string(), "5000 to 30000"))
+            }
+            timeout => Ok(timeout),
+        }
+    }
+
+    fn eagerness(&self, param: &str) -> Result<Eagerness, Fault> {
+        match self.eagerness.as_deref().filter(|_| !self.is_server_vad()) {
+            None | Some("auto" | "medium") => Ok(Eagerness::Auto),
+            Some("low") => Ok(Eagerness::Low),
+            Some("high") => Ok(Eagerness::High),
+            Some(other) => {
+                let allowed = "'low', 'medium', 'high' and 'auto'";
+                Err(Fault::value(format!("{param}.eagerness"), other, allowed))
+            }
+        }
+    }
+}
+
 fn silence(raw: &RawTurnDetection, param: &str) -> Result<u64, Fault> {
     let ms = raw.silence_duration_ms.unwrap_or(SILENCE_MS);
     if ms > MAX_SILENCE_MS {
@@ -308,37 +407,33 @@ fn voice(value: Value) -> Result<String, Fault> {
     })
 }
 
-fn tools(values: Vec<Value>) -> Result<(Vec<ToolSpec>, Value), Fault> {
+/// Reads tools, which stand at `param`.
+pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, Value), Fault> {
     if values.len() > MAX_TOOLS {
         let message = format!("At most {MAX_TOOLS} tools may be declared.");
-        return Err(Fault::new(
-            "array_above_max_length",
-            "session.tools",
-            message,
-        ));
+        return Err(Fault::new("array_above_max_length", param, message));
     }
     let specs = values
         .iter()
         .enumerate()
-        .map(|(index, value)| tool(value, index))
+        .map(|(index, value)| tool(value, &format!("{param}[{index}]")))
         .collect::<Result<Vec<_>, _>>()?;
-    check_unique(&specs)?;
+    check_unique(&specs, param)?;
     Ok((specs, Value::Array(values)))
 }
 
 /// Nobody could tell which of two tools of the same name is called.
-fn check_unique(specs: &[ToolSpec]) -> Result<(), Fault> {
+fn check_unique(specs: &[ToolSpec], param: &str) -> Result<(), Fault> {
     let mut seen = HashSet::new();
     let again = specs.iter().position(|spec| !seen.insert(&*spec.name));
     let Some(index) = again else { return Ok(()) };
     let message = format!("There are two tools named '{}'.", specs[index].name);
-    let param = format!("session.tools[{index}].name");
+    let param = format!("{param}[{index}].name");
     Err(Fault::new("invalid_value", param, message))
 }
 
-fn tool(value: &Value, index: usize) -> Result<ToolSpec, Fault> {
-    let param = format!("session.tools[{index}]");
-    let raw: RawTool = read(value.clone(), &param)?;
+fn tool(value: &Value, param: &str) -> Result<ToolSpec, Fault> {
+    let raw: RawTool = read(value.clone(), param)?;
     if raw.kind != "function" {
         return Err(Fault::value(
             format!("{param}.type"),
@@ -373,16 +468,40 @@ fn is_tool_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-fn tool_choice(value: Value) -> Result<ToolChoice, Fault> {
-    match value.as_str() {
-        Some("auto") => Ok(ToolChoice::Auto),
-        Some("none") => Ok(ToolChoice::None),
-        _ => Err(Fault::value(
-            "session.tool_choice",
-            &value.to_string(),
-            "'auto' and 'none'",
-        )),
+/// Reads the choice of a tool, which stands at `param`.
+pub(super) fn tool_choice(value: &Value, param: &str) -> Result<ToolChoice, Fault> {
+    let function = || {
+        let named = value.get("type").is_some_and(|kind| kind == "function");
+        value.get("name").filter(|_| named)?.as_str()
+    };
+    match (value.as_str(), function()) {
+        (Some("auto"), _) => Ok(ToolChoice::Auto),
+        (Some("none"), _) => Ok(ToolChoice::None),
+        (Some("required"), _) => Ok(ToolChoice::Required),
+        (_, Some(name)) => Ok(ToolChoice::Function(name.to_owned())),
+        _ => {
+            let allowed = "'auto', 'none', 'required' and a function by its name";
+            Err(Fault::value(param, &value.to_string(), allowed))
+        }
     }
+}
+
+/// Reads the most tokens of an answer, which stand at `param`.
+pub(super) fn max_tokens(value: &Value, param: &str) -> Result<MaxTokens, Fault> {
+    let number = value.as_u64().filter(|tokens| *tokens > 0);
+    let number = number.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
+    match (value.as_str(), number) {
+        (Some("inf"), _) => Ok(MaxTokens::Unlimited),
+        (_, Some(tokens)) => Ok(MaxTokens::At(tokens)),
+        _ => {
+            let allowed = "'inf' and whole numbers from 1 on";
+            Err(Fault::value(param, &value.to_string(), allowed))
+        }
+    }
+}
+
+pub(super) fn tokens_json(most: MaxTokens) -> Value {
+    most.number().map_or("inf".into(), Value::from)
 }
 
 /// The session as it stands: what is echoed, and what the dialect needs of it.
@@ -392,16 +511,19 @@ pub(super) struct Session {
     pub(super) transcripts: bool,
     pub(super) vendor_events: bool,
     pub(super) by_hand: bool,
+    /// It answers nothing.
+    pub(super) transcribes: bool,
+    pub(super) input: Format,
+    pub(super) output: Format,
+    pub(super) max_tokens: MaxTokens,
     /// Whether the user may interrupt where the client does not say.
     interrupt: bool,
-    tools: Vec<ToolSpec>,
-    tool_choice: ToolChoice,
     echo: Map<String, Value>,
 }
 
 impl Session {
     pub(super) fn new(id: &str, model: &str, vendor_events: bool) -> Self {
-        let format = json!({"type": "audio/pcm", "rate": RATE});
+        let format = Format::Pcm.to_json();
         let echo = json!({
             "type": "realtime",
             "object": "realtime.session",
@@ -438,9 +560,11 @@ impl Session {
             transcripts: true,
             vendor_events,
             by_hand: false,
+            transcribes: false,
+            input: Format::Pcm,
+            output: Format::Pcm,
+            max_tokens: MaxTokens::Unlimited,
             interrupt: true,
-            tools: Vec::new(),
-            tool_choice: ToolChoice::Auto,
             echo,
         }
     }
@@ -460,14 +584,24 @@ impl Session {
 
     /// As it is echoed to the client.
     pub(super) fn to_json(&self) -> Value {
-        Value::Object(self.echo.clone())
+        if !self.transcribes {
+            return Value::Object(self.echo.clone());
+        }
+        let field = |name: &str| self.echo.get(name).cloned().unwrap_or_default();
+        json!({
+            "type": "transcription",
+            "object": "realtime.transcription_session",
+            "id": field("id"),
+            "include": field("include"),
+            "audio": {"input": field("audio")["input"]},
+        })
     }
 
     /// The format and voice of the agent's audio, as responses repeat it.
-    pub(super) fn output(&self) -> Value {
+    pub(super) fn output(&self, format: Format) -> Value {
         let output = self.echo.get("audio").and_then(|audio| audio.get("output"));
         json!({"output": {
-            "format": output.and_then(|output| output.get("format")),
+            "format": format.to_json(),
             "voice": output.and_then(|output| output.get("voice")),
         }})
     }
@@ -497,6 +631,10 @@ impl Session {
                 rule: detection.rule,
                 respond: detection.respond,
                 interrupt,
+                threshold: detection.threshold,
+                prefix_padding_ms: detection.prefix_padding_ms,
+                idle_timeout_ms: detection.idle_timeout_ms,
+                eagerness: detection.eagerness,
             });
         }
         if let Some(transcription) = update.transcription {
@@ -514,10 +652,35 @@ impl Session {
             settings.speculation = Some(speculation);
             self.set_vendor("speculation", speculation);
         }
+        if let Some(most) = update.max_tokens {
+            self.max_tokens = most;
+            settings.max_tokens = Some(most);
+            self.echo
+                .insert("max_output_tokens".into(), tokens_json(most));
+        }
+        if let Some(format) = update.input {
+            self.input = format;
+            self.set_audio("input", "format", format.to_json());
+        }
+        if let Some(format) = update.output {
+            self.output = format;
+            self.set_audio("output", "format", format.to_json());
+        }
+        if update.transcribe_only == Some(true) {
+            self.transcribes = true;
+            settings.transcribe_only = true;
+        }
         for (path, value) in update.echoed {
             self.set(path, value);
         }
-        settings.tools = self.apply_tools(update.tools, update.tool_choice);
+        if let Some((tools, written)) = update.tools {
+            self.echo.insert("tools".into(), written);
+            settings.tools = Some(tools);
+        }
+        if let Some((choice, written)) = update.tool_choice {
+            self.echo.insert("tool_choice".into(), written);
+            settings.tool_choice = Some(choice);
+        }
         settings
     }
 
@@ -538,33 +701,6 @@ impl Session {
     fn set_vendor(&mut self, name: &str, value: bool) {
         let vendor = self.echo.entry("undertone").or_insert_with(|| json!({}));
         vendor[name] = value.into();
-    }
-
-    fn apply_tools(
-        &mut self,
-        tools: Option<(Vec<ToolSpec>, Value)>,
-        choice: Option<ToolChoice>,
-    ) -> Option<Vec<ToolSpec>> {
-        if tools.is_none() && choice.is_none() {
-            return None;
-        }
-        if let Some((tools, value)) = tools {
-            self.tools = tools;
-            self.echo.insert("tools".into(), value);
-        }
-        if let Some(choice) = choice {
-            self.tool_choice = choice;
-            let name = if choice == ToolChoice::Auto {
-                "auto"
-            } else {
-                "none"
-            };
-            self.echo.insert("tool_choice".into(), name.into());
-        }
-        Some(match self.tool_choice {
-            ToolChoice::Auto => self.tools.clone(),
-            ToolChoice::None => Vec::new(),
-        })
     }
 
     fn set_audio(&mut self, side: &str, field: &str, value: Value) {
@@ -595,10 +731,10 @@ mod tests {
     #[test]
     fn faults_name_the_path() {
         let cases = [
-            (json!({"type": "transcription"}), "session.type"),
+            (json!({"type": "dance"}), "session.type"),
             (json!({"instructions": 5}), "session.instructions"),
             (
-                json!({"audio": {"input": {"format": {"type": "audio/pcmu"}}}}),
+                json!({"audio": {"input": {"format": {"type": "audio/opus"}}}}),
                 "session.audio.input.format.type",
             ),
             (
@@ -614,7 +750,7 @@ mod tests {
                 "session.audio.input.turn_detection.type",
             ),
             (
-                json!({"input_audio_format": "g711_ulaw"}),
+                json!({"input_audio_format": "mp3"}),
                 "session.input_audio_format",
             ),
             (
@@ -637,7 +773,32 @@ mod tests {
                 ]}),
                 "session.tools[2].name",
             ),
-            (json!({"tool_choice": "required"}), "session.tool_choice"),
+            (json!({"tool_choice": "perhaps"}), "session.tool_choice"),
+            (
+                json!({"tool_choice": {"type": "function"}}),
+                "session.tool_choice",
+            ),
+            (json!({"max_output_tokens": 0}), "session.max_output_tokens"),
+            (
+                json!({"max_output_tokens": "all"}),
+                "session.max_output_tokens",
+            ),
+            (
+                json!({"turn_detection": {"type": "server_vad", "threshold": 1.5}}),
+                "session.turn_detection.threshold",
+            ),
+            (
+                json!({"turn_detection": {"type": "server_vad", "prefix_padding_ms": 60_000}}),
+                "session.turn_detection.prefix_padding_ms",
+            ),
+            (
+                json!({"turn_detection": {"type": "server_vad", "idle_timeout_ms": 1}}),
+                "session.turn_detection.idle_timeout_ms",
+            ),
+            (
+                json!({"turn_detection": {"type": "semantic_vad", "eagerness": "very"}}),
+                "session.turn_detection.eagerness",
+            ),
             (
                 json!({"output_modalities": []}),
                 "session.output_modalities",
@@ -712,22 +873,77 @@ mod tests {
     }
 
     #[test]
-    fn tools_come_and_go_with_tool_choice() {
+    fn tools_and_their_choice_are_set_and_echoed_as_they_were_written() {
         let mut session = Session::new("sess_1", "m", false);
         let declared =
             json!([{"type": "function", "name": "add", "parameters": {"type": "object"}}]);
-        let names = |settings: Settings| -> Option<Vec<String>> {
-            Some(settings.tools?.into_iter().map(|tool| tool.name).collect())
-        };
         let update = |value| parse(value).expect("valid");
         let first = session.apply(update(json!({"tools": declared})));
-        assert_eq!(names(first), Some(vec!["add".into()]));
+        assert_eq!(first.tools.expect("changed")[0].name, "add");
+        let forced = json!({"type": "function", "name": "add"});
+        let second = session.apply(update(json!({"tool_choice": forced})));
+        assert_eq!(second.tools, None);
+        assert_eq!(second.tool_choice, Some(ToolChoice::Function("add".into())));
+        let echo = session.to_json();
+        assert_eq!((&echo["tools"], &echo["tool_choice"]), (&declared, &forced));
         let off = session.apply(update(json!({"tool_choice": "none"})));
-        assert_eq!(names(off), Some(vec![]));
-        let other = session.apply(update(json!({"instructions": "Be brief."})));
-        assert_eq!(names(other), None);
-        let on = session.apply(update(json!({"tool_choice": "auto"})));
-        assert_eq!(names(on), Some(vec!["add".into()]));
+        assert_eq!(off.tool_choice, Some(ToolChoice::None));
         assert_eq!(session.to_json()["tools"], declared);
+    }
+
+    #[test]
+    fn formats_length_and_detection_reach_the_session() {
+        let mut session = Session::new("sess_1", "m", false);
+        let update = json!({
+            "max_output_tokens": 100,
+            "audio": {
+                "input": {
+                    "format": {"type": "audio/pcmu"},
+                    "turn_detection": {"type": "server_vad", "threshold": 0.75,
+                        "prefix_padding_ms": 100, "idle_timeout_ms": 6000},
+                },
+                "output": {"format": {"type": "audio/pcma"}},
+            },
+        });
+        let settings = session.apply(parse(update).expect("valid"));
+        assert_eq!(settings.max_tokens, Some(MaxTokens::At(100)));
+        let detection = settings.turn_detection.expect("changed");
+        assert_eq!(detection.threshold, Some(0.75));
+        assert_eq!(detection.prefix_padding_ms, Some(100));
+        assert_eq!(detection.idle_timeout_ms, Some(6_000));
+        assert_eq!(session.input, Format::G711(Law::Mu));
+        assert_eq!(session.output, Format::G711(Law::A));
+        let echo = session.to_json();
+        assert_eq!(echo["max_output_tokens"], 100);
+        assert_eq!(
+            echo["audio"]["input"]["format"],
+            json!({"type": "audio/pcmu"})
+        );
+        let unlimited = parse(json!({"max_response_output_tokens": "inf"})).expect("valid");
+        assert_eq!(
+            session.apply(unlimited).max_tokens,
+            Some(MaxTokens::Unlimited)
+        );
+        let eager = |eagerness: &str| {
+            let detection = json!({"type": "semantic_vad", "eagerness": eagerness});
+            let update = parse(json!({"turn_detection": detection})).expect("valid");
+            update.turn_detection.expect("changed").eagerness
+        };
+        assert_eq!(eager("low"), Eagerness::Low);
+        assert_eq!(eager("medium"), Eagerness::Auto);
+        assert_eq!(eager("high"), Eagerness::High);
+    }
+
+    #[test]
+    fn a_transcription_session_is_shown_as_one() {
+        let mut session = Session::new("sess_1", "m", false);
+        let update = json!({"type": "transcription",
+            "audio": {"input": {"transcription": {"model": "whisper-1", "language": "en"}}}});
+        let settings = session.apply(parse(update).expect("valid"));
+        assert!(settings.transcribe_only && session.transcribes);
+        let echo = session.to_json();
+        assert_eq!(echo["object"], "realtime.transcription_session");
+        assert_eq!(echo["audio"]["input"]["transcription"]["language"], "en");
+        assert_eq!(echo["audio"].get("output"), None);
     }
 }

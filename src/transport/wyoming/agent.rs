@@ -169,6 +169,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::conversation::{CallId, ItemId, Time, TurnId, TurnLatency};
+    use crate::llm::TokenUsage;
     use crate::tools::ToolError;
     use serde_json::json;
     use tokio::sync::mpsc;
@@ -202,6 +203,7 @@ mod tests {
                 turn,
                 status: ResponseStatus::Completed,
                 latency: TurnLatency::default(),
+                usage: TokenUsage::default(),
             },
         ]
     }

@@ -58,6 +58,10 @@ enum BadCall {
 }
 
 /// One thing that happened to a call.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 enum Happening {
     Stop,
     Drain,

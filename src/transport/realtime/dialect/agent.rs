@@ -2,6 +2,7 @@
 
 use super::{Asked, Realtime, merge};
 use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
+use crate::llm::TokenUsage;
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
 use crate::transport::realtime::session_config::{RATE, modalities};
@@ -17,20 +18,14 @@ impl Realtime {
         let cancels = |asked: &Asked| matches!(asked, Asked::Cancel | Asked::ClearOutput);
         self.pending.retain(|pending| !cancels(&pending.asked));
         let request = std::mem::take(&mut self.next_response);
-        let response = Response {
-            id: self.writer.id("resp"),
-            text_only: request.text_only.unwrap_or(self.session.text_only),
-            metadata: request.metadata,
-            output: Vec::new(),
-            speech: None,
-        };
+        let response = Response::new(self.writer.id("resp"), request, &self.session);
         let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
         self.failure = None;
         self.response = Some(response);
         self.tell("response.created", json!({ "response": json }));
     }
 
-    fn response_json(
+    pub(super) fn response_json(
         &self,
         response: &Response,
         status: &str,
@@ -42,16 +37,17 @@ impl Realtime {
             .iter()
             .filter_map(|name| Some(&self.items.get(name)?.json))
             .collect();
+        let conversation = (!response.outside).then(|| self.writer.session_id("conv"));
         json!({
             "object": "realtime.response",
             "id": response.id,
-            "conversation_id": self.writer.session_id("conv"),
+            "conversation_id": conversation,
             "status": status,
             "status_details": details,
             "output": output,
             "output_modalities": modalities(response.text_only),
-            "audio": self.session.output(),
-            "max_output_tokens": "inf",
+            "audio": self.session.output(response.encoder.format()),
+            "max_output_tokens": response.max_tokens,
             "metadata": response.metadata,
             "usage": usage,
         })
@@ -67,12 +63,16 @@ impl Realtime {
     ) -> Option<(String, usize)> {
         let response = self.response.as_mut()?;
         let (response_id, index) = (response.id.clone(), response.output.len());
+        let outside = response.outside;
         response.output.push(name.to_owned());
         self.tell(
             "response.output_item.added",
             json!({"response_id": response_id, "output_index": index, "item": json}),
         );
-        self.add_item(name, id, json);
+        match outside {
+            true => self.items.put_outside(name, id, json),
+            false => self.add_item(name, id, json),
+        }
         Some((response_id, index))
     }
 
@@ -87,7 +87,11 @@ impl Realtime {
             "response.output_item.done",
             json!({"response_id": response, "output_index": index, "item": json}),
         );
-        self.item_done(name, json);
+        if self.items.is_outside(name) {
+            self.items.tell(name, json);
+        } else {
+            self.item_done(name, json);
+        }
     }
 
     pub(super) fn agent_item_started(&mut self, item: ItemId) {
@@ -126,7 +130,7 @@ impl Realtime {
 
     pub(super) fn audio(&mut self, item: ItemId, samples: &[i16]) {
         let length = Micros::of_samples(samples.len() as u64, RATE);
-        let Some(response) = &self.response else {
+        let Some(response) = &mut self.response else {
             return;
         };
         let Some(name) = self.items.name(item).map(str::to_owned) else {
@@ -138,11 +142,20 @@ impl Realtime {
         let Some(index) = response.output.iter().position(|other| *other == name) else {
             return;
         };
+        response.audio = response.audio + length;
+        let audio = response.encoder.encode(samples);
         let place = response.place(&name, index);
         if let Some(item) = self.items.get_mut(&name) {
             item.audio = item.audio + length;
         }
-        let delta = STANDARD.encode(crate::audio::to_pcm16le(samples));
+        self.send_audio(place, &audio, length);
+    }
+
+    fn send_audio(&mut self, place: Value, audio: &[u8], length: Micros) {
+        if audio.is_empty() {
+            return;
+        }
+        let delta = STANDARD.encode(audio);
         let event = self.writer.event(
             "response.output_audio.delta",
             merge(place, json!({ "delta": delta })),
@@ -164,6 +177,10 @@ impl Realtime {
         };
         let (place, text_only) = (response.place(&name, speech.index), response.text_only);
         let id = response.id.clone();
+        let rest = response.encoder.finish();
+        if !interrupted && !text_only {
+            self.send_audio(place.clone(), &rest, Micros(0));
+        }
         if text_only {
             self.tell(
                 "response.output_text.done",
@@ -195,6 +212,7 @@ impl Realtime {
         turn: TurnId,
         status: ResponseStatus,
         latency: TurnLatency,
+        usage: TokenUsage,
     ) {
         if status == ResponseStatus::Cancelled {
             self.answered("cancelresponse");
@@ -204,8 +222,13 @@ impl Realtime {
             return;
         };
         let (status, details) = end_of(status, self.failure.take());
-        let json = self.response_json(&response, status, details, shape::no_usage());
+        let heard = std::mem::take(&mut self.heard);
+        let usage = shape::usage(usage, heard, response.audio);
+        let json = self.response_json(&response, status, details, usage);
         self.tell("response.done", json!({ "response": json }));
+        for name in response.output.iter().filter(|_| response.outside) {
+            self.items.remove(name);
+        }
         self.tell_vendor(
             "undertone.turn",
             json!({"response_id": response.id, "turn": turn.to_string(), "status": status,

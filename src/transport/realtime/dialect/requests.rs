@@ -1,11 +1,15 @@
 //! What the client asks for.
 
 use super::{Asked, Pending, Realtime};
-use crate::conversation::{CallId, Input, ItemId, Micros, NewItem, Place};
+use crate::conversation::{
+    CallId, Context, Input, ItemId, Micros, NewItem, Place, ResponsePlace, ResponseTerms,
+};
+use crate::llm::Message;
 use crate::transport::Effect;
 use crate::transport::realtime::client_events::{
-    ClientItem, ClientRequest, Fault, ItemContent, ResponseRequest,
+    ClientItem, ClientRequest, Fault, InputItem, ItemContent, ResponseRequest,
 };
+use crate::transport::realtime::codec::Decoder;
 use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::session_config::{RATE, SessionUpdate};
 use serde_json::{Map, Value, json};
@@ -27,7 +31,7 @@ impl Realtime {
     ) -> Result<(), Fault> {
         match request {
             ClientRequest::Update(update) => return self.update(*update),
-            ClientRequest::Append(samples) => self.append(samples),
+            ClientRequest::Append(bytes) => return self.append(&bytes),
             ClientRequest::Commit => return self.commit(event_id),
             ClientRequest::Clear => self.clear(),
             ClientRequest::Create { previous, item } => {
@@ -47,9 +51,16 @@ impl Realtime {
     }
 
     fn update(&mut self, update: SessionUpdate) -> Result<(), Fault> {
+        if self.session.transcribes && update.transcribe_only == Some(false) {
+            let message = "A transcription session stays one: open another for a conversation.";
+            return Err(Fault::new("invalid_value", "session.type", message));
+        }
         let settings = self.session.apply(update);
         if settings != Default::default() {
             self.ask(Input::Configure(settings));
+        }
+        if self.session.input != self.decoder.format() {
+            self.decoder = Decoder::new(self.session.input);
         }
         let session = self.session.to_json();
         self.tell("session.updated", json!({ "session": session }));
@@ -66,10 +77,14 @@ impl Realtime {
         Ok(())
     }
 
-    pub(super) fn append(&mut self, samples: Vec<i16>) {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let samples = self.decoder.decode(bytes)?;
         let length = Micros::of_samples(samples.len() as u64, RATE);
         self.uncommitted = self.uncommitted + length;
-        self.effects.push(Effect::Audio(samples));
+        if !samples.is_empty() {
+            self.effects.push(Effect::Audio(samples));
+        }
+        Ok(())
     }
 
     fn commit(&mut self, event_id: &Option<String>) -> Result<(), Fault> {
@@ -109,6 +124,10 @@ impl Realtime {
             let message = "The items of this session hold too much text.";
             return Err(Fault::new("conversation_too_long", "item", message));
         }
+        let audio = match &item.content {
+            ItemContent::Spoken { audio, .. } => Some(self.recorded(audio)?),
+            _ => None,
+        };
         self.added += 1;
         let id = ItemId::of_client(self.added);
         let (content, item) = self.new_item(item.content)?;
@@ -121,8 +140,20 @@ impl Realtime {
         self.expect(event_id, asked)?;
         self.created_text += size;
         let id = Some(id);
-        self.ask(Input::AddItem { id, place, item });
+        let item = Input::AddItem { id, place, item };
+        match audio {
+            Some(audio) => self.effects.push(Effect::Spoken { audio, item }),
+            None => self.ask(item),
+        }
         Ok(())
+    }
+
+    /// Reads audio that was spoken elsewhere.
+    fn recorded(&self, audio: &[u8]) -> Result<Vec<i16>, Fault> {
+        let mut decoder = Decoder::new(self.session.input);
+        let mut samples = decoder.decode(audio)?;
+        samples.extend(decoder.finish());
+        Ok(samples)
     }
 
     fn check_new(&self, name: String) -> Result<String, Fault> {
@@ -164,6 +195,7 @@ impl Realtime {
         let item = match content.clone() {
             ItemContent::System(text) => NewItem::System { text },
             ItemContent::User(text) => NewItem::User { text },
+            ItemContent::Spoken { text, .. } => NewItem::Spoken { text },
             ItemContent::Agent(text) => NewItem::Agent { text },
             ItemContent::ToolCall {
                 call,
@@ -250,6 +282,21 @@ impl Realtime {
         request: ResponseRequest,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
+        if self.session.transcribes {
+            let message = "A transcription session has no responses.";
+            return Err(Fault::whole("invalid_request", message));
+        }
+        let text_only = request.text_only.unwrap_or(self.session.text_only);
+        let terms = self.terms(&request, text_only)?;
+        if terms.place == ResponsePlace::Aside {
+            if self.next_asides.len() == MAX_PENDING {
+                let message = "Too many responses are waiting to begin.";
+                return Err(Fault::whole("rate_limit_exceeded", message));
+            }
+            self.next_asides.push_back((event_id.clone(), request));
+            self.ask(Input::RespondWith(Box::new(terms)));
+            return Ok(());
+        }
         if self.is_answering() {
             let open = self.response.as_ref().map(|response| response.id.as_str());
             let message = format!(
@@ -263,13 +310,84 @@ impl Realtime {
             ));
         }
         self.expect(event_id, Asked::Respond)?;
-        let instructions = request.instructions.clone();
         self.next_response = request;
-        self.ask(Input::Respond { instructions });
+        self.ask(if terms == ResponseTerms::of(terms.instructions.clone()) {
+            let instructions = terms.instructions;
+            Input::Respond { instructions }
+        } else {
+            Input::RespondWith(Box::new(terms))
+        });
         Ok(())
     }
 
+    /// What the conversation is told of a response.
+    fn terms(&self, request: &ResponseRequest, text_only: bool) -> Result<ResponseTerms, Fault> {
+        let context = request.input.as_ref().map(|items| {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| self.context(item, index))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        Ok(ResponseTerms {
+            instructions: request.instructions.clone(),
+            tools: request.tools.clone(),
+            tool_choice: request.tool_choice.clone(),
+            max_tokens: request.max_tokens,
+            context: context.transpose()?,
+            place: match (request.outside, text_only) {
+                (false, _) => ResponsePlace::Conversation,
+                (true, false) => ResponsePlace::Aloud,
+                (true, true) => ResponsePlace::Aside,
+            },
+        })
+    }
+
+    fn context(&self, item: &InputItem, index: usize) -> Result<Context, Fault> {
+        let content = match item {
+            InputItem::Reference(name) => {
+                let id = self.id_of(name).ok_or_else(|| {
+                    let param = format!("response.input[{index}].id");
+                    unknown_item(&param, "invalid_value", name)
+                })?;
+                return Ok(Context::Item(id));
+            }
+            InputItem::Item(content) => content.clone(),
+        };
+        Ok(Context::Message(match content {
+            ItemContent::System(text) => Message::System { text },
+            ItemContent::User(text) => Message::User { text },
+            ItemContent::Agent(text) => Message::Agent {
+                text,
+                interrupted: false,
+            },
+            // Refused when it was read: nobody knows its words.
+            ItemContent::Spoken { text, .. } => Message::User { text },
+            ItemContent::ToolCall {
+                call,
+                name,
+                arguments,
+            } => Message::ToolCall {
+                id: call.unwrap_or_default(),
+                name,
+                arguments,
+            },
+            ItemContent::ToolOutput { call, output } => Message::ToolResult {
+                id: call,
+                name: "the tool".into(),
+                output: serde_json::from_str(&output).unwrap_or(Value::String(output)),
+            },
+        }))
+    }
+
     fn cancel(&mut self, response: Option<String>, event_id: &Option<String>) -> Result<(), Fault> {
+        let aside = response.as_ref().and_then(|id| {
+            let mut asides = self.asides.iter();
+            Some(*asides.find(|(_, aside)| aside.id == *id)?.0)
+        });
+        if let Some(aside) = aside {
+            self.ask(Input::CancelAside { aside });
+            return Ok(());
+        }
         let open = self.response.as_ref().map(|response| response.id.as_str());
         let is_open = response.as_deref().is_none_or(|id| Some(id) == open);
         if !is_open || !self.is_answering() {
@@ -311,6 +429,15 @@ impl Realtime {
 
     pub(super) fn refused(&mut self, request: &str, message: String) {
         let request = request.replace('_', "").to_lowercase();
+        if request == "respondaside" {
+            let event_id = self.next_asides.pop_front().and_then(|(id, _)| id);
+            let fault = Fault::whole("request_refused", message);
+            return self.refuse(&Fault { event_id, ..fault });
+        }
+        if request == "cancelaside" {
+            // It has ended by itself meanwhile.
+            return self.refuse(&no_response());
+        }
         let pending = self.answered(&request);
         let asked = pending.as_ref().map(|pending| &pending.asked);
         let fault = match asked {

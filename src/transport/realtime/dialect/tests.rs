@@ -4,6 +4,7 @@ use crate::conversation::{
     ClauseId, ConfirmationOutcome, Discard, ItemId, NewItem, Place, ResponseStatus, RunId,
     Settings, SpeculationEvent, Time, TurnId, TurnLatency,
 };
+use crate::llm::TokenUsage;
 use crate::router::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
 use base64::Engine;
@@ -101,7 +102,8 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
         Just(Event::ResponseDone {
             turn: TurnId(1),
             status: ResponseStatus::Failed,
-            latency: TurnLatency::default()
+            latency: TurnLatency::default(),
+            usage: TokenUsage::default(),
         }),
         Just(Event::Refused {
             request: "AddItem".into(),
@@ -426,6 +428,7 @@ fn response_done(status: ResponseStatus) -> Event {
         turn: TurnId(1),
         status,
         latency: TurnLatency::default(),
+        usage: TokenUsage::default(),
     }
 }
 

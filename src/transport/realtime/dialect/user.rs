@@ -1,8 +1,8 @@
 //! The user's side: utterances, and the items of the conversation.
 
-use super::{Asked, Pending, Realtime, Utterance};
+use super::{Asked, Pending, Realtime, Told, Utterance};
 use crate::conversation::{ItemId, Micros, Samples};
-use crate::transport::realtime::client_events::ItemContent;
+use crate::transport::realtime::client_events::{ItemContent, spoken_message};
 use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ impl Realtime {
             "input_audio_buffer.speech_started",
             json!({"audio_start_ms": at.as_ms(), "item_id": name}),
         );
+        self.told = Told::default();
         self.utterance = Some(Utterance {
             name,
             from: at,
@@ -42,10 +43,58 @@ impl Realtime {
             .utterance
             .as_ref()
             .map(|utterance| utterance.name.clone());
+        if let Some(name) = name.as_ref().filter(|_| self.session.transcribes)
+            && let Some(delta) = self.told.partial(text)
+        {
+            self.transcript_delta(name, &delta);
+        }
         self.tell_vendor(
             "undertone.transcript.partial",
             json!({"item_id": name, "text": text}),
         );
+    }
+
+    fn transcript_delta(&mut self, name: &str, delta: &str) {
+        self.tell(
+            "conversation.item.input_audio_transcription.delta",
+            json!({"item_id": name, "content_index": 0, "delta": delta}),
+        );
+    }
+
+    /// The user has been silent for too long. Nothing of it joins the conversation.
+    pub(super) fn idle_timeout(&mut self, from: Samples, to: Samples) {
+        let name = self.writer.id("item");
+        self.tell(
+            "input_audio_buffer.timeout_triggered",
+            json!({
+                "audio_start_ms": from.as_ms(), "audio_end_ms": to.as_ms(), "item_id": name,
+            }),
+        );
+    }
+
+    /// The words are known of an item that the client has added as audio.
+    pub(super) fn item_transcribed(&mut self, id: ItemId, words: &str) {
+        let Some(name) = self.items.name(id).map(str::to_owned) else {
+            return;
+        };
+        let Some((text, length)) = self.recordings.remove(&name) else {
+            return;
+        };
+        let words = words.strip_prefix(&text).unwrap_or(words).trim();
+        self.heard = self.heard + length;
+        let json = spoken_message(&name, &text, Some(words));
+        let index = json["content"].as_array().map_or(0, Vec::len) - 1;
+        self.items.tell(&name, json);
+        if self.session.transcripts {
+            let seconds = length.0 as f64 / 1e6;
+            self.tell(
+                "conversation.item.input_audio_transcription.completed",
+                json!({
+                    "item_id": name, "content_index": index, "transcript": words,
+                    "usage": {"type": "duration", "seconds": seconds},
+                }),
+            );
+        }
     }
 
     pub(super) fn utterance_dropped(&mut self) {
@@ -105,6 +154,7 @@ impl Realtime {
         self.uncommitted = Micros(0);
         let utterance = self.utterance.take();
         let seconds = utterance.as_ref().map_or(0.0, Utterance::seconds);
+        self.heard = self.heard + Micros((seconds * 1e6) as u64);
         let name = match utterance {
             Some(utterance) => utterance.name,
             None => self.writer.id("item"),
@@ -125,10 +175,10 @@ impl Realtime {
     }
 
     fn transcript(&mut self, name: &str, text: &str, seconds: f64) {
-        self.tell(
-            "conversation.item.input_audio_transcription.delta",
-            json!({"item_id": name, "content_index": 0, "delta": text}),
-        );
+        let delta = std::mem::take(&mut self.told).rest(text);
+        if !delta.is_empty() {
+            self.transcript_delta(name, &delta);
+        }
         self.tell(
             "conversation.item.input_audio_transcription.completed",
             json!({
@@ -185,6 +235,10 @@ impl Realtime {
             self.calls.remove(call);
         }
         let json = content.to_json(&name);
+        if let ItemContent::Spoken { text, audio } = &content {
+            let known = (text.clone(), self.session.input.length(audio.len()));
+            self.recordings.insert(name.clone(), known);
+        }
         self.insert_item(&name, id, json.clone(), &spot);
         if let Some(item) = self.items.get_mut(&name) {
             item.created_text = content.size();
@@ -220,9 +274,79 @@ impl Realtime {
     }
 }
 
+impl Told {
+    /// The words that two partial transcripts in a row agree on and that were not told yet. Deltas
+    /// are never taken back, and the last words of a partial change most.
+    fn partial(&mut self, partial: &str) -> Option<String> {
+        let before = std::mem::replace(&mut self.partial, partial.to_owned());
+        let agreed = agreement(&before, partial);
+        let delta = agreed.strip_prefix(&self.text)?.to_owned();
+        self.text.push_str(&delta);
+        (!delta.is_empty()).then_some(delta)
+    }
+
+    /// What of the whole transcript was not told; nothing if what was told differs.
+    fn rest(self, whole: &str) -> String {
+        whole
+            .strip_prefix(&self.text)
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+/// The whole words at the beginning of `text` that `before` begins with, too.
+fn agreement<'a>(before: &str, text: &'a str) -> &'a str {
+    let ends = text.char_indices().filter(|(_, c)| c.is_whitespace());
+    let ends = ends.map(|(at, _)| at).chain([text.len()]);
+    let whole = |end: &usize| {
+        before
+            .strip_prefix(&text[..*end])
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    &text[..ends.take_while(whole).last().unwrap_or(0)]
+}
+
 impl Utterance {
     fn seconds(&self) -> f64 {
         let samples = self.to.map_or(0, |to| to.since(self.from));
         samples as f64 / f64::from(Samples::RATE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_partials_agree_on_is_told_and_never_taken_back() {
+        let mut told = Told::default();
+        let deltas: Vec<_> = [
+            "how",
+            "how our",
+            "how are you",
+            "how are you today",
+            "now are you today my",
+            "how are you today my friend",
+        ]
+        .into_iter()
+        .map(|partial| told.partial(partial))
+        .collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            deltas,
+            [None, some("how"), None, some(" are you"), None, None]
+        );
+        assert_eq!(
+            told.rest("how are you today, my friend?"),
+            " today, my friend?"
+        );
+    }
+
+    #[test]
+    fn a_transcript_that_differs_from_what_was_told_has_no_rest() {
+        let mut told = Told::default();
+        told.partial("how are");
+        told.partial("how are you");
+        assert_eq!(told.rest("Now, are you there?"), "");
     }
 }

@@ -1,0 +1,467 @@
+//! What a client may say about answers and about turns.
+
+use super::*;
+use crate::llm::{TokenUsage, ToolChoice};
+
+fn configure(sim: &mut Sim, settings: Settings) {
+    sim.input(Input::Configure(settings));
+}
+
+fn respond(sim: &mut Sim, terms: ResponseTerms) {
+    sim.input(Input::RespondWith(Box::new(terms)));
+}
+
+fn user(text: &str) -> Message {
+    Message::User { text: text.into() }
+}
+
+fn cut() -> Step {
+    Step::Event(LlmEvent::Cut)
+}
+
+fn usage(sim: &Sim) -> Vec<TokenUsage> {
+    let usage = |(_, event): &(Time, Event)| match event {
+        Event::ResponseDone { usage, .. } | Event::AsideDone { usage, .. } => Some(*usage),
+        _ => None,
+    };
+    sim.events.iter().filter_map(usage).collect()
+}
+
+#[test]
+fn an_answer_has_the_most_tokens_that_the_client_allows_and_is_incomplete_if_they_cut_it() {
+    let mut sim = sim();
+    configure(
+        &mut sim,
+        Settings {
+            max_tokens: Some(MaxTokens::At(40)),
+            ..Settings::default()
+        },
+    );
+    sim.scripts
+        .push_back(vec![say("It is five past"), cut(), end()]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.prompts[0].demands.max_tokens, Some(40));
+    assert_eq!(sim.spoken(), ["It is five past"]);
+    assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            max_tokens: Some(MaxTokens::Unlimited),
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(3_000);
+    assert_eq!(sim.prompts[1].demands.max_tokens, None);
+}
+
+#[test]
+fn an_answer_that_is_cut_before_its_first_word_is_no_failure_of_the_model() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![cut(), end()]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.spoken(), Vec::<String>::new());
+    assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
+}
+
+#[test]
+fn what_is_left_of_the_tokens_goes_to_what_is_said_about_a_result() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    configure(
+        &mut sim,
+        Settings {
+            max_tokens: Some(MaxTokens::At(40)),
+            ..Settings::default()
+        },
+    );
+    let used = |input, output| {
+        let usage = TokenUsage {
+            input,
+            cached: 0,
+            output,
+        };
+        Step::Event(LlmEvent::Used { usage })
+    };
+    let [opened, closed] = call("clock");
+    sim.scripts
+        .push_back(vec![opened, closed, used(100, 15), end()]);
+    sim.scripts
+        .push_back(vec![say("Noon."), used(130, 5), end()]);
+    ask(&mut sim, "what time is it", 4_000);
+    assert_eq!(sim.prompts[1].demands.max_tokens, Some(25));
+    let all = TokenUsage {
+        input: 230,
+        cached: 0,
+        output: 20,
+    };
+    assert_eq!(usage(&sim), [all]);
+}
+
+#[test]
+fn tokens_that_nobody_has_counted_are_estimated() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("It is noon, my dear."), end()]);
+    ask(&mut sim, "what time is it", 3_000);
+    let estimate = usage(&sim)[0];
+    assert_eq!(estimate.input, "what time is it".len().div_ceil(4) as u64);
+    assert_eq!(
+        estimate.output,
+        "It is noon, my dear.".len().div_ceil(4) as u64
+    );
+}
+
+#[test]
+fn a_forced_tool_is_asked_for_once() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    let choice = ToolChoice::Function("clock".into());
+    configure(
+        &mut sim,
+        Settings {
+            tool_choice: Some(choice.clone()),
+            ..Settings::default()
+        },
+    );
+    let [opened, closed] = call("clock");
+    sim.scripts.push_back(vec![opened, closed, end()]);
+    sim.scripts.push_back(vec![say("Noon."), end()]);
+    ask(&mut sim, "hello", 4_000);
+    let choices: Vec<_> = (sim.prompts.iter())
+        .map(|prompt| prompt.demands.tool_choice.clone())
+        .collect();
+    assert_eq!(choices, [choice, ToolChoice::Auto]);
+    assert_eq!(sim.spoken(), ["Noon."]);
+}
+
+#[test]
+fn a_tool_that_is_not_there_cannot_be_forced() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    let missing = Some(ToolChoice::Function("cloak".into()));
+    respond(
+        &mut sim,
+        ResponseTerms {
+            tool_choice: missing,
+            ..ResponseTerms::default()
+        },
+    );
+    assert!(sim.saw(|e| matches!(e, Event::Refused { message, .. } if message.contains("cloak"))));
+    assert!(sim.prompts.is_empty());
+}
+
+#[test]
+fn without_tools_none_is_offered_and_none_runs_early() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    configure(
+        &mut sim,
+        Settings {
+            tool_choice: Some(ToolChoice::None),
+            ..Settings::default()
+        },
+    );
+    ask(&mut sim, "what time is it", 3_000);
+    assert!(sim.prompts[0].tools.is_empty());
+    assert!(sim.heard.is_empty(), "nobody is asked what may be needed");
+}
+
+#[test]
+fn an_answer_beside_the_conversation_disturbs_nothing_and_leaves_no_trace() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("It is noon, and all is well."), end()]);
+    ask(&mut sim, "what time is it", 1_200);
+    sim.scripts
+        .push_back(vec![say("\ntime"), say(" question\n"), end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            context: Some(vec![Context::Message(user("Classify: what time is it"))]),
+            instructions: Some("One word.".into()),
+            place: ResponsePlace::Aside,
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(3_000);
+    let aside = &sim.prompts[1];
+    assert_eq!(aside.messages, [user("Classify: what time is it")]);
+    assert_eq!(aside.instructions.as_deref(), Some("One word."));
+    let text: String = (sim.events.iter())
+        .filter_map(|(_, event)| match event {
+            Event::AsideText { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, "time question");
+    assert!(sim.saw(|e| {
+        matches!(e, Event::AsideDone { status, .. } if *status == ResponseStatus::Completed)
+    }));
+    assert_eq!(sim.ended(), [ResponseStatus::Completed], "nothing was cut");
+    ask(&mut sim, "thanks", 3_000);
+    let shown = format!("{:?}", sim.prompts[2].messages);
+    assert!(
+        !shown.contains("question") && !shown.contains("Classify"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn an_answer_beside_the_conversation_may_call_tools_of_the_client_and_none_of_the_server() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    let [opened, closed] = call("record");
+    sim.scripts.push_back(vec![opened, closed, end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            tools: Some(vec![tool("record", Effect::Read).spec.clone()]),
+            tool_choice: Some(ToolChoice::Required),
+            place: ResponsePlace::Aside,
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(500);
+    let offered: Vec<_> = sim.prompts[0]
+        .tools
+        .iter()
+        .map(|tool| &*tool.name)
+        .collect();
+    assert_eq!(offered, ["record"]);
+    assert!(sim.saw(|e| matches!(e, Event::AsideCalled { name, .. } if name == "record")));
+    assert!(sim.tools_started.is_empty());
+}
+
+#[test]
+fn answers_beside_the_conversation_are_bounded_cancelled_and_may_fail() {
+    let mut sim = sim();
+    let aside = ResponseTerms {
+        place: ResponsePlace::Aside,
+        ..ResponseTerms::default()
+    };
+    sim.scripts.push_back(vec![Step::Wait(100), Step::Break]);
+    for _ in 0..4 {
+        sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
+        respond(&mut sim, aside.clone());
+    }
+    assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
+    respond(&mut sim, aside.clone());
+    assert!(sim.saw(|e| matches!(e, Event::Refused { .. })));
+    let ids: Vec<_> = (sim.events.iter())
+        .filter_map(|(_, event)| match event {
+            Event::AsideStarted { aside } => Some(*aside),
+            _ => None,
+        })
+        .collect();
+    sim.input(Input::CancelAside { aside: ids[1] });
+    sim.silence(500);
+    let ended = |aside: TurnId, status: ResponseStatus| {
+        sim.saw(|e| matches!(e, Event::AsideDone { aside: a, status: s, .. } if *a == aside && *s == status))
+    };
+    assert!(ended(ids[0], ResponseStatus::Failed));
+    assert!(ended(ids[1], ResponseStatus::Cancelled));
+}
+
+#[test]
+fn what_is_said_outside_of_the_conversation_is_in_no_prompt_after_it() {
+    let mut sim = sim();
+    let aloud = ResponseTerms {
+        context: Some(vec![Context::Message(user("Say hi to the crowd."))]),
+        place: ResponsePlace::Aloud,
+        ..ResponseTerms::default()
+    };
+    sim.scripts.push_back(vec![say("Hi, crowd."), end()]);
+    respond(&mut sim, aloud.clone());
+    respond(&mut sim, aloud);
+    assert!(
+        sim.saw(|e| matches!(e, Event::Refused { .. })),
+        "one at a time"
+    );
+    sim.silence(3_000);
+    assert_eq!(sim.spoken(), ["Hi, crowd."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.prompts[1].messages, [user("what time is it")]);
+}
+
+#[test]
+fn what_is_said_outside_of_the_conversation_is_not_taken_up_after_a_noise() {
+    let mut sim = sim();
+    let long = "One two three four five six seven eight nine ten.";
+    sim.scripts.push_back(vec![say(long), end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            place: ResponsePlace::Aloud,
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(1_000);
+    sim.speak("", 400);
+    sim.silence(4_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Interrupted]);
+    assert_eq!(sim.spoken(), [long]);
+}
+
+#[test]
+fn a_context_of_its_own_takes_the_place_of_the_history_for_one_answer() {
+    let mut sim = sim();
+    let item = NewItem::User {
+        text: "My name is Ann.".into(),
+    };
+    sim.input(item.at_the_end());
+    let added = sim.events.iter().find_map(|(_, event)| match event {
+        Event::ItemAdded { item } => Some(*item),
+        _ => None,
+    });
+    sim.scripts.push_back(vec![say("Ann."), end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            context: Some(vec![
+                Context::Message(user("Spell it.")),
+                Context::Item(added.expect("an item")),
+            ]),
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(2_000);
+    assert_eq!(
+        sim.prompts[0].messages,
+        [user("Spell it."), user("My name is Ann.")]
+    );
+    ask(&mut sim, "thanks", 3_000);
+    let agent = Message::Agent {
+        text: "Ann.".into(),
+        interrupted: false,
+    };
+    assert_eq!(
+        sim.prompts[1].messages,
+        [user("My name is Ann."), agent, user("thanks")],
+        "the answer is part of the conversation"
+    );
+}
+
+#[test]
+fn what_was_spoken_elsewhere_joins_the_history_and_its_words_are_told() {
+    let mut sim = sim();
+    let item = NewItem::Spoken {
+        text: "what time is it".into(),
+    };
+    sim.input(item.at_the_end());
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(2_000);
+    assert!(
+        sim.saw(|e| matches!(e, Event::ItemTranscribed { text, .. } if text == "what time is it"))
+    );
+    assert_eq!(sim.prompts[0].messages, [user("what time is it")]);
+}
+
+fn detection(detection: TurnDetection) -> Settings {
+    Settings {
+        turn_detection: Some(detection),
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn the_clients_threshold_and_padding_tell_where_speech_begins() {
+    let started = |threshold, prefix_padding_ms| {
+        let mut sim = sim();
+        let settings = detection(TurnDetection {
+            rule: EndOfTurnRule::Silence { ms: 300 },
+            threshold,
+            prefix_padding_ms,
+            ..TurnDetection::default()
+        });
+        configure(&mut sim, settings);
+        sim.silence(992);
+        sim.speak("hello", 320);
+        sim.silence(1_000);
+        sim.events.iter().find_map(|(_, event)| match event {
+            Event::SpeechStarted { at } => Some(at.as_ms()),
+            _ => None,
+        })
+    };
+    assert_eq!(started(None, None), Some(992 - 300));
+    assert_eq!(started(Some(0.9), Some(100)), Some(992 - 100));
+    assert_eq!(started(Some(0.99), None), None, "0.95 is no speech then");
+}
+
+#[test]
+fn silence_is_no_speech_whatever_the_threshold() {
+    let mut sim = sim();
+    let settings = detection(TurnDetection {
+        rule: EndOfTurnRule::Silence { ms: 300 },
+        threshold: Some(0.0),
+        ..TurnDetection::default()
+    });
+    configure(&mut sim, settings);
+    ask(&mut sim, "what time is it", 3_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
+#[test]
+fn an_eager_agent_waits_less_for_an_unfinished_sentence_and_a_patient_one_longer() {
+    let waits = |eagerness| {
+        let mut sim = sim();
+        let eager = TurnDetection {
+            eagerness,
+            ..TurnDetection::default()
+        };
+        configure(&mut sim, detection(eager));
+        sim.completeness = 0.05;
+        ask(&mut sim, "set a timer for", 10_000);
+        let latency = sim.latency();
+        let end = latency.end_of_turn.expect("it ended");
+        end.since(latency.speech_end.expect("it began")).as_ms()
+    };
+    let (high, auto, low) = (
+        waits(Eagerness::High),
+        waits(Eagerness::Auto),
+        waits(Eagerness::Low),
+    );
+    assert!(high < auto && auto < low, "{high} {auto} {low}");
+    assert!(high <= 2_000 && auto <= 4_000 && low <= 8_000);
+}
+
+#[test]
+fn a_user_who_is_silent_for_longer_than_the_client_allows_is_asked_and_not_hung_up_on() {
+    let mut sim = sim();
+    let settings = detection(TurnDetection {
+        idle_timeout_ms: Some(6_000),
+        ..TurnDetection::default()
+    });
+    configure(&mut sim, settings);
+    ask(&mut sim, "what time is it", 40_000);
+    let timeouts: Vec<_> = (sim.events.iter())
+        .filter_map(|(_, event)| match event {
+            Event::IdleTimeout { from, to } => Some(to.since(*from)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(timeouts, [6_000 * 16; 2]);
+    let question = Phrases::default().still_there;
+    let asked = sim
+        .spoken()
+        .iter()
+        .filter(|said| **said == question)
+        .count();
+    assert_eq!(asked, 2);
+    assert_eq!(sim.hung_up, None);
+}
+
+#[test]
+fn a_session_that_transcribes_answers_nothing_and_runs_nothing() {
+    let mut sim = Sim::new(Policy {
+        greeting: "Hello.".into(),
+        ..with(vec![(*tool("clock", Effect::Read)).clone()])
+    });
+    let settings = Settings {
+        transcribe_only: true,
+        ..Settings::default()
+    };
+    configure(&mut sim, settings);
+    ask(&mut sim, "what time is it", 2_000);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "what time is it")));
+    sim.input(Input::Respond { instructions: None });
+    assert!(sim.saw(|e| matches!(e, Event::Refused { request, .. } if request == "Respond")));
+    sim.asr_fails = true;
+    ask(&mut sim, "and now", 3_000);
+    assert!(sim.prompts.is_empty() && sim.heard.is_empty() && sim.spoken().is_empty());
+}

@@ -1,0 +1,178 @@
+//! The formats of audio on the wire. The session hears and speaks at one rate, [`RATE`]; telephone
+//! bridges send and want G.711 at its own.
+
+use super::client_events::Fault;
+use super::session_config::RATE;
+use crate::audio::g711::{self, Law};
+use crate::audio::{Resampler, from_pcm16le, to_f32, to_i16, to_pcm16le};
+use crate::conversation::Micros;
+use serde_json::{Value, json};
+
+/// A format of audio.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `audio/pcm`: 16 bits, little-endian, at [`RATE`].
+    #[default]
+    Pcm,
+    /// `audio/pcmu` or `audio/pcma`: G.711 at 8 kHz.
+    G711(Law),
+}
+
+impl Format {
+    /// Samples in a second, Hz.
+    fn rate(self) -> u32 {
+        match self {
+            Self::Pcm => RATE,
+            Self::G711(_) => g711::RATE,
+        }
+    }
+
+    /// How long so many bytes are.
+    pub(super) fn length(self, bytes: usize) -> Micros {
+        let samples = match self {
+            Self::Pcm => bytes / 2,
+            Self::G711(_) => bytes,
+        };
+        Micros::of_samples(samples as u64, self.rate())
+    }
+
+    /// As the protocol writes it.
+    pub(super) fn to_json(self) -> Value {
+        match self {
+            Self::Pcm => json!({"type": "audio/pcm", "rate": RATE}),
+            Self::G711(Law::Mu) => json!({"type": "audio/pcmu"}),
+            Self::G711(Law::A) => json!({"type": "audio/pcma"}),
+        }
+    }
+}
+
+/// The client's audio on its way in.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    format: Format,
+    resampler: Resampler,
+}
+
+impl Decoder {
+    pub(super) fn new(format: Format) -> Self {
+        let resampler = Resampler::new(format.rate(), RATE);
+        Self { format, resampler }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Samples at [`RATE`].
+    ///
+    /// # Errors
+    /// Half a sample.
+    pub(super) fn decode(&mut self, bytes: &[u8]) -> Result<Vec<i16>, Fault> {
+        match self.format {
+            Format::Pcm => from_pcm16le(bytes).map_err(|_| {
+                let message =
+                    "The audio must be whole 16-bit samples, but its bytes are odd in number.";
+                Fault::new("invalid_value", "audio", message)
+            }),
+            Format::G711(law) => {
+                let samples = to_f32(&law.decode(bytes));
+                Ok(to_i16(&self.resampler.push(&samples)))
+            }
+        }
+    }
+}
+
+impl Decoder {
+    /// The rest of a recording, some 10 ms.
+    pub(super) fn finish(&mut self) -> Vec<i16> {
+        to_i16(&self.resampler.flush())
+    }
+}
+
+/// The agent's audio on its way out.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    format: Format,
+    resampler: Resampler,
+}
+
+impl Encoder {
+    pub(super) fn new(format: Format) -> Self {
+        let resampler = Resampler::new(RATE, format.rate());
+        Self { format, resampler }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What is ready of samples at [`RATE`].
+    pub(super) fn encode(&mut self, samples: &[i16]) -> Vec<u8> {
+        match self.format {
+            Format::Pcm => to_pcm16le(samples),
+            Format::G711(law) => law.encode(&to_i16(&self.resampler.push(&to_f32(samples)))),
+        }
+    }
+
+    /// The rest of what was said, some 10 ms.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        match self.format {
+            Format::Pcm => Vec::new(),
+            Format::G711(law) => law.encode(&to_i16(&self.resampler.flush())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tone(rate: u32) -> Vec<i16> {
+        let step = std::f32::consts::TAU * 440.0 / rate as f32;
+        let samples: Vec<f32> = (0..rate).map(|i| 0.5 * (i as f32 * step).sin()).collect();
+        to_i16(&samples)
+    }
+
+    fn error(a: &[i16], b: &[i16]) -> f64 {
+        let middle = a.len() / 10..a.len() * 9 / 10;
+        let squares = (a[middle.clone()].iter().zip(&b[middle.clone()]))
+            .map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2));
+        (squares.sum::<f64>() / middle.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn a_tone_stays_that_tone_through_either_law() {
+        for law in [Law::Mu, Law::A] {
+            let format = Format::G711(law);
+            let mut encoder = Encoder::new(format);
+            let mut bytes = Vec::new();
+            for piece in tone(RATE).chunks(481) {
+                bytes.extend(encoder.encode(piece));
+            }
+            bytes.extend(encoder.finish());
+            assert_eq!(bytes.len(), 8_000, "one second, a byte a sample");
+            // Eight bits leave an error of some hundredths of the loudness.
+            assert!(
+                error(&law.decode(&bytes), &tone(8_000)) < 500.0,
+                "{law:?} out"
+            );
+            let mut decoder = Decoder::new(format);
+            let mut heard = Vec::new();
+            for piece in law.encode(&tone(8_000)).chunks(160) {
+                heard.extend(decoder.decode(piece).expect("any bytes are samples"));
+            }
+            heard.resize(RATE as usize, 0);
+            assert!(error(&heard, &tone(RATE)) < 700.0, "{law:?} in");
+        }
+    }
+
+    #[test]
+    fn half_a_sample_is_refused_as_pcm_alone() {
+        assert!(Decoder::new(Format::Pcm).decode(&[1, 2, 3]).is_err());
+        assert!(
+            Decoder::new(Format::G711(Law::Mu))
+                .decode(&[1, 2, 3])
+                .is_ok()
+        );
+    }
+}
