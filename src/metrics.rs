@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -105,6 +105,31 @@ impl Refusal {
     }
 }
 
+/// How the journal of changes is.
+#[derive(Debug, Clone, Default)]
+pub struct JournalFigures {
+    failures: Counter,
+    failing: Gauge<i64, AtomicI64>,
+}
+
+impl JournalFigures {
+    /// A line could not be written.
+    pub fn failed(&self) {
+        self.failures.inc();
+        self.failing.set(1);
+    }
+
+    /// Lines can be written again.
+    pub fn works(&self) {
+        self.failing.set(0);
+    }
+
+    /// The last line could not be written.
+    pub fn is_failing(&self) -> bool {
+        self.failing.get() != 0
+    }
+}
+
 /// What the server counts.
 #[derive(Debug)]
 pub struct Metrics {
@@ -131,6 +156,7 @@ pub struct Metrics {
     load: Gauge,
     /// Where losses are counted.
     losses: Mutex<Vec<(&'static str, Counter)>>,
+    journal: JournalFigures,
 }
 
 impl Default for Metrics {
@@ -159,6 +185,7 @@ impl Default for Metrics {
             queue_delay: Family::new_with_constructor(|| Histogram::new(QUEUEING)),
             load: Gauge::default(),
             losses: Mutex::default(),
+            journal: JournalFigures::default(),
         };
         metrics.register_speculation();
         metrics.register_the_rest();
@@ -278,6 +305,16 @@ impl Metrics {
             "What could not be written: lines of the log, turns of the turn log, recordings",
             self.lost.clone(),
         );
+        registry.register(
+            "journal_failures",
+            "Times that the journal of changes could not be written",
+            self.journal.failures.clone(),
+        );
+        registry.register(
+            "journal_failing",
+            "1 while the journal cannot be written and no change is made",
+            self.journal.failing.clone(),
+        );
     }
 
     /// Shows what `counter` counts as lost.
@@ -302,6 +339,11 @@ impl Metrics {
         // Writing into a `String` does not fail.
         let _ = text::encode(&mut out, &self.registry);
         out
+    }
+
+    /// What the journal of changes tells how it is.
+    pub fn journal(&self) -> JournalFigures {
+        self.journal.clone()
     }
 
     /// A session is open as long as this lives.

@@ -86,7 +86,7 @@ pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        journal: Some(journal(config)?),
+        journal: Some(journal(config, &witnesses)?),
         witnesses,
         llm: manners.llm,
         tools: manners.tools,
@@ -124,9 +124,11 @@ fn manners(config: &Config, models: &Models) -> Result<Manners> {
 }
 
 /// The journal, with a word to the operator about each call of an earlier run that has no result.
-fn journal(config: &Config) -> Result<Journal> {
+fn journal(config: &Config, witnesses: &Witnesses) -> Result<Journal> {
     let path = &config.tools.journal;
-    let journal = Journal::open(path, SystemClock.now())?;
+    let figures = witnesses.metrics.journal();
+    let journal = Journal::open_counted(path, SystemClock.now(), figures)
+        .context("see tools.journal in the configuration")?;
     // What it was called with stays in the journal: people said it.
     for (key, tool, _, begun) in journal.unknown() {
         tracing::warn!(

@@ -52,6 +52,9 @@ pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     if shared.around.drain.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining").into_response()
+    } else if shared.metrics.journal().is_failing() {
+        let why = "the journal cannot be written: no tool that changes something is run";
+        (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else {
         "ready".into_response()
     }

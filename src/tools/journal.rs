@@ -4,8 +4,12 @@
 //! One JSON object a line, appended and synced. A line that a crash cut short is skipped, and that
 //! is safe: an intent that is not whole was never followed by its call, and without its result a
 //! call counts as [`Begun::Unknown`] and does not run again.
+//!
+//! While a line cannot be written, as on a full disk, no call that changes something runs. What was
+//! written of the line is cut off at once, and once a second it is tried whether writing works again.
 
 use super::ToolError;
+use crate::metrics::JournalFigures;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,22 +18,38 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Finished calls are kept for a day: nobody retries one for longer.
 const KEEP_RESULTS: SignedDuration = SignedDuration::from_hours(24);
 /// Calls whose end is unknown, for a month, for an operator to look into.
 const KEEP_UNKNOWN: SignedDuration = SignedDuration::from_hours(24 * 30);
 
+/// How often it is tried whether a journal that failed can be written again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Blank lines that such a try writes: a block of most file systems, and more than most lines.
+const PROBE: [u8; 4096] = [b'\n'; 4096];
+
+/// What the model is told of a call whose intent could not be written down.
+const NOT_DONE: &str =
+    "it was not done, because no record of changes can be kept at the moment; it may work later";
+
 /// Why the journal cannot be used. No call may run without it.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
-    #[error("the journal {path}: {source}")]
+    #[error("the journal {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// A device, a pipe or a folder: reading it may never end.
+    #[error("the journal {} is no regular file", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
     },
     /// One key for two different calls.
     #[error("the key {0} belongs to another call")]
@@ -37,9 +57,9 @@ pub enum JournalError {
     /// A result without an intent, or a second one.
     #[error("no call with the key {0} is running")]
     NotBegun(String),
-    /// A write failed earlier; what the file holds is not certain.
-    #[error("the journal failed earlier; restart the server")]
-    Broken,
+    /// The thread that was writing has panicked.
+    #[error("the journal's thread has panicked")]
+    Panicked,
 }
 
 /// What is known of a call.
@@ -90,7 +110,11 @@ struct State {
     /// Held shared while the journal is open: only who holds it alone may rewrite the file.
     _lock: File,
     entries: HashMap<String, Entry>,
-    broken: bool,
+    /// Results of calls that have run, which could not be written down yet.
+    unwritten: Vec<Line>,
+    figures: JournalFigures,
+    /// A task is trying whether writing works again.
+    retrying: bool,
 }
 
 impl Journal {
@@ -98,13 +122,42 @@ impl Journal {
     /// (a month, where the end is unknown) is left out, if no other process uses the file.
     ///
     /// # Errors
-    /// [`JournalError::File`].
+    /// [`JournalError::File`], [`JournalError::NoFile`].
     pub fn open(path: &Path, now: Timestamp) -> Result<Self, JournalError> {
-        let state = open(path, now).map_err(|source| JournalError::File {
+        Self::open_counted(path, now, JournalFigures::default())
+    }
+
+    /// The same, and tells `figures` how it is.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn open_counted(
+        path: &Path,
+        now: Timestamp,
+        figures: JournalFigures,
+    ) -> Result<Self, JournalError> {
+        Self::check(path)?;
+        let state = open(path, now, figures).map_err(|source| JournalError::File {
             path: path.into(),
             source,
         })?;
         Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// Whether a journal can be at `path`: a regular file is there, or nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::NoFile`], or [`JournalError::File`] if the path cannot be looked at.
+    pub fn check(path: &Path) -> Result<(), JournalError> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_file() => Ok(()),
+            Ok(_) => Err(JournalError::NoFile { path: path.into() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(JournalError::File {
+                path: path.into(),
+                source,
+            }),
+        }
     }
 
     /// Writes down that the call with this key is about to run, unless it is known already.
@@ -132,15 +185,16 @@ impl Journal {
             tool: tool.into(),
             arguments: arguments.clone(),
         };
-        state.append(&line)?;
+        state.append(Some(&line))?;
         learn(&mut state.entries, line);
         Ok(Begun::Started)
     }
 
-    /// Writes down what came of a call.
+    /// Writes down what came of a call. If it cannot be written now it is written as soon as it can;
+    /// should the server end before that, the call counts as [`Begun::Unknown`].
     ///
     /// # Errors
-    /// [`JournalError`]; the call counts as [`Begun::Unknown`] then.
+    /// [`JournalError`].
     pub fn finish(
         &self,
         key: &str,
@@ -160,9 +214,9 @@ impl Journal {
             time: now,
             result: result.clone(),
         };
-        state.append(&line)?;
-        learn(&mut state.entries, line);
-        Ok(())
+        learn(&mut state.entries, line.clone());
+        state.unwritten.push(line);
+        state.append(None)
     }
 
     /// Runs `call` unless the call with this key ran before, and gives its result, from the journal
@@ -180,14 +234,18 @@ impl Journal {
         now: impl Fn() -> Timestamp,
         call: impl Future<Output = Result<Value, ToolError>>,
     ) -> Result<Value, ToolError> {
-        let failed = |error: JournalError| ToolError::Failed(error.to_string());
         let (journal, time) = (self.clone(), now());
         let (key, tool, arguments) = (key.to_owned(), tool.to_owned(), arguments.clone());
         let begun = blocking({
-            let key = key.clone();
+            let (key, tool) = (key.clone(), tool.clone());
             move || journal.begin(&key, &tool, &arguments, time)
         });
-        match begun.await.map_err(failed)? {
+        let begun = begun.await.map_err(|error| {
+            tracing::error!(%error, tool, "a call that changes something was not made");
+            self.retry();
+            ToolError::Failed(NOT_DONE.into())
+        });
+        match begun? {
             Begun::Done(result) => return result,
             Begun::Unknown => {
                 return Err(ToolError::Failed(
@@ -202,9 +260,36 @@ impl Journal {
         let finished = blocking(move || journal.finish(&key, &written, time)).await;
         if let Err(error) = finished {
             // The call has run: its result is the truth, whatever the disk says.
-            tracing::error!(%error, "a result could not be written down");
+            tracing::error!(%error, tool, "a result could not be written down");
+            self.retry();
         }
         result
+    }
+
+    /// Tries until writing works again, so that the server is ready again although nobody calls.
+    fn retry(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let works = !state.figures.is_failing();
+        if works || std::mem::replace(&mut state.retrying, true) {
+            return;
+        }
+        let journal = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RETRY).await;
+                let journal = journal.clone();
+                if blocking(move || journal.try_again()).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn try_again(&self) -> Result<(), JournalError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.append(None)?;
+        state.retrying = false;
+        Ok(())
     }
 
     /// The calls whose end is not known, oldest first: key, tool, arguments, and when each was
@@ -234,27 +319,94 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or(Err(JournalError::Broken))
+    done.unwrap_or(Err(JournalError::Panicked))
 }
 
 impl State {
-    fn append(&mut self, line: &Line) -> Result<(), JournalError> {
-        if self.broken {
-            return Err(JournalError::Broken);
-        }
-        let written = write_line(&mut self.file, line).and_then(|()| self.file.sync_data());
-        written.map_err(|source| {
-            // Half a line may be there: what follows it would be lost with it.
-            self.broken = true;
-            JournalError::File {
-                path: self.path.clone(),
-                source,
+    /// Writes down what waits, and `line`.
+    fn append(&mut self, line: Option<&Line>) -> Result<(), JournalError> {
+        let failing = self.figures.is_failing();
+        match self.write(line, failing) {
+            Ok(()) => {
+                self.unwritten.clear();
+                if failing {
+                    tracing::info!(journal = %self.path.display(), "the journal can be written again");
+                    self.figures.works();
+                }
+                Ok(())
             }
-        })
+            Err(source) => {
+                if !failing {
+                    tracing::error!(
+                        journal = %self.path.display(), error = %source,
+                        "the journal cannot be written: until it can, no call that changes \
+                         something is made"
+                    );
+                }
+                self.figures.failed();
+                Err(JournalError::File {
+                    path: self.path.clone(),
+                    source,
+                })
+            }
+        }
+    }
+
+    /// All lines or none, as one process after the other. Whether there is room is tried first
+    /// if `probe`.
+    fn write(&mut self, line: Option<&Line>, probe: bool) -> io::Result<()> {
+        self.file.lock()?;
+        let written = self.write_locked(line, probe);
+        let unlocked = self.file.unlock();
+        written.and(unlocked)
+    }
+
+    fn write_locked(&mut self, line: Option<&Line>, probe: bool) -> io::Result<()> {
+        let end = cut_torn_line(&mut self.file)?;
+        let mut write = || {
+            if probe {
+                self.file.write_all(&PROBE)?;
+                self.file.sync_data()?;
+                self.file.set_len(end)?;
+            }
+            for line in self.unwritten.iter().chain(line) {
+                write_line(&mut self.file, line)?;
+            }
+            self.file.sync_data()
+        };
+        let written = write();
+        if written.is_err() {
+            // Should this fail, too, the next line finds the torn one and cuts it off.
+            let _ = self.file.set_len(end);
+        }
+        written
     }
 }
 
-fn open(path: &Path, now: Timestamp) -> io::Result<State> {
+/// Cuts off what a write has left that did not get through, and returns where the next line goes.
+fn cut_torn_line(file: &mut File) -> io::Result<u64> {
+    use std::io::Read;
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let whole = end;
+    let mut block = [0; 4096];
+    loop {
+        let from = end.saturating_sub(block.len() as u64);
+        file.seek(SeekFrom::Start(from))?;
+        let block = &mut block[..(end - from) as usize];
+        file.read_exact(block)?;
+        let last = block.iter().rposition(|byte| *byte == b'\n');
+        end = last.map_or(from, |at| from + at as u64 + 1);
+        if last.is_some() || from == 0 {
+            break;
+        }
+    }
+    if end < whole {
+        file.set_len(end)?;
+    }
+    Ok(end)
+}
+
+fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<State> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -287,7 +439,9 @@ fn open(path: &Path, now: Timestamp) -> io::Result<State> {
         file,
         _lock: lock,
         entries,
-        broken: false,
+        unwritten: Vec::new(),
+        figures,
+        retrying: false,
     })
 }
 
@@ -498,6 +652,42 @@ mod tests {
         drop(journal);
         let journal = Journal::open(&path, at(24 * 31)).unwrap();
         assert_eq!(begin(&journal, "open", 24 * 31), Begun::Started);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [
+            Path::new("/dev/zero"),
+            Path::new("/dev/full"),
+            folder.path(),
+        ] {
+            let refused = Journal::open(path, at(0));
+            assert!(
+                matches!(refused, Err(JournalError::NoFile { .. })),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_failed_write_has_left_is_cut_off_before_the_next_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::open(&path, at(0)).unwrap();
+        begin(&journal, "a", 0);
+        let whole = std::fs::read(&path).unwrap();
+        for torn in [
+            "{",
+            &format!("{{\"line\":\"intent\",\"key\":\"{}", "x".repeat(10_000)),
+        ] {
+            std::fs::write(&path, [&whole[..], torn.as_bytes()].concat()).unwrap();
+            journal.0.lock().unwrap().append(None).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), whole);
+        }
+        std::fs::write(&path, "torn from the first byte on").unwrap();
+        begin(&journal, "b", 0);
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }
 
     #[tokio::test]

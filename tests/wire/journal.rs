@@ -1,17 +1,18 @@
-//! The real program, killed in the midst of a call that changes something.
+//! The real program, killed in the midst of a call that changes something, and on a disk without room.
 
 use crate::{common, support};
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Client;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -22,17 +23,24 @@ use undertone::tools::{Begun, Journal};
 const START: Duration = Duration::from_secs(120);
 
 /// A language model that books a room whenever it is asked to, and the service that books it: it
-/// counts, and does not answer.
+/// counts, and does not answer unless it is told to.
 #[derive(Clone)]
 struct World {
     bookings: Arc<AtomicUsize>,
     booked: mpsc::Sender<String>,
+    answers: bool,
+    /// The last message of each prompt.
+    prompts: Arc<Mutex<Vec<String>>>,
 }
 
-async fn complete(body: String) -> ([(&'static str, &'static str); 1], String) {
+async fn complete(
+    State(world): State<World>,
+    body: String,
+) -> ([(&'static str, &'static str); 1], String) {
     let request: Value = serde_json::from_str(&body).expect("JSON");
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("one")["content"].to_string();
+    world.prompts.lock().expect("whole").push(last.clone());
     let answer = match last.contains("Book") {
         true => r#"<tool>book_room(who="Ann Canary")</tool>"#,
         false => "<speech>Hello.</speech>",
@@ -46,7 +54,43 @@ async fn complete(body: String) -> ([(&'static str, &'static str); 1], String) {
 async fn book(State(world): State<World>, body: String) -> String {
     world.bookings.fetch_add(1, Ordering::SeqCst);
     world.booked.send(body).await.expect("the test listens");
+    if world.answers {
+        return r#"{"room": 7}"#.into();
+    }
     std::future::pending().await
+}
+
+/// The world at an address of its own.
+async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
+    let (booked, bookings) = mpsc::channel(8);
+    let world = World {
+        bookings: Arc::default(),
+        booked,
+        answers,
+        prompts: Arc::default(),
+    };
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(complete))
+        .route("/book", post(book))
+        .with_state(world.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let service = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    (world, bookings, service)
+}
+
+/// A folder with a configuration that knows the world, and a journal.
+fn home(service: &str) -> tempfile::TempDir {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path();
+    std::fs::create_dir(folder.join("tools")).expect("made");
+    std::fs::write(folder.join("tools/book.toml"), declaration(service)).expect("written");
+    let settings = format!(
+        "[server]\nport = 0\n[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\n\
+         base_url = \"{service}/v1\"\n[tools]\njournal = \"journal.jsonl\"\n"
+    );
+    std::fs::write(folder.join("undertone.toml"), settings).expect("written");
+    home
 }
 
 fn declaration(service: &str) -> String {
@@ -77,7 +121,12 @@ struct Served {
 }
 
 async fn serve(folder: &Path, log: &Path) -> Served {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+    let program = Command::new(env!("CARGO_BIN_EXE_undertone"));
+    let log = std::fs::File::create(log).expect("a log");
+    start(program, folder, log.into()).await
+}
+
+async fn start(mut command: Command, folder: &Path, log: Stdio) -> Served {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("UNDERTONE_") {
             command.env_remove(name);
@@ -88,15 +137,13 @@ async fn serve(folder: &Path, log: &Path) -> Served {
         .arg("serve")
         .env("UNDERTONE_MODELS", common::weights())
         .stdout(Stdio::piped())
-        .stderr(std::fs::File::create(log).expect("a log"))
+        .stderr(log)
         .kill_on_drop(true)
         .spawn()
         .expect("it starts");
     let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
     let first = timeout(START, lines.next_line()).await.expect("in time");
-    let first = first.expect("text").unwrap_or_else(|| {
-        panic!("{}", std::fs::read_to_string(log).expect("a log"));
-    });
+    let first = first.expect("text").expect("it ended; its log tells why");
     let address = first.rsplit('/').next().expect("an address").to_owned();
     Served { process, address }
 }
@@ -123,28 +170,9 @@ impl Served {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_hears_of_it() {
     let _alone = common::alone().await;
-    let (booked, mut bookings) = mpsc::channel(8);
-    let world = World {
-        bookings: Arc::default(),
-        booked,
-    };
-    let routes = Router::new()
-        .route("/v1/chat/completions", post(complete))
-        .route("/book", post(book))
-        .with_state(world.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let service = format!("http://{}", listener.local_addr().expect("an address"));
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-
-    let folder = tempfile::tempdir().expect("a folder");
-    let folder = folder.path();
-    std::fs::create_dir(folder.join("tools")).expect("made");
-    std::fs::write(folder.join("tools/book.toml"), declaration(&service)).expect("written");
-    let settings = format!(
-        "[server]\nport = 0\n[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\n\
-         base_url = \"{service}/v1\"\n[tools]\njournal = \"journal.jsonl\"\n"
-    );
-    std::fs::write(folder.join("undertone.toml"), settings).expect("written");
+    let (world, mut bookings, service) = world(false).await;
+    let home = home(&service);
+    let folder = home.path();
 
     let mut first = serve(folder, &folder.join("first.log")).await;
     let client = first.asked("Book a room for Ann.").await;
@@ -187,4 +215,163 @@ async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_h
     let arguments = lines[0]["arguments"].as_object().expect("arguments");
     let again = journal.begin(key, "book_room", arguments, now);
     assert_eq!(again.expect("known"), Begun::Unknown);
+}
+
+/// Nothing but SIGXFSZ says that a file has reached its limit, unless it is ignored; then a write fails
+/// as on a full disk, after what still fitted.
+fn program_with_limits() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_undertone"));
+    command
+}
+
+impl Served {
+    /// From now on no file of the program may become longer than this.
+    fn limit_files(&self, bytes: Option<u64>) {
+        let id = i32::try_from(self.process.id().expect("it runs")).expect("a number");
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        prlimit(Pid::from_raw(id), Resource::Fsize, limit).expect("may be limited");
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let url = format!("http://{}{path}", self.address);
+        let answer = reqwest::get(url).await.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("text"))
+    }
+
+    /// Asks for a room and waits for the end of the answer.
+    async fn book(&self) {
+        let mut client = self.asked("Book a room for Ann.").await;
+        client.until("response.done").await;
+    }
+}
+
+/// Sends on the lines of a stream.
+fn lines_of(stream: impl AsyncRead + Unpin + Send + 'static) -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel(10_000);
+    tokio::spawn(async move {
+        let mut stream = BufReader::new(stream).lines();
+        while let Ok(Some(line)) = stream.next_line().await {
+            if send.send(line).await.is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+async fn line_with(lines: &mut mpsc::Receiver<String>, part: &str) -> String {
+    let found = async {
+        loop {
+            let line = lines.recv().await.expect("the log goes on");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    };
+    timeout(START, found).await.expect("in time")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_stops_changes_aloud_and_only_until_there_is_room_again() {
+    let _alone = common::alone().await;
+    let (world, mut bookings, service) = world(true).await;
+    let home = home(&service);
+    let folder = home.path();
+    let mut served = start(program_with_limits(), folder, Stdio::piped()).await;
+    let mut log = lines_of(served.process.stderr.take().expect("a pipe"));
+    let path = folder.join("journal.jsonl");
+    let journal = || std::fs::read_to_string(&path).expect("a journal");
+    assert_eq!(served.get("/readyz").await.0, 200);
+    served.book().await;
+    timeout(START, bookings.recv()).await.expect("in time");
+    let before = journal();
+    assert_eq!(before.lines().count(), 2, "{before}");
+
+    served.limit_files(Some(before.len() as u64 + 40));
+    served.book().await;
+    assert_eq!(world.bookings.load(Ordering::SeqCst), 1, "it was booked");
+    assert_eq!(journal(), before, "half a line was left");
+    let told = world.prompts.lock().expect("whole").last().cloned();
+    let told = told.expect("a prompt");
+    assert!(told.contains("was not done"), "{told}");
+    assert!(
+        !told.contains("journal") && !told.contains("os error"),
+        "{told}"
+    );
+    let error = line_with(&mut log, "the journal cannot be written").await;
+    assert!(error.contains("ERROR"), "{error}");
+    let (status, why) = served.get("/readyz").await;
+    assert_eq!(status, 503, "{why}");
+    assert!(why.contains("journal"), "{why}");
+    let metrics = served.get("/metrics").await.1;
+    assert!(metrics.contains("undertone_journal_failing 1"), "{metrics}");
+    assert!(
+        !metrics.contains("undertone_journal_failures_total 0"),
+        "{metrics}"
+    );
+
+    served.limit_files(None);
+    line_with(&mut log, "the journal can be written again").await;
+    assert_eq!(served.get("/readyz").await.0, 200);
+    let metrics = served.get("/metrics").await.1;
+    assert!(metrics.contains("undertone_journal_failing 0"), "{metrics}");
+    served.book().await;
+    assert_eq!(world.bookings.load(Ordering::SeqCst), 2);
+    let after = journal();
+    assert!(after.starts_with(&before), "{after}");
+    assert_eq!(
+        after.lines().filter(|line| !line.is_empty()).count(),
+        4,
+        "{after}"
+    );
+    served.process.kill().await.expect("SIGKILL");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_finds_no_room_is_written_down_as_soon_as_there_is_some() {
+    let _alone = common::alone().await;
+    let (world, mut bookings, service) = world(true).await;
+    let home = home(&service);
+    let folder = home.path();
+    let mut served = start(program_with_limits(), folder, Stdio::piped()).await;
+    let mut log = lines_of(served.process.stderr.take().expect("a pipe"));
+    served.book().await;
+    timeout(START, bookings.recv()).await.expect("in time");
+    let path = folder.join("journal.jsonl");
+    let journal = || std::fs::read_to_string(&path).expect("a journal");
+    let before = journal();
+    let intent = before.lines().next().expect("one").len() as u64 + 1;
+
+    served.limit_files(Some(before.len() as u64 + intent + 10));
+    served.book().await;
+    assert_eq!(
+        world.bookings.load(Ordering::SeqCst),
+        2,
+        "it was not booked"
+    );
+    let told = world.prompts.lock().expect("whole").last().cloned();
+    assert!(
+        told.is_some_and(|told| told.contains("room")),
+        "the result is lost"
+    );
+    line_with(&mut log, "could not be written down").await;
+    assert_eq!(journal().lines().count(), 3, "{}", journal());
+    served.limit_files(None);
+    line_with(&mut log, "the journal can be written again").await;
+    let lines = journal();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a whole line"))
+        .collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(
+        (&lines[3]["line"], &lines[3]["key"]),
+        (&json!("result"), &lines[2]["key"])
+    );
+    served.process.kill().await.expect("SIGKILL");
 }
