@@ -1,5 +1,8 @@
 //! Tools that are programs: started without a shell, with no more of our environment than the
 //! declaration names, and gone with everything they started when nobody waits for them any more.
+//! What a program leaves running when it ends by itself stays.
+
+mod family;
 
 use super::template::{Template, context};
 use super::{CallContext, Declaration, Tool, ToolError};
@@ -13,6 +16,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+/// Names the run in the environment of all that it starts.
+const MARK: &str = "UNDERTONE_RUN";
 /// What is kept of a program's complaints, bytes.
 const MOST_COMPLAINT: usize = 4096;
 /// Where programs are looked for unless the declaration sets PATH: POSIX's own places.
@@ -63,6 +68,7 @@ impl SubprocessPlan {
         &self,
         parameters: &Value,
         arguments: &Map<String, Value>,
+        run: &str,
     ) -> Result<Command, String> {
         let seen = context(parameters, arguments, []);
         let mut command = Command::new(&self.program);
@@ -90,6 +96,7 @@ impl SubprocessPlan {
                     .iter()
                     .map(|(name, value)| (name, value.value())),
             )
+            .env(MARK, run)
             .stdin(if self.stdin {
                 Stdio::piped()
             } else {
@@ -107,20 +114,18 @@ impl SubprocessPlan {
         parameters: &Value,
         arguments: &Map<String, Value>,
     ) -> Result<Value, String> {
-        let mut command = self.command(parameters, arguments)?;
-        let name = self
-            .program
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
-        let child = command
-            .spawn()
-            .map_err(|error| format!("cannot start {name}: {error}"))?;
-        let mut group = Group(child);
+        let run = uuid::Uuid::new_v4().to_string();
+        let mut command = self.command(parameters, arguments, &run)?;
+        let program = self.program.display();
+        let child = command.spawn().map_err(|error| {
+            tracing::error!(%program, %error, "a program cannot be started");
+            "the program could not be started".to_owned()
+        })?;
+        let mut group = Group { child, run };
         let (input, output, complaint) = (
-            group.0.stdin.take(),
-            group.0.stdout.take(),
-            group.0.stderr.take(),
+            group.child.stdin.take(),
+            group.child.stdout.take(),
+            group.child.stderr.take(),
         );
         let write = async {
             if let Some(mut input) = input {
@@ -132,35 +137,48 @@ impl SubprocessPlan {
         };
         let ((), output, complaint) =
             tokio::join!(write, all(output, self.limit), start(complaint));
+        if !complaint.is_empty() {
+            // It may repeat what was said. Quoted, so that it forges no line of the log.
+            tracing::debug!(%program, ?complaint, "what a program says on stderr");
+        }
         let output = output?;
-        let status = group.0.wait().await.map_err(|error| error.to_string())?;
+        let status = group.child.wait().await.map_err(|error| {
+            tracing::error!(%program, %error, "a program cannot be waited for");
+            "the program did not do it".to_owned()
+        })?;
         if !status.success() {
-            let last = complaint
-                .lines()
-                .rfind(|line| !line.trim().is_empty())
-                .unwrap_or_default();
-            // It may repeat what a user said.
-            tracing::debug!(program = %name, complaint = last.trim(), "a program failed");
-            return Err(format!("{name} failed ({status})"));
+            tracing::warn!(%program, %status, "a program failed");
+            return Err("the program did not do it".into());
         }
         if !self.json {
             return Ok(Value::String(
                 String::from_utf8_lossy(&output).trim().to_owned(),
             ));
         }
-        serde_json::from_slice(&output).map_err(|error| format!("{name} printed no JSON: {error}"))
+        serde_json::from_slice(&output).map_err(|error| {
+            tracing::warn!(%program, %error, "a program printed no JSON");
+            "the program's answer could not be read".to_owned()
+        })
     }
 }
 
 /// A running program; with it goes everything that it started.
-struct Group(Child);
+struct Group {
+    child: Child,
+    /// The value of [`MARK`].
+    run: String,
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
         // An id means that it was not waited for yet, so that no other group can have that number.
-        let id = self.0.id().and_then(|id| i32::try_from(id).ok());
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(group) = id.and_then(Pid::from_raw) {
-            // It may be gone already.
+            family::kill(
+                group.as_raw_nonzero().get(),
+                &format!("{MARK}={}", self.run),
+            );
+            // Where there is no /proc this is all that can be done. It may be gone already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -174,7 +192,7 @@ async fn all(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec
             .take(most)
             .read_to_end(&mut bytes)
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|_| "the program's answer could not be read".to_owned())?;
     }
     if bytes.len() > limit {
         return Err(format!("it printed more than {} KiB", limit / 1024));

@@ -392,6 +392,8 @@ async fn a_program_gets_its_arguments_as_they_are_and_no_environment() {
     let more = "output = \"text\"\nenvironment = { KEY = { env = \"TOKEN\" }, LANG = \"C\" }";
     let environment = run(r#"["env"]"#, more, "").await.unwrap();
     let mut lines: Vec<&str> = environment.as_str().unwrap().lines().collect();
+    let runs = lines.extract_if(.., |line| line.starts_with("UNDERTONE_RUN="));
+    assert_eq!(runs.count(), 1);
     lines.sort_unstable();
     assert_eq!(
         lines,
@@ -411,12 +413,12 @@ async fn what_goes_wrong_with_a_program_is_told() {
     assert!(
         error(r#"["ls", "/nowhere/at/all"]"#, "", "")
             .await
-            .contains("ls failed (exit status: 2)")
+            .contains("the program did not do it")
     );
     assert!(
         error(r#"["no-such-program"]"#, "", "")
             .await
-            .contains("cannot start no-such-program")
+            .contains("the program could not be started")
     );
     assert!(
         error(r#"["echo", "{{ text }}"]"#, "", "--help")
@@ -426,7 +428,7 @@ async fn what_goes_wrong_with_a_program_is_told() {
     assert!(
         error(r#"["echo", "no json"]"#, "", "")
             .await
-            .contains("printed no JSON")
+            .contains("answer could not be read")
     );
     assert!(
         error(r#"["yes"]"#, "limit_kib = 4", "")
@@ -469,6 +471,51 @@ async fn dropping_a_call_kills_the_program_and_its_children() {
     tokio::time::timeout(Duration::from_secs(60), gone)
         .await
         .expect("the child lives on");
+}
+
+/// Programs that are started in ways that leave their group, and their parent, too: each writes its
+/// number into the file `ready`.
+#[tokio::test]
+async fn what_a_program_has_started_dies_with_it_wherever_it_went() {
+    let child = "echo $$ > child; mv child ready; exec sleep 600";
+    for (how, script) in [
+        (
+            "a session of its own",
+            format!("setsid sh -c '{child}' &\nwait\n"),
+        ),
+        (
+            "a daemon without a parent",
+            format!("(setsid sh -c '{child}' &)\nsleep 600\n"),
+        ),
+        (
+            "an empty environment",
+            format!("env -i /usr/bin/setsid /bin/sh -c '{child}' &\nwait\n"),
+        ),
+    ] {
+        let folder = Folder::new()
+            .with("spawn.sh", &script)
+            .with("probe.toml", &program(r#"["sh", "spawn.sh"]"#, ""));
+        let tools = folder.tools();
+        let running = tokio::spawn(tools.call("probe", Map::new(), &context("k")));
+        let child = appears(&folder.path("ready")).await;
+        assert!(is_running(child.trim()), "{how}");
+        running.abort();
+        let gone = async {
+            while is_running(child.trim()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let gone = tokio::time::timeout(Duration::from_secs(5), gone).await;
+        assert!(gone.is_ok(), "{how}: the child lives on");
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_says_on_stderr_is_not_for_the_model() {
+    let complaint = ["sh", "-c", "echo secret path >&2; exit 3"];
+    let argv = serde_json::to_string(&complaint).unwrap();
+    let error = run(&argv, "", "").await.unwrap_err().to_string();
+    assert_eq!(error, "the program did not do it");
 }
 
 async fn appears(path: &Path) -> String {
