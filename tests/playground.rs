@@ -31,9 +31,17 @@ fn need(path: impl AsRef<Path>) -> PathBuf {
     path
 }
 
-async fn forecast() -> axum::Json<Value> {
+/// The latitude at which the forecast fails.
+const FAILS_AT: f64 = 48.9;
+
+type Query = axum::extract::Query<std::collections::HashMap<String, String>>;
+
+async fn forecast(query: Query) -> Result<axum::Json<Value>, axum::http::StatusCode> {
     tokio::time::sleep(TOOL).await;
-    axum::Json(json!({
+    if query.get("latitude").and_then(|at| at.parse().ok()) == Some(FAILS_AT) {
+        return Err(axum::http::StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    Ok(axum::Json(json!({
         "current": {"temperature_2m": 17.2, "weather_code": 3},
         "daily": {
             "weather_code": [3, 61],
@@ -41,14 +49,17 @@ async fn forecast() -> axum::Json<Value> {
             "temperature_2m_min": [9.1, 8.4],
             "precipitation_probability_max": [10, 80]
         }
-    }))
+    })))
 }
 
-async fn geocode(
-    axum::extract::Query(query): axum::extract::Query<std::collections::HashMap<String, String>>,
-) -> axum::Json<Value> {
+async fn geocode(query: Query) -> axum::Json<Value> {
+    let name = query.get("name");
+    let latitude = match name.map(String::as_str) {
+        Some("Paris") => FAILS_AT,
+        _ => 51.5,
+    };
     axum::Json(json!({"results": [{
-        "name": query.get("name"), "latitude": 51.5, "longitude": -0.13,
+        "name": name, "latitude": latitude, "longitude": -0.13,
         "country": "Somewhere", "country_code": "GB"
     }]}))
 }
@@ -139,6 +150,19 @@ fn sound(folder: &Path, name: &str, text: &str, before: f32, after: f32) -> Path
 
 fn transcript(path: &Path) -> String {
     undertone(&["transcribe", &path.display().to_string()]).to_lowercase()
+}
+
+/// The sentence about a turn, its arithmetic and what is drawn: `web/story.js`, `web/marks.js`.
+#[test]
+fn what_the_page_says_of_a_turn_follows_from_its_record() {
+    let tests = Command::new("node")
+        .args(["--test", "story.test.mjs"])
+        .current_dir(FOLDER)
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{said}");
+    assert!(!said.contains("# pass 0"), "nothing was tested: {said}");
 }
 
 #[test]

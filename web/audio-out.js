@@ -17,13 +17,22 @@ export class Speaker extends EventTarget {
   #sleep = 0;
   #playing = false;
 
-  /** Makes it ready to sound. To be called first from a click or a key: browsers insist. */
+  /**
+   * Makes it ready to sound. To be called first from a click or a key: browsers insist.
+   * @returns {Promise<boolean>} false if its code could not be fetched; the next call tries again
+   */
   async wake() {
     clearTimeout(this.#sleep);
-    this.#ready ??= this.#build();
-    await this.#ready;
+    const ready = (this.#ready ??= this.#build());
+    try {
+      await ready;
+    } catch {
+      if (this.#ready === ready) this.#ready = null;
+      return false;
+    }
     if (this.#context.state !== 'running') await this.#context.resume();
     this.#rest();
+    return true;
   }
 
   /** Whether something sounds. */
@@ -35,7 +44,7 @@ export class Speaker extends EventTarget {
   play(id, samples) {
     const woken = this.wake();
     if (this.#node) this.#node.port.postMessage({ id, samples });
-    else woken.then(() => this.#node.port.postMessage({ id, samples }));
+    else woken.then((ready) => ready && this.#node.port.postMessage({ id, samples }));
   }
 
   /** Falls silent now and forgets what waits. */
@@ -45,7 +54,7 @@ export class Speaker extends EventTarget {
 
   /** Plays a sound beside the voice, softly. Resolves when it has begun, with a way to stop it. */
   async aside(samples, volume) {
-    await this.wake();
+    if (!(await this.wake())) throw new Error('This page cannot play sound: the server does not answer.');
     const context = this.#context;
     const buffer = context.createBuffer(1, samples.length, RATE);
     buffer.copyToChannel(Float32Array.from(samples, (sample) => sample / 32768), 0);
@@ -56,8 +65,15 @@ export class Speaker extends EventTarget {
   }
 
   async #build() {
-    this.#context = new AudioContext({ sampleRate: RATE, latencyHint: 'interactive' });
-    await this.#context.audioWorklet.addModule('audio-out.worklet.js');
+    const context = new AudioContext({ sampleRate: RATE, latencyHint: 'interactive' });
+    try {
+      await context.audioWorklet.addModule('audio-out.worklet.js');
+    } catch (error) {
+      // A context remembers what it could not fetch, and would not try again.
+      await context.close();
+      throw error;
+    }
+    this.#context = context;
     this.#node = new AudioWorkletNode(this.#context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.#node.port.onmessage = ({ data }) => this.#report(data);
     this.#node.connect(this.#context.destination);

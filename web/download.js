@@ -27,7 +27,12 @@ export class Recording {
     if (this.#lines.length > 50_000) this.#lines.shift();
   }
 
-  /** Whether there is anything to save. */
+  /** Whether there is any sound to save. */
+  get sounds() {
+    return this.#kept > 0;
+  }
+
+  /** Whether there is any event to save. */
   get empty() {
     return this.#lines.length === 0;
   }

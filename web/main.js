@@ -1,22 +1,18 @@
 // The page: what each part tells the others.
 
-import { devices, Microphone, obstacle } from './audio-in.js';
+import { obstacle } from './audio-in.js';
 import { Speaker } from './audio-out.js';
 import { Demo } from './demo.js';
 import { Recording, save } from './download.js';
-import { showMetrics } from './metrics.js';
+import { showMetrics, waitsInShort } from './metrics.js';
+import { Panel } from './panel.js';
 import { Session } from './session.js';
-import { el, listed, span } from './text.js';
-import { Timeline } from './timeline.js';
-import { confirmationCard, showTools } from './tools.js';
+import { el, listed } from './text.js';
+import { confirmationCard, showTools, toolsInShort } from './tools.js';
 import { Transcript } from './transcript.js';
-import { plainTurn, Turns } from './turns.js';
-
-/** How often a turn that goes on is drawn, ms. */
-const DRAW_EVERY = 120;
-
-/** A level that fills the meter. */
-const LOUD = 0.25;
+import { isEarly, Turns } from './turns.js';
+import { Voice } from './voice.js';
+import { attempt, stage, subject } from './words.js';
 
 const find = (id) => document.getElementById(id);
 const session = new Session();
@@ -25,11 +21,12 @@ const demo = new Demo(session, speaker);
 const turns = new Turns();
 const recording = new Recording();
 const transcript = new Transcript(find('log'), find('partial'));
-const timeline = new Timeline(find('drawing'), find('detail'), find('numbers'));
+const voice = new Voice();
+const panel = new Panel(turns, () => session.state === 'open');
 
-const view = { turn: null, timer: 0 };
-const voice = { microphone: null, muted: false, held: false, opening: false };
-const talk = { open: false, waiting: [], pieces: new Map() };
+/** What was typed: `waiting` to be sent, and `sent` but not taken in by the server. */
+const typed = { waiting: [], sent: [] };
+const talk = { open: false, pieces: new Map(), from: null };
 let tools = [];
 
 // ---------------------------------------------------------------- what the server tells
@@ -55,7 +52,9 @@ const REACTIONS = {
   },
   'conversation.item.done': ({ item }) => {
     const [content] = item.content ?? [];
-    if (item.role === 'user' && content?.type === 'input_text') transcript.user(content.text);
+    if (item.role !== 'user' || content?.type !== 'input_text') return;
+    typed.sent.shift();
+    transcript.user(content.text);
   },
   'conversation.item.input_audio_transcription.completed': ({ transcript: text }) => {
     demo.understood();
@@ -72,26 +71,29 @@ const REACTIONS = {
     if (clause) transcript.clause(item, clause.id, clause.text);
   },
   'response.output_audio_transcript.done': ({ item_id: item, transcript: heard }) => transcript.cut(item, heard),
+  'response.output_item.done': ({ item }) => item.error && transcript.note(`${attempt(item.name)} failed: ${item.error.message}`, 'failed'),
   'conversation.item.truncated': ({ item_id: item }) => session.send({ type: 'conversation.item.retrieve', item_id: item }),
   'conversation.item.retrieved': ({ item }) => {
     if (item.role === 'assistant') transcript.cut(item.id, item.content[0]?.transcript ?? '');
   },
   'response.done': () => {
     talk.open = false;
-    talk.waiting.splice(0).forEach(say);
+    typed.waiting.splice(0).forEach(say);
     if (!speaker.playing) status('open');
+    offerFiles();
   },
-  'undertone.turn_record': (event) => event.runs.forEach(noteRun),
+  'undertone.turn_record': (_, turn) => turn?.runs.forEach(noteRun),
   'undertone.clear': () => speaker.flush(),
   'undertone.confirmation.asked': askConfirmation,
   'undertone.confirmation.ended': ({ outcome }) => {
     find('confirmations').replaceChildren();
     transcript.note(`Confirmation ${outcome}.`);
   },
-  'undertone.stage_failed': ({ stage }) => transcript.note(`A stage failed: ${stage}. The conversation goes on.`),
+  'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
-    // A sound may end in the moment in which it is cut: then there is nothing left to be cut.
-    if (error.code !== 'response_cancel_not_active' && error.param !== 'audio_end_ms') transcript.note(error.message);
+    // An answer may end in the moment in which it is cut, and a stage that failed has been told of.
+    const told = error.code === 'response_cancel_not_active' || /^(?:asr|llm|tts|vad)_failed$/.test(error.code);
+    if (!told) transcript.note(error.message, 'failed');
   },
 };
 
@@ -112,11 +114,11 @@ function hear({ item_id: item, delta }) {
   speaker.play(id, samples);
 }
 
+/** What was done for an answer is told beside it; failures have been told already. */
 function noteRun(run) {
-  if (run.fate.kind !== 'committed') return;
-  const early = run.source !== null ? `, ran early, ${span(run.saved / 1000)} saved` : '';
+  if (run.committed === undefined || !run.ok) return;
   const values = listed(run.arguments);
-  transcript.note(`${run.tool}${values ? ` (${values})` : ''}${early}`);
+  transcript.note(`${subject(run.tool)}${values ? ` (${values})` : ''}${isEarly(run) ? ', begun early' : ''}`);
 }
 
 // ---------------------------------------------------------------- what is heard
@@ -143,6 +145,7 @@ function keepSound({ id, samples }) {
   const all = (talk.pieces.get(id) ?? []).flatMap((part) => [...part]);
   recording.sound('agent', talk.from.at, Int16Array.from(all.slice(talk.from.samples, samples)));
   talk.from = null;
+  offerFiles();
 }
 
 speaker.addEventListener('silent', ({ detail }) => {
@@ -161,13 +164,14 @@ speaker.addEventListener('silent', ({ detail }) => {
 find('composer').addEventListener('submit', async (event) => {
   event.preventDefault();
   const text = find('words').value.trim();
-  if (text === '') return;
-  find('words').value = '';
+  if (text === '' || !reachable()) return;
   demo.stop();
   speaker.wake();
   await opened(() => {
+    // Only now: what was typed stays where it is until there is somebody to take it.
+    find('words').value = '';
     if (talk.open) {
-      talk.waiting.push(text);
+      typed.waiting.push(text);
       hush();
     } else {
       say(text);
@@ -177,6 +181,7 @@ find('composer').addEventListener('submit', async (event) => {
 
 function say(text) {
   turns.typed(performance.now());
+  typed.sent.push(text);
   session.send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content: [{ type: 'input_text', text }] } });
   session.send({ type: 'response.create' });
 }
@@ -197,94 +202,20 @@ async function opened(act) {
   }
 }
 
-function onFrame(samples, level) {
-  find('level').value = voice.muted ? 0 : Math.min(1, level / LOUD);
-  const silent = voice.muted || demo.playing || (find('push').checked && !voice.held);
-  if (silent || !session.audio(samples)) return;
+voice.addEventListener('frame', ({ detail: samples }) => {
+  if (demo.playing || !session.audio(samples)) return;
   recording.sound('user', performance.now() - 20, samples);
-}
-
-async function switchMicrophone() {
-  if (voice.opening) return;
-  if (voice.microphone) return endMicrophone();
-  voice.opening = true;
-  try {
-    complain('');
-    const [microphone] = await Promise.all([
-      Microphone.open({ device: find('device').value, onFrame, onEnd: () => endMicrophone('The microphone was unplugged.') }),
-      speaker.wake(),
-    ]);
-    voice.microphone = microphone;
-    await listDevices();
-    await opened(() => {});
-  } catch (error) {
-    complain(error.message);
-  } finally {
-    voice.opening = false;
-    showMicrophone();
-  }
-}
-
-async function endMicrophone(reason) {
-  await voice.microphone?.close();
-  voice.microphone = null;
-  showMicrophone();
-  if (reason) complain(reason);
-}
-
-function showMicrophone() {
-  const on = voice.microphone !== null;
-  find('microphone').setAttribute('aria-pressed', on);
-  find('microphone-words').textContent = on ? 'Microphone on' : 'Talk';
-  find('voice').hidden = !on;
-  find('talk').hidden = !find('push').checked;
-  find('mute').setAttribute('aria-pressed', voice.muted);
-  find('mute').textContent = voice.muted ? 'Unmute' : 'Mute';
-  if (session.state === 'open' && !speaker.playing && !talk.open) status('open');
-  if (!on) find('level').value = 0;
-}
-
-async function listDevices() {
-  const chosen = voice.microphone?.device ?? find('device').value;
-  const found = await devices();
-  find('device').replaceChildren(
-    ...found.map((device, index) => el('option', { value: device.deviceId, selected: device.deviceId === chosen }, device.label || `Microphone ${index + 1}`)),
-  );
-}
-
-find('microphone').addEventListener('click', switchMicrophone);
-find('mute').addEventListener('click', () => {
-  voice.muted = !voice.muted;
-  showMicrophone();
 });
-find('push').addEventListener('change', showMicrophone);
-find('device').addEventListener('change', async () => {
-  if (!voice.microphone) return;
-  await endMicrophone();
-  await switchMicrophone();
+voice.addEventListener('change', () => {
+  if (!voice.on) return;
+  speaker.wake();
+  opened(() => {});
 });
-navigator.mediaDevices?.addEventListener?.('devicechange', listDevices);
-
-function hold(held) {
-  if (voice.held === held || !voice.microphone) return;
-  voice.held = held;
-  find('talk').setAttribute('aria-pressed', held);
-  if (!held) session.send({ type: 'input_audio_buffer.commit' });
-}
-
-find('talk').addEventListener('pointerdown', () => hold(true));
-for (const type of ['pointerup', 'pointercancel', 'pointerleave']) find('talk').addEventListener(type, () => hold(false));
-document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') hush();
-  if (event.key === ' ' && mayHold(event.target) && !event.repeat) hold(true);
-  if (event.key === ' ' && mayHold(event.target)) event.preventDefault();
-});
-document.addEventListener('keyup', (event) => event.key === ' ' && hold(false));
-
-/** The space bar talks unless it has another meaning where the focus is. */
-function mayHold(target) {
-  return voice.microphone && find('push').checked && (target === find('talk') || !target.closest('input, button, select, summary, a'));
-}
+voice.addEventListener('shown', () => session.state === 'open' && !speaker.playing && !talk.open && status('open'));
+voice.addEventListener('released', () => session.send({ type: 'input_audio_buffer.commit' }));
+voice.addEventListener('trouble', ({ detail: words }) => complain(words));
+document.addEventListener('keydown', (event) => event.key === 'Escape' && hush());
+find('hush').addEventListener('click', hush);
 
 async function playQuestion(number) {
   hush();
@@ -295,12 +226,18 @@ async function playQuestion(number) {
 
 find('early').addEventListener('change', () => {
   switchSpeculation();
-  showTools(find('tools'), tools, find('early').checked);
+  describeTools();
 });
 
 /** Tells the session whether anything may run early. */
 function switchSpeculation() {
   session.send({ type: 'session.update', session: { type: 'realtime', undertone: { speculation: find('early').checked } } });
+}
+
+function describeTools() {
+  showTools(find('tools'), tools, find('early').checked);
+  find('tools-short').textContent = toolsInShort(tools, find('early').checked);
+  find('toolbox').hidden = tools.length === 0;
 }
 
 function askConfirmation(event) {
@@ -311,111 +248,94 @@ function askConfirmation(event) {
   find('confirmations').replaceChildren(confirmationCard(event, answer));
 }
 
-// ---------------------------------------------------------------- the timeline
+// ---------------------------------------------------------------- turns and files
 
-turns.addEventListener('new', ({ detail: turn }) => show(turn));
+turns.addEventListener('new', () => {
+  document.body.classList.remove('fresh');
+  document.querySelector('.conversation').scrollIntoView({ block: 'nearest' });
+});
 
 turns.addEventListener('change', ({ detail: turn }) => {
-  if (turn === view.turn) draw();
-  if (turn.over) showMetrics(find('metrics'), turns.list);
+  if (!turn.over) return;
+  showMetrics(find('metrics'), turns.list);
+  find('waits-short').textContent = waitsInShort(turns.list);
+  find('waits').hidden = false;
 });
 
-function show(turn) {
-  view.turn = turn;
-  draw();
+/** Files are offered as soon as there is something in them. */
+function offerFiles() {
+  find('save-wav').hidden = !recording.sounds;
+  find('save-jsonl').hidden = recording.empty;
 }
 
-/** Draws now, and again and again while the turn goes on. */
-function draw() {
-  clearTimeout(view.timer);
-  const turn = view.turn;
-  if (!turn) return;
-  find('empty').hidden = true;
-  find('turn').hidden = false;
-  timeline.draw(turn, turns.at(performance.now()) ?? 0);
-  find('which').textContent = `Turn ${turn.number} of ${turns.list.length}`;
-  find('question').textContent = turn.status === 'dropped' ? 'That was no speech' : turn.user.text || (turn.over ? 'The agent went on by itself' : '…');
-  find('earlier').disabled = turn.number === 1;
-  find('later').disabled = turn.number === turns.list.length;
-  const moves = !turn.over || turn.clauses.some((clause) => clause.pieces.at(-1)?.to === null);
-  const active = moves && session.state === 'open' && (turn.responded !== undefined || turn.user.speaking || turn.user.text !== '');
-  if (active) view.timer = setTimeout(draw, DRAW_EVERY);
-}
-
-find('earlier').addEventListener('click', () => show(turns.list[view.turn.number - 2]));
-find('later').addEventListener('click', () => show(turns.list[view.turn.number]));
-find('copy').addEventListener('click', async () => {
-  const text = JSON.stringify(plainTurn(view.turn), null, 2);
-  find('copied').textContent = (await copy(text)) ? 'Copied.' : 'The browser does not let this page copy.';
-  setTimeout(() => (find('copied').textContent = ''), 3000);
-});
-find('save-wav').addEventListener('click', () => !recording.empty && save(recording.wav(), 'undertone.wav'));
-find('save-jsonl').addEventListener('click', () => !recording.empty && save(recording.jsonl(), 'undertone.jsonl'));
-
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = el('textarea', { class: 'visually-hidden' });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand('copy');
-    area.remove();
-    return done;
-  }
-}
+find('save-wav').addEventListener('click', () => save(recording.wav(), 'undertone.wav'));
+find('save-jsonl').addEventListener('click', () => save(recording.jsonl(), 'undertone.jsonl'));
 
 // ---------------------------------------------------------------- how it stands
 
 const STATUS = {
-  ready: 'Ready',
+  ready: '',
   opening: 'Connecting…',
-  open: 'Ready',
-  listening: 'Listening',
-  thinking: 'Thinking',
-  speaking: 'Speaking',
-  ended: 'Conversation over',
-  lost: 'Server gone',
-  locked: 'Token needed',
-  refused: 'Not let in',
+  open: '',
+  listening: 'Listening…',
+  thinking: 'Thinking…',
+  speaking: 'Speaking. You may speak over it.',
+  ended: '',
+  lost: '',
+  locked: '',
+  refused: '',
 };
 
 function status(name) {
   find('status').dataset.state = name;
-  find('status').textContent = name === 'open' && voice.microphone && !voice.muted ? STATUS.listening : STATUS[name];
+  find('status').textContent = name === 'open' && voice.on ? (voice.listening ? 'Listening. Say something.' : 'Not listening.') : STATUS[name];
   find('hush').hidden = name !== 'speaking';
 }
 
-find('hush').addEventListener('click', hush);
-
+/** Says what is in the way. */
 function complain(text) {
   find('alert').textContent = text;
   find('alert').hidden = text === '';
 }
 
+/** Whether there is a server to try. One that has refused may let this page in the next time. */
+function reachable() {
+  return !['lost', 'locked'].includes(session.state);
+}
+
 session.addEventListener('state', ({ detail: { state, reason } }) => {
   status(state);
   find('token').hidden = state !== 'locked';
+  enable(reachable());
   if (state === 'lost') {
     speaker.flush();
     demo.stop();
-    complain('The server does not answer. Trying again; this page goes on by itself when it is back.');
+    complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
   } else if (state === 'refused') complain(reason);
   else if (state !== 'opening') complain('');
   if (state === 'ended') transcript.note(`The conversation is over${reason ? `: ${reason}` : ''}. It begins anew when you speak or type.`);
-  if (state === 'ended' && voice.microphone) endMicrophone();
+  if (state === 'ended' && voice.on) voice.end();
   if (state === 'lost' || state === 'ended') endTalk();
   if (state === 'ready') greet();
 });
 
+/** What needs a server cannot be used without one. Typing can. */
+function enable(on) {
+  for (const control of document.querySelectorAll('#send, #early, #questions button, #confirmations button')) control.disabled = !on;
+  // What scrolls must be reached by keys, also when nothing in it can be.
+  find('questions').tabIndex = on ? -1 : 0;
+  voice.reachable = on;
+}
+
 /** The conversation is gone, and what it knew with it. */
 function endTalk() {
-  if (turns.list.length > 0 && session.state === 'lost') transcript.note('The connection was lost. A new conversation follows.');
+  const unanswered = [...typed.sent, ...typed.waiting].join(' ');
+  if (unanswered && find('words').value === '') find('words').value = unanswered;
+  Object.assign(typed, { waiting: [], sent: [] });
   talk.open = false;
-  talk.waiting = [];
+  talk.forgotten = turns.list.length > 0 && session.state === 'lost';
   turns.reset();
+  panel.draw();
   transcript.hearing('');
   find('confirmations').replaceChildren();
 }
@@ -429,16 +349,16 @@ find('token').addEventListener('submit', (event) => {
 async function greet() {
   const about = await session.about();
   if (!about) return;
+  if (talk.forgotten) transcript.note('The server is back. It begins a new conversation and does not know the one above.');
+  talk.forgotten = false;
   tools = about.tools;
   turns.preRoll = about.pre_roll_ms;
-  showTools(find('tools'), tools, find('early').checked);
+  describeTools();
   find('questions').replaceChildren(...about.questions.map((text, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
   find('demo').hidden = about.questions.length === 0;
 }
 
-showMetrics(find('metrics'), []);
-showMicrophone();
+voice.show();
 find('microphone-note').textContent = obstacle() ?? '';
-find('microphone').disabled = obstacle() !== null;
 status('ready');
 greet();

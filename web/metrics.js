@@ -1,7 +1,7 @@
 // What the waits of a conversation come to.
 
-import { deadAir, end, playout, speech } from './turns.js';
-import { el, span } from './text.js';
+import { deadAir, end, isEarly, playout, speech } from './turns.js';
+import { el, seconds, span } from './text.js';
 
 /** The figures of one turn; null where there is none. Times are of what was heard in this page. */
 export function figures(turn) {
@@ -10,7 +10,7 @@ export function figures(turn) {
   const since = (piece) => (piece && origin !== null ? piece.from - origin : null);
   const fillers = heard.some((piece) => piece.kind === 'filler');
   const answer = heard.find((piece) => piece.kind === 'answer');
-  const early = turn.runs.filter((run) => run.source);
+  const early = turn.runs.filter(isEarly);
   const { bargeIn } = turn;
   const onset = bargeIn ? (speech(bargeIn.by).from ?? bargeIn.at) : null;
   return {
@@ -59,6 +59,15 @@ export function showMetrics(place, turns) {
     tile('Early calls used', 'Calls that ran before they were certain and that the model then asked for', last ? `${last.hits} of ${last.starts}` : '–', `all ${total('hits')} of ${starts} · ${rate}`),
     tile('Saved · wasted', 'How much sooner results were there, and how long calls ran for nothing', last ? `${span(last.saved)} · ${span(last.wasted)}` : '–', `all ${span(total('saved'))} · ${span(total('wasted'))}`),
   );
+}
+
+/** The waits in a few words: "median 0.4 s to the first sound, 1.2 s to the answer". */
+export function waitsInShort(turns) {
+  const all = turns.filter((turn) => turn.over && turn.status !== 'dropped').map(figures);
+  const median = (name) => summary(all.map((one) => one[name]).filter((value) => value !== null)).median;
+  const [first, answer] = [median('first'), median('answer')];
+  if (first === null) return '';
+  return `${all.length > 1 ? 'median ' : ''}${seconds(first)} to the first sound${answer === null ? '' : `, ${seconds(answer)} to the answer`}`;
 }
 
 function tile(title, meaning, value, rest) {

@@ -31,6 +31,12 @@ export function span(ms) {
   return Math.abs(rounded) < 1000 ? `${rounded} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
+/** A span as it is said in a sentence: "0.3 s", "12 s". */
+export function seconds(ms) {
+  if (ms < 50) return 'less than 0.1 s';
+  return ms < 9950 ? `${(Math.round(ms / 100) / 10).toFixed(1)} s` : `${Math.round(ms / 1000)} s`;
+}
+
 /** Arguments as people read them: `place: London, day: now`. */
 export function listed(values) {
   const entries = Object.entries(values ?? {});

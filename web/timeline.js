@@ -1,16 +1,21 @@
-// One turn as tracks on one axis of time.
+// A turn drawn as rows on one axis of time.
 
-import { deadAir, end, isFiller, playout, speech } from './turns.js';
-import { el, listed, plain, span, svg } from './text.js';
+import { rowsOf, stretch } from './marks.js';
+import { end, isAlone } from './turns.js';
+import { el, span, svg } from './text.js';
 
-const TRACKS = ['You', 'Transcript', 'Router', 'Early calls', 'Model', 'Tool', 'Filler', 'Answer', 'Heard'];
-const ROW = 27;
-const BAR = 16;
-const TOP = 40;
-const LABEL = 88;
-const RIGHT = 16;
-/** The least that the axis shows, ms. */
-const LEAST = 3000;
+const ROW = 34;
+const BAR = 20;
+const TOP = 34;
+const BOTTOM = 6;
+/** The names of the rows stand beside them if there is room, else above. */
+const GUTTER = 96;
+const NARROW = 520;
+const ABOVE = 15;
+const RIGHT = 12;
+/** The least width of what took time. */
+const LEAST = 14;
+const LETTER = 6.6;
 
 /** Draws turns into `place`; what is pointed at or focused is told in numbers in `detail`. */
 export class Timeline {
@@ -20,6 +25,7 @@ export class Timeline {
   #turn = null;
   #focus = null;
   #seen = new Set();
+  #whole = false;
 
   /**
    * @param {HTMLElement} place
@@ -34,6 +40,12 @@ export class Timeline {
     new ResizeObserver(() => this.#turn && this.draw(this.#turn, this.now)).observe(place);
   }
 
+  /** Whether every stage of the whole turn is drawn. */
+  set whole(whole) {
+    this.#whole = whole;
+    if (this.#turn) this.draw(this.#turn, this.now);
+  }
+
   /** Draws a turn as it stands at `now`, ms since the session began. */
   draw(turn, now) {
     if (this.#turn !== turn) {
@@ -43,30 +55,33 @@ export class Timeline {
     }
     this.#turn = turn;
     this.now = now;
-    const marks = marksOf(turn, turn.over ? end(turn) : now);
-    const axis = axisOf(turn, marks, turn.over ? end(turn) : now, this.#place.clientWidth);
-    const drawing = this.#drawing(turn, marks, axis);
+    const until = turn.over ? end(turn) : now;
+    const rows = rowsOf(turn, until, this.#whole);
+    const axis = axisOf(stretch(turn, rows, until, this.#whole), turn, this.#place.clientWidth);
+    const drawing = this.#drawing(turn, rows, axis);
     const focused = this.#place.contains(document.activeElement) ? this.#focus : null;
     this.#place.replaceChildren(drawing);
     if (focused) this.#place.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
-    this.#rows(marks, axis);
+    this.#rows(rows, axis);
   }
 
-  #drawing(turn, marks, axis) {
-    const height = TOP + TRACKS.length * ROW + 8;
+  #drawing(turn, rows, axis) {
+    const height = TOP + rows.length * axis.row + BOTTOM;
     const root = svg('svg', {
       viewBox: `0 0 ${axis.width} ${height}`,
       width: axis.width,
       height,
       role: 'group',
-      'aria-label': `Timeline of turn ${turn.number}. Arrow keys go from mark to mark.`,
+      'aria-label': `Turn ${turn.number} on an axis of time. Arrow keys go from mark to mark.`,
     });
-    root.append(hatch(), ...ticks(axis, height), ...lanes(axis));
-    if (turn.latency.end_of_turn !== undefined) root.append(line(axis, turn.latency.end_of_turn, height, 'turn-end', 'turn over', true));
-    const committed = turn.latency.commit ?? turn.runs.find((run) => run.committed !== undefined)?.committed;
-    if (committed !== undefined) root.append(line(axis, committed, height, this.#once('commit', 'commit'), 'commit', false));
-    const chosen = this.#focus && marks.some((mark) => mark.key === this.#focus) ? this.#focus : marks[0]?.key;
-    root.append(...marks.map((mark) => this.#mark(mark, axis, mark.key === chosen)));
+    const shown = rows.map((row) => ({ ...row, marks: row.marks.filter((mark) => mark.to >= axis.from && mark.from <= axis.to) }));
+    const keys = shown.flatMap((row) => row.marks.map((mark) => mark.key));
+    const chosen = keys.includes(this.#focus) ? this.#focus : keys[0];
+    root.append(definitions(axis, height), ...ticks(axis, height), ...shown.flatMap((row, index) => lane(axis, row, index)), zero(axis, turn, height));
+    for (const [index, row] of shown.entries()) {
+      const y = TOP + index * axis.row + (axis.row - BAR) / 2 + axis.above / 2;
+      root.append(...row.marks.map((mark) => this.#mark(mark, row, axis, y, mark.key === chosen)));
+    }
     return root;
   }
 
@@ -77,15 +92,10 @@ export class Timeline {
     return `${name} fresh`;
   }
 
-  #mark(mark, axis, chosen) {
-    const height = BAR / (mark.lanes ?? 1);
-    const y = TOP + mark.track * ROW + (ROW - BAR) / 2 + height * (mark.lane ?? 0);
+  #mark(mark, row, axis, y, chosen) {
     const from = axis.x(mark.from);
-    const width = Math.max(axis.x(mark.to) - from, 3);
-    const shape = mark.point
-      ? svg('circle', { cx: from, cy: y + BAR / 2, r: 5 })
-      : svg('rect', { x: from, y, width, height: height - (mark.lanes > 1 ? 1 : 0), rx: 4 });
-    const words = !mark.point && mark.label && width > 40 && height === BAR ? [label(mark, from, y, width)] : [];
+    const to = Math.max(axis.x(mark.to), from + LEAST);
+    const seen = { from: Math.max(from, axis.left), to: Math.min(to, axis.right) };
     const tell = () => this.#tell(mark, axis);
     return svg(
       'g',
@@ -94,7 +104,7 @@ export class Timeline {
         tabindex: chosen ? 0 : -1,
         role: 'img',
         'data-key': mark.key,
-        'aria-label': sentence(mark, axis),
+        'aria-label': sentence(mark, row, axis),
         onpointerenter: tell,
         onclick: tell,
         onfocus: () => {
@@ -102,9 +112,9 @@ export class Timeline {
           tell();
         },
       },
-      svg('rect', { class: 'target', x: from - 4, y: y - 5, width: Math.max(width + 8, 14), height: height + 10 }),
-      shape,
-      ...words,
+      svg('rect', { class: 'target', x: seen.from - 4, y: y - 5, width: Math.max(seen.to - seen.from + 8, 14), height: BAR + 10, rx: 6 }),
+      ...shape(mark, from, to, y),
+      ...label(mark, row, axis, y, from, seen),
     );
   }
 
@@ -122,7 +132,7 @@ export class Timeline {
   }
 
   #tell(mark, axis) {
-    if (!mark) return this.#detail.replaceChildren('Point at a mark, or go from mark to mark with the arrow keys.');
+    if (!mark) return this.#detail.replaceChildren();
     this.#detail.replaceChildren(
       el('strong', {}, mark.name),
       ` ${times(mark, axis)}`,
@@ -131,221 +141,161 @@ export class Timeline {
   }
 
   /** The same as a table, for those who read rather than look. */
-  #rows(marks, axis) {
-    const rows = marks.map((mark) =>
-      el(
-        'tr',
-        {},
-        el('th', { scope: 'row' }, TRACKS[mark.track]),
-        el('td', {}, mark.name),
-        el('td', { class: 'number' }, span(mark.from - axis.origin)),
-        el('td', { class: 'number' }, mark.point ? '' : span(mark.to - mark.from)),
-        el('td', {}, mark.facts.join('; ')),
+  #rows(rows, axis) {
+    const cells = rows.flatMap((row) =>
+      row.marks.map((mark) =>
+        el(
+          'tr',
+          {},
+          el('th', { scope: 'row' }, row.name),
+          el('td', {}, mark.name),
+          el('td', { class: 'number' }, span(mark.from - axis.origin)),
+          el('td', { class: 'number' }, mark.point ? '' : span(mark.to - mark.from)),
+          el('td', {}, mark.facts.join('; ')),
+        ),
       ),
     );
-    this.#table.replaceChildren(...rows);
+    this.#table.replaceChildren(...cells);
   }
 }
 
-function sentence(mark, axis) {
-  return [`${TRACKS[mark.track]}: ${mark.name}`, times(mark, axis), ...mark.facts].join('. ');
+function sentence(mark, row, axis) {
+  return [`${row.name}: ${mark.name}`, times(mark, axis), ...mark.facts].join('. ');
 }
 
 function times(mark, axis) {
-  const at = `${signed(mark.from - axis.origin)}`;
+  const at = signed(mark.from - axis.origin, axis.moment);
   return mark.point ? at : `${at}, for ${span(mark.to - mark.from)}`;
 }
 
-/** A time against the end of speech. */
-function signed(ms) {
+function signed(ms, moment) {
   const rounded = Math.round(ms);
-  return rounded < 0 ? `${span(-rounded)} before the end of speech` : `${span(rounded)} after the end of speech`;
+  return rounded < 0 ? `${span(-rounded)} before ${moment}` : `${span(rounded)} after ${moment}`;
 }
 
-function axisOf(turn, marks, now, wide) {
-  const spoken = speech(turn);
-  const froms = marks.map((mark) => mark.from);
-  const first = Math.min(...froms, spoken.from ?? Infinity, now);
-  const last = Math.max(...marks.map((mark) => mark.to), now, first + LEAST);
-  const width = Math.max(wide, 560);
-  const scale = (width - LABEL - RIGHT) / (last - first);
+function axisOf({ from, to, origin }, turn, wide) {
+  const narrow = wide < NARROW;
+  const left = narrow ? 0 : GUTTER;
+  const width = Math.max(wide, 280);
+  const scale = (width - left - RIGHT) / (to - from);
   return {
     width,
-    first,
-    last,
-    origin: spoken.to ?? first,
+    left,
+    right: width - RIGHT,
+    narrow,
+    row: narrow ? ROW + ABOVE : ROW,
+    above: narrow ? ABOVE : 0,
+    from,
+    to,
+    origin,
+    moment: isAlone(turn) ? 'it began' : turn.user.spoken ? 'you stopped' : 'you sent it',
     scale,
-    x: (time) => LABEL + (time - first) * scale,
+    x: (time) => left + (time - from) * scale,
   };
 }
 
-/** Everything that is drawn: {key, track, from, to, point, style, name, label, facts}. */
-function marksOf(turn, now) {
-  return [
-    ...speechMarks(turn, now),
-    ...transcriptMarks(turn),
-    ...turn.predictions.map(predictionMark),
-    ...side(turn.runs.filter((run) => run.source).map((run) => earlyMark(run, now))),
-    ...modelMarks(turn, now),
-    ...side(turn.runs.filter((run) => run.committed !== undefined).map((run) => toolMark(run, now))),
-    ...turn.clauses.map((clause, index) => clauseMark(turn, clause, index)),
-    ...waitMarks(turn, now),
-    ...deadAir(turn, now).map((gap, index) => ({
-      key: `dead-${index}`, track: 8, from: gap.from, to: gap.to, style: 'dead', name: 'Dead air', facts: ['nothing was heard between filler and answer'],
-    })),
-    ...playout(turn, now).map((piece, index) => ({
-      key: `heard-${index}`, track: 8, from: piece.from, to: piece.to, style: [piece.kind, piece.cut ? 'cut' : ''].join(' '),
-      name: piece.cut ? 'Heard until interrupted' : 'Heard', facts: [`“${piece.text}”`],
-    })),
-    ...bargeMarks(turn),
-  ].filter((mark) => Number.isFinite(mark.from) && Number.isFinite(mark.to));
+function shape(mark, from, to, y) {
+  if (mark.point) return [svg('circle', { cx: from, cy: y + BAR / 2, r: 6 })];
+  if (mark.style === 'held') return [svg('line', { x1: from, x2: to, y1: y + BAR / 2, y2: y + BAR / 2 })];
+  return [svg('rect', { class: 'bar', x: from, y, width: to - from, height: BAR, rx: 5, 'clip-path': 'url(#shown)' })];
 }
 
-/** Puts marks that overlap beside each other, each in a lane of the track. */
-function side(marks) {
-  const ends = [];
-  for (const mark of marks.filter((mark) => !mark.point)) {
-    const free = ends.findIndex((end) => end <= mark.from);
-    mark.lane = free < 0 ? ends.length : free;
-    ends[mark.lane] = mark.to;
-  }
-  return marks.map((mark) => (mark.point ? mark : { ...mark, lanes: ends.length }));
+/** The words of a mark: on it, or beside it where nothing else stands. */
+function label(mark, row, axis, y, from, seen) {
+  if (!mark.label) return [];
+  if (mark.style === 'asked') return asked(mark, row, axis, y);
+  const words = (x, anchor, kind, text) => [svg('text', { x, y: y + BAR / 2 + 4, 'text-anchor': anchor, class: kind }, text)];
+  const width = mark.point ? 0 : seen.to - seen.from;
+  const clear = free(row, axis, seen);
+  // Words whose beginning is not shown are told by their end.
+  if (from < axis.left - 1 && fits(width) > 8) return words(seen.to - 7, 'end', 'words', tail(mark.label, fits(width)));
+  const inside = [mark.label, mark.short ?? mark.label].find((text) => fits(clear.to - clear.from) >= text.length);
+  if (inside) return words(clear.from + 6, 'start', 'words', inside);
+  const alone = row.marks.every((other) => other.key === mark.key || other.style === 'held' || other.style === 'asked');
+  if (!alone) return fits(width) > 3 ? words(seen.from + 7, 'start', 'words', head(mark.label, fits(width))) : [];
+  const last = Math.max(...row.marks.map((other) => Math.min(axis.x(other.to), axis.right) + (other.point ? 7 : 0)), seen.to);
+  const after = fits(axis.right - last + 6);
+  const before = fits(seen.from - axis.left + 6);
+  if (before < mark.label.length && after > before) return words(last + 7, 'start', 'beside', head(mark.label, after));
+  return words(seen.from - 7, 'end', 'beside', head(mark.label, before));
 }
 
-function speechMarks(turn, now) {
-  const { from, to } = speech(turn);
-  if (from === null) return [];
-  if (!turn.user.spoken) return [{ key: 'you', track: 0, from, to: from, point: true, style: 'you', name: 'Typed', facts: [`“${turn.user.text}”`] }];
-  const until = turn.user.speaking ? now : (to ?? now);
-  return [{ key: 'you', track: 0, from, to: until, style: 'you', name: 'You spoke', label: turn.user.text, facts: [`“${turn.user.text}”`] }];
+/** How many letters have room. */
+function fits(room) {
+  return Math.floor((room - 10) / LETTER);
 }
 
-function transcriptMarks(turn) {
-  const partials = turn.partials.map(({ at, text }, index) => ({
-    key: `partial-${index}`, track: 1, from: at, to: at, point: true, style: 'partial', name: 'Heard so far', facts: [`“${text}”`],
-  }));
-  const { transcript, completeness, end_of_turn: over } = turn.latency;
-  const point = (key, at, name, facts = []) => (at === undefined ? [] : [{ key, track: 1, from: at, to: at, point: true, style: 'final', name, facts }]);
-  return [
-    ...partials,
-    ...point('transcript', transcript, 'Transcript was there', [`“${turn.user.text}”`]),
-    ...point('completeness', completeness, 'End-of-turn model has judged'),
-    ...(turn.user.spoken ? point('over', over, 'The turn is over') : []),
-  ];
+/** What a ring means, where its place is free. */
+function asked(mark, row, axis, y) {
+  const [call] = row.marks;
+  const at = axis.x(mark.from);
+  const taken = call.to > mark.from || fits(axis.x(call.to) - Math.max(axis.x(call.from), axis.left)) < call.label.length;
+  if (taken || fits(axis.right - at - 6) < mark.label.length) return [];
+  return [svg('text', { x: at + 12, y: y + BAR / 2 + 4, class: 'beside' }, mark.label)];
 }
 
-function predictionMark({ at, tool, source, confidence, decision, arguments: values }, index) {
-  const became = typeof decision === 'string' ? decision : `declined: ${decision.declined}`;
-  return {
-    key: `prediction-${index}`, track: 2, from: at, to: at, point: true,
-    style: decision === 'started' || decision === 'known' ? 'followed' : 'declined',
-    name: `${tool} predicted`,
-    facts: [listed(values), `by ${plain(source)}, ${percent(confidence)} sure`, plain(became)].filter(Boolean),
-  };
+/** The wider stretch of a mark that no point stands on. */
+function free(row, axis, seen) {
+  const at = row.marks.filter((other) => other.point).map((other) => axis.x(other.from)).find((x) => x > seen.from && x < seen.to);
+  if (at === undefined) return seen;
+  return at - seen.from > seen.to - at ? { from: seen.from, to: at - 4 } : { from: at + 4, to: seen.to };
 }
 
-function earlyMark(run, now) {
-  const settled = run.committed ?? run.discarded;
-  const ended = Math.min(run.finished ?? run.ready ?? Infinity, run.discarded ?? Infinity);
-  const style = run.discarded !== undefined ? 'discarded' : run.committed !== undefined ? 'committed' : 'started';
-  const facts = [
-    listed(run.arguments),
-    `by ${plain(run.source)}, ${percent(run.confidence)} sure`,
-    run.ready !== undefined || run.finished !== undefined ? `result after ${span((run.finished ?? run.ready) - run.started)}` : 'no result yet',
-    run.committed !== undefined ? `committed, ${span(run.saved ?? Math.max(0, settled - run.started))} saved` : null,
-    run.discarded !== undefined ? `discarded: ${plain(run.reason)}, ${span(run.wasted)} wasted` : null,
-  ];
-  return {
-    key: `run-${run.run}`, track: 3, from: run.started, to: Math.max(Number.isFinite(ended) ? ended : now, run.started),
-    style: `early ${style}`, name: `${run.tool} ran early`, label: run.tool, facts: facts.filter(Boolean),
-  };
+function head(text, letters) {
+  return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 0)).trimEnd()}…` : text;
 }
 
-function modelMarks(turn, now) {
-  const { generation, llm_first: first, commit, tool_result: result, answer_audio: answer, first_audio: heard } = turn.latency;
-  const open = (from, to) => ({ from, to: to ?? (turn.over ? from : now) });
-  const marks = [];
-  if (generation !== undefined) marks.push({ key: 'model-1', track: 4, ...open(generation, first ?? commit ?? heard), style: 'thinking', name: 'Model, to its first words', label: 'thinks', facts: ['it may be asked before the turn is over, and is then held back'] });
-  if (first !== undefined && commit !== undefined) marks.push({ key: 'model-2', track: 4, from: first, to: commit, style: 'writing', name: 'Model, until the call was complete', label: 'writes', facts: [] });
-  if (result !== undefined) marks.push({ key: 'model-3', track: 4, ...open(Math.max(result, commit ?? 0), answer), style: 'thinking', name: 'Model again, to the answer’s first sound', label: 'answers', facts: ['with the result; voice and filler included'] });
-  return marks;
-}
-
-function toolMark(run, now) {
-  const over = run.finished ?? now;
-  const waited = Math.max(0, over - run.committed);
-  const ready = run.source && over <= run.committed;
-  return {
-    key: `tool-${run.run}`, track: 5, from: run.committed, to: run.committed + waited, point: ready,
-    style: ready ? 'tool ready' : 'tool', name: ready ? `${run.tool}: the result was already there` : `${run.tool} runs`, label: run.tool,
-    facts: [listed(run.arguments), ready ? 'nobody had to wait' : `${span(waited)} waited after the commit`, run.ok === false ? 'it failed' : null].filter(Boolean),
-  };
-}
-
-function clauseMark(turn, clause, index) {
-  const filler = isFiller(turn, clause);
-  return {
-    key: `clause-${index}`, track: filler ? 6 : 7, from: clause.at, to: clause.at + clause.samples / 24,
-    style: filler ? 'filler' : 'answer', name: filler ? 'Filler' : 'Answer', label: clause.text,
-    facts: [`“${clause.text}”`, clause.cut ? `heard ${span(clause.heard / 24)} of ${span(clause.samples / 24)}` : null].filter(Boolean),
-  };
-}
-
-/** The silence before the first sound. */
-function waitMarks(turn, now) {
-  const { to } = speech(turn);
-  if (to === null || turn.user.speaking) return [];
-  const [first] = playout(turn, now);
-  const until = first?.from ?? (turn.over ? null : now);
-  if (until === null || until <= to) return [];
-  return [{ key: 'wait', track: 8, from: to, to: until, style: 'wait', name: 'Waiting for the first sound', facts: [] }];
-}
-
-function bargeMarks({ bargeIn }) {
-  if (!bargeIn || bargeIn.silent === null) return [];
-  return [{ key: 'barge', track: 8, from: bargeIn.silent, to: bargeIn.silent, point: true, style: 'barge', name: 'You spoke, and it fell silent', facts: [] }];
-}
-
-function label({ label: text }, x, y, width) {
-  const letters = Math.floor((width - 12) / 6.2);
-  const shown = text.length > letters ? `${text.slice(0, Math.max(letters - 1, 0))}…` : text;
-  return svg('text', { x: x + 6, y: y + 12, class: 'words' }, shown);
+function tail(text, letters) {
+  return text.length > letters ? `…${text.slice(1 - letters).trimStart()}` : text;
 }
 
 function ticks(axis, height) {
-  const step = [100, 200, 500, 1000, 2000, 5000, 10000, 20000].find((ms) => ms * axis.scale > 64) ?? 60000;
+  const step = [100, 200, 500, 1000, 2000, 5000, 10000, 20000].find((ms) => ms * axis.scale > 76) ?? 60000;
   const found = [];
-  const from = Math.ceil((axis.first - axis.origin) / step) * step;
-  for (let at = from; axis.origin + at <= axis.last; at += step) {
+  const middle = zeroText(axis);
+  const from = Math.ceil((axis.from - axis.origin) / step) * step;
+  for (let at = from; axis.origin + at <= axis.to; at += step) {
+    if (at === 0) continue;
     const x = axis.x(axis.origin + at);
-    found.push(svg('line', { class: at === 0 ? 'zero' : 'tick', x1: x, x2: x, y1: TOP - 6, y2: height - 8 }));
-    found.push(svg('text', { class: 'time', x, y: 13, 'text-anchor': 'middle' }, at === 0 ? '0' : `${(at / 1000).toFixed(step < 1000 ? 1 : 0)} s`));
+    found.push(svg('line', { class: 'tick', x1: x, x2: x, y1: TOP - 8, y2: height - BOTTOM }));
+    const anchor = x < 18 ? 'start' : x > axis.width - 18 ? 'end' : 'middle';
+    // Around zero stands what happened then.
+    if (x < middle.from - 20 || x > middle.to + 20) found.push(svg('text', { class: 'time', x, y: 16, 'text-anchor': anchor }, `${at < 0 ? '−' : '+'}${(Math.abs(at) / 1000).toFixed(step < 1000 ? 1 : 0)} s`));
   }
   return found;
 }
 
-function lanes(axis) {
-  return TRACKS.flatMap((name, index) => [
-    svg('line', { class: 'lane', x1: LABEL, x2: axis.width - RIGHT, y1: TOP + (index + 1) * ROW, y2: TOP + (index + 1) * ROW }),
-    svg('text', { class: 'track', x: 0, y: TOP + index * ROW + ROW / 2 + 4 }, name),
-  ]);
+/** Where the words stand that say what zero is. */
+function zeroText(axis) {
+  const x = axis.x(axis.origin);
+  const half = 40;
+  if (x < half) return { anchor: 'start', from: x, to: x + 2 * half };
+  if (x > axis.width - half) return { anchor: 'end', from: x - 2 * half, to: x };
+  return { anchor: 'middle', from: x - half, to: x + half };
 }
 
-function line(axis, at, height, style, name, before) {
-  const x = axis.x(at);
-  return svg(
-    'g',
-    { class: `moment ${style}` },
-    svg('line', { x1: x, x2: x, y1: TOP - 4, y2: height - 8 }),
-    svg('text', { x: before ? x - 4 : x + 4, y: TOP - 9, 'text-anchor': before ? 'end' : 'start' }, name),
-  );
+/** The moment from which all is counted. */
+function zero(axis, turn, height) {
+  const x = axis.x(axis.origin);
+  const name = turn.user.speaking ? 'now' : axis.moment;
+  const { anchor } = zeroText(axis);
+  return svg('g', { class: 'zero' }, svg('line', { x1: x, x2: x, y1: TOP - 8, y2: height - BOTTOM }), svg('text', { x, y: 16, 'text-anchor': anchor }, name));
 }
 
-/** Stripes for silence: not by colour alone. */
-function hatch() {
+function lane(axis, { name }, index) {
+  const y = TOP + index * axis.row;
+  return [
+    svg('line', { class: 'lane', x1: axis.left, x2: axis.right, y1: y + axis.row, y2: y + axis.row }),
+    svg('text', { class: 'track', x: 0, y: axis.narrow ? y + ABOVE - 1 : y + ROW / 2 + 4 }, name),
+  ];
+}
+
+/** What is shown of the axis, and stripes for silence: not by colour alone. */
+function definitions(axis, height) {
   return svg(
     'defs',
     {},
+    svg('clipPath', { id: 'shown' }, svg('rect', { x: axis.left, y: 0, width: axis.right - axis.left, height })),
     svg(
       'pattern',
       { id: 'stripes', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
@@ -353,8 +303,4 @@ function hatch() {
       svg('rect', { width: 3, height: 6, class: 'stripe' }),
     ),
   );
-}
-
-function percent(share) {
-  return `${Math.round(share * 100)} %`;
 }

@@ -1,28 +1,49 @@
-// The server's tools: what they do to the world, and why they may run early or not.
+// The server's tools: which begin early, which wait, and why.
 
-import { el, plain } from './text.js';
+import { el } from './text.js';
 
 const WHY = {
-  allowed: 'It only reads, and its declaration allows it.',
-  off: 'Running early is switched off on this server.',
+  allowed: 'It only reads, so it may run while you are still speaking.',
+  off: 'Beginning early is switched off on this server.',
   ends_call: 'It ends the conversation.',
-  confirmation: 'You have to say yes first.',
+  confirmation: 'It asks you first.',
   effect: 'It may change something.',
-  declaration: 'Its declaration does not allow it.',
-  network: 'It would send unfinished words to another machine.',
+  declaration: 'It is not set up to run early.',
+  network: 'It would send unfinished words to another service.',
 };
 
-const HOW = { full: 'runs early', 'warm-up': 'connects early', forbid: 'waits for the commit' };
+const HOW = { full: 'runs early', 'warm-up': 'connects early', forbid: 'waits' };
 
-/** Shows the tools in `place`. `on` is the switch of this session. */
+const EFFECTS = {
+  read: 'reads',
+  'read-costly': 'reads, at a cost',
+  keyed: 'changes, safe to repeat',
+  reversible: 'changes, can be undone',
+  irreversible: 'changes for good',
+};
+
+/** How each tool stands. `on` is the switch of this session. */
+function standing(tool, on) {
+  return on ? [tool.eligibility, WHY[tool.because]] : ['forbid', 'Beginning early is switched off in this conversation.'];
+}
+
+/** The tools in a few words: "4 run early, 8 wait". */
+export function toolsInShort(tools, on) {
+  const early = tools.filter((tool) => standing(tool, on)[0] === 'full').length;
+  const waiting = tools.length - early;
+  return [`${early} ${early === 1 ? 'runs' : 'run'} early`, `${waiting} ${waiting === 1 ? 'waits' : 'wait'}`].join(', ');
+}
+
+/** Shows the tools in `place`, those that begin early first. */
 export function showTools(place, tools, on) {
+  const rank = ({ eligibility }) => ['full', 'warm-up', 'forbid'].indexOf(eligibility);
   place.replaceChildren(
-    ...tools.map((tool) => {
-      const [how, why] = on ? [tool.eligibility, WHY[tool.because]] : ['forbid', 'Running early is switched off for this conversation.'];
+    ...tools.toSorted((a, b) => rank(a) - rank(b)).map((tool) => {
+      const [how, why] = standing(tool, on);
       return el(
         'li',
         { class: `tool ${how}` },
-        el('div', { class: 'tool-head' }, el('code', {}, tool.name), el('span', { class: 'badge effect' }, plain(tool.effect)), el('span', { class: 'badge how' }, HOW[how])),
+        el('div', { class: 'tool-head' }, el('code', {}, tool.name), el('span', { class: 'badge how' }, HOW[how]), el('span', { class: 'badge' }, EFFECTS[tool.effect] ?? tool.effect)),
         el('p', {}, tool.description),
         el('p', { class: 'why' }, why),
       );

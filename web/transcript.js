@@ -16,6 +16,7 @@ export class Transcript {
   constructor(log, partial) {
     this.#log = log;
     this.#partial = partial;
+    new ResizeObserver(() => this.#follow()).observe(log.parentElement);
   }
 
   /** What was heard so far; nothing if empty. */
@@ -64,8 +65,8 @@ export class Transcript {
   }
 
   /** Something beside the conversation. */
-  note(text) {
-    this.#log.append(el('p', { class: 'note' }, text));
+  note(text, kind = '') {
+    this.#log.append(el('p', { class: `note ${kind}`.trim() }, text));
     this.#follow();
   }
 

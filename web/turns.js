@@ -3,6 +3,12 @@
 // Times are milliseconds since the session began, by the server's clock. What happens in the page is
 // brought to that clock by the least delay that was seen between an event and its arrival.
 
+/** Speech is noticed so long after it began, ms: three windows of the voice activity detector. */
+const NOTICED = 96;
+
+/** Why a call that ran early had been guessed wrong. */
+const WRONG = ['superseded', 'turn_ended', 'no_turn'];
+
 /** How fast the page's clock may run away from the server's: 0.1 ms a second. */
 const DRIFT = 0.0001;
 
@@ -36,6 +42,8 @@ export class Turns extends EventTarget {
   #answering = null;
   #pieces = new Map();
   #typed = null;
+  /** A yes was given, and what it is for has not begun. */
+  #yes = false;
 
   /** A new conversation: turns stay, its clock begins anew. */
   reset() {
@@ -98,6 +106,13 @@ export class Turns extends EventTarget {
       clauses: [],
       latency: {},
       bargeIn: null,
+      /** A stage that failed: {stage, message}. */
+      failure: null,
+      /** The tool whose call waits for the user's yes. */
+      asked: null,
+      declined: false,
+      /** The user has just said yes to what it does. */
+      confirmed: false,
       record: null,
     };
     this.list.push(turn);
@@ -119,7 +134,8 @@ export class Turns extends EventTarget {
     const turn = this.listening();
     turn.user.speaking = false;
     turn.user.length = Math.max(0, event.audio_end_ms - turn.user.audio - this.preRoll);
-    turn.user.to = at;
+    // The event comes when the silence was long enough. The last word was before that.
+    turn.user.to = Math.min(at, turn.user.from - NOTICED + turn.user.length);
     return turn;
   }
 
@@ -147,6 +163,8 @@ export class Turns extends EventTarget {
     this.#answering = this.listening();
     this.#listening = null;
     this.#answering.responded = at;
+    this.#answering.confirmed = this.#yes;
+    this.#yes = false;
     return this.#answering;
   }
 
@@ -186,20 +204,36 @@ export class Turns extends EventTarget {
     return turn;
   }
 
-  called(event, at) {
+  called(item, at) {
+    if (item.type !== 'mcp_call') return null;
     const turn = this.#answering;
-    turn?.calls.push({ item: event.item_id, at });
+    turn?.calls.push({ item: item.id, tool: item.name, at });
     return turn;
   }
 
-  callEnded(event, at, ok) {
+  /** Something is known of a call. */
+  call(item, known) {
     for (const turn of this.list.toReversed()) {
-      const call = turn.calls.find((call) => call.item === event.item_id);
+      const call = turn.calls.find((call) => call.item === item);
       if (!call) continue;
-      Object.assign(call, { ended: at, ok });
+      Object.assign(call, known);
       return turn;
     }
     return null;
+  }
+
+  /** The question whether something may be done has its answer. */
+  confirmed(yes) {
+    const turn = this.list.findLast((turn) => turn.asked);
+    if (turn && !yes) turn.declined = true;
+    this.#yes = yes;
+    return turn ?? null;
+  }
+
+  failed({ stage, message }) {
+    const turn = this.#listening ?? this.#answering ?? this.list.at(-1);
+    if (turn) turn.failure = { stage, message };
+    return turn ?? null;
   }
 
   clause(event, at) {
@@ -318,14 +352,28 @@ const HANDLERS = {
   'undertone.speculation'(event) {
     return this.speculated(event);
   },
-  'response.mcp_call.in_progress'(event, at) {
-    return this.called(event, at);
+  'response.output_item.added'({ item }, at) {
+    return this.called(item, at);
   },
   'response.mcp_call.completed'(event, at) {
-    return this.callEnded(event, at, true);
+    return this.call(event.item_id, { ended: at, ok: true });
   },
   'response.mcp_call.failed'(event, at) {
-    return this.callEnded(event, at, false);
+    return this.call(event.item_id, { ended: at, ok: false });
+  },
+  'response.output_item.done'({ item }) {
+    return item.error ? this.call(item.id, { error: item.error.message }) : null;
+  },
+  'undertone.stage_failed'(event) {
+    return this.failed(event);
+  },
+  'undertone.confirmation.asked'({ name }) {
+    const turn = this.answering();
+    if (turn) turn.asked = name;
+    return turn;
+  },
+  'undertone.confirmation.ended'({ outcome }) {
+    return this.confirmed(outcome === 'accepted');
   },
   'response.output_audio_transcript.delta'(event, at) {
     return this.clause(event, at);
@@ -348,6 +396,34 @@ export function speech(turn) {
   const to = turn.latency.speech_end ?? turn.user.to;
   const from = turn.user.length !== undefined && to !== null ? to - turn.user.length : turn.user.from;
   return { from, to };
+}
+
+/** Whether nobody spoke or typed before it. */
+export function isAlone(turn) {
+  return turn.user.from === null && turn.user.text === '';
+}
+
+/** When the result of a call was there; undefined if it never was. */
+export function resultAt(run) {
+  return run.finished ?? run.ready;
+}
+
+/** A call that began so shortly before the model asked for it did not begin early, ms. */
+const EARLY = 20;
+
+/** Whether a call began before the model had asked for it, as far as that matters. */
+export function isEarly(run) {
+  return Boolean(run.source) && (run.committed === undefined || run.committed - run.started >= EARLY);
+}
+
+/** Whether a call ran early for nothing because something else was meant. */
+export function isGuessWrong(run) {
+  return run.discarded !== undefined && WRONG.includes(run.reason);
+}
+
+/** Why a call failed, in the words of the server; undefined if it does not say. */
+export function whyFailed(turn, run) {
+  return turn.calls.find((call) => call.tool === run.tool && call.error)?.error;
 }
 
 /** Whether the words of a clause bridged the wait for a tool. */
@@ -397,7 +473,7 @@ export function end(turn) {
 
 /** A turn as it is copied: plain values, times in ms since the session began. */
 export function plainTurn(turn) {
-  const { number, id, status, user, partials, predictions, runs, calls, clauses, latency, bargeIn, record } = turn;
+  const { number, id, status, user, partials, predictions, runs, calls, clauses, latency, bargeIn, failure, record } = turn;
   const said = clauses.map((clause) => ({
     text: clause.text,
     kind: isFiller(turn, clause) ? 'filler' : 'answer',
@@ -408,5 +484,5 @@ export function plainTurn(turn) {
     interrupted: clause.cut ?? false,
   }));
   const { text, spoken } = user;
-  return { number, id, status, user: { text, spoken, ...speech(turn) }, partials, predictions, runs, calls, said, latency, barge_in: bargeIn && { noticed: bargeIn.at, silent: bargeIn.silent, by_turn: bargeIn.by.number }, server_record: record };
+  return { number, id, status, user: { text, spoken, ...speech(turn) }, partials, predictions, runs, calls, said, latency, failure, barge_in: bargeIn && { noticed: bargeIn.at, silent: bargeIn.silent, by_turn: bargeIn.by.number }, server_record: record };
 }

@@ -11,7 +11,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 /// Questions that a visitor is offered.
-const QUESTIONS: usize = 4;
+const QUESTIONS: usize = 3;
 
 /// How people ask for those built-in tools that no file declares.
 const BUILT_IN: [(&str, &str); 2] = [
@@ -38,17 +38,41 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
                 .hints(&tool.spec.name)
                 .is_some_and(|hints| !hints.rules.is_empty());
             let early = verdict.eligibility == Eligibility::Full;
-            Some((Reverse((early, declared)), example(engines, tool)?))
+            Some(Asked {
+                rank: (early, declared),
+                network: tool.network,
+                text: example(engines, tool)?,
+            })
         })
         .collect();
-    asked.sort_by_key(|(rank, _)| *rank);
-    let questions = asked.into_iter().map(|(_, text)| Question::new(text));
+    asked.sort_by_key(|asked| Reverse(asked.rank));
+    let questions = in_order(asked).map(|asked| Question::new(asked.text));
     Playground {
         questions: questions.take(QUESTIONS).collect(),
         pre_roll_ms: engines.policy().vad.pre_roll_ms,
         say: Some(say(engines.clone())),
         tools,
     }
+}
+
+/// A question and the tool that it is about.
+struct Asked {
+    /// Whether the tool may run early, and whether a file declares it.
+    rank: (bool, bool),
+    network: bool,
+    text: String,
+}
+
+/// Of those whose tool may run early, one that needs no network comes first: it works everywhere. Then
+/// one that asks elsewhere: it takes long enough for its early start to be heard.
+fn in_order(mut asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
+    let mut take = |network| {
+        let fits = |asked: &Asked| asked.rank.0 && asked.network == network;
+        let at = asked.iter().position(fits)?;
+        Some(asked.remove(at))
+    };
+    let first = [take(false), take(true)];
+    first.into_iter().flatten().chain(asked)
 }
 
 /// A sentence that asks for the tool, as it is written.

@@ -96,16 +96,21 @@ const FILES: [File; FILE_COUNT] = files! {
     "/demo.js", JS, "demo.js";
     "/download.js", JS, "download.js";
     "/main.js", JS, "main.js";
+    "/marks.js", JS, "marks.js";
     "/metrics.js", JS, "metrics.js";
+    "/panel.js", JS, "panel.js";
     "/session.js", JS, "session.js";
+    "/story.js", JS, "story.js";
     "/text.js", JS, "text.js";
     "/timeline.js", JS, "timeline.js";
     "/tools.js", JS, "tools.js";
     "/transcript.js", JS, "transcript.js";
     "/turns.js", JS, "turns.js";
+    "/voice.js", JS, "voice.js";
+    "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 17;
+const FILE_COUNT: usize = 22;
 
 /// The routes of the page.
 pub(super) fn router() -> Router<Arc<Shared>> {

@@ -28,7 +28,7 @@ export async function launch(executable, sound) {
 
 /** Opens the page. What it complains of is gathered in `complaints`. */
 export async function open(browser, address, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone'], ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone', 'clipboard-read', 'clipboard-write'], ...options });
   await context.addInitScript(listen);
   const page = await context.newPage();
   const complaints = [];
@@ -41,7 +41,7 @@ export async function open(browser, address, options = {}) {
 
 /**
  * Runs in the page before anything of it: keeps all that its audio graph sends to the loudspeaker,
- * and notes that a call was seen running before it was committed.
+ * and notes that a call was seen running before the model had asked for it.
  */
 function listen() {
   window.heard = [];
@@ -62,7 +62,7 @@ function listen() {
   };
   addEventListener('DOMContentLoaded', () => {
     new MutationObserver(() => {
-      window.sawStarted ||= document.querySelector('#drawing .early.started') !== null;
+      window.sawStarted ||= document.querySelector('#drawing .call.started') !== null;
     }).observe(document.body, { childList: true, subtree: true });
   });
 }

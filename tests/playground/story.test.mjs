@@ -1,0 +1,225 @@
+// What the page says of a turn: its arithmetic and its words. Run by `node --test`.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { rowsOf, stretch } from '../../web/marks.js';
+import { moments, story } from '../../web/story.js';
+import { toolsInShort } from '../../web/tools.js';
+import { Turns } from '../../web/turns.js';
+import { attempt, doing } from '../../web/words.js';
+
+const us = (ms) => ms * 1000;
+
+/** A committed run of a turn whose user stopped at 2,500 ms and whose model asked for it at 2,800 ms. */
+const EARLY = { run: 1, tool: 'get_balance', arguments: {}, source: 'rule', confidence: 0.9, started: 2000, finished: 2700, ok: true, committed: 2800 };
+const LATE = { ...EARLY, source: null, started: 2800, finished: 3500 };
+const ANSWER = { text: 'You have twelve dollars.', from: 2840, to: 4840 };
+
+function recorded({ started, finished, committed, discarded, reason, ...run }) {
+  const fate = discarded === undefined ? { kind: 'committed', at: us(committed), calls: [1] } : { kind: 'discarded', at: us(discarded), reason };
+  return { saved: 0, wasted: 0, cost: 0, ...run, started: us(started), finished: finished === null ? null : us(finished), fate };
+}
+
+/**
+ * A turn that is over, told by the events of the server and of the page's voice. The server's clock and
+ * the page's are the same.
+ * @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?: object[]}} what
+ */
+function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed', text = 'What is my balance?', before = [] }) {
+  const turns = new Turns();
+  const take = (at, event) => turns.take({ ...event, undertone_at: us(at) }, at);
+  if (typed) {
+    // The clock is known from the first event on.
+    turns.take({ type: 'session.created', undertone_at: us(100) }, 100);
+    turns.typed(2500);
+    take(2510, { type: 'conversation.item.done', item: { role: 'user', content: [{ type: 'input_text', text }] } });
+  } else {
+    take(1100, { type: 'input_audio_buffer.speech_started', audio_start_ms: 1000 });
+    take(2750, { type: 'input_audio_buffer.speech_stopped', audio_end_ms: 2500 });
+    take(2760, { type: 'conversation.item.input_audio_transcription.completed', transcript: text });
+  }
+  take(2770, { type: 'response.created' });
+  for (const event of before) take(2780, event);
+  for (const { text, at, from, to } of said) {
+    take(at ?? from, { type: 'response.output_audio_transcript.delta', item_id: 'item', delta: text });
+    turns.audio('item', (to - from) * 24);
+  }
+  turns.list[0].clauses.forEach(({ id, samples }, index) => {
+    turns.heard('started', { id, samples: 0, at: said[index].from });
+    turns.heard('ended', { id, samples, at: said[index].to });
+  });
+  const committed = runs.filter((run) => run.committed !== undefined);
+  const result = Math.max(...committed.map((run) => Math.max(run.committed, run.finished ?? 0)));
+  const answer = said.find((clause) => !clause.filler);
+  const latency = {
+    speech_end: typed ? null : us(2500),
+    end_of_turn: us(2750),
+    generation: us(2700),
+    commit: committed.length ? us(2800) : null,
+    tool_result: committed.length ? us(result) : null,
+    first_audio: said.length ? us(said[0].at ?? said[0].from) : null,
+    answer_audio: committed.length && answer ? us(answer.at ?? answer.from) : null,
+  };
+  const told = { status, latency };
+  take(5000, { type: 'undertone.turn', turn: 'turn_1', ...told });
+  take(5001, { type: 'undertone.turn_record', turn: 1, ...told, predictions: [], fillers: 0, runs: runs.map(recorded) });
+  return turns.list[0];
+}
+
+const filler = (from, to) => ({ text: 'Let me look.', from, to, at: from, filler: true });
+
+test('an early call is told with the wait and with what it would have been', () => {
+  const told = story(turnOf({ runs: [EARLY] }));
+  assert.equal(told.mood, 'early');
+  assert.equal(told.says, 'It was already looking up the balance 0.5 s before you stopped speaking; you waited 0.3 s instead of 1.0 s.');
+  assert.match(told.more[0], /took 0\.7 s/);
+});
+
+test('without the early start the result would have come as much later as the run had begun earlier', () => {
+  // Ready before it was asked for: begun at 2,800 it would have come at 3,500 instead of 2,800.
+  const early = moments(turnOf({ runs: [EARLY] }));
+  assert.deepEqual([early.end, early.answer, early.otherwise], [2500, 2840, 3540]);
+  // Still running when it was asked for: only the 800 ms before that are won.
+  const running = moments(turnOf({ runs: [{ ...EARLY, finished: 3400 }], said: [{ ...ANSWER, from: 3500, to: 5000 }] }));
+  assert.equal(running.otherwise, 3500 + 800);
+});
+
+test('an answer that waited for a filler came no sooner than its end, and nothing more is claimed', () => {
+  const said = (end) => [filler(2900, end), { ...ANSWER, from: end, to: end + 1000 }];
+  // The result would have been there at 3,500, and the filler ended at 4,000: nothing was won.
+  assert.equal(moments(turnOf({ runs: [EARLY], said: said(4000) })).otherwise, 4000);
+  const covered = story(turnOf({ runs: [EARLY], said: said(4000) }));
+  assert.doesNotMatch(covered.says, /instead/);
+  assert.match(covered.says, /; the answer came after 1\.5 s\.$/);
+  // It ended at 3,000: the answer would have come at 3,500 at the earliest.
+  assert.equal(moments(turnOf({ runs: [EARLY], said: said(3000) })).otherwise, 3500);
+});
+
+test('of several calls the last result counts', () => {
+  const slow = { ...LATE, run: 2, tool: 'get_weather', finished: 4000 };
+  const turn = turnOf({ runs: [EARLY, slow], said: [{ ...ANSWER, from: 4100, to: 5000 }] });
+  assert.equal(moments(turn).otherwise, 4100, 'the answer waited for the other call');
+  assert.doesNotMatch(story(turn).says, /instead/);
+});
+
+test('no saving is claimed that cannot be felt or is not known', () => {
+  const quick = story(turnOf({ runs: [{ ...EARLY, finished: 2005 }] }));
+  assert.equal(quick.says, 'It was already looking up the balance 0.5 s before you stopped speaking; you waited 0.3 s.');
+  assert.match(quick.more[0], /slower a tool/);
+  const endless = turnOf({ runs: [{ ...EARLY, finished: null }] });
+  assert.equal(moments(endless).otherwise, null);
+  assert.doesNotMatch(story(endless).says, /instead/);
+  assert.doesNotMatch(story(turnOf({ runs: [LATE], said: [{ ...ANSWER, from: 3600, to: 5000 }] })).says, /instead|already/);
+});
+
+test('whatever the stamps, the wait without the early start is no shorter, and no longer than what ran early', () => {
+  let seed = 7;
+  const some = (least, most) => least + ((seed = (seed * 1103515245 + 12345) % 2 ** 31) % (most - least));
+  for (let round = 0; round < 500; round += 1) {
+    const started = some(1200, 2780);
+    const finished = started + some(1, 3000);
+    const answer = Math.max(2800, finished) + some(1, 900);
+    const turn = turnOf({ runs: [{ ...EARLY, started, finished }], said: [{ ...ANSWER, from: answer, to: answer + 500 }] });
+    const { otherwise } = moments(turn);
+    if (otherwise === null) continue;
+    assert.ok(otherwise >= answer, `${started} ${finished} ${answer}: ${otherwise}`);
+    assert.ok(otherwise - answer <= 2800 - started, `${started} ${finished} ${answer}: ${otherwise}`);
+  }
+});
+
+test('a call that began after the last word but before it was certain says so', () => {
+  const told = story(turnOf({ runs: [{ ...EARLY, started: 2600, finished: 2900 }], said: [{ ...ANSWER, from: 3000, to: 5000 }] }));
+  assert.match(told.says, /^It was already looking up the balance before it was certain that you had finished; you waited 0\.5 s instead of 0\.7 s\.$/);
+});
+
+test('a turn without early calls is told plainly', () => {
+  assert.equal(story(turnOf({})).says, 'The answer came 0.3 s after you stopped speaking.');
+  assert.equal(story(turnOf({ typed: true })).says, 'The answer came 0.3 s after you had sent it.');
+  const late = story(turnOf({ runs: [LATE], said: [{ ...ANSWER, from: 3600, to: 5000 }] }));
+  assert.equal(late.says, 'It began looking up the balance only when you had stopped speaking; you waited 1.1 s.');
+  const typed = story(turnOf({ typed: true, runs: [{ ...LATE, source: 'rule', started: 2799 }], said: [{ ...ANSWER, from: 3600, to: 5000 }] }));
+  assert.equal(typed.says, 'It began looking up the balance when you had sent your words; you waited 1.1 s.');
+});
+
+test('a wrong guess is admitted', () => {
+  const wrong = { ...EARLY, run: 2, tool: 'get_weather', arguments: { place: 'New' }, committed: undefined, discarded: 2300, reason: 'superseded', ok: false, finished: null };
+  const alone = story(turnOf({ runs: [wrong] }));
+  assert.equal(alone.says, 'An early guess was wrong and was thrown away unheard; the answer came 0.3 s after you stopped speaking.');
+  assert.match(alone.more[0], /“weather”; your next words changed/);
+  assert.ok(story(turnOf({ runs: [wrong, EARLY] })).more.includes('One wrong guess was thrown away unheard.'));
+});
+
+test('a failed tool looks like a failure and says why', () => {
+  const before = [
+    { type: 'response.output_item.added', item: { id: 'call', type: 'mcp_call', name: 'get_balance' } },
+    { type: 'response.mcp_call.failed', item_id: 'call' },
+    { type: 'response.output_item.done', item: { id: 'call', type: 'mcp_call', name: 'get_balance', error: { message: 'the bank is closed' } } },
+  ];
+  const turn = turnOf({ runs: [{ ...EARLY, ok: false }], before });
+  const told = story(turn);
+  assert.equal(told.mood, 'failed');
+  assert.equal(told.says, 'Looking up the balance failed, and it said so 0.3 s after you stopped speaking.');
+  assert.deepEqual(told.more, ['Why: the bank is closed']);
+  const mark = rowsOf(turn, 5000, false).flatMap((row) => row.marks).find(({ key }) => key === 'run-1');
+  assert.match(mark.style, /failed/);
+  assert.match(mark.label, /failed/);
+  assert.ok(mark.facts.includes('why: the bank is closed'));
+});
+
+test('a failed stage says which and why', () => {
+  const told = story(turnOf({ before: [{ type: 'undertone.stage_failed', stage: 'llm', message: 'nobody answers at its address' }] }));
+  assert.equal(told.says, 'The language model failed, and it said so 0.3 s after you stopped speaking.');
+  assert.deepEqual([told.mood, told.more[0]], ['failed', 'Why: nobody answers at its address']);
+});
+
+test('a change is told as a question, and a no is no failure', () => {
+  const asked = { type: 'undertone.confirmation.asked', name: 'add_note' };
+  assert.match(story(turnOf({ before: [asked] })).says, /asks you first/);
+  const turns = new Turns();
+  turns.take({ type: 'undertone.confirmation.ended', outcome: 'accepted', undertone_at: us(100) }, 100);
+  turns.take({ type: 'response.created', undertone_at: us(110) }, 110);
+  turns.take({ type: 'undertone.turn', turn: 'turn_1', status: 'completed', latency: {}, undertone_at: us(900) }, 900);
+  assert.match(story(turns.list[0]).says, /^You said yes/);
+  const declined = turnOf({ runs: [{ ...LATE, tool: 'add_note', ok: false }], before: [asked, { type: 'undertone.confirmation.ended', outcome: 'declined' }] });
+  assert.notEqual(story(declined).mood, 'failed');
+});
+
+test('while the user speaks no number is told, and what runs early is', () => {
+  const turns = new Turns();
+  turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 1000, undertone_at: us(1100) }, 1100);
+  assert.deepEqual(story(turns.list[0]), { mood: 'live', says: 'You are speaking.', more: [] });
+  turns.take({ type: 'undertone.speculation', kind: 'started', at: us(1900), undertone_at: us(1900), run: 1, tool: 'get_weather', arguments: {}, source: 'rule', confidence: 1 }, 1900);
+  assert.equal(story(turns.list[0]).says, 'You are still speaking, and it is already looking up the weather.');
+});
+
+test('a noise, and an answer that nobody heard', () => {
+  const turns = new Turns();
+  turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 1000, undertone_at: us(1100) }, 1100);
+  turns.take({ type: 'undertone.utterance_dropped', undertone_at: us(1500) }, 1500);
+  assert.match(story(turns.list[0]).says, /no speech/);
+  assert.equal(story(turnOf({ said: [] })).says, 'No answer was heard.');
+});
+
+test('the axis begins a second before the end of speech, or at an early call, and ends in the answer', () => {
+  const shown = (turn) => stretch(turn, rowsOf(turn, 5000, false), 5000, false);
+  assert.deepEqual(shown(turnOf({ said: [{ ...ANSWER, from: 3600, to: 9000 }] })), { from: 1500, to: 4500, origin: 2500 });
+  assert.equal(shown(turnOf({ runs: [{ ...EARLY, started: 1300 }] })).from, 1150);
+  const whole = turnOf({ said: [{ ...ANSWER, from: 3600, to: 9000 }] });
+  assert.equal(stretch(whole, rowsOf(whole, 9000, true), 9000, true).to, 9000);
+});
+
+test('what would have been is drawn only where it is known', () => {
+  const rows = (turn) => rowsOf(turn, 5000, false).map(({ name }) => name);
+  assert.deepEqual(rows(turnOf({ runs: [EARLY] })), ['You', 'Early call', 'You heard', 'Otherwise']);
+  assert.deepEqual(rows(turnOf({ runs: [LATE], said: [{ ...ANSWER, from: 3600, to: 5000 }] })), ['You', 'Call', 'You heard']);
+});
+
+test('tools are told by what their names say, and no more', () => {
+  assert.equal(doing(['get_weather']), 'looking up the weather');
+  assert.equal(doing(['getWeather', 'read-my-notes', 'get_weather']), 'looking up the weather and the notes');
+  assert.equal(doing(['convert_currency']), 'working on the answer');
+  assert.equal(attempt('add_note'), 'The call “add note”');
+  const tools = [{ eligibility: 'full' }, { eligibility: 'warm-up' }, { eligibility: 'forbid' }];
+  assert.equal(toolsInShort(tools, true), '1 runs early, 2 wait');
+  assert.equal(toolsInShort(tools, false), '0 run early, 3 wait');
+});

@@ -1,0 +1,100 @@
+// The panel that shows one turn: the sentence, the drawing, and what can be taken along.
+
+import { story } from './story.js';
+import { el } from './text.js';
+import { Timeline } from './timeline.js';
+import { plainTurn } from './turns.js';
+
+/** How often a turn that goes on is drawn, ms. */
+const DRAW_EVERY = 120;
+
+const find = (id) => document.getElementById(id);
+
+/** Shows turns, one at a time: the newest unless the user looks at another. */
+export class Panel {
+  #turns;
+  #timeline;
+  #turn = null;
+  #timer = 0;
+  #told = '';
+
+  /**
+   * @param {import('./turns.js').Turns} turns
+   * @param {() => boolean} mayMove whether a turn that is not over goes on
+   */
+  constructor(turns, mayMove) {
+    this.#turns = turns;
+    this.mayMove = mayMove;
+    this.#timeline = new Timeline(find('drawing'), find('detail'), find('numbers'));
+    turns.addEventListener('new', ({ detail: turn }) => this.show(turn));
+    turns.addEventListener('change', ({ detail: turn }) => turn === this.#turn && this.draw());
+    find('earlier').addEventListener('click', () => this.show(turns.list[this.#turn.number - 2]));
+    find('later').addEventListener('click', () => this.show(turns.list[this.#turn.number]));
+    find('whole').addEventListener('change', ({ target }) => {
+      this.#timeline.whole = target.checked;
+      find('legend').hidden = !target.checked;
+    });
+    find('copy').addEventListener('click', () => this.#copy());
+  }
+
+  /** Shows a turn. */
+  show(turn) {
+    this.#turn = turn;
+    find('turn').hidden = false;
+    this.draw();
+  }
+
+  /** Draws now, and again and again while the turn goes on. */
+  draw() {
+    clearTimeout(this.#timer);
+    const turn = this.#turn;
+    if (!turn) return;
+    this.#timeline.draw(turn, this.#turns.at(performance.now()) ?? 0);
+    this.#tell(turn);
+    find('which').textContent = `${turn.number} of ${this.#turns.list.length}`;
+    find('question').textContent = turn.user.text ? `“${turn.user.text}”` : '';
+    find('earlier').disabled = turn.number === 1;
+    find('later').disabled = turn.number === this.#turns.list.length;
+    const moves = !turn.over || turn.clauses.some((clause) => clause.pieces.at(-1)?.to === null);
+    const active = moves && this.mayMove() && (turn.responded !== undefined || turn.user.speaking || turn.user.text !== '');
+    if (active) this.#timer = setTimeout(() => this.draw(), DRAW_EVERY);
+  }
+
+  #tell(turn) {
+    const { mood, says, more } = story(turn);
+    const all = [turn.number, mood, says, ...more].join('\n');
+    if (all === this.#told) return;
+    this.#told = all;
+    // What is certain is read out; what goes on is only seen, for a voice would speak over the user's.
+    find('story').setAttribute('aria-live', mood === 'live' ? 'off' : 'polite');
+    find('story').dataset.mood = mood;
+    find('story').replaceChildren(...emphasised(says));
+    find('more').replaceChildren(...more.map((line) => el('li', {}, line)));
+  }
+
+  async #copy() {
+    const done = await copy(JSON.stringify(plainTurn(this.#turn), null, 2));
+    find('copied').textContent = done ? 'Copied.' : 'The browser does not let this page copy.';
+    setTimeout(() => (find('copied').textContent = ''), 3000);
+  }
+}
+
+/** A sentence whose times stand out. */
+function emphasised(sentence) {
+  return sentence.split(/((?:less than )?\d+(?:\.\d+)? s\b)/).map((part, index) => (index % 2 ? el('b', {}, part) : part));
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = el('textarea', { class: 'visually-hidden' });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}

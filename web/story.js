@@ -1,0 +1,176 @@
+// A turn in one sentence. Numbers in, words out: no page here.
+//
+// What is said of the wait is arithmetic on the stamps of the turn's record and on what this page has
+// played. What the wait would have been without the early start is said only where it follows from them.
+
+import { end, isAlone, isEarly, isGuessWrong, playout, resultAt, speech, whyFailed } from './turns.js';
+import { seconds } from './text.js';
+import { attempt, discarded, doing, stage, subject } from './words.js';
+
+const ASKED = 'This changes something, so it asks you first.';
+
+/** A shorter saving is not felt, ms. */
+const FELT = 100;
+
+/** An answer that follows a filler as closely has waited for its end, ms. */
+const BREATH = 60;
+
+/**
+ * When things were heard, in ms on the session's clock; null where that is not known.
+ *
+ * - `end`: the user's last speech, or when the words were sent
+ * - `first`: the first sound of the agent; `answer`: that of the answer, fillers left out
+ * - `otherwise`: the answer, had every call begun only when the model asked for it
+ */
+export function moments(turn) {
+  const heard = playout(turn, end(turn));
+  const answer = heard.find((piece) => piece.kind === 'answer');
+  return {
+    end: speech(turn).to,
+    first: heard[0]?.from ?? null,
+    answer: answer?.from ?? null,
+    otherwise: answer ? withoutEarlyStart(turn, heard, answer.from) : null,
+  };
+}
+
+/** Calls that began before the model asked for them, and that it then asked for. */
+export function usedEarly(turn) {
+  return turn.runs.filter((run) => isEarly(run) && run.committed !== undefined);
+}
+
+/**
+ * Had each call begun when the model asked for it, it would have taken as long as it did, and the last
+ * result would have come so much later. The answer follows it as it did, unless it waited for a filler
+ * to end: then it came no sooner than the result, and more is not known.
+ */
+function withoutEarlyStart(turn, heard, answer) {
+  const runs = turn.runs.filter((run) => run.committed !== undefined);
+  const early = usedEarly(turn);
+  if (early.length === 0 || runs.some((run) => resultAt(run) === undefined)) return null;
+  const last = (time) => Math.max(...runs.map(time));
+  const came = last((run) => Math.max(run.committed, resultAt(run)));
+  const wouldHave = last((run) => (early.includes(run) ? run.committed + resultAt(run) - run.started : Math.max(run.committed, resultAt(run))));
+  if (answer < came) return null;
+  const filler = heard.findLast((piece) => piece.kind === 'filler' && piece.to <= answer + 1);
+  const waitedForFiller = filler !== undefined && answer - filler.to < BREATH;
+  return waitedForFiller ? Math.max(answer, wouldHave) : answer + wouldHave - came;
+}
+
+/**
+ * What happened in a turn.
+ * @returns {{mood: 'live' | 'early' | 'plain' | 'failed', says: string, more: string[]}} `more` are lines beside it
+ */
+export function story(turn) {
+  if (!turn.over) return { mood: 'live', says: live(turn), more: [] };
+  const told = failure(turn) ?? dropped(turn) ?? alone(turn) ?? asked(turn) ?? early(turn) ?? guessedWrong(turn) ?? late(turn) ?? plain(turn);
+  return { mood: 'plain', ...told, more: [...(told.more ?? []), ...interruption(turn)] };
+}
+
+/** While it happens. Numbers come when they are certain. */
+function live(turn) {
+  const running = turn.runs.filter((run) => run.source && run.discarded === undefined);
+  const work = doing(running.map((run) => run.tool));
+  if (turn.user.speaking) return running.length > 0 ? `You are still speaking, and it is already ${work}.` : 'You are speaking.';
+  if (turn.asked) return ASKED;
+  const before = running.some((run) => turn.user.to !== null && run.started < turn.user.to);
+  if (before) return `You have stopped. It was already ${work} while you spoke.`;
+  return turn.clauses.some((clause) => clause.pieces.length > 0) ? 'It answers.' : 'It thinks.';
+}
+
+function failure(turn) {
+  const { failure } = turn;
+  if (failure) return { mood: 'failed', says: `${stage(failure.stage)}${soon(turn, 'first', ', and it said so')}.`, more: [`Why: ${failure.message}`] };
+  const failed = turn.runs.find((run) => run.committed !== undefined && run.ok === false && !turn.declined);
+  if (!failed) return null;
+  const why = whyFailed(turn, failed);
+  return { mood: 'failed', says: `${attempt(failed.tool)} failed${soon(turn, 'answer', ', and it said so')}.`, more: why ? [`Why: ${why}`] : [] };
+}
+
+function dropped(turn) {
+  return turn.status === 'dropped' ? { says: 'That was no speech, so it stayed silent.' } : null;
+}
+
+function alone(turn) {
+  if (!isAlone(turn)) return null;
+  return { says: turn.confirmed ? 'You said yes, and it did what it had asked for.' : 'It spoke by itself.' };
+}
+
+function asked(turn) {
+  return turn.asked ? { says: ASKED } : null;
+}
+
+function early(turn) {
+  const runs = usedEarly(turn);
+  if (runs.length === 0) return null;
+  const { end: stopped, answer, otherwise } = moments(turn);
+  const began = Math.min(...runs.map((run) => run.started));
+  const work = doing(runs.map((run) => run.tool));
+  const saved = otherwise === null ? 0 : otherwise - answer;
+  const felt = saved >= FELT && seconds(otherwise - stopped) !== seconds(answer - stopped);
+  const instead = felt ? ` instead of ${seconds(otherwise - stopped)}` : '';
+  const took = Math.max(...runs.map((run) => (resultAt(run) ?? run.started) - run.started));
+  const why = felt
+    ? `The call took ${seconds(took)}. Without the early start it would have begun only when the model asked for it.`
+    : otherwise !== null && saved < FELT && hint(took);
+  return { mood: 'early', says: `It was already ${work}${lead(turn, stopped, began)}${wait(turn, instead)}.`, more: [why, ...wrongGuesses(turn)].filter(Boolean) };
+}
+
+/** The wait for the answer. Who heard a filler did not wait in silence. */
+function wait(turn, instead = '') {
+  const { end: stopped, first, answer } = moments(turn);
+  if (answer === null || stopped === null) return '';
+  return `${first < answer ? '; the answer came after' : '; you waited'} ${seconds(answer - stopped)}${instead}`;
+}
+
+/** Why nothing was gained that could be heard. */
+function hint(took) {
+  return took < FELT ? `The call took ${seconds(took)}. The slower a tool is, the more its early start gains.` : 'What was said meanwhile has covered the wait, too.';
+}
+
+/** How long before what it began. */
+function lead(turn, stopped, began) {
+  if (turn.user.spoken && stopped - began >= FELT / 2) return ` ${seconds(stopped - began)} before you stopped speaking`;
+  const over = turn.latency.end_of_turn;
+  if (turn.user.spoken && over !== undefined && began < over) return ' before it was certain that you had finished';
+  return ' before the model had asked for it';
+}
+
+function guessedWrong(turn) {
+  const [guess] = turn.runs.filter(isGuessWrong);
+  if (!guess) return null;
+  const about = `The guess was “${subject(guess.tool)}”; ${discarded(guess.reason)}.`;
+  return { says: `An early guess was wrong and was thrown away unheard${soon(turn, 'answer', '; the answer came')}.`, more: [about] };
+}
+
+function wrongGuesses(turn) {
+  const count = turn.runs.filter(isGuessWrong).length;
+  if (count === 0) return [];
+  return [count === 1 ? 'One wrong guess was thrown away unheard.' : `${count} wrong guesses were thrown away unheard.`];
+}
+
+function late(turn) {
+  const runs = turn.runs.filter((run) => run.committed !== undefined);
+  if (runs.length === 0) return null;
+  const work = doing(runs.map((run) => run.tool));
+  if (!turn.user.spoken) return { says: `It began ${work} when you had sent your words${wait(turn)}.`, more: ['Typed words come all at once. Say the same aloud to hear it begin early.'] };
+  return { says: `It began ${work} only when you had stopped speaking${wait(turn)}.` };
+}
+
+function plain(turn) {
+  const { answer } = moments(turn);
+  return { says: answer === null ? 'No answer was heard.' : `The answer came${soon(turn, 'answer', '')}.`, more: answer === null ? [] : ['It needed no tool.'] };
+}
+
+/** "<words> 0.4 s after you stopped speaking"; nothing if nothing was heard. */
+function soon(turn, name, words) {
+  const { end: stopped, [name]: at } = moments(turn);
+  if (at === null || stopped === null) return '';
+  return `${words} ${seconds(at - stopped)} after you ${turn.user.spoken ? 'stopped speaking' : 'had sent it'}`;
+}
+
+function interruption(turn) {
+  const { bargeIn } = turn;
+  if (!bargeIn || bargeIn.silent === null) return [];
+  const onset = speech(bargeIn.by).from ?? bargeIn.at;
+  return [`You spoke over it, and ${seconds(bargeIn.silent - onset)} later it was silent.`];
+}
