@@ -176,7 +176,7 @@ impl History {
         self.insert_result(self.items.len(), id, call, output)
     }
 
-    /// The same, at an index.
+    /// The same, at an index, but behind its call.
     pub(super) fn insert_result(
         &mut self,
         at: usize,
@@ -185,19 +185,24 @@ impl History {
         output: Value,
     ) -> bool {
         let id = call.to_string();
-        let name = self.items.iter().find_map(|item| match &item.content {
+        let mut items = self.items.iter().enumerate();
+        let found = items.find_map(|(index, item)| match &item.content {
             Content::Fixed(Message::ToolCall { id: key, name, .. }) if *key == id => {
-                Some(name.clone())
+                Some((index, name.clone()))
             }
             _ => None,
         });
         let answered = self.items.iter().any(|item| {
             matches!(&item.content, Content::Fixed(Message::ToolResult { id: key, .. }) if *key == id)
         });
-        let Some(name) = name.filter(|_| !answered) else {
+        let Some((call, name)) = found.filter(|_| !answered) else {
             return false;
         };
-        self.insert(at, item, Message::ToolResult { id, name, output });
+        self.insert(
+            at.max(call + 1),
+            item,
+            Message::ToolResult { id, name, output },
+        );
         true
     }
 

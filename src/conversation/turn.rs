@@ -473,11 +473,13 @@ impl Conversation {
         if self.utterance.is_none() {
             return;
         }
-        self.drop_utterance();
+        // Told of the utterance, while there is one: as a failure of its own it would end clients that
+        // take every error for a fatal one.
         self.notify(Event::StageFailed {
             stage: "asr".into(),
             message: "what was said could not be transcribed".into(),
         });
+        self.drop_utterance();
         let phrase = self.policy.phrases.asr_failed.clone();
         self.announcements.push_front(phrase);
     }

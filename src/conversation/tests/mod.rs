@@ -693,7 +693,7 @@ fn a_history_that_the_client_brings_along_is_in_the_prompt_in_its_order() {
     add(user, Place::Start, question);
     add(agent, Place::After(user), answer);
     add(call_item, Place::After(user), called);
-    add(output, Place::After(call_item), sunny.clone());
+    add(output, Place::After(user), sunny.clone());
     add(before, Place::Start, note);
     add(ItemId::of_client(6), Place::End, sunny);
     assert!(

@@ -295,6 +295,14 @@ impl Realtime {
         self.pending.remove(at)
     }
 
+    /// Whether the client may ask for a response now. A client that was called may do so before the
+    /// words that bridge the wait have been spoken to their end: the answer follows them.
+    fn may_respond(&self) -> bool {
+        let called = self.response.as_ref().is_some_and(|r| r.client_called);
+        let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond);
+        !self.is_answering() || called && !self.pending.iter().any(waits)
+    }
+
     /// Whether a response is open once the session has done what it was asked.
     fn is_answering(&self) -> bool {
         let asked = self.pending.iter().map(|pending| &pending.asked);

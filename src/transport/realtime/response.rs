@@ -22,6 +22,8 @@ pub(super) struct Response {
     pub(super) output: Vec<String>,
     /// The item of speech that is open.
     pub(super) speech: Option<Speech>,
+    /// A tool of the client was called in it.
+    pub(super) client_called: bool,
 }
 
 /// An item of speech that is open.
@@ -46,6 +48,7 @@ impl Response {
             audio: Micros(0),
             output: Vec::new(),
             speech: None,
+            client_called: false,
         }
     }
 

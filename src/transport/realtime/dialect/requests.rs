@@ -170,11 +170,28 @@ impl Realtime {
         match previous {
             None => Ok((Spot::End, Place::End)),
             Some(root) if root == "root" => Ok((Spot::Start, Place::Start)),
+            // What the client is not shown may stand behind the last that it is.
+            Some(name) if self.will_be_last(&name) => Ok((Spot::After(name), Place::End)),
             Some(name) => match self.id_of(&name) {
                 Some(id) => Ok((Spot::After(name), Place::After(id))),
                 None => Err(unknown_item("previous_item_id", "invalid_value", &name)),
             },
         }
+    }
+
+    /// Whether the item of this name is the last one once the session has done what it was asked.
+    fn will_be_last(&self, name: &str) -> bool {
+        let asked = self.pending.iter().map(|pending| &pending.asked);
+        let last = asked.fold(self.items.last(), |last, asked| match asked {
+            Asked::Add { name, spot, .. } => match spot {
+                Spot::Start if last.is_some() => last,
+                Spot::After(other) if last != Some(other) => last,
+                Spot::Start | Spot::After(_) | Spot::End => Some(name),
+            },
+            Asked::Delete(name) if last == Some(name) => None,
+            _ => last,
+        });
+        last == Some(name)
     }
 
     /// The id of the item of this name, if there is one once the session has done what it was asked.
@@ -297,7 +314,7 @@ impl Realtime {
             self.ask(Input::RespondWith(Box::new(terms)));
             return Ok(());
         }
-        if self.is_answering() {
+        if !self.may_respond() {
             let open = self.response.as_ref().map(|response| response.id.as_str());
             let message = format!(
                 "Conversation already has an active response in progress: {}. Wait until the \

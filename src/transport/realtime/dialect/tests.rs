@@ -637,15 +637,7 @@ fn a_history_with_calls_is_added_in_one_go_and_told_in_its_order() {
     let items = added(&mut realtime, &texts);
     let ids: Vec<ItemId> = items.iter().filter_map(|(id, ..)| *id).collect();
     let places: Vec<Place> = items.iter().map(|(_, place, _)| *place).collect();
-    assert_eq!(
-        places,
-        [
-            Place::Start,
-            Place::After(ids[0]),
-            Place::After(ids[1]),
-            Place::After(ids[2])
-        ]
-    );
+    assert_eq!(places, [Place::Start, Place::End, Place::End, Place::End]);
     let (NewItem::ToolCall { call, name, .. }, NewItem::ToolOutput { call: of, .. }) =
         (&items[1].2, &items[2].2)
     else {
@@ -691,6 +683,7 @@ fn an_item_is_put_into_the_middle_and_one_may_take_a_deleted_ones_name() {
         &[create(Some("a"), message("b", "user", "two"))],
     );
     let item = between[0].0.unwrap();
+    assert!(matches!(between[0].1, Place::After(_)));
     let all = told(&mut realtime, vec![Event::ItemAdded { item }]);
     assert_eq!(all[0]["previous_item_id"], "a");
     // LiveKit changes an item by deleting it and adding it again, without waiting between.
@@ -711,4 +704,45 @@ fn an_item_is_put_into_the_middle_and_one_may_take_a_deleted_ones_name() {
     let twice = create(None, message("b", "user", "?"));
     let refused = events(&realtime.client(ClientMessage::Text(&twice)));
     assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
+}
+
+#[test]
+fn a_client_that_answers_a_call_before_the_filler_is_over_gets_one_answer_behind_it() {
+    let mut realtime = realtime(false);
+    let (turn, item, call) = (TurnId(1), ItemId(2), CallId(3));
+    let called = Event::ToolCalled {
+        item,
+        call,
+        name: "get_weather".into(),
+        arguments: Map::new(),
+        by_client: true,
+    };
+    told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+    let create = r#"{"type":"response.create"}"#;
+    let early = events(&realtime.client(ClientMessage::Text(create)));
+    let code = "conversation_already_has_active_response";
+    assert_eq!(early[0]["error"]["code"], code);
+    told(&mut realtime, vec![called]);
+    let effects = realtime.client(ClientMessage::Text(create));
+    assert!(matches!(
+        effects[..],
+        [Effect::Request(Input::Respond { .. })]
+    ));
+    let twice = events(&realtime.client(ClientMessage::Text(create)));
+    assert_eq!(twice[0]["error"]["code"], code);
+}
+
+#[test]
+fn an_utterance_that_could_not_be_transcribed_is_no_error_of_the_session() {
+    let mut realtime = realtime(false);
+    let at = Samples::from_ms(100);
+    let failed = Event::StageFailed {
+        stage: "asr".into(),
+        message: "it could not be transcribed".into(),
+    };
+    let events = vec![Event::SpeechStarted { at }, failed, Event::UtteranceDropped];
+    let all = told(&mut realtime, events);
+    assert!(of_type(&all, "error").is_empty(), "{all:?}");
+    let kind = "conversation.item.input_audio_transcription.failed";
+    assert_eq!(of_type(&all, kind)[0]["item_id"], all[0]["item_id"]);
 }

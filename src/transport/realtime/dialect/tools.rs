@@ -30,6 +30,9 @@ impl Realtime {
             return;
         };
         self.calls.insert(call_id.clone(), call);
+        if let Some(response) = &mut self.response {
+            response.client_called = true;
+        }
         let place = json!({
             "response_id": response, "item_id": item, "output_index": index, "call_id": call_id,
         });
