@@ -29,7 +29,8 @@ talk: alsa models ## build and start the desktop assistant
 test: alsa models test-tools ## every test, with the real models
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 
-verify: alsa models test-tools $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## with clients that are too heavy for every day
+verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## with clients that are too heavy for every day
+	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
 ifneq ($(HOME_RUNS),)
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		home_assistant_itself
@@ -39,7 +40,7 @@ endif
 
 soak: alsa models ## what the server withstands, at full size: some five minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
-		--ignored --nocapture --test-threads 1 --skip home_assistant_itself
+		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign::
 
 flaky: alsa models test-tools ## which tests fail now and then: each five times, idle, busy, on one core
 	scripts/under_load.py $(ARGS)
@@ -78,6 +79,11 @@ $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 $(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-home
 	$(FOREIGN)/.venv-home/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
+	@touch $@
+
+$(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-verify
+	$(FOREIGN)/.venv-verify/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
 	@touch $@
 
 %/node_modules/.stamp: %/package-lock.json %/package.json | setup

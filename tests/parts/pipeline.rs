@@ -198,10 +198,8 @@ fn question(text: &str, rate: u32) -> Vec<i16> {
     speech
 }
 
-/// The very clients that developers have, against the real server: a question for one of our
-/// tools, and one for a tool of the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unmodified_openai_clients_hold_a_conversation() {
+async fn the_readmes_example_is_answered() {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Witnesses::default());
     let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -218,27 +216,6 @@ async fn unmodified_openai_clients_hold_a_conversation() {
 
     let folder = tempfile::tempdir().unwrap();
     let sum = pcm_24k(folder.path(), "What is twelve times seven?");
-    let weather = pcm_24k(folder.path(), "What's the weather in Boulder?");
-    let http = format!("http://{address}/v1");
-    let socket = format!("ws://{address}/v1/realtime");
-    for (program, script, url) in [
-        (".venv/bin/python", "turn.py", &http),
-        ("node", "turn.mjs", &socket),
-    ] {
-        let spoken = client(program, script, url, "spoken", &sum).await;
-        let mut errors = Errors::default();
-        let heard = spoken["transcript"].as_str().expect("words");
-        errors.add("What is twelve times seven?", heard);
-        assert!(errors.wrong <= 1, "{spoken}");
-        assert!(spoken["audio_bytes"].as_u64().unwrap() > 24_000, "{spoken}");
-        let tool = client(program, script, url, "tool", &weather).await;
-        assert_eq!(
-            tool["calls"],
-            serde_json::json!([{ "city": "Boulder" }]),
-            "{tool}"
-        );
-        assert_eq!(tool["responses"], 2, "{tool}");
-    }
     let printed = readme_example(address, folder.path(), &sum).await;
     assert!(printed.contains("84"), "{printed}");
     shutdown.cancel();
@@ -268,32 +245,6 @@ async fn readme_example(
     assert!(output.status.success(), "{errors}");
     assert!(std::fs::metadata(folder.join("answer.pcm")).unwrap().len() > 24_000);
     String::from_utf8(output.stdout).unwrap()
-}
-
-async fn client(
-    program: &str,
-    script: &str,
-    url: &str,
-    kind: &str,
-    speech: &std::path::Path,
-) -> serde_json::Value {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign");
-    let program = if program.contains('/') {
-        folder.join(program)
-    } else {
-        program.into()
-    };
-    let output = tokio::process::Command::new(program)
-        .arg(script)
-        .args([url, kind])
-        .arg(speech)
-        .current_dir(&folder)
-        .output()
-        .await
-        .expect("run `make test-tools`");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script} {kind}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// The text as speech in a file of mono PCM16LE at 24 kHz.

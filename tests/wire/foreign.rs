@@ -1,14 +1,17 @@
 //! Clients that others wrote, unmodified, against the server: the wire format is what they
 //! understand, not what we think it is. `make test-tools` installs them.
 
-use crate::support;
+use crate::{common, support};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use support::scripted::ANSWER_FRAMES;
 use support::{Script, Server, local, scripted};
 use tokio::process::Command;
+use undertone::audio::to_pcm16le;
 use undertone::server::{App, bind_audiosocket};
+use undertone::session::{self, Witnesses};
+use undertone::transport::SessionOptions;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -20,16 +23,6 @@ fn need(path: &str) -> PathBuf {
         path.display()
     );
     path
-}
-
-/// Half a second of a tone, then of silence.
-fn speech() -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    for sample in [8000_i16, 0] {
-        file.write_all(&sample.to_le_bytes().repeat(12_000))
-            .expect("written");
-    }
-    file
 }
 
 /// Runs a client and returns what it reports.
@@ -47,104 +40,122 @@ async fn report(client: &mut Command) -> Value {
     serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
 }
 
-async fn python(server: &Server, mode: &str) -> Value {
-    let speech = speech();
-    report(
-        Command::new(need(".venv/bin/python"))
-            .arg("turn.py")
-            .arg(format!("http://{}/v1", server.address))
-            .arg(mode)
-            .arg(speech.path()),
-    )
-    .await
-}
+/// What the clients ask, by the names of the drivers' files.
+const SPOKEN: [(&str, &str); 4] = [
+    ("sum", "What is twelve times seven?"),
+    ("weather", "What's the weather in London?"),
+    ("abilities", "What can you do?"),
+    ("plus", "What is two plus two?"),
+];
 
-async fn javascript(server: &Server, mode: &str) -> Value {
-    need("node_modules/@openai/agents-realtime");
-    let speech = speech();
-    report(
-        Command::new("node")
-            .arg("turn.mjs")
-            .arg(format!(
-                "ws://{}/v1/realtime?model=undertone",
-                server.address
-            ))
-            .arg(mode)
-            .arg(speech.path()),
-    )
-    .await
-}
+/// The questions as speech, in files of mono PCM16LE at 24 kHz: made once.
+static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut booth = common::Booth::new(&common::weights());
+    for (name, text) in SPOKEN {
+        let path = folder.path().join(format!("{name}.pcm"));
+        let speech = to_pcm16le(&booth.say(text, 24_000));
+        std::fs::write(path, speech).expect("written");
+    }
+    folder
+});
 
-fn check_turn(report: &Value, responses: u64, calls: Value) {
-    assert_eq!(
-        report["transcript"], "What is the weather in Paris?",
+/// Has a client hold the conversation of `conversation.py` and `conversation.mjs`: two questions
+/// aloud, for a tool of the server and one of its own, an interruption, and a question in writing.
+/// Nothing is amiss, each question is answered once, and nothing is said unasked.
+async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
+    let _alone = common::alone().await;
+    let engines = support::real::shipped(|_| (), Witnesses::default());
+    let open = move |options: SessionOptions| Ok(session::open(&engines, &options));
+    let server = Server::serve(App::new(local(), Arc::new(open)));
+    let speech = tokio::task::spawn_blocking(|| SPEECH.path());
+    let speech = speech.await.expect("speech");
+    let url = format!("{scheme}://{}{path}", server.address);
+    let report = report(Command::new(program).arg(driver).arg(url).arg(speech)).await;
+    let step = |name: &str| {
+        let steps = report["steps"].as_array().expect("steps");
+        let step = steps.iter().find(|step| step["name"] == name);
+        step.unwrap_or_else(|| panic!("no {name}: {report}"))
+    };
+    let said = |name: &str| step(name)["said"].to_string();
+    let ended = |name: &str| step(name)["responses"].clone();
+    assert_eq!(report["complaints"], json!([]), "{report}");
+    assert!(said("sum").contains("84"), "{report}");
+    assert_eq!(ended("sum"), json!(["completed"]), "{report}");
+    let calls = report["calls"].as_array().expect("calls");
+    assert_eq!(calls.len(), 1, "{report}");
+    assert!(
+        calls[0]["city"]
+            .as_str()
+            .is_some_and(|city| city.contains("London")),
         "{report}"
     );
-    let frame = 24_000 / 50 * 2;
+    assert!(said("weather").contains("21"), "{report}");
     assert_eq!(
-        report["audio_bytes"],
-        responses * ANSWER_FRAMES as u64 * frame,
+        ended("weather"),
+        json!(["completed", "completed"]),
         "{report}"
     );
-    assert_eq!(report["responses"], responses, "{report}");
-    assert_eq!(report["calls"], calls, "{report}");
-}
-
-#[tokio::test]
-async fn openai_for_python_takes_a_spoken_turn() {
-    let server = Server::start(Script::default()).await;
-    check_turn(&python(&server, "spoken").await, 1, json!([]));
-}
-
-#[tokio::test]
-async fn openai_for_python_runs_its_own_tool() {
-    let server = Server::start(Script::default()).await;
-    check_turn(
-        &python(&server, "tool").await,
-        2,
-        json!([{"city": "Paris"}]),
+    let answers = step("interruption")["said"].as_array().expect("answers");
+    let last = answers.last().map(Value::to_string).unwrap_or_default();
+    assert!(last.contains(" 4"), "{report}");
+    assert_eq!(
+        ended("interruption"),
+        json!(["cancelled", "completed"]),
+        "{report}"
     );
+    assert!(said("text").contains("11"), "{report}");
+    assert_eq!(ended("text"), json!(["completed"]), "{report}");
+    let history = report["history"].to_string();
+    assert!(history.contains("84") && history.contains("11"), "{report}");
 }
 
-#[tokio::test]
-async fn openai_for_python_is_not_shown_what_the_server_runs() {
-    let server = Server::start(Script {
-        server_tool: true,
-        ..Script::default()
-    })
-    .await;
-    let report = python(&server, "spoken").await;
-    check_turn(&report, 1, json!([]));
-    assert!(!report["types"].to_string().contains("mcp"), "{report}");
+async fn python(driver: &str, scheme: &str, path: &str) {
+    converse(&need(".venv/bin/python"), driver, scheme, path).await;
 }
 
-#[tokio::test]
-async fn openai_agents_for_javascript_takes_a_spoken_turn() {
-    let server = Server::start(Script::default()).await;
-    let report = javascript(&server, "spoken").await;
-    check_turn(&report, 1, json!([]));
-    assert_eq!(report["agent"], "Let me see.");
+/// The clients that take long to install have an environment of their own: `make verify`.
+async fn heavy_python(driver: &str, scheme: &str, path: &str) {
+    converse(&need(".venv-verify/bin/python"), driver, scheme, path).await;
 }
 
-#[tokio::test]
-async fn openai_agents_for_javascript_runs_its_own_tool() {
-    let server = Server::start(Script::default()).await;
-    check_turn(
-        &javascript(&server, "tool").await,
-        2,
-        json!([{"city": "Paris"}]),
-    );
+async fn javascript(driver: &str, package: &str) {
+    need(&format!("node_modules/{package}"));
+    let path = "/v1/realtime?model=undertone";
+    converse(Path::new("node"), driver, "ws", path).await;
 }
 
-#[tokio::test]
-async fn openai_agents_for_javascript_does_not_run_the_tools_of_the_server() {
-    let server = Server::start(Script {
-        server_tool: true,
-        ..Script::default()
-    })
-    .await;
-    let report = javascript(&server, "tool-of-server").await;
-    check_turn(&report, 1, json!([]));
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_for_python_holds_a_conversation() {
+    python("openai_client.py", "http", "/v1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_agents_for_javascript_holds_a_conversation() {
+    javascript("agents.mjs", "@openai/agents-realtime").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_realtime_api_for_javascript_holds_a_conversation_over_the_beta() {
+    javascript("beta.mjs", "openai-realtime-api").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a large package: `make verify` installs and runs it"]
+async fn openai_agents_for_python_holds_a_conversation() {
+    heavy_python("openai_agents.py", "ws", "/v1/realtime?model=undertone").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a large package: `make verify` installs and runs it"]
+async fn livekit_agents_hold_a_conversation_and_carry_one_on() {
+    heavy_python("livekit_agent.py", "http", "/v1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a large package: `make verify` installs and runs it"]
+async fn pipecats_realtime_service_holds_a_conversation() {
+    heavy_python("pipecat_service.py", "ws", "/v1/realtime?model=undertone").await;
 }
 
 #[tokio::test]

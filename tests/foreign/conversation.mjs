@@ -1,0 +1,136 @@
+// One conversation with an open microphone, the same for every client in JavaScript: a question for a
+// tool of the server, one for a tool of the client, an interruption, a message in text. It listens
+// until all is quiet, and reports everything that was said, called and complained about.
+
+import { readFileSync } from 'node:fs';
+
+const FRAME_MS = 20;
+const BYTES_PER_MS = 48;
+// Of audio that is sent without any event coming back.
+const QUIET_MS = 2_500;
+// Of an answer, before it is interrupted.
+const HEARD_MS = 1_200;
+const PATIENCE_MS = 60_000;
+
+export const WEATHER = {
+  name: 'get_weather',
+  description: 'The weather in a city.',
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+    additionalProperties: false,
+  },
+};
+
+export class Conversation {
+  calls = [];
+  complaints = [];
+  steps = [];
+  #folder;
+  #sentMs = 0;
+  #lastEvent = 0;
+  #open = 0;
+  #waiting = [];
+
+  constructor(folder) {
+    this.#folder = folder;
+    // Libraries warn on the console of what they did not expect.
+    for (const level of ['warn', 'error']) {
+      console[level] = (...words) => this.complaints.push(`console.${level}: ${words.join(' ')}`);
+    }
+  }
+
+  // The client's tool.
+  weather = async (given) => {
+    this.calls.push(given);
+    return { degrees: 21 };
+  };
+
+  // Every event of the server, as the client hands it over.
+  event(event) {
+    this.#lastEvent = this.#sentMs;
+    const step = this.steps.at(-1);
+    const kind = event.type;
+    if (kind === 'error') this.complaints.push(JSON.stringify(event.error));
+    if (kind.includes('mcp')) this.complaints.push(kind);
+    if (kind === 'response.created') this.#open += 1;
+    if (!step) return;
+    if (kind === 'response.done') {
+      this.#open -= 1;
+      step.responses.push(event.response.status);
+    } else if (/^response\.(output_)?audio\.delta$/.test(kind)) {
+      step.audio_ms += Buffer.from(event.delta, 'base64').length / BYTES_PER_MS;
+    } else if (/^response\.(output_)?audio_transcript\.done$/.test(kind)) {
+      step.said.push(event.transcript);
+    } else if (kind === 'conversation.item.input_audio_transcription.completed') {
+      step.heard.push(event.transcript);
+    }
+  }
+
+  // Has the conversation. `send` takes 20 ms of mono PCM16LE at 24 kHz, `type` a text; `history` is what
+  // the client has noted down in the end.
+  async run({ send, type, history }) {
+    const microphone = this.#listen(send);
+    await this.#step('sum', 1, () => this.#say('sum'));
+    await this.#step('weather', 2, () => this.#say('weather'));
+    await this.#step('interruption', 2, async (step) => {
+      this.#say('abilities');
+      await this.#until('an answer to interrupt', () => step.audio_ms >= HEARD_MS);
+      this.#say('plus');
+    });
+    await this.#step('text', 1, () => type('What is 5 plus 6?'));
+    clearInterval(microphone);
+    const { steps, calls, complaints } = this;
+    console.log(JSON.stringify({ steps, calls, complaints, history: history() }));
+    process.exit(0);
+  }
+
+  #speech = [];
+
+  #say(name) {
+    const bytes = readFileSync(`${this.#folder}/${name}.pcm`);
+    const frame = FRAME_MS * BYTES_PER_MS;
+    for (let at = 0; at + frame <= bytes.length; at += frame) {
+      this.#speech.push(new Uint8Array(bytes.subarray(at, at + frame)));
+    }
+  }
+
+  #listen(send) {
+    const began = Date.now();
+    return setInterval(() => {
+      for (; this.#sentMs < Date.now() - began; this.#sentMs += FRAME_MS) {
+        send((this.#speech.shift() ?? new Uint8Array(FRAME_MS * BYTES_PER_MS)).buffer);
+      }
+      this.#waiting = this.#waiting.filter((look) => !look());
+    }, FRAME_MS / 2);
+  }
+
+  // Ends when so many responses are over and all has been quiet.
+  async #step(name, responses, begin) {
+    const step = { name, heard: [], said: [], responses: [], audio_ms: 0 };
+    this.steps.push(step);
+    this.#lastEvent = this.#sentMs;
+    await begin(step);
+    const isQuiet = () =>
+      step.responses.length >= responses &&
+      this.#open === 0 &&
+      this.#speech.length === 0 &&
+      this.#sentMs >= this.#lastEvent + QUIET_MS;
+    await this.#until(`the end of ${name}`, isQuiet);
+  }
+
+  #until(what, holds) {
+    return new Promise((resolve, reject) => {
+      const patience = setTimeout(() => {
+        reject(new Error(`no ${what}: ${JSON.stringify(this.steps)} ${this.complaints}`));
+      }, PATIENCE_MS);
+      this.#waiting.push(() => {
+        if (!holds()) return false;
+        clearTimeout(patience);
+        resolve();
+        return true;
+      });
+    });
+  }
+}
