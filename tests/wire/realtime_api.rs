@@ -635,3 +635,31 @@ async fn audio_without_words_is_refused_and_what_follows_it_goes_on() {
     client.until("response.done").await;
     assert_eq!(llm.prompts()[0].messages.len(), 1);
 }
+
+#[tokio::test]
+async fn a_transcription_client_of_the_beta_is_understood() {
+    let server = talking(&Scripted::default());
+    let beta = [("openai-beta", "realtime=v1")];
+    let path = "/v1/realtime?intent=transcription";
+    let mut client = server.try_open(path, &beta).await.expect("opens");
+    assert_eq!(
+        client.event().await["type"],
+        "transcription_session.created"
+    );
+    let session = json!({"input_audio_format": "pcm16",
+        "input_audio_transcription": {"model": "whisper-1"},
+        "turn_detection": {"type": "server_vad", "silence_duration_ms": 300}});
+    client
+        .send(json!({"type": "transcription_session.update", "session": session}))
+        .await;
+    let updated = client.until("transcription_session.updated").await;
+    let updated = updated.last().expect("one");
+    assert_eq!(
+        updated["session"]["turn_detection"]["silence_duration_ms"],
+        300
+    );
+    client.speak(500, 600).await;
+    let last = "conversation.item.input_audio_transcription.completed";
+    let told = client.until(last).await;
+    assert_eq!(find(&told, last)["transcript"], "How are you?");
+}

@@ -34,6 +34,8 @@ pub(super) fn translate(kind: &str, mut fields: Value) -> Option<(&str, Value)> 
         "response.output_audio_transcript.done" => "response.audio_transcript.done",
         "response.output_text.delta" => "response.text.delta",
         "response.output_text.done" => "response.text.done",
+        "session.created" if is_transcription(&fields) => "transcription_session.created",
+        "session.updated" if is_transcription(&fields) => "transcription_session.updated",
         other => other,
     };
     if let Some(item) = fields.get_mut("item") {
@@ -46,6 +48,10 @@ pub(super) fn translate(kind: &str, mut fields: Value) -> Option<(&str, Value)> 
         flatten_session(session);
     }
     Some((name, fields))
+}
+
+fn is_transcription(fields: &Value) -> bool {
+    fields["session"]["type"] == "transcription"
 }
 
 /// The parts of the agent's messages.
@@ -134,6 +140,9 @@ mod tests {
 
     #[test]
     fn events_have_the_names_and_shapes_of_the_beta() {
+        let session = json!({"session": {"type": "transcription", "audio": {"input": {}}}});
+        let named = translate("session.updated", session).map(|(name, _)| name);
+        assert_eq!(named, Some("transcription_session.updated"));
         let part = json!({"type": "output_audio", "transcript": "Hi."});
         let item = json!({"id": "a", "type": "message", "role": "assistant", "content": [part]});
         let old = json!([{"type": "audio", "transcript": "Hi."}]);

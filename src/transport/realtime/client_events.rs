@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The events that a client may send.
-pub const CLIENT_EVENTS: [&str; 12] = [
+pub const CLIENT_EVENTS: [&str; 13] = [
     "session.update",
+    "transcription_session.update",
     "input_audio_buffer.append",
     "input_audio_buffer.commit",
     "input_audio_buffer.clear",
@@ -250,6 +251,7 @@ fn request(mut event: Map<String, Value>) -> Result<(ClientRequest, Vec<Ineffect
     let rest = Value::Object(event);
     let request = match kind {
         "session.update" => update(rest),
+        "transcription_session.update" => update(of_transcription(rest)),
         "input_audio_buffer.append" => append(rest),
         "input_audio_buffer.commit" => Ok(ClientRequest::Commit),
         "input_audio_buffer.clear" => Ok(ClientRequest::Clear),
@@ -297,6 +299,14 @@ fn missing(parent: &str, field: &str) -> Fault {
     };
     let message = format!("Missing required parameter: '{param}'.");
     Fault::new("missing_required_parameter", param, message)
+}
+
+/// The beta's event for transcription sessions, as today's.
+fn of_transcription(mut event: Value) -> Value {
+    if let Some(session) = event.get_mut("session").and_then(Value::as_object_mut) {
+        session.insert("type".into(), "transcription".into());
+    }
+    event
 }
 
 fn update(event: Value) -> Result<ClientRequest, Fault> {

@@ -58,6 +58,13 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
         &[EVENT_ID, honoured("session", "see *Session*")],
     ),
     (
+        "transcription_session.update",
+        &[
+            EVENT_ID,
+            honoured("session", "the beta's name, with `type` `transcription`"),
+        ],
+    ),
+    (
         "input_audio_buffer.append",
         &[
             EVENT_ID,
