@@ -19,6 +19,7 @@ pub use connections::within_files;
 pub use playground::{Playground, Question, Say};
 pub use twilio::{TransferCall, Twilio};
 
+use crate::conversation::TextLimits;
 use crate::metrics::{Metrics, Refusal};
 use crate::session::Engines;
 use crate::telemetry::Throttle;
@@ -107,6 +108,8 @@ pub struct ServerSettings {
     pub pcm_intake: IntakeLimits,
     /// The user may interrupt the agent by speaking, unless a client says otherwise.
     pub interrupt: bool,
+    /// How much text a Realtime client may add.
+    pub text: TextLimits,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
     /// The Twilio account whose calls are answered.
@@ -130,6 +133,7 @@ impl Default for ServerSettings {
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
             interrupt: true,
+            text: TextLimits::default(),
             drain_deadline: Duration::from_secs(20),
             twilio: None,
         }

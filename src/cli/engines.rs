@@ -2,8 +2,10 @@
 
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
-use crate::conversation::{AnswerPolicy, EndpointPolicy, Micros, Policy, TurnDetection, VadPolicy};
-use crate::llm::{Brain, Llm, OpenAiCompatible, Prompts, openai_compatible};
+use crate::conversation::{
+    AnswerPolicy, EndpointPolicy, Micros, Policy, TextLimits, TurnDetection, VadPolicy,
+};
+use crate::llm::{Brain, Demands, Llm, OpenAiCompatible, Prompt, Prompts, openai_compatible};
 use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
@@ -110,12 +112,16 @@ fn manners(config: &Config, models: &Models) -> Result<Manners> {
     if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
+    let text = text_limits(config, &tools)?;
     Ok(Manners {
         llm: llm(&config.llm, models, &tools)?,
         router: Some(router(config, models, &tools)),
         tools: Arc::new(tools),
         zone: config.session.time_zone.clone(),
-        policy: policy(config)?,
+        policy: Policy {
+            text,
+            ..policy(config)?
+        },
         phone: PhoneManners {
             greeting: config.phone.greeting.clone(),
             silence_prompt: config.phone.silence.map(micros),
@@ -229,6 +235,21 @@ pub(super) fn remote_llm(
     adapt(&mut settings);
     let prompts = Prompts::default().limited(config.max_prompt_tokens);
     Ok(OpenAiCompatible::new(settings, prompts)?)
+}
+
+/// What clients may add to the prompts of this model.
+pub(super) fn text_limits(config: &Config, tools: &Registry) -> Result<TextLimits> {
+    if config.llm.engine == LlmEngine::Brain {
+        return Ok(TextLimits::default());
+    }
+    let prompt = Prompt {
+        instructions: config.llm.instructions.clone(),
+        messages: Vec::new(),
+        tools: tools.specs(),
+        demands: Demands::default(),
+    };
+    let prompts = Prompts::default().limited(config.llm.max_prompt_tokens);
+    Ok(prompts.room_for_clients(&prompt)?)
 }
 
 fn micros(duration: std::time::Duration) -> Micros {

@@ -71,6 +71,7 @@ impl Reloader {
 
     fn reload(&mut self) -> Result<()> {
         let loaded = super::load(&self.flags)?;
+        loaded.verify()?;
         let config = &loaded.config;
         let renewal = engines::renewal(config)?;
         let old = engines_of(&self.engines);
@@ -78,7 +79,7 @@ impl Reloader {
         let engines = runtime.block_on(old.renewed(renewal))?;
         telemetry::change(&config.log, super::secrets(config))?;
         let address = self.renew.borrow().settings.bind;
-        let settings = serve::settings(config, address);
+        let settings = serve::settings(config, address, &engines);
         let playground = playground::of(&engines);
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = engines;
         self.renew.send_replace(Renewed::new(settings, playground));

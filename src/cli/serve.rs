@@ -91,7 +91,7 @@ async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()>
         engines = loading => engines?,
         () = stopped => return Ok(()),
     };
-    let settings = settings(config, doors.address);
+    let settings = settings(config, doors.address, &engines);
     super::print(&doors.welcome(config.twilio.as_ref()))?;
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
@@ -260,8 +260,9 @@ fn max_connections(max_sessions: usize) -> usize {
 }
 
 /// How to serve.
-pub(super) fn settings(config: &Config, bind: SocketAddr) -> ServerSettings {
+pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> ServerSettings {
     ServerSettings {
+        text: engines.policy().text,
         bind,
         max_sessions: config.server.max_sessions,
         max_connections: max_connections(config.server.max_sessions),

@@ -21,6 +21,7 @@
 //! | `keypad` | what the keys of a telephone mean |
 //! | `silence` | a user who says nothing is asked, and in the end left |
 //! | `client` | what the client may ask for |
+//! | `text_limits` | how much text a client may add |
 //! | `relayed` | clients with a recogniser and a voice of their own |
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
@@ -50,6 +51,7 @@ mod silence;
 mod speculation;
 #[cfg(test)]
 mod tests;
+mod text_limits;
 mod time;
 mod timer;
 mod turn;
@@ -69,6 +71,7 @@ pub use speculation::{
     Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
     SpeculationPolicy, TurnRecord, Verdict, verdict,
 };
+pub use text_limits::TextLimits;
 pub use time::{Micros, Samples, Time};
 
 use crate::llm::ToolChoice;
@@ -226,7 +229,7 @@ impl Conversation {
     /// earlier one: time never runs backwards.
     pub fn handle_input(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
-        if self.is_too_long() && self.turn_away(&input) {
+        if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
             return self.settle();
         }
         match input {

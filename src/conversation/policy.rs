@@ -4,6 +4,7 @@ use super::answer_end::AnswerPolicy;
 use super::filler::FillerPolicy;
 use super::input::{Eagerness, TurnDetection};
 use super::speculation::SpeculationPolicy;
+use super::text_limits::TextLimits;
 use super::time::Micros;
 use crate::llm::Phrases;
 use crate::tools::Declaration;
@@ -40,6 +41,9 @@ pub struct Policy {
     pub session: Micros,
     /// Tool steps of one turn; in the last generation after them no tool is offered.
     pub tool_steps: u32,
+    /// How much text a client may add.
+    #[serde(default)]
+    pub text: TextLimits,
     /// How long an answer may become.
     #[serde(default)]
     pub answer: AnswerPolicy,
@@ -178,6 +182,7 @@ impl Default for Policy {
             idle: Micros::from_ms(300_000),
             session: Micros::from_ms(3_600_000),
             tool_steps: 5,
+            text: TextLimits::default(),
             answer: AnswerPolicy::default(),
             greeting: String::new(),
             instructions: None,

@@ -12,18 +12,21 @@
 //! Everything that comes from outside is [`sanitise`]d, so that no tag can be forged. Messages of
 //! the same role that follow one another are one message: many chat templates insist that roles
 //! alternate; and the last is the user's, for many servers take one of the assistant's to be the
-//! beginning of the answer. The system message depends on nothing but tools and instructions, and
-//! later turns only append, so that a server's prefix cache stays valid.
+//! beginning of the answer. Two things that the user has said are two messages all the same: an
+//! assistant that says nothing stands between them. The system message depends on nothing but tools
+//! and instructions, and later turns only append, so that a server's prefix cache stays valid.
 //!
 //! A history that is too long for the model loses its oldest turns, several at a time, so that the
-//! cache is lost now and then and not at every turn.
+//! cache is lost now and then and not at every turn. If the newest turn alone is too long, its
+//! longest messages are cut. No prompt is longer than the limit, whatever it is made of.
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Message, Prompt, TOKEN_CHARS, ToolChoice, ToolSpec};
+use crate::conversation::TextLimits;
 use crate::markup::format_call;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 const SYSTEM: &str = "system.j2";
 const EMBEDDED: &str = include_str!("../../prompts/system.j2");
@@ -31,12 +34,29 @@ const EMBEDDED: &str = include_str!("../../prompts/system.j2");
 /// The most characters of one tool result that a model is shown: some 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
 
+/// Characters of a prompt that instructions never take from the conversation.
+const LEAST_ROOM: usize = 800;
+
+/// Characters of a message that are worth showing: of more messages than fit at this length the
+/// oldest go.
+const LEAST_MESSAGE: usize = 120;
+
+/// Characters that are kept for the notes of ours around the conversation.
+const NOTES: usize = 320;
+
+/// The longest name of a tool that models are shown, characters.
+const LONGEST_NAME: usize = 64;
+
+const CUT: &str = " [cut]";
+
 /// The most tokens of a prompt unless told otherwise.
 pub const DEFAULT_TOKENS: usize = 6_000;
 
 const YOUR_TURN: &str = "<note>Nobody has spoken since. It is your turn.</note>";
 const SHORTENED: &str = "<note>The beginning of the call is left out here.</note>";
 const BEGUN: &str = "<note>The call has begun.</note>";
+const SILENCE: &str = "<speech></speech>";
+const UNANSWERED: &str = "<note>You had not answered yet when the user said this:</note>";
 const INTERRUPTED: &str = "<note>The user interrupted you here and heard no more.</note>";
 
 /// Who a chat message is from, as the model sees it.
@@ -69,7 +89,7 @@ pub struct Prompts {
 
 impl Prompts {
     /// The same, with room for `tokens` of system prompt and history together, at four characters
-    /// a token. Whatever the number, the newest turn is shown.
+    /// a token.
     #[must_use]
     pub fn limited(self, tokens: usize) -> Self {
         Self {
@@ -78,38 +98,85 @@ impl Prompts {
         }
     }
 
+    /// The most characters of a prompt.
+    fn most(&self) -> usize {
+        self.max_tokens.saturating_mul(TOKEN_CHARS)
+    }
+
+    /// What clients may add, where `prompt` is what the operator has set: characters.
+    ///
+    /// # Errors
+    /// The template cannot be rendered, or leaves them no room.
+    pub fn room_for_clients(&self, prompt: &Prompt) -> Result<TextLimits, minijinja::Error> {
+        let (most, system) = (self.most(), length(&self.render_system(prompt)?));
+        let conversation = most / 4;
+        match (most - conversation).checked_sub(system) {
+            Some(set_up) if conversation >= LEAST_ROOM + NOTES => Ok(TextLimits {
+                set_up,
+                item: conversation - NOTES,
+            }),
+            _ => Err(too_long(system, self.max_tokens)),
+        }
+    }
+
     fn render_system(&self, prompt: &Prompt) -> Result<String, minijinja::Error> {
-        let tools: Vec<minijinja::Value> = prompt.tools.iter().map(view).collect();
-        let instructions = prompt.instructions.as_deref().map(sanitise);
+        self.render(&prompt.tools, prompt.instructions.as_deref())
+    }
+
+    fn render(
+        &self,
+        tools: &[ToolSpec],
+        instructions: Option<&str>,
+    ) -> Result<String, minijinja::Error> {
+        let tools: Vec<minijinja::Value> = tools.iter().map(view).collect();
+        let instructions = instructions.map(sanitise);
         let template = self.templates.get_template(SYSTEM)?;
         let text = template.render(context! { tools => tools, instructions })?;
         Ok(text.trim().to_owned())
     }
 
+    /// The system prompt, which leaves some room to the conversation: of instructions that are too
+    /// long the end is cut.
+    fn system_within(&self, prompt: &Prompt, most: usize) -> Result<String, minijinja::Error> {
+        let system = self.render_system(prompt)?;
+        let too_much = length(&system).saturating_sub(most);
+        if too_much == 0 {
+            return Ok(system);
+        }
+        let given = sanitise(prompt.instructions.as_deref().unwrap_or_default());
+        let given = given.trim().to_owned();
+        let kept = length(&given).saturating_sub(too_much);
+        let system = self.render(&prompt.tools, Some(&cut(given, kept)))?;
+        match length(&system) <= most {
+            true => Ok(system),
+            false => Err(too_long(length(&system), self.max_tokens)),
+        }
+    }
+
     /// The messages to send, the system prompt first, the roles after it alternating.
     ///
     /// # Errors
-    /// The template cannot be rendered with these tools.
+    /// The template cannot be rendered with these tools, or they alone are too long.
     pub fn chat(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, minijinja::Error> {
-        let system = self.render_system(prompt)?;
-        let room = (self.max_tokens * TOKEN_CHARS).saturating_sub(system.chars().count());
+        let most = self.most().saturating_sub(NOTES);
+        let system = self.system_within(prompt, most.saturating_sub(LEAST_ROOM))?;
+        let room = most - length(&system);
         let newest = newest(&prompt.messages, room);
-        let mut chat = Chat(vec![ChatMessage {
-            role: Role::System,
-            content: system,
-        }]);
+        let mut chat = Chat::default();
+        chat.push(Role::System, "", system);
         let left_out = &prompt.messages[..prompt.messages.len() - newest.len()];
         if !left_out.is_empty() {
             chat.push(Role::User, "\n", SHORTENED.to_owned());
         }
-        newest
+        let shown = newest
             .iter()
-            .filter(|message| !is_orphan(message, left_out, newest))
-            .for_each(|message| chat.add(message));
+            .filter(|message| !is_orphan(message, left_out, newest));
+        let (shown, longest) = fitting(shown.collect(), room);
+        shown.iter().for_each(|message| chat.add(message, longest));
         chat.begin_with_the_user();
         chat.end_with_the_user();
         chat.ask_for_a_call(&prompt.demands.tool_choice);
-        Ok(chat.0)
+        Ok(chat.messages)
     }
 }
 
@@ -133,7 +200,7 @@ impl Default for Prompts {
 /// left out grows in steps of a quarter of the room: between two steps the beginning stays where
 /// it is.
 fn newest(messages: &[Message], room: usize) -> &[Message] {
-    let sizes: Vec<usize> = messages.iter().map(size).collect();
+    let sizes = sizes(messages.iter());
     let total: usize = sizes.iter().sum();
     if total <= room {
         return messages;
@@ -174,47 +241,160 @@ fn is_orphan(message: &Message, left_out: &[Message], shown: &[Message]) -> bool
     left_out.iter().any(is_its_call) && !shown.iter().any(is_its_call)
 }
 
-/// The characters of a message as the model is shown it, tags included.
-fn size(message: &Message) -> usize {
-    let mut alone = Chat(Vec::new());
-    alone.add(message);
-    let contents = alone
-        .0
-        .iter()
-        .map(|message| message.content.chars().count());
-    contents.sum()
+/// The characters of each message as the model is shown it, tags included.
+fn sizes<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<usize> {
+    let mut chat = Chat::default();
+    let grown = messages.map(|message| {
+        let before = chat.length;
+        chat.add(message, usize::MAX);
+        chat.length - before
+    });
+    grown.collect()
 }
 
-struct Chat(Vec<ChatMessage>);
+/// The messages that are shown, and how long each may be, to fit into `room` characters.
+fn fitting(messages: Vec<&Message>, room: usize) -> (Vec<&Message>, usize) {
+    let sizes_of = |messages: &[&Message]| sizes(messages.iter().copied());
+    if sizes_of(&messages).iter().sum::<usize>() <= room {
+        return (messages, usize::MAX);
+    }
+    let shown = worth_showing(messages, room / LEAST_MESSAGE);
+    let longest = longest(sizes_of(&shown), room);
+    (shown, longest)
+}
+
+/// The newest `most` of the messages of a turn that has too many. What the user has said last is
+/// among them, and results whose calls are not are left out.
+fn worth_showing(turn: Vec<&Message>, most: usize) -> Vec<&Message> {
+    let too_many = turn.len().saturating_sub(most.max(2));
+    if too_many == 0 {
+        return turn;
+    }
+    let is_users = |message: &&Message| matches!(message, Message::User { .. });
+    let said = turn[..=too_many].iter().rfind(|message| is_users(message));
+    let rest = &turn[too_many + 1..];
+    let said = said.filter(|_| !rest.iter().any(is_users));
+    let answers_nothing = |message: &Message| match message {
+        Message::ToolResult { id: result, .. } => !rest
+            .iter()
+            .any(|other| matches!(other, Message::ToolCall { id, .. } if id == result)),
+        _ => false,
+    };
+    let rest = rest.iter().filter(|message| !answers_nothing(message));
+    said.into_iter().chain(rest).copied().collect()
+}
+
+/// How long messages of these sizes may be at most to fit into `room` together.
+fn longest(mut sizes: Vec<usize>, room: usize) -> usize {
+    if sizes.iter().sum::<usize>() <= room {
+        return usize::MAX;
+    }
+    sizes.sort_unstable();
+    let (mut left, mut count) = (room, sizes.len());
+    for size in sizes {
+        if size * count > left {
+            break;
+        }
+        left -= size;
+        count -= 1;
+    }
+    left / count.max(1)
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The first `most` characters of a text, the last of which say that it was longer.
+fn cut(mut text: String, most: usize) -> String {
+    if length(&text) <= most {
+        return text;
+    }
+    let kept = most.saturating_sub(CUT.len());
+    let end = text.char_indices().nth(kept).map_or(0, |(end, _)| end);
+    text.truncate(end);
+    if most >= CUT.len() {
+        text.push_str(CUT);
+    }
+    text
+}
+
+/// A text between two tags, all together of `most` characters.
+fn tagged(opening: &str, text: String, closing: &str, most: usize) -> String {
+    let text = cut(text, most.saturating_sub(length(opening) + length(closing)));
+    format!("{opening}{text}{closing}")
+}
+
+fn too_long(system: usize, tokens: usize) -> minijinja::Error {
+    let text = format!(
+        "the system prompt, with its tools and instructions, is some {} tokens long, and \
+         llm.max_prompt_tokens is {tokens}",
+        system.div_ceil(TOKEN_CHARS)
+    );
+    minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, text)
+}
+
+/// The messages as they are sent.
+#[derive(Default)]
+struct Chat {
+    messages: Vec<ChatMessage>,
+    /// Characters, at most.
+    length: usize,
+    /// The last that anybody said was the user's.
+    unanswered: bool,
+}
 
 impl Chat {
-    fn add(&mut self, message: &Message) {
+    /// Adds a message, cut to `most` characters.
+    fn add(&mut self, message: &Message, most: usize) {
+        // The line feed between two of them, and the note of an interruption.
+        let most = most.saturating_sub(1);
         match message {
             Message::System { text } => {
-                self.push(Role::User, "\n", format!("<note>{}</note>", sanitise(text)));
+                let note = tagged("<note>", sanitise(text), "</note>", most);
+                self.push(Role::User, "\n", note);
             }
-            Message::User { text } => self.push(Role::User, "\n", sanitise(text)),
-            Message::Agent { text, interrupted } => self.add_speech(text, *interrupted),
+            Message::User { text } => self.add_user(sanitise(text), most),
+            Message::Agent { text, interrupted } => self.add_speech(text, *interrupted, most),
             Message::ToolCall {
                 name, arguments, ..
             } => {
-                let call = format_call(&sanitise(name), &sanitise_map(arguments));
+                let name = cut(sanitise(name), LONGEST_NAME);
+                let mut call = format_call(&name, &sanitise_map(arguments));
+                if length(&call) > most {
+                    call = format_call(&name, &Map::new());
+                }
                 self.push(Role::Assistant, "", call);
             }
             Message::ToolResult { name, output, .. } => {
-                self.push(Role::User, "\n", format_result(name, output));
+                self.push(Role::User, "\n", format_result(name, output, most));
             }
         }
     }
 
-    fn add_speech(&mut self, text: &str, interrupted: bool) {
+    /// Each thing that the user says is a message of its own.
+    fn add_user(&mut self, text: String, most: usize) {
+        let unanswered = std::mem::replace(&mut self.unanswered, true);
+        let last = self.messages.last().map(|last| last.role);
+        if !unanswered || last != Some(Role::User) {
+            return self.push(Role::User, "\n", cut(text, most));
+        }
+        self.push(Role::Assistant, "", SILENCE.to_owned());
+        let text = format!("\n{text}");
+        let most = most.saturating_sub(length(SILENCE));
+        self.push(Role::User, "\n", tagged(UNANSWERED, text, "", most));
+        self.unanswered = true;
+    }
+
+    fn add_speech(&mut self, text: &str, interrupted: bool, most: usize) {
+        let most = match interrupted {
+            true => most.saturating_sub(length(INTERRUPTED)),
+            false => most,
+        };
         let text = sanitise(text);
         if !text.trim().is_empty() {
-            self.push(
-                Role::Assistant,
-                "",
-                format!("<speech>{}</speech>", text.trim()),
-            );
+            let speech = tagged("<speech>", text.trim().to_owned(), "</speech>", most);
+            self.push(Role::Assistant, "", speech);
         }
         if interrupted {
             self.push(Role::User, "\n", INTERRUPTED.to_owned());
@@ -223,19 +403,21 @@ impl Chat {
 
     /// Adds to the last message if it has the same role.
     fn push(&mut self, role: Role, between: &str, content: String) {
-        match self.0.last_mut() {
+        self.unanswered &= role == Role::User;
+        self.length += length(&content) + length(between);
+        match self.messages.last_mut() {
             Some(last) if last.role == role => {
                 last.content.push_str(between);
                 last.content.push_str(&content);
             }
-            _ => self.0.push(ChatMessage { role, content }),
+            _ => self.messages.push(ChatMessage { role, content }),
         }
     }
 
     /// A server that is given the assistant's words last goes on with them, or refuses.
     fn end_with_the_user(&mut self) {
         if self
-            .0
+            .messages
             .last()
             .is_some_and(|last| last.role == Role::Assistant)
         {
@@ -249,7 +431,8 @@ impl Chat {
             ToolChoice::Auto | ToolChoice::None => return,
             ToolChoice::Required => "Answer with a call to one of your tools.".to_owned(),
             ToolChoice::Function(name) => {
-                format!("Answer with a call to the tool {}.", sanitise(name))
+                let name = cut(sanitise(name), LONGEST_NAME);
+                format!("Answer with a call to the tool {name}.")
             }
         };
         self.push(Role::User, "\n", format!("<note>{note}</note>"));
@@ -257,12 +440,16 @@ impl Chat {
 
     /// Many chat templates refuse a conversation that the assistant begins, or an empty one.
     fn begin_with_the_user(&mut self) {
-        if self.0.get(1).is_none_or(|first| first.role != Role::User) {
+        if self
+            .messages
+            .get(1)
+            .is_none_or(|first| first.role != Role::User)
+        {
             let begun = ChatMessage {
                 role: Role::User,
                 content: BEGUN.to_owned(),
             };
-            self.0.insert(1, begun);
+            self.messages.insert(1, begun);
         }
     }
 }
@@ -276,20 +463,18 @@ fn view(spec: &ToolSpec) -> minijinja::Value {
     }
 }
 
-fn format_result(name: &str, output: &Value) -> String {
-    let mut text = sanitise_json(output).to_string();
-    if let Some((end, _)) = text.char_indices().nth(MAX_RESULT_CHARS) {
-        text.truncate(end);
-        text.push_str(" [cut]");
-    }
-    let name = sanitise(name).replace(['"', '\n'], "");
-    format!("<tool_result name=\"{name}\">{text}</tool_result>")
+fn format_result(name: &str, output: &Value, most: usize) -> String {
+    let text = cut(sanitise_json(output).to_string(), MAX_RESULT_CHARS);
+    let name = cut(sanitise(name).replace(['"', '\n'], ""), LONGEST_NAME);
+    let opening = format!("<tool_result name=\"{name}\">");
+    tagged(&opening, text, "</tool_result>", most)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::llm::Demands;
+    use proptest::prelude::*;
     use serde_json::json;
 
     impl Prompt {
@@ -447,7 +632,7 @@ mod tests {
     fn shown(messages: &[Message]) -> Vec<ChatMessage> {
         let prompts = Prompts::default();
         let system = prompts.render_system(&Prompt::default()).unwrap();
-        let tokens = (system.chars().count() + 1_000) / TOKEN_CHARS;
+        let tokens = (system.chars().count() + 1_000 + NOTES) / TOKEN_CHARS;
         let prompt = Prompt {
             messages: messages.to_vec(),
             ..Prompt::default()
@@ -501,12 +686,115 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_turn_is_shown_however_long_it_is() {
+    fn of_a_newest_turn_that_is_too_long_its_longest_messages_are_cut() {
         let mut messages = long_talk(30);
         messages.push(user(&"long ".repeat(1_000)));
         let chat = shown(&messages);
         assert_eq!(chat.len(), 2, "{chat:?}");
-        assert!(chat[1].content.len() > 5_000);
+        assert!((900..1_060).contains(&chat[1].content.len()), "{chat:?}");
+        assert!(chat[1].content.ends_with(CUT));
+        let asked = user("And what is in the long one?");
+        let chat = shown(&[asked, call(), result(json!("x".repeat(9_000)))]);
+        assert_eq!(chat[1].content, "And what is in the long one?");
+        assert!(chat[3].content.ends_with("[cut]</tool_result>"), "{chat:?}");
+        let many: Vec<Message> = (0..5_000).map(|n| user(&format!("Item {n}."))).collect();
+        let chat = shown(&many);
+        assert!(chat.last().unwrap().content.ends_with("Item 4999."));
+    }
+
+    #[test]
+    fn what_the_user_says_twice_before_an_answer_is_two_messages() {
+        let said = ["Add a note: buy milk", "Who won the World Cup in 1998?"].map(user);
+        let second = format!("{UNANSWERED}\nWho won the World Cup in 1998?");
+        let expected = [
+            (Role::User, "Add a note: buy milk".to_owned()),
+            (Role::Assistant, SILENCE.to_owned()),
+            (Role::User, second.clone()),
+        ];
+        assert_eq!(chat(said.to_vec()), expected);
+        let note = Message::System { text: "x".into() };
+        let [first, last] = said;
+        let with_note = chat(vec![first.clone(), note, last.clone()]);
+        assert_eq!(with_note[2], (Role::User, second));
+        let answered = chat(vec![first, call(), result(json!(1)), last]);
+        assert_eq!(answered.len(), 3, "{answered:?}");
+    }
+
+    #[test]
+    fn instructions_and_tools_that_leave_no_room_are_cut_or_refused() {
+        let prompt = Prompt {
+            instructions: Some("long ".repeat(100_000)),
+            messages: vec![user("What time is it?")],
+            ..Prompt::sample()
+        };
+        let chat = Prompts::default().chat(&prompt).unwrap();
+        assert!(total(&chat) <= DEFAULT_TOKENS * TOKEN_CHARS);
+        assert_eq!(chat[1].content, "What time is it?");
+        let mut tool = prompt.tools[0].clone();
+        tool.description = "x".repeat(100_000);
+        let tools = vec![tool].into();
+        let refused = Prompts::default()
+            .chat(&Prompt { tools, ..prompt })
+            .unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("llm.max_prompt_tokens is 6000"),
+            "{refused}"
+        );
+    }
+
+    fn total(chat: &[ChatMessage]) -> usize {
+        chat.iter().map(|message| length(&message.content)).sum()
+    }
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let text = prop_oneof![
+            "[a-z<é ]{0,30}",
+            "[a-z ]{0,20}".prop_map(|text| text.repeat(200))
+        ];
+        let id = "[ab]";
+        prop_oneof![
+            text.clone().prop_map(|text| Message::User { text }),
+            text.clone().prop_map(|text| Message::System { text }),
+            (text.clone(), any::<bool>())
+                .prop_map(|(text, interrupted)| Message::Agent { text, interrupted }),
+            (id, "[a-z]{1,90}", text.clone()).prop_map(|(id, name, text)| Message::ToolCall {
+                id,
+                name,
+                arguments: json!({ "text": text }).as_object().cloned().unwrap(),
+            }),
+            (id, "[a-z]{1,90}", text).prop_map(|(id, name, text)| Message::ToolResult {
+                id,
+                name,
+                output: json!({ text.clone(): text }),
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_prompt_is_longer_than_its_limit(
+            messages in prop::collection::vec(any_message(), 0..60),
+            instructions in "[a-z ]{0,40}",
+            times in 0usize..600,
+            tokens in 1_000usize..4_000,
+        ) {
+            let prompt = Prompt {
+                instructions: Some(instructions.repeat(times)),
+                messages,
+                ..Prompt::sample()
+            };
+            let chat = Prompts::default().limited(tokens).chat(&prompt).unwrap();
+            prop_assert!(total(&chat) <= tokens * TOKEN_CHARS, "{} of {tokens}", total(&chat));
+            let roles: Vec<Role> = chat.iter().skip(1).map(|message| message.role).collect();
+            prop_assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+            if let Some(Message::User { text }) = prompt.messages.last().filter(|_| tokens > 3_000) {
+                let text = sanitise(text);
+                let shown = &chat.last().unwrap().content;
+                prop_assert!(length(&text) > 30 || shown.ends_with(&text), "{shown}");
+            }
+        }
     }
 
     #[test]

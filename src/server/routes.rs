@@ -146,6 +146,7 @@ async fn open_realtime(
         .is_some_and(|value| value == "1" || value == "true");
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
         .interruptible(shared.settings().interrupt)
+        .within(shared.settings().text)
         .configured(session)
         .beta(realtime::asks_for_beta(&headers));
     let dialect = match query.intent.as_deref() {

@@ -138,6 +138,36 @@ fn prompt() -> Prompt {
     }
 }
 
+#[tokio::test]
+async fn no_request_is_longer_than_max_prompt_tokens_whatever_clients_have_sent() {
+    let (server, llm) =
+        Server::start(whole([sse("<speech>Hi.</speech>").into(), STOP.into()])).await;
+    let user = |text: String| Message::User { text };
+    let prompt = Prompt {
+        instructions: Some("Be kind. ".repeat(100_844)),
+        messages: (0..20_000)
+            .map(|n| user(format!("Item {n}: {}", "long ".repeat(20))))
+            .chain([user("What time is it?".into())])
+            .collect(),
+        tools: Vec::new().into(),
+        demands: Demands::default(),
+    };
+    let (_, error) = all(llm.generate(prompt)).await;
+    assert!(error.is_none(), "{error:?}");
+    let (_, body) = server.seen.lock().unwrap()[0].clone();
+    let contents = body["messages"].as_array().unwrap().iter();
+    let sizes = contents.map(|message| message["content"].as_str().unwrap().chars().count());
+    let size: usize = sizes.sum();
+    assert!((12_000..=24_000).contains(&size), "{size}");
+    let last = body["messages"].as_array().unwrap().last().unwrap();
+    assert!(
+        last["content"]
+            .as_str()
+            .unwrap()
+            .ends_with("What time is it?")
+    );
+}
+
 fn piece(bytes: impl Into<Bytes>) -> Result<Bytes, std::io::Error> {
     Ok(bytes.into())
 }

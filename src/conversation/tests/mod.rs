@@ -8,6 +8,7 @@ mod sim;
 mod speculation;
 mod telephone;
 mod terms;
+mod text_limits;
 
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};

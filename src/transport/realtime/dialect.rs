@@ -14,7 +14,10 @@ use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{RATE, Session, SessionUpdate};
-use crate::conversation::{CallId, Event, Input, ItemId, Micros, Samples, Settings, Time, TurnId};
+use crate::conversation::{
+    CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
+};
+use crate::llm::ToolSpec;
 use crate::session::Outbound;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
@@ -112,6 +115,9 @@ pub struct Realtime {
     recordings: HashMap<String, (String, Micros)>,
     /// What a transcription session was told of the utterance, and the partial before.
     told: Told,
+    text_limits: TextLimits,
+    /// The client's instructions, in characters, and its tools.
+    set_up: (usize, Vec<ToolSpec>),
     /// Calls that wait for the client's output, by their ids on the wire.
     calls: HashMap<String, CallId>,
     /// Items and calls that the client has added.
@@ -171,6 +177,8 @@ impl Realtime {
             heard: Micros(0),
             recordings: HashMap::new(),
             told: Told::default(),
+            text_limits: TextLimits::default(),
+            set_up: (0, Vec::new()),
             calls: HashMap::new(),
             added: 0,
             server_calls: HashMap::new(),
@@ -204,6 +212,13 @@ impl Realtime {
             if self.session.transcribes {
                 self.options.door = Door::Transcription;
             }
+            let Settings {
+                instructions,
+                tools,
+                ..
+            } = &self.configuration;
+            let instructions = instructions.as_ref().map_or(0, |text| text.chars().count());
+            self.set_up = (instructions, tools.clone().unwrap_or_default());
         }
         self
     }
@@ -221,6 +236,13 @@ impl Realtime {
     #[must_use]
     pub fn beta(mut self, beta: bool) -> Self {
         self.writer.beta = beta;
+        self
+    }
+
+    /// The same, where the client may add so much text.
+    #[must_use]
+    pub fn within(mut self, limits: TextLimits) -> Self {
+        self.text_limits = limits;
         self
     }
 

@@ -102,6 +102,10 @@ impl Talk {
                     answer.handled = done && !unable && (worked || !failed);
                     return Some(());
                 }
+                Event::Refused { message, .. } if !heard => {
+                    answer.text = message;
+                    return Some(());
+                }
                 Event::UtteranceDropped => return Some(()),
                 _ => {}
             }
@@ -229,6 +233,19 @@ mod tests {
         assert!(
             matches!(request, Some(Inbound::Request(Input::Said { text, last: true })) if text == "and?")
         );
+    }
+
+    #[tokio::test]
+    async fn a_sentence_that_is_too_long_is_answered_with_the_reason() {
+        let (talk, _requests, session) = talk();
+        let refused = Event::Refused {
+            request: "Said".into(),
+            message: "what was said is too long".into(),
+        };
+        tell(&session, [refused]).await;
+        let (answer, goes_on) = talk.ask("and so on".into()).await;
+        assert_eq!(answer.text, "what was said is too long");
+        assert!(!answer.handled && goes_on.is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,9 @@ const MIN_COMMIT: Micros = Micros::from_ms(100);
 /// Text that a client may add to the history in one session, bytes.
 const MAX_CREATED_TEXT: usize = 1024 * 1024;
 
+/// The code of texts that no prompt can hold: OpenAI's.
+const TOO_LONG: &str = "string_above_max_length";
+
 /// Requests whose answers are outstanding.
 pub(super) const MAX_PENDING: usize = 64;
 
@@ -50,11 +53,32 @@ impl Realtime {
         Ok(())
     }
 
+    /// What fits no prompt is refused before the client is told that it is set.
+    fn check_set_up(&mut self, update: &SessionUpdate) -> Result<(), Fault> {
+        let instructions = update
+            .instructions
+            .as_ref()
+            .map(|text| text.chars().count());
+        let instructions = instructions.unwrap_or(self.set_up.0);
+        let tools = update.tools.as_ref().map(|(tools, _)| tools);
+        let tools = tools.unwrap_or(&self.set_up.1);
+        let param = match update.instructions {
+            Some(_) => "session.instructions",
+            None => "session.tools",
+        };
+        self.text_limits
+            .check_set_up(instructions, tools)
+            .map_err(|message| Fault::new(TOO_LONG, param, message))?;
+        self.set_up = (instructions, tools.clone());
+        Ok(())
+    }
+
     fn update(&mut self, update: SessionUpdate) -> Result<(), Fault> {
         if self.session.transcribes && update.transcribe_only == Some(false) {
             let message = "A transcription session stays one: open another for a conversation.";
             return Err(Fault::new("invalid_value", "session.type", message));
         }
+        self.check_set_up(&update)?;
         let settings = self.session.apply(update);
         if settings != Default::default() {
             self.ask(Input::Configure(settings));
@@ -131,6 +155,9 @@ impl Realtime {
         self.added += 1;
         let id = ItemId::of_client(self.added);
         let (content, item) = self.new_item(item.content)?;
+        self.text_limits
+            .check_item(&item)
+            .map_err(|message| Fault::new(TOO_LONG, "item", message))?;
         let asked = Asked::Add {
             name,
             id,
@@ -305,6 +332,9 @@ impl Realtime {
         }
         let text_only = request.text_only.unwrap_or(self.session.text_only);
         let terms = self.terms(&request, text_only)?;
+        self.text_limits
+            .check_terms(&terms, self.set_up.0, &self.set_up.1)
+            .map_err(|message| Fault::new(TOO_LONG, "response", message))?;
         if terms.place == ResponsePlace::Aside {
             if self.next_asides.len() == MAX_PENDING {
                 let message = "Too many responses are waiting to begin.";

@@ -165,6 +165,55 @@ fn requests_that_are_never_answered_lock_nobody_out() {
     }
 }
 
+#[test]
+fn text_that_fits_no_prompt_is_refused_by_name_and_changes_nothing() {
+    let limits = TextLimits {
+        set_up: 1_000,
+        item: 100,
+    };
+    let mut realtime = Realtime::new(None, None, false).within(limits);
+    realtime.start();
+    let mut send = |event: &Value| realtime.client(ClientMessage::Text(&event.to_string()));
+    let session = |field: &str, value: Value| {
+        json!({"type": "session.update", "event_id": "mine",
+            "session": {"type": "realtime", field: value}})
+    };
+    let tool = |size| {
+        json!([{"type": "function", "name": "own", "description": "x".repeat(size),
+            "parameters": {"type": "object"}}])
+    };
+    let kept = send(&session("instructions", json!("k".repeat(600))));
+    assert_eq!(events(&kept)[0]["type"], "session.updated");
+    let item: Value = serde_json::from_str(&user_text(&"x".repeat(101))).expect("JSON");
+    let response =
+        json!({"type": "response.create", "response": {"instructions": "x".repeat(401)}});
+    for (event, param) in [
+        (
+            session("instructions", json!("x".repeat(907_595))),
+            "session.instructions",
+        ),
+        (session("tools", tool(400)), "session.tools"),
+        (item, "item"),
+        (response, "response"),
+    ] {
+        let effects = send(&event);
+        assert_eq!(effects.len(), 1, "{param}: something else follows");
+        let error = &events(&effects)[0]["error"];
+        assert_eq!(error["code"], "string_above_max_length", "{error}");
+        assert_eq!(error["param"], param);
+        assert_eq!(
+            error["event_id"],
+            event.get("event_id").cloned().unwrap_or_default()
+        );
+    }
+    let shown = send(&session("instructions", json!("short")));
+    assert_eq!(events(&shown)[0]["session"]["instructions"], "short");
+    assert_eq!(
+        events(&send(&session("tools", tool(400))))[0]["type"],
+        "session.updated"
+    );
+}
+
 fn user_text(text: &str) -> String {
     let content = json!([{"type": "input_text", "text": text}]);
     json!({"type": "conversation.item.create",

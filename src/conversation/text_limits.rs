@@ -1,0 +1,166 @@
+//! How much text a client may add to what the model is given.
+
+use super::{Context, Conversation, Input, NewItem, ResponseTerms, Settings};
+use crate::llm::{Message, ToolSpec};
+use serde::{Deserialize, Serialize};
+
+/// The most characters of the output of a client's tool: what a model is shown of it is less.
+const LONGEST_OUTPUT: usize = 256 * 1024;
+
+/// How much text a client may add, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextLimits {
+    /// Its instructions and tools together.
+    pub set_up: usize,
+    /// One item, and what the user says at once.
+    pub item: usize,
+}
+
+impl Default for TextLimits {
+    /// For a model that is given no long prompts: what no client needs.
+    fn default() -> Self {
+        Self {
+            set_up: 256 * 1024,
+            item: 64 * 1024,
+        }
+    }
+}
+
+impl TextLimits {
+    /// Whether instructions and tools may be so long.
+    ///
+    /// # Errors
+    /// A text for the client.
+    pub fn check_set_up(&self, instructions: usize, tools: &[ToolSpec]) -> Result<(), String> {
+        let size = instructions + tools.iter().map(size_of).sum::<usize>();
+        if size <= self.set_up {
+            return Ok(());
+        }
+        Err(format!(
+            "the client's instructions and tools are {size} characters long, and at most {} fit into a \
+             prompt here; shorten them, or have the operator raise llm.max_prompt_tokens",
+            self.set_up
+        ))
+    }
+
+    /// Whether an answer may be asked for on these terms, beside what is set: instructions of so many
+    /// characters, and tools.
+    ///
+    /// # Errors
+    /// A text for the client.
+    pub fn check_terms(
+        &self,
+        terms: &ResponseTerms,
+        set: usize,
+        tools: &[ToolSpec],
+    ) -> Result<(), String> {
+        let own = terms.instructions.as_ref();
+        let own = own.map_or(0, |text| text.chars().count());
+        self.check_set_up(set + own, terms.tools.as_deref().unwrap_or(tools))?;
+        let context = terms.context.iter().flatten();
+        context.into_iter().try_for_each(|part| match part {
+            Context::Message(message) => self.check_message(message),
+            Context::Item(_) => Ok(()),
+        })
+    }
+
+    fn check_message(&self, message: &Message) -> Result<(), String> {
+        match message {
+            Message::System { text } | Message::User { text } | Message::Agent { text, .. } => {
+                check("the text", text, self.item)
+            }
+            Message::ToolCall { arguments, .. } => {
+                let arguments = serde_json::to_string(arguments).unwrap_or_default();
+                check("the call", &arguments, self.item)
+            }
+            Message::ToolResult { output, .. } => {
+                check("the output", &output.to_string(), LONGEST_OUTPUT)
+            }
+        }
+    }
+
+    /// Whether the client may add this item.
+    ///
+    /// # Errors
+    /// A text for the client.
+    pub fn check_item(&self, item: &NewItem) -> Result<(), String> {
+        match item {
+            NewItem::System { text }
+            | NewItem::User { text }
+            | NewItem::Agent { text }
+            | NewItem::Spoken { text, .. } => check("the text", text, self.item),
+            NewItem::ToolCall {
+                name, arguments, ..
+            } => {
+                let arguments = serde_json::to_string(arguments).unwrap_or_default();
+                check("the call", &(name.clone() + &arguments), self.item)
+            }
+            NewItem::ToolOutput { output, .. } => {
+                check("the output", &output.to_string(), LONGEST_OUTPUT)
+            }
+        }
+    }
+}
+
+/// A tool as a prompt has it, about.
+fn size_of(tool: &ToolSpec) -> usize {
+    let schema = tool.parameters.to_string();
+    let texts = [tool.name.as_str(), &tool.description, &schema];
+    texts.iter().map(|text| text.chars().count() + 16).sum()
+}
+
+fn check(what: &str, text: &str, most: usize) -> Result<(), String> {
+    let size = text.chars().count();
+    if size <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} is {size} characters long, and at most {most} are taken here; shorten it"
+    ))
+}
+
+impl Conversation {
+    /// Refuses an input that brings too much text. `true` if it was refused.
+    pub(super) fn refuse_long_text(&mut self, input: &Input) -> bool {
+        let limits = &self.policy.text;
+        let (request, checked) = match input {
+            Input::Configure(settings) => ("Configure", self.check_settings(settings)),
+            Input::AddItem { item, .. } => ("AddItem", limits.check_item(item)),
+            Input::Respond { instructions } => {
+                let terms = ResponseTerms::of(instructions.clone());
+                ("Respond", self.check_terms(&terms))
+            }
+            Input::RespondWith(terms) => ("Respond", self.check_terms(terms)),
+            Input::Said { text, .. } => ("Said", check("what was said", text, limits.item)),
+            _ => return false,
+        };
+        let Err(message) = checked else {
+            return false;
+        };
+        if matches!(input, Input::Said { last: true, .. }) {
+            self.drop_utterance();
+        }
+        self.refuse(request, message);
+        true
+    }
+
+    fn check_terms(&self, terms: &ResponseTerms) -> Result<(), String> {
+        let set = self.client.instructions.as_ref();
+        let set = set.map_or(0, |text| text.chars().count());
+        let limits = &self.policy.text;
+        limits.check_terms(terms, set, &self.client.tools)
+    }
+
+    /// What is set already counts, as far as `settings` leave it.
+    fn check_settings(&self, settings: &Settings) -> Result<(), String> {
+        if settings.instructions.is_none() && settings.tools.is_none() {
+            return Ok(());
+        }
+        let instructions = settings.instructions.as_ref();
+        let instructions = instructions.or(self.client.instructions.as_ref());
+        let instructions = instructions.map_or(0, |text| text.chars().count());
+        let tools = settings.tools.as_ref().unwrap_or(&self.client.tools);
+        self.policy.text.check_set_up(instructions, tools)
+    }
+}
