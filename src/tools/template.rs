@@ -2,7 +2,9 @@
 
 use super::Declaration;
 use crate::money;
-use minijinja::{Environment, Error, UndefinedBehavior, Value as Jinja};
+use minijinja::{
+    Environment, Error, ErrorKind, UndefinedBehavior, Value as Jinja, escape_formatter,
+};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,6 +23,19 @@ static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         out.write_str(&encoded(&text)).map_err(Error::from)
+    });
+    environment
+});
+
+/// What is said aloud: a value that is missing cannot be.
+static SAID: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = strict();
+    environment.set_formatter(|out, state, value| {
+        if value.is_none() || value.is_undefined() {
+            let missing = "a value is missing";
+            return Err(Error::new(ErrorKind::UndefinedError, missing));
+        }
+        escape_formatter(out, state, value)
     });
     environment
 });
@@ -167,7 +182,8 @@ pub(crate) fn context<'a>(
 
 /// What a template of `declaration` ([`super::Fillers`], [`Declaration::answer`], a question) says
 /// about a call: the arguments by name, the result as `result`, numbers and amounts of money as
-/// people write them. `None` if it cannot be rendered or says nothing.
+/// people write them. `None` if it cannot be rendered, as when a value is missing that it would say, or
+/// says nothing.
 pub fn say(
     declaration: &Declaration,
     template: &str,
@@ -178,7 +194,7 @@ pub fn say(
     let arguments = arguments.iter();
     let arguments = arguments.map(|(name, value)| (name.clone(), plain(value.clone())));
     let context = context(&declaration.spec.parameters, &arguments.collect(), result);
-    let said = PLAIN.render_str(template, context);
+    let said = SAID.render_str(template, context);
     if let Err(error) = &said {
         tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered");
     }
@@ -260,6 +276,36 @@ mod tests {
         );
         assert_eq!(said("{{ amount }}", json!(2.5), json!({})), "2.5");
         assert_eq!(plain(json!(1e300)), json!(1e300));
+    }
+
+    #[test]
+    fn a_template_with_a_missing_value_is_never_said() {
+        let spec = crate::llm::ToolSpec {
+            name: "t".into(),
+            description: String::new(),
+            parameters: json!({"properties": {"place": {}, "day": {}}}),
+        };
+        let timeout = std::time::Duration::from_secs(1);
+        let tool = Declaration::new(spec, crate::tools::Effect::Read, timeout);
+        let said = |template, result: Option<Value>| {
+            let arguments = json!({"day": "today"});
+            say(
+                &tool,
+                template,
+                arguments.as_object().unwrap(),
+                result.as_ref(),
+            )
+        };
+        assert_eq!(said("Checking the weather in {{ place }}.", None), None);
+        assert_eq!(
+            said("The weather {{ day }}.", None).unwrap(),
+            "The weather today."
+        );
+        let either = "Checking{% if place %} in {{ place }}{% endif %}.";
+        assert_eq!(said(either, None).unwrap(), "Checking.");
+        let note = Some(json!({"note": null, "sum": 0}));
+        assert_eq!(said("It says {{ result.note }}.", note.clone()), None);
+        assert_eq!(said("It is {{ result.sum }}.", note).unwrap(), "It is 0.");
     }
 
     #[test]

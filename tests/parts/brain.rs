@@ -940,6 +940,58 @@ async fn results_are_said_as_their_declaration_says() {
 }
 
 #[tokio::test]
+async fn a_clients_tool_inherits_nothing_of_the_servers_of_the_same_name() {
+    let own = ToolSpec {
+        name: "get_weather".into(),
+        description: "The current weather of a city".into(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}},
+            "required": ["city"]}),
+    };
+    let tools = Arc::new(vec![own]);
+    let mut messages = vec![user("What's the weather in Rome?")];
+    let asked = generate_with(&WITH_DECLARED, &messages, tools.clone()).await;
+    assert_eq!(asked.calls(), r#"get_weather {"city":"Rome"}"#);
+    assert_eq!(asked.words, "One moment.");
+    messages.push(Message::ToolCall {
+        id: "1".into(),
+        name: "get_weather".into(),
+        arguments: asked.calls[0].1.clone(),
+    });
+    messages.push(Message::ToolResult {
+        id: "1".into(),
+        name: "get_weather".into(),
+        output: json!({"report": "sunny and 21 degrees"}),
+    });
+    let told = generate_with(&WITH_DECLARED, &messages, tools).await;
+    assert!(
+        told.words.contains("sunny and 21 degrees"),
+        "{}",
+        told.words
+    );
+}
+
+#[tokio::test]
+async fn two_messages_that_nobody_has_answered_are_two_requests() {
+    let messages = ["Add a note: buy milk", "Who won the World Cup in 1998?"].map(user);
+    for messages in [messages.to_vec(), messages.iter().rev().cloned().collect()] {
+        let heard = generate_with(&WITH_DECLARED, &messages, DECLARED.specs()).await;
+        assert_eq!(heard.calls(), r#"add_note {"text":"buy milk"}"#);
+        assert!(heard.words.starts_with(LIMIT), "{}", heard.words);
+    }
+    let both = ["What time is it?", "Add a note: buy milk."].map(user);
+    let heard = generate_with(&WITH_DECLARED, &both, DECLARED.specs()).await;
+    let calls = heard.calls();
+    assert!(
+        calls.contains("get_time {}") && calls.contains("add_note"),
+        "{calls}"
+    );
+    let pieces = ["What's the weather", "in Tokyo right now?"].map(user);
+    let heard = generate_with(&WITH_DECLARED, &pieces, DECLARED.specs()).await;
+    assert_eq!(heard.calls.len(), 1, "a sentence in pieces: {heard:?}");
+    assert!(heard.calls().contains("Tokyo"), "{heard:?}");
+}
+
+#[tokio::test]
 async fn whoever_has_not_spoken_yet_is_greeted() {
     let tools = || Arc::new(TOOLS.specs().to_vec());
     let note = Message::System {

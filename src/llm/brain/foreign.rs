@@ -67,14 +67,31 @@ impl Known {
         let ways = [whole.as_str()]
             .into_iter()
             .chain(sentences.iter().map(String::as_str));
-        // Another's tool of the same name has arguments of its own.
         let offered = |name: &str| {
-            let known = self.tools.get(name);
-            known.is_some_and(|(known, _)| tools.iter().any(|tool| **tool == known.spec))
+            tools
+                .iter()
+                .any(|tool| tool.name == name && self.is_ours(tool))
         };
         ways.flat_map(|way| self.rules.read(text::without_fillers(way), said, true))
             .find(|call| call.confidence >= MEANT && offered(&call.tool))
             .map(|call| (call.tool, call.arguments))
+    }
+
+    /// Whether a tool is the server's own. A client's of the same name has its own arguments and
+    /// results, and nothing that the server's declaration says holds for it.
+    fn is_ours(&self, tool: &ToolSpec) -> bool {
+        let known = self.tools.get(&tool.name);
+        known.is_some_and(|(known, _)| known.spec == *tool)
+    }
+
+    /// Whether the tool of this name among `tools` is not the server's own.
+    pub(super) fn is_others<'a>(
+        &self,
+        name: &str,
+        tools: impl IntoIterator<Item = &'a ToolSpec>,
+    ) -> bool {
+        let mut tools = tools.into_iter();
+        tools.any(|tool| tool.name == name && !self.is_ours(tool))
     }
 
     /// The filler of a call, if its declaration has one.
@@ -100,10 +117,9 @@ impl Known {
         crate::tools::say(declaration, template, arguments, Some(result))
     }
 
-    fn examples(&self, name: &str) -> &[String] {
-        self.tools
-            .get(name)
-            .map_or(&[], |(_, hints)| &hints.examples)
+    fn examples(&self, tool: &ToolSpec) -> &[String] {
+        let known = self.tools.get(&tool.name).filter(|_| self.is_ours(tool));
+        known.map_or(&[], |(_, hints)| &hints.examples)
     }
 }
 
@@ -121,7 +137,7 @@ pub(super) fn find(
     let general = without_place(sentence);
     let with_examples: Vec<(&ToolSpec, &[String])> = tools
         .iter()
-        .map(|tool| (*tool, known.examples(&tool.name)))
+        .map(|tool| (*tool, known.examples(tool)))
         .collect();
     let nearness = classifier.nearness(&[sentence, &general], &with_examples)?;
     let mut ranked: Vec<(Nearness, &ToolSpec)> =

@@ -16,6 +16,8 @@ const SURE: f32 = 0.5;
 const LIKELY: f32 = 0.4;
 /// The same where the sentence sounds like a report: "I've told you a hundred times".
 const CERTAIN: f32 = 0.75;
+/// What is said before a call that has no words of its own.
+const ONE_MOMENT: &str = "One moment.";
 /// Tool calls in one answer.
 const MOST_CALLS: usize = 3;
 
@@ -36,16 +38,21 @@ fn reply(
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
     Ok(match prompt.messages.last() {
-        Some(Message::ToolResult { .. }) => spoken_results(&prompt.messages, known),
+        Some(Message::ToolResult { .. }) => spoken_results(prompt, known),
         Some(Message::User { .. }) => match answer(prompt, known, classifier)? {
             Some(events) => events,
-            None => unable(answers::limit(&abilities(&ours(prompt)))),
+            None => beyond(prompt),
         },
         Some(Message::System { .. }) => return noted(prompt, known, classifier),
         None => speech(opening(prompt)),
         // The agent has spoken last: there is nothing to add.
         Some(Message::Agent { .. } | Message::ToolCall { .. }) => Vec::new(),
     })
+}
+
+/// The honest limit.
+fn beyond(prompt: &Prompt) -> Vec<LlmEvent> {
+    unable(answers::limit(&abilities(&ours(prompt))))
 }
 
 /// What to say behind a note of the operator or the client: the question or the result before it
@@ -95,7 +102,8 @@ fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
 }
 
 /// The results since the agent last spoke, or the user, in words.
-fn spoken_results(messages: &[Message], known: &Known) -> Vec<LlmEvent> {
+fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
+    let messages = &prompt.messages;
     let asked = asked(last_user(messages));
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
@@ -103,7 +111,8 @@ fn spoken_results(messages: &[Message], known: &Known) -> Vec<LlmEvent> {
         Message::ToolResult { id, name, output } => {
             let declared = || known.answer(name, &arguments_of(id, messages), output);
             let failed = output.get("error").is_some();
-            let said = (!failed).then(declared).flatten();
+            let ours = !failed && !known.is_others(name, prompt.tools.iter());
+            let said = ours.then(declared).flatten();
             Some(said.unwrap_or_else(|| answers::result(name, output, asked)))
         }
         _ => None,
@@ -150,8 +159,8 @@ fn last_user(messages: &[Message]) -> &str {
     }
 }
 
-/// The user's messages at the end, joined, and everything before them.
-fn utterance(messages: &[Message]) -> (String, &[Message]) {
+/// The user's messages at the end, and everything before them.
+fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let user = |message: &Message| matches!(message, Message::User { .. });
     let start = messages
         .iter()
@@ -163,16 +172,60 @@ fn utterance(messages: &[Message]) -> (String, &[Message]) {
             Message::User { text } => Some(text.trim()),
             _ => None,
         });
-    (said.collect::<Vec<_>>().join(" "), &messages[..start])
+    (said.collect(), &messages[..start])
 }
 
-/// What to say and call for what the user said last; `None` if it is beyond us.
+/// What to say and call for what the user said last; `None` if it is beyond us. Each message that
+/// nobody has answered is one of its own where one of them asks for a tool by itself; else they are a
+/// sentence in pieces.
 fn answer(
     prompt: &Prompt,
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
-    let (said, before) = utterance(&prompt.messages);
+    let (said, before) = unanswered(&prompt.messages);
+    if said.len() > 1 && asked_for(prompt).is_none() {
+        let mut all = Vec::new();
+        for one in &said {
+            let answer = answer_to(one, before, prompt, known, classifier)?;
+            all.push(answer.unwrap_or_else(|| beyond(prompt)));
+        }
+        if all.iter().any(|answer| has_call(answer)) {
+            return Ok(Some(at_once(all)));
+        }
+    }
+    answer_to(&said.join(" "), before, prompt, known, classifier)
+}
+
+fn has_call(answer: &[LlmEvent]) -> bool {
+    let opened = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. });
+    answer.iter().any(opened)
+}
+
+/// One answer of several: what needs no tool is said first, for what follows a call is not heard.
+fn at_once(answers: Vec<Vec<LlmEvent>>) -> Vec<LlmEvent> {
+    let (calling, talking): (Vec<_>, Vec<_>) = answers.into_iter().partition(|a| has_call(a));
+    let mut words: Vec<String> = Vec::new();
+    let mut calls = Vec::new();
+    for event in talking.into_iter().chain(calling).flatten() {
+        match event {
+            LlmEvent::Speech { text } if !words.contains(&text) => words.push(text),
+            LlmEvent::Speech { .. } | LlmEvent::Unable => {}
+            other => calls.push(other),
+        }
+    }
+    let mut events = speech(words.join(" "));
+    events.extend(calls);
+    events
+}
+
+fn answer_to(
+    said: &str,
+    before: &[Message],
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     // The tools that we know how to use; anything else goes by its declaration.
     let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
         .tools
@@ -180,12 +233,12 @@ fn answer(
         .partition(|tool| builtin::is_ours(tool) || tool.name == HANG_UP);
     let can = abilities(&ours);
     if let Some(tool) = asked_for(prompt) {
-        return called(tool, &said, before, &ours, classifier).map(Some);
+        return called(tool, said, before, &ours, classifier).map(Some);
     }
-    if let Some((name, arguments)) = known.ruled(&said, &foreign) {
+    if let Some((name, arguments)) = known.ruled(said, &foreign) {
         return Ok(Some(with_filler(&name, arguments, known)));
     }
-    let requests = understand(&said, before, classifier)?;
+    let requests = understand(said, before, classifier)?;
     if requests.iter().any(Request::needs_tool)
         && let Some(events) = calls(&requests, &ours)
     {
@@ -193,7 +246,7 @@ fn answer(
     }
     let unknown = matches!(requests.last(), None | Some(Request::Unknown));
     if unknown || requests.iter().any(Request::needs_tool) {
-        return by_declaration(&said, before, &foreign, known, classifier);
+        return by_declaration(said, before, &foreign, known, classifier);
     }
     let mut events = match requests.last() {
         Some(Request::Talk(talk)) => {
@@ -207,7 +260,7 @@ fn answer(
         _ => return Ok(None),
     };
     // Only in plain words: who is hung up on by mistake does not call again.
-    let last = text::sentences(&said).into_iter().next_back();
+    let last = text::sentences(said).into_iter().next_back();
     let leaves = last.and_then(|last| rules::talk(&last)) == Some(Talk::Goodbye);
     if leaves && ours.iter().any(|tool| tool.name == HANG_UP) {
         events.extend(call(HANG_UP, Map::new()));
@@ -564,6 +617,9 @@ fn by_declaration(
     let sentence = text::normalise(&said);
     Ok(
         match foreign::find(&said, &sentence, foreign, known, classifier)? {
+            Match::Call(name, arguments) if known.is_others(&name, foreign.iter().copied()) => {
+                Some(with_words(ONE_MOMENT.into(), &name, arguments))
+            }
             Match::Call(name, arguments) => Some(with_filler(&name, arguments, known)),
             Match::Missing(argument) => Some(speech(format!(
                 "For that I need the {argument}. Which one?"
@@ -575,7 +631,11 @@ fn by_declaration(
 
 fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<LlmEvent> {
     let filler = known.filler(name, &arguments);
-    let mut events = speech(filler.unwrap_or_else(|| "One moment.".into()));
+    with_words(filler.unwrap_or_else(|| ONE_MOMENT.into()), name, arguments)
+}
+
+fn with_words(words: String, name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
+    let mut events = speech(words);
     events.extend(call(name, arguments));
     events
 }
