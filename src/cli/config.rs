@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Check the configuration and start nothing
+    /// Check the configuration, and that what it names is there; start nothing
     Check,
     /// Show every value in effect and where it was found; secrets are left out
     Show {
@@ -36,6 +36,7 @@ impl Command {
 }
 
 fn check(loaded: &Loaded) -> Result<()> {
+    loaded.verify()?;
     super::print(&match &loaded.file {
         Some(file) => format!("{} is right", file.display()),
         None => "no configuration file; the built-in settings are in effect".into(),

@@ -228,6 +228,7 @@ fn language_model(config: &Config) -> Result<String> {
 
 /// How many of each kind, and whether the journal can be kept.
 fn tools(config: &Config) -> Result<String> {
+    declared::verify(&config.tools.declared)?;
     let own = declared::registry(&config.tools.declared)?;
     let kinds = ["builtin", "http", "subprocess"];
     let count = |kind: &str| {

@@ -123,11 +123,15 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(serve) => {
             let flags = serve.flags(common);
-            done(serve.run(start_loaded(&flags)?, flags))
+            done(serve.run(start_whole(&flags)?, flags))
         }
         #[cfg(feature = "desktop")]
-        Command::Talk(talk) => done(talk.run(&start(&common.flags(Scope::Conversation))?)),
-        Command::Ask(ask) => done(ask.run(&start(&common.flags(Scope::Conversation))?)),
+        Command::Talk(talk) => {
+            done(talk.run(&start_whole(&common.flags(Scope::Conversation))?.config))
+        }
+        Command::Ask(ask) => {
+            done(ask.run(&start_whole(&common.flags(Scope::Conversation))?.config))
+        }
         Command::Transcribe(transcribe) => {
             done(transcribe.run(&start(&common.flags(Scope::Models))?))
         }
@@ -151,12 +155,17 @@ fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
 
 /// Reads the configuration and starts the log.
 fn start(flags: &Flags) -> Result<Config> {
-    start_loaded(flags).map(|loaded| loaded.config)
+    begin(load(flags)?).map(|loaded| loaded.config)
 }
 
-/// The same, with where each setting was found.
-fn start_loaded(flags: &Flags) -> Result<Loaded> {
+/// The same for a command that holds conversations: all that they need has to be there.
+fn start_whole(flags: &Flags) -> Result<Loaded> {
     let loaded = load(flags)?;
+    loaded.verify()?;
+    begin(loaded)
+}
+
+fn begin(loaded: Loaded) -> Result<Loaded> {
     telemetry::init(&loaded.config.log, secrets(&loaded.config))?;
     for Ignored { name, meant } in &loaded.ignored {
         tracing::warn!(

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, where, and how to mend it.
 
+use crate::tools::declared::DeclarationError;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -45,6 +46,23 @@ pub struct ConfigError {
     pub problem: String,
     /// What is allowed, or what to do.
     pub fix: String,
+}
+
+/// A bad declaration stops the server like a bad setting.
+impl From<DeclarationError> for ConfigError {
+    fn from(error: DeclarationError) -> Self {
+        Self {
+            origin: Origin::File {
+                path: error.file,
+                line: error.line,
+            },
+            problem: match error.key.as_str() {
+                "" => error.problem,
+                key => format!("{key}: {}", error.problem),
+            },
+            fix: error.fix,
+        }
+    }
 }
 
 fn place(origin: &Origin) -> String {

@@ -11,6 +11,7 @@ mod error;
 mod layers;
 mod raw;
 mod validate;
+mod verify;
 
 pub use error::{ConfigError, Origin};
 pub use layers::Ignored;

@@ -67,21 +67,6 @@ fn is_account(sid: &str) -> bool {
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A bad declaration stops the server like a bad setting.
-fn undeclared(error: declared::DeclarationError) -> ConfigError {
-    ConfigError {
-        origin: Origin::File {
-            path: error.file,
-            line: error.line,
-        },
-        problem: match error.key.as_str() {
-            "" => error.problem,
-            key => format!("{key}: {}", error.problem),
-        },
-        fix: error.fix,
-    }
-}
-
 struct Check<'a> {
     layers: &'a Layers,
     env: &'a Environment,
@@ -356,7 +341,7 @@ impl Check<'_> {
             .map(|folder| declared::load(folder, &variable));
         let declared = declared
             .transpose()
-            .map_err(undeclared)?
+            .map_err(ConfigError::from)?
             .unwrap_or_default();
         let journal = self.path("tools.journal", &raw.journal);
         Ok(ToolsConfig {

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -62,6 +63,37 @@ impl SubprocessPlan {
                 Variable::Secret(secret) => Some(secret),
                 Variable::Text(_) => None,
             })
+    }
+
+    /// Whether the program is there and may be run.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub(crate) fn check(&self) -> Result<(), (String, String)> {
+        let program = self.program.display();
+        let places: Vec<PathBuf> = if self.program.is_absolute() {
+            vec![self.program.clone()]
+        } else {
+            let own = self.environment.iter().rfind(|(name, _)| name == "PATH");
+            let path = own.map_or(PATH, |(_, value)| value.value());
+            let folders = std::env::split_paths(path);
+            folders.map(|folder| folder.join(&self.program)).collect()
+        };
+        if places.iter().any(|place| may_run(place)) {
+            return Ok(());
+        }
+        Err(match places.iter().find(|place| place.exists()) {
+            Some(found) => (
+                format!("{} is no program that may be run", found.display()),
+                "name a file that this user may execute, as after chmod +x".into(),
+            ),
+            None => (
+                format!("there is no program {program}"),
+                format!(
+                    "install it, or correct its name; programs without a path are looked for in {PATH}"
+                ),
+            ),
+        })
     }
 
     fn command(
@@ -160,6 +192,12 @@ impl SubprocessPlan {
             "the program's answer could not be read".to_owned()
         })
     }
+}
+
+/// Whether this is a file that may be executed, by whoever it is.
+fn may_run(path: &Path) -> bool {
+    let found = std::fs::metadata(path);
+    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// A running program; with it goes everything that it started.

@@ -81,6 +81,67 @@ fn a_bad_configuration_is_one_line_on_stderr_and_exit_code_2() {
 }
 
 #[test]
+fn the_check_finds_what_the_server_would_miss_when_it_starts() {
+    let program = |argv: &str| {
+        format!(
+            "name = \"probe\"\nkind = \"subprocess\"\ndescription = \"Probes.\"\n\
+             effect = \"read\"\n\n[subprocess]\nargv = {argv}\n"
+        )
+    };
+    let remote = "[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\n\
+                  base_url = \"http://127.0.0.1:1/v1\"\nmax_prompt_tokens = 500\n";
+    for (name, file, text, parts) in [
+        (
+            "a program that is not there",
+            "tools/probe.toml",
+            program("[\"no-such-program\"]").as_str(),
+            [
+                "tools/probe.toml:7: ",
+                "subprocess.argv",
+                "no program no-such-program",
+            ],
+        ),
+        (
+            "a file that is no program",
+            "tools/probe.toml",
+            &program("[\"./probe.toml\"]"),
+            ["tools/probe.toml:7: ", "subprocess.argv", "may be run"],
+        ),
+        (
+            "a head that is none",
+            "undertone.toml",
+            "[router]\nhead = \"undertone.toml\"\n",
+            ["undertone.toml:2: ", "router.head", "is no head"],
+        ),
+        (
+            "a journal that is a device",
+            "undertone.toml",
+            "[tools]\njournal = \"/dev/zero\"\n",
+            ["undertone.toml:2: ", "tools.journal", "no regular file"],
+        ),
+        (
+            "a prompt without room",
+            "undertone.toml",
+            remote,
+            ["undertone.toml:5: ", "llm.max_prompt_tokens", "tokens long"],
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("tools")).unwrap();
+        std::fs::write(folder.path().join(file), text).unwrap();
+        for command in [&["config", "check"][..], &["serve"]] {
+            let output = run(folder.path(), command);
+            let error = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{name}: {error}");
+            assert_eq!(error.lines().count(), 1, "{name}: {error}");
+            for part in parts {
+                assert!(error.contains(part), "{name}: no {part:?} in: {error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_bad_variable_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = undertone(folder.path(), &["config", "check"]);

@@ -528,6 +528,47 @@ async fn appears(path: &Path) -> String {
 }
 
 #[test]
+fn a_secret_that_is_missing_is_told_with_its_line() {
+    let tool = |text: &str| Folder::new().with("bad.toml", text);
+    let valid = http("127.0.0.1:1".parse().unwrap(), "");
+    let valid = valid.trim_end();
+    let lines = valid.lines().count();
+    let missing = "the environment variable ABSENT is not set";
+    for (more, line) in [
+        ("headers = { X-Key = { env = \"ABSENT\" } }\n", 1),
+        ("headers.X-Key = { env = \"ABSENT\" }\n", 1),
+        (
+            "[http.headers]\nAccept = \"*/*\"\n\"X-Key\" = { env = \"ABSENT\" }\n",
+            3,
+        ),
+        (
+            "\n[http.headers.X-Key]\nprefix = \"a\"\nenv = \"ABSENT\"\n",
+            2,
+        ),
+    ] {
+        let text = format!("{valid}\n{more}");
+        let place = format!("bad.toml:{}: http.headers.X-Key: ", lines + line);
+        tool(&text).refused(&[&place, missing]);
+    }
+}
+
+#[tokio::test]
+async fn a_program_beside_its_declaration_is_found_from_anywhere() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new()
+        .with("greet.sh", "#!/bin/sh\necho '\"hello\"'\n")
+        .with("probe.toml", &program(r#"["./greet.sh"]"#, ""));
+    let script = folder.path("greet.sh");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    declared::verify(&folder.load().unwrap()).unwrap();
+    let said = folder
+        .tools()
+        .call("probe", Map::new(), &context("k"))
+        .await;
+    assert_eq!(said, Ok(json!("hello")));
+}
+
+#[test]
 fn a_bad_declaration_names_file_key_and_fix() {
     let tool = |text: &str| Folder::new().with("bad.toml", text);
     let valid = http("127.0.0.1:1".parse().unwrap(), "");

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::de::{DeTable, DeValue};
 
 type Checked<T> = Result<T, DeclarationError>;
 
@@ -37,19 +38,52 @@ pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Ch
         .map_err(|error| located(error, &text))
 }
 
-/// Finds the line of the key, where only its name is known.
+/// Whether all programs are there that tools run.
+pub(super) fn programs(tools: &[Declared]) -> Checked<()> {
+    for tool in tools {
+        let Kind::Subprocess(plan) = &tool.kind else {
+            continue;
+        };
+        if let Err((problem, fix)) = plan.check() {
+            let text = std::fs::read_to_string(&tool.file).unwrap_or_default();
+            let error = DeclarationError {
+                file: tool.file.clone(),
+                line: 1,
+                key: "subprocess.argv".into(),
+                problem,
+                fix,
+            };
+            return Err(located(error, &text));
+        }
+    }
+    Ok(())
+}
+
+/// Finds the line of the key, where only its name is known: of the key itself, or of the innermost
+/// table around it that is written down.
 fn located(mut error: DeclarationError, text: &str) -> DeclarationError {
-    let (table, key) = error.key.rsplit_once('.').unwrap_or(("", &error.key));
-    let start = text.find(&format!("[{table}]")).unwrap_or(0);
-    let is_key = |line: &str| {
-        line.trim_start()
-            .strip_prefix(key)
-            .is_some_and(|rest| rest.trim_start().starts_with('='))
-    };
-    let before = text[..start].matches('\n').count();
-    let at = text[start..].lines().position(is_key);
-    error.line = 1 + before + at.filter(|_| !key.is_empty()).unwrap_or(0);
+    let parsed = DeTable::parse(text).ok();
+    let at = parsed.and_then(|table| place(table.get_ref(), &error.key));
+    let before = text.get(..at.unwrap_or(0)).unwrap_or_default();
+    error.line = 1 + before.matches('\n').count();
     error
+}
+
+/// Where the longest beginning of `path` stands, in bytes. A key may have dots in it itself.
+fn place(table: &DeTable<'_>, path: &str) -> Option<usize> {
+    let behind = |name: &str| match path.strip_prefix(name)? {
+        "" => Some(""),
+        rest => rest.strip_prefix('.'),
+    };
+    let known = table.iter().filter_map(|(key, value)| {
+        let rest = behind(key.get_ref())?;
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => place(table, rest),
+            _ => None,
+        };
+        Some((rest.len(), inner.unwrap_or(key.span().start)))
+    });
+    known.min().map(|(_, at)| at)
 }
 
 struct Check<'a> {

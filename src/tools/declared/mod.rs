@@ -119,6 +119,14 @@ pub fn load(
     Ok(tools)
 }
 
+/// Whether all that the tools need to run is there: their programs.
+///
+/// # Errors
+/// [`DeclarationError`] with the first that is not.
+pub fn verify(tools: &[Declared]) -> Result<(), DeclarationError> {
+    check::programs(tools)
+}
+
 fn files(folder: &Path) -> Result<Vec<PathBuf>, DeclarationError> {
     let unreadable = |error: std::io::Error| DeclarationError {
         file: folder.into(),

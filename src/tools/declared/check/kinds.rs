@@ -276,7 +276,9 @@ impl Check<'_> {
         }
         Ok(SubprocessPlan {
             program: if program.contains('/') {
-                self.folder().join(program)
+                // It is started in another folder than ours.
+                let program = self.folder().join(program);
+                std::path::absolute(&program).unwrap_or(program)
             } else {
                 program.into()
             },

@@ -1,0 +1,57 @@
+//! What a server would find missing when it starts, found before: as far as that takes no models.
+
+use super::{Config, ConfigError, LlmEngine, Loaded, Origin};
+use crate::llm::{Demands, Prompt, Prompts};
+use crate::router::Heads;
+use crate::tools::{Journal, declared};
+
+impl Loaded {
+    /// Checks what the settings name: the programs of tools, the router's head, the journal, and
+    /// whether the prompts have room for a conversation.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the first thing that is wrong.
+    pub fn verify(&self) -> Result<(), ConfigError> {
+        let config = &self.config;
+        declared::verify(&config.tools.declared)?;
+        if let Some(head) = &config.router_head {
+            Heads::load(head).map_err(|error| {
+                let fix = "train one, or remove the key to do without";
+                self.wrong("router.head", &error, fix)
+            })?;
+        }
+        Journal::check(&config.tools.journal).map_err(|error| {
+            let fix = "name a file on a disk; it is made if it is not there";
+            self.wrong("tools.journal", &error, fix)
+        })?;
+        self.verify_prompts(config)
+    }
+
+    fn verify_prompts(&self, config: &Config) -> Result<(), ConfigError> {
+        if config.llm.engine == LlmEngine::Brain {
+            return Ok(());
+        }
+        let key = "llm.max_prompt_tokens";
+        let fix = "raise it, shorten the instructions, or declare fewer tools";
+        let tools = declared::registry(&config.tools.declared);
+        let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
+        let prompt = Prompt {
+            instructions: config.llm.instructions.clone(),
+            messages: Vec::new(),
+            tools: tools.specs(),
+            demands: Demands::default(),
+        };
+        let prompts = Prompts::default().limited(config.llm.max_prompt_tokens);
+        let room = prompts.room_for_clients(&prompt);
+        room.map(drop).map_err(|error| self.wrong(key, &error, fix))
+    }
+
+    fn wrong(&self, key: &str, problem: &dyn std::fmt::Display, fix: &str) -> ConfigError {
+        let setting = self.settings.iter().find(|setting| setting.key == key);
+        ConfigError {
+            origin: setting.map_or(Origin::Default, |setting| setting.origin.clone()),
+            problem: format!("{key}: {problem}"),
+            fix: fix.into(),
+        }
+    }
+}
