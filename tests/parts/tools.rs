@@ -514,8 +514,9 @@ async fn what_a_program_has_started_dies_with_it_wherever_it_went() {
 async fn what_a_program_says_on_stderr_is_not_for_the_model() {
     let complaint = ["sh", "-c", "echo secret path >&2; exit 3"];
     let argv = serde_json::to_string(&complaint).unwrap();
-    let error = run(&argv, "", "").await.unwrap_err().to_string();
-    assert_eq!(error, "the program did not do it");
+    let error = run(&argv, "", "").await.unwrap_err();
+    assert_eq!(error.to_string(), "it is not working right now");
+    assert_eq!(error.details(), "the program did not do it");
 }
 
 async fn appears(path: &Path) -> String {
