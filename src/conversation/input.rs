@@ -92,7 +92,7 @@ pub enum Input {
         reason: String,
     },
     /// The client changed the session's settings.
-    Configure(Settings),
+    Configure(Box<Settings>),
     /// The user's audio up to here has come in, whether or not it was judged yet.
     Received {
         /// One past its last sample.

@@ -260,7 +260,7 @@ impl Conversation {
             }
             Input::Sent { clause, until } => self.on_sent(clause, until),
             Input::Failed { job, reason } => self.on_failed(job, &reason),
-            Input::Configure(settings) => self.configure(settings),
+            Input::Configure(settings) => self.configure(*settings),
             Input::Received { end } => self.audio_end = self.audio_end.max(end),
             Input::CommitAudio => self.commit_audio(),
             Input::ClearAudio => self.clear_audio(),

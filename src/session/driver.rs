@@ -41,7 +41,10 @@ enum Done {
     /// Windows could not be judged.
     Deaf(String),
     /// The words of an item that was spoken elsewhere; `None` if there are none.
-    Transcribed { item: Input, text: Option<String> },
+    Transcribed {
+        item: Box<Input>,
+        text: Option<String>,
+    },
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -165,7 +168,13 @@ impl Driver {
     }
 
     /// Runs until the client hangs up or the conversation does.
-    pub(super) async fn run(mut self, mut inbound: mpsc::Receiver<Inbound>, mut results: Results) {
+    ///
+    /// Boxed: its future would keep two copies of it.
+    pub(super) async fn run(
+        mut self: Box<Self>,
+        mut inbound: mpsc::Receiver<Inbound>,
+        mut results: Results,
+    ) {
         tracing::info!("session opened");
         loop {
             if let Err(end) = self.carry_out() {
@@ -284,7 +293,7 @@ impl Driver {
         }
     }
 
-    fn transcribe_item(&mut self, audio: Vec<i16>, item: Input) {
+    fn transcribe_item(&mut self, audio: Vec<i16>, item: Box<Input>) {
         self.transcribing = true;
         let (engines, results) = (self.engines.clone(), self.results.clone());
         let mut resampler = Resampler::new(self.input_rate, Samples::RATE);
@@ -392,7 +401,7 @@ impl Driver {
                 }
             }
             Done::Deaf(reason) => self.on_deaf(&reason),
-            Done::Transcribed { item, text } => self.on_transcribed(item, text),
+            Done::Transcribed { item, text } => self.on_transcribed(*item, text),
             Done::Audio {
                 clause,
                 samples,

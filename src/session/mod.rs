@@ -34,7 +34,7 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
     let (driver, results) = Driver::new(id, engines.clone(), options, outgoing);
     let span = tracing::info_span!("session", id);
-    let running = driver.run(incoming, results).instrument(span);
+    let running = Box::new(driver).run(incoming, results).instrument(span);
     engines.sessions.spawn(running);
     SessionHandle { inbound, outbound }
 }
@@ -51,7 +51,7 @@ pub enum Inbound {
         audio: Vec<i16>,
         /// `AddItem` with [`crate::conversation::NewItem::Spoken`], to whose words those of the audio
         /// are joined.
-        item: Input,
+        item: Box<Input>,
     },
     /// A request of the client: `Configure`, `CommitAudio`, `AddItem`, ... Never one that the
     /// session makes itself, such as `Vad` or `Llm`.

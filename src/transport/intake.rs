@@ -109,7 +109,7 @@ impl Intake {
     }
 
     /// Takes an item in that was spoken elsewhere. False if too many requests wait already.
-    pub fn push_spoken(&mut self, audio: Vec<i16>, item: Input) -> bool {
+    pub fn push_spoken(&mut self, audio: Vec<i16>, item: Box<Input>) -> bool {
         if self.requests == MAX_REQUESTS {
             return false;
         }
@@ -207,9 +207,8 @@ mod tests {
         while let Some(next) = intake.pop(now) {
             match next {
                 Inbound::Audio(piece) => samples += piece.len() as u64,
-                Inbound::Request(request) | Inbound::Spoken { item: request, .. } => {
-                    requests.push(request);
-                }
+                Inbound::Request(request) => requests.push(request),
+                Inbound::Spoken { item, .. } => requests.push(*item),
             }
         }
         (Micros::of_samples(samples, RATE).as_ms(), requests)
@@ -283,7 +282,7 @@ mod tests {
     fn what_follows_an_item_that_was_spoken_elsewhere_waits_for_it() {
         let mut intake = Intake::new(IntakeLimits::RECORDINGS, RATE);
         let drain_it = Input::HangUp;
-        assert!(intake.push_spoken(vec![1; 100], Input::CommitAudio));
+        assert!(intake.push_spoken(vec![1; 100], Box::new(Input::CommitAudio)));
         assert!(intake.push_request(drain_it.clone()));
         let (samples, requests) = drain(&mut intake, Micros(0));
         assert_eq!((samples, requests), (0, vec![Input::CommitAudio, drain_it]));

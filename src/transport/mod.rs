@@ -133,7 +133,7 @@ pub enum Effect {
         /// Its audio, at the session's input rate.
         audio: Vec<i16>,
         /// What is to be added.
-        item: Input,
+        item: Box<Input>,
     },
     /// Give a request of the client to the session.
     Request(Input),

@@ -111,11 +111,11 @@ pub fn limit(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade 
 /// dialect is handed back: it may know what is left to be done.
 pub async fn drive<D: Dialect>(
     socket: WebSocket,
-    dialect: D,
+    dialect: Box<D>,
     intake: IntakeLimits,
     rate: u32,
     around: Surroundings,
-) -> D {
+) -> Box<D> {
     let (mut sink, mut source) = socket.split();
     let mut pump = Pump::new(dialect, intake, rate, around);
     let end = pump.run(&mut sink, &mut source).await;
@@ -141,7 +141,8 @@ enum Happening {
 }
 
 struct Pump<D> {
-    dialect: D,
+    /// Boxed: futures would keep a copy of it for each function that it passes through.
+    dialect: Box<D>,
     around: Surroundings,
     intake_limits: IntakeLimits,
     intake: Intake,
@@ -158,7 +159,7 @@ struct Pump<D> {
 }
 
 impl<D: Dialect> Pump<D> {
-    fn new(dialect: D, intake: IntakeLimits, rate: u32, around: Surroundings) -> Self {
+    fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, around: Surroundings) -> Self {
         let now = Instant::now();
         Self {
             dialect,

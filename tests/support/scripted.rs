@@ -79,7 +79,7 @@ impl Scripted {
                 Inbound::Request(Input::Drain) => {
                     return self.send(Outbound::HangUp(HangUpReason::Shutdown)).await;
                 }
-                Inbound::Spoken { item, .. } => self.request(item).await,
+                Inbound::Spoken { item, .. } => self.request(*item).await,
                 Inbound::Request(request) => self.request(request).await,
             }
             if self.script.flood {

@@ -585,7 +585,7 @@ fn long_speech_is_transcribed_in_pieces() {
 #[test]
 fn a_client_may_end_the_turn_itself() {
     let mut sim = sim();
-    sim.input(Input::Configure(Settings {
+    sim.input(Input::Configure(Box::new(Settings {
         turn_detection: Some(TurnDetection {
             rule: EndOfTurnRule::Client,
             respond: false,
@@ -593,7 +593,7 @@ fn a_client_may_end_the_turn_itself() {
             ..TurnDetection::default()
         }),
         ..Settings::default()
-    }));
+    })));
     sim.speak("what time is it", 1_000);
     sim.silence(2_000);
     assert!(sim.prompts.is_empty());

@@ -157,23 +157,23 @@ impl Sim {
 
     /// The user may not interrupt the agent, and `respond` says whether turns are answered unasked.
     pub(super) fn uninterruptible(&mut self, respond: bool) {
-        self.input(Input::Configure(Settings {
+        self.input(Input::Configure(Box::new(Settings {
             turn_detection: Some(TurnDetection {
                 interrupt: false,
                 respond,
                 ..TurnDetection::default()
             }),
             ..Settings::default()
-        }));
+        })));
     }
 
     /// The client declares tools of these names.
     pub(super) fn client_has(&mut self, names: &[&str]) {
         let declared = |name: &&str| super::tool(name, Effect::Read).spec.clone();
-        self.input(Input::Configure(Settings {
+        self.input(Input::Configure(Box::new(Settings {
             tools: Some(names.iter().map(declared).collect()),
             ..Settings::default()
-        }));
+        })));
     }
 
     fn windows(&mut self, ms: u64, probability: f32) {

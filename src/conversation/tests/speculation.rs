@@ -543,10 +543,10 @@ fn tools_that_are_only_warmed_up_do_not_run() {
 fn a_client_s_tool_takes_the_place_of_the_server_s() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);
-    sim.input(Input::Configure(Settings {
+    sim.input(Input::Configure(Box::new(Settings {
         tools: Some(vec![early("weather").spec]),
         ..Settings::default()
-    }));
+    })));
     sim.scripts.push_back(weather_answer("boulder")[0].clone());
     ask(&mut sim, "weather in boulder", 4_000);
     assert_eq!(sim.started(), []);
@@ -572,10 +572,10 @@ fn a_call_that_waits_for_a_write_runs_although_the_client_takes_the_names() {
         sim.scripts.push_back(script);
         ask(&mut sim, "add milk and read my notes", 1_500);
         assert_eq!(sim.started(), [(true, "add".to_owned())]);
-        sim.input(Input::Configure(Settings {
+        sim.input(Input::Configure(Box::new(Settings {
             tools: Some(vec![early(taken).spec]),
             ..Settings::default()
-        }));
+        })));
         sim.silence(10_000);
         assert_eq!(sim.started().last(), Some(&(true, "read".to_owned())));
         assert_eq!(sim.ended(), [ResponseStatus::Completed], "{taken}");
@@ -588,10 +588,10 @@ fn a_call_that_waits_for_a_write_runs_although_the_client_takes_the_names() {
 #[test]
 fn a_client_may_turn_speculation_off_and_not_on() {
     let switch = |sim: &mut Sim, on| {
-        sim.input(Input::Configure(Settings {
+        sim.input(Input::Configure(Box::new(Settings {
             speculation: Some(on),
             ..Settings::default()
-        }));
+        })));
     };
     let early_runs = |operator: bool, client: &[bool]| {
         let mut policy = with(vec![early("weather")]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::llm::{TokenUsage, ToolChoice};
 
 fn configure(sim: &mut Sim, settings: Settings) {
-    sim.input(Input::Configure(settings));
+    sim.input(Input::Configure(Box::new(settings)));
 }
 
 fn respond(sim: &mut Sim, terms: ResponseTerms) {

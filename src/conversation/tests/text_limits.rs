@@ -31,11 +31,11 @@ fn is_refused(sim: &mut Sim, input: Input, request: &str, message: &str) {
 }
 
 fn set(instructions: Option<&str>, tools: Option<Vec<ToolSpec>>) -> Input {
-    Input::Configure(Settings {
+    Input::Configure(Box::new(Settings {
         instructions: instructions.map(str::to_owned),
         tools,
         ..Settings::default()
-    })
+    }))
 }
 
 #[test]

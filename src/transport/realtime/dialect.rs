@@ -411,7 +411,7 @@ impl Dialect for Realtime {
         self.effects.push(Effect::Open(self.options.clone()));
         let configuration = std::mem::take(&mut self.configuration);
         if configuration != Settings::default() {
-            self.ask(Input::Configure(configuration));
+            self.ask(Input::Configure(Box::new(configuration)));
         }
         let session = self.session.to_json();
         self.tell("session.created", json!({ "session": session }));

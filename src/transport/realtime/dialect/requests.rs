@@ -81,7 +81,7 @@ impl Realtime {
         self.check_set_up(&update)?;
         let settings = self.session.apply(update);
         if settings != Default::default() {
-            self.ask(Input::Configure(settings));
+            self.ask(Input::Configure(Box::new(settings)));
         }
         if self.session.input != self.decoder.format() {
             self.decoder = Decoder::new(self.session.input);
@@ -169,7 +169,10 @@ impl Realtime {
         let id = Some(id);
         let item = Input::AddItem { id, place, item };
         match audio {
-            Some(audio) => self.effects.push(Effect::Spoken { audio, item }),
+            Some(audio) => self.effects.push(Effect::Spoken {
+                audio,
+                item: Box::new(item),
+            }),
             None => self.ask(item),
         }
         Ok(())

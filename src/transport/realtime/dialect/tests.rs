@@ -428,7 +428,7 @@ fn a_client_switches_speculation_for_its_session() {
         speculation: Some(false),
         ..Settings::default()
     };
-    assert!(effects.contains(&Effect::Request(Input::Configure(settings))));
+    assert!(effects.contains(&Effect::Request(Input::Configure(Box::new(settings)))));
     let updated = &events(&effects)[0]["session"]["undertone"];
     assert_eq!(*updated, json!({"speculation": false}));
 }
