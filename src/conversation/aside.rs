@@ -16,6 +16,8 @@ pub(super) struct Aside {
     usage: TokenUsage,
     /// What it was asked, in tokens, and the characters of its answer.
     estimate: (u64, usize),
+    /// Bytes that the model has streamed, which have the same end as those of an answer aloud.
+    streamed: usize,
     open_tool: Option<String>,
     is_cut: bool,
     begun: bool,
@@ -56,6 +58,7 @@ impl Conversation {
             request,
             usage: TokenUsage::default(),
             estimate: (prompt.estimate(), 0),
+            streamed: 0,
             open_tool: None,
             is_cut: false,
             begun: false,
@@ -80,6 +83,14 @@ impl Conversation {
             return false;
         };
         let id = aside.id;
+        if let LlmEvent::Speech { text } | LlmEvent::ToolArguments { piece: text } = event {
+            aside.streamed += text.len();
+            if aside.streamed > self.policy.answer.bytes() {
+                self.outputs.push_back(Output::CancelGeneration { request });
+                self.end_aside(id, ResponseStatus::Incomplete);
+                return true;
+            }
+        }
         match event {
             LlmEvent::Speech { text } => {
                 aside.estimate.1 += text.chars().count();

@@ -37,7 +37,10 @@ impl Seen {
     /// The requests since the last time, in all and dropped, when they are over: the service notices a
     /// moment later that nobody waits for one any more.
     fn requests(&self) -> (usize, usize) {
+        let mut tries = 0;
         while self.answered.load(SeqCst) + self.dropped.load(SeqCst) < self.asked.load(SeqCst) {
+            tries += 1;
+            assert!(tries < 3_000, "a request to the service never ends");
             std::thread::sleep(Duration::from_millis(20));
         }
         self.answered.store(0, SeqCst);

@@ -465,3 +465,32 @@ fn a_session_that_transcribes_answers_nothing_and_runs_nothing() {
     ask(&mut sim, "and now", 3_000);
     assert!(sim.prompts.is_empty() && sim.heard.is_empty() && sim.spoken().is_empty());
 }
+
+#[test]
+fn an_answer_beside_the_conversation_that_the_model_does_not_end_is_ended() {
+    let mut sim = sim();
+    let endless = "and on ".repeat(1_000);
+    sim.scripts.push_back(vec![say(&endless); 100]);
+    let place = ResponsePlace::Aside;
+    respond(
+        &mut sim,
+        ResponseTerms {
+            place,
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(500);
+    let told: usize = (sim.events.iter())
+        .map(|(_, event)| match event {
+            Event::AsideText { text, .. } => text.len(),
+            _ => 0,
+        })
+        .sum();
+    let most = crate::conversation::AnswerPolicy::default().words * 64;
+    assert!((1..=most).contains(&told), "{told}");
+    let ended = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::AsideDone { status, .. } => Some(*status),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [ResponseStatus::Incomplete]);
+}
