@@ -3,7 +3,8 @@
 //! What may accompany agreement is listed here; everything unknown makes the words something else,
 //! which runs nothing. A yes is cut whole into
 //!
-//! - agreement ("yes", "go ahead", "that works"), at least once,
+//! - agreement ("yes", "go ahead", "that works"), at least once, and clear enough for what else is
+//!   said: people decline with "that's okay, thanks", too,
 //! - politeness ("please", "thanks", "oh"),
 //! - the question repeated: words in a row of the question, of the tool's name or of an argument, in
 //!   that order, each phrase with its preposition ("book the table for 2" of "Shall I book a table for
@@ -27,8 +28,6 @@ const YES: &[&str] = &[
     "sure",
     "sure thing",
     "for sure",
-    "okay",
-    "ok",
     "correct",
     "exactly",
     "absolutely",
@@ -38,15 +37,17 @@ const YES: &[&str] = &[
     "affirmative",
     "agreed",
     "i agree",
-    "i am",
-    "i am sure",
-    "i am certain",
+    "mhm",
+    "mm hm",
+    "mm hmm",
+    "uh huh",
     "confirm",
     "confirmed",
     "i confirm",
     "i confirm that",
     "i confirm it",
-    "please",
+    "confirm it",
+    "confirm that",
     "please do",
     "please do it",
     "please do that",
@@ -59,26 +60,17 @@ const YES: &[&str] = &[
     "go for it",
     "go ahead with it",
     "go ahead with that",
+    "proceed",
+    "please proceed",
     "by all means",
     "of course",
     "you bet",
-    "you can",
-    "you may",
-    "i do",
-    "i would",
-    "we do",
-    "we would",
     "that is right",
     "that is correct",
     "that is exactly right",
-    "that is fine",
     "that is fine with me",
     "that is fine by me",
-    "that is okay",
-    "that is ok",
     "that is perfect",
-    "that is all right",
-    "that is alright",
     "that is what i want",
     "that is what i would like",
     "that works",
@@ -123,17 +115,46 @@ const YES: &[&str] = &[
     "make it so",
 ];
 
-/// Agreement unless thanks are added: "fine, thanks" declines an offer.
-const RATHER_YES: &[&str] = &["fine", "right", "all right", "alright"];
+/// Agreement unless a [`SHORT`] answer is beside it: "okay, that's it" ends something.
+const OKAY: &[&str] = &["okay", "ok", "please", "i am sure", "i am certain"];
 
-/// What agreement comes with and adds nothing, and what agrees with too much to count alone.
-const POLITE: &[&str] = &[
+/// The same, and unless thanks are added: "that's fine, thanks" declines an offer.
+const RATHER_YES: &[&str] = &[
+    "fine",
+    "right",
+    "all right",
+    "alright",
+    "that is fine",
+    "that is okay",
+    "that is ok",
+    "that is all right",
+    "that is alright",
+];
+
+/// What adds nothing to a clear yes. Without one it may be half a sentence ("I would…"), or decline
+/// ("it's okay").
+const SHORT: &[&str] = &[
+    "i do",
+    "i would",
+    "we do",
+    "we would",
+    "you can",
+    "you may",
+    "do",
+    "go on",
     "it is",
     "it does",
     "that is it",
     "that is good",
-    "that is great",
     "that will do",
+];
+
+/// The same at the end of a reply: behind it anything may come ("I am good").
+const SHORT_AT_END: &[&str] = &["i am", "we are"];
+
+/// What agreement comes with and adds nothing.
+const POLITE: &[&str] = &[
+    "that is great",
     "very well",
     "very good",
     "oh",
@@ -142,7 +163,7 @@ const POLITE: &[&str] = &[
     "uh",
     "hm",
     "hmm",
-    "mhm",
+    "mm",
     "well",
     "great",
     "good",
@@ -243,7 +264,12 @@ const REFUSING: &[&str] = &[
 const LISTING: &[&str] = &[
     "and", "or", "but", "either", "both", "neither", "nor", "not", "no", "never", "without",
     "except", "only", "unless", "if", "than", "instead", "rather", "cannot", "plus", "minus",
+    "half", "quarter", "past",
 ];
+
+/// Signs beside letters and digits that a question may be repeated in parts with; any other may
+/// list or exclude something ("milk + eggs").
+const PLAIN_SIGNS: &str = " .,?!'’\"-:$€£%";
 
 /// Each begins a phrase, which keeps it.
 const PREPOSITIONS: &[&str] = &[
@@ -263,7 +289,7 @@ const EMPTY: &[&str] = &[
 ];
 
 /// What stands for the question's object behind its verb.
-const PRONOUNS: &[&str] = &["it", "them"];
+const PRONOUNS: &[&str] = &["it", "them", "that"];
 
 /// Words of a reply from which on it is no plain yes.
 const MOST_SAID: usize = 32;
@@ -315,7 +341,7 @@ fn read(text: &str, sources: &Sources) -> Reply {
 
 /// As the router reads a sentence; amounts of money in words, since they are written either way.
 fn words(text: &str) -> Vec<String> {
-    let said = sentences(text).join(" ");
+    let said = sentences(&text.replace('&', " and ")).join(" ");
     let said = said.replace("that'd ", "that would ");
     let said = said.replace("that'll ", "that will ");
     let mut words = Vec::new();
@@ -396,8 +422,10 @@ impl Source {
             .any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
         let mut words = words(text);
         words.retain(|word| !is(ARTICLES, word));
+        let plain = |c: char| c.is_alphanumeric() || PLAIN_SIGNS.contains(c);
         let divisible = !lists
-            && !text.contains([';', '\n'])
+            && text.chars().all(plain)
+            && !text.contains(" - ")
             && words.len() <= MOST_ASKED
             && !words.iter().any(|word| is(LISTING, word));
         words.truncate(MOST_ASKED);
@@ -407,6 +435,20 @@ impl Source {
     /// The verb: the first word that says something.
     fn verb(&self) -> Option<usize> {
         self.words.iter().position(|word| says_something(word))
+    }
+
+    /// Whether a repetition that begins or ends before the word `at` would cut a number in two:
+    /// "3:30", "1 hour 30".
+    fn cuts_number(&self, at: usize) -> bool {
+        let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
+        if !self.words.get(at).is_some_and(is_number) {
+            return false;
+        }
+        match &self.words[..at] {
+            [.., last] if is_number(last) => true,
+            [.., number, unit] => is_number(number) && !is(PREPOSITIONS, unit),
+            _ => false,
+        }
     }
 }
 
@@ -475,8 +517,10 @@ struct Cut<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Found {
     yes: bool,
+    okay: bool,
     rather_yes: bool,
     thanks: bool,
+    short: bool,
     /// The verb with its pronoun.
     verb: bool,
     /// Other words of the question. Only one piece: two may make another sense ("table", "2").
@@ -489,11 +533,18 @@ impl Found {
         let fits = !(self.verb && more.verb || self.words && more.words);
         fits.then_some(Self {
             yes: self.yes || more.yes,
+            okay: self.okay || more.okay,
             rather_yes: self.rather_yes || more.rather_yes,
             thanks: self.thanks || more.thanks,
+            short: self.short || more.short,
             verb: self.verb || more.verb,
             words: self.words || more.words,
         })
+    }
+
+    fn agrees(self) -> bool {
+        let declines = self.short || self.rather_yes && self.thanks;
+        self.yes || (self.okay || self.rather_yes) && !declines
     }
 }
 
@@ -518,42 +569,47 @@ impl Cut<'_> {
             }
         }
         let last = ways.pop().unwrap_or_default();
-        last.iter()
-            .any(|found| found.yes || (found.rather_yes && !found.thanks))
+        last.iter().any(|found| found.agrees())
     }
 
     /// The pieces that may begin at a word: how long each is, and what it adds.
     fn pieces(&self, at: usize) -> Vec<(usize, Found)> {
         let rest = &self.said[at..];
         let nothing = Found::default();
+        let yes = Found {
+            yes: true,
+            ..nothing
+        };
+        let okay = Found {
+            okay: true,
+            ..nothing
+        };
+        let rather_yes = Found {
+            rather_yes: true,
+            ..nothing
+        };
+        let thanks = Found {
+            thanks: true,
+            ..nothing
+        };
+        let short = Found {
+            short: true,
+            ..nothing
+        };
         let kinds = [
-            (
-                YES,
-                Found {
-                    yes: true,
-                    ..nothing
-                },
-            ),
-            (
-                RATHER_YES,
-                Found {
-                    rather_yes: true,
-                    ..nothing
-                },
-            ),
-            (
-                THANKS,
-                Found {
-                    thanks: true,
-                    ..nothing
-                },
-            ),
+            (YES, yes),
+            (OKAY, okay),
+            (RATHER_YES, rather_yes),
+            (THANKS, thanks),
+            (SHORT, short),
             (POLITE, nothing),
         ];
         let mut pieces: Vec<(usize, Found)> = Vec::new();
         for (phrases, found) in kinds {
             pieces.extend(beginnings(phrases, rest).map(|length| (length, found)));
         }
+        let at_end = beginnings(SHORT_AT_END, rest).filter(|length| *length == rest.len());
+        pieces.extend(at_end.map(|length| (length, short)));
         pieces.extend(self.repetitions(rest));
         for lead in beginnings(LEADS, rest) {
             let behind = self.repetitions(&rest[lead..]).into_iter();
@@ -569,6 +625,7 @@ impl Cut<'_> {
             && is(PRONOUNS, pronoun)
             && self.sources.verbs.contains(verb)
             && self.may_say(verb)
+            && !is_no(&rest[..2])
         {
             let found = Found {
                 verb: true,
@@ -584,7 +641,7 @@ impl Cut<'_> {
                 seen: BTreeSet::new(),
                 lengths: BTreeSet::new(),
             };
-            for from in 0..source.words.len() {
+            for from in (0..source.words.len()).filter(|from| !source.cuts_number(*from)) {
                 repeating.from(from, from, 0);
             }
             let found = Found {
@@ -636,7 +693,8 @@ impl Repeating<'_> {
             (said, asked) = (said + 1, asked + 1);
             content |= says_something(word) && !refuses;
             let whole = asked == source.words.len() && source.verb().is_none_or(|v| began <= v);
-            if !(content && says_something(word) && (source.divisible || whole)) {
+            let ends = content && says_something(word) && !source.cuts_number(asked);
+            if !ends || !source.divisible && !whole {
                 continue;
             }
             self.lengths.insert(said);

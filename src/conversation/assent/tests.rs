@@ -59,6 +59,20 @@ fn what_agrees_and_adds_nothing_new_is_a_yes() {
         ("By all means.", Yes),
         ("Yes, I'm sure.", Yes),
         ("Yes, ma'am.", Yes),
+        ("Yes, do.", Yes),
+        ("Yes, proceed.", Yes),
+        ("Yes, go on.", Yes),
+        ("Yes, book that.", Yes),
+        ("Yes, confirm it.", Yes),
+        ("Mm-hmm.", Yes),
+        ("Uh-huh.", Yes),
+        ("Yes, I am.", Yes),
+        ("Yes, I would.", Yes),
+        ("Yes, it is, thanks.", Yes),
+        ("Yes, that's it.", Yes),
+        ("Yes, that's fine, thanks.", Yes),
+        ("That's fine.", Yes),
+        ("It's okay, go ahead.", Yes),
         // Manners.
         ("Yes, thanks.", Yes),
         ("Yes, thank you very much.", Yes),
@@ -155,6 +169,169 @@ fn what_agrees_and_adds_nothing_new_is_a_yes() {
 }
 
 #[test]
+fn who_declines_politely_has_not_agreed() {
+    let declining = [
+        "I'm good.",
+        "I'm good, thanks.",
+        "Yeah, I'm good, thanks.",
+        "I'm fine, thanks.",
+        "I'm okay.",
+        "Okay, I'm okay.",
+        "I'm okay, thank you.",
+        "I'm all right, thanks.",
+        "I'm all set.",
+        "I'm set, thanks.",
+        "I'm happy as is.",
+        "I'm happy with that, thanks.",
+        "I'm sure it's fine.",
+        "It's fine, I'm sure.",
+        "It's okay.",
+        "It's okay, thanks.",
+        "Oh, it's okay, thank you very much.",
+        "It's fine.",
+        "It's fine, thanks.",
+        "It's all right.",
+        "It's alright, thanks.",
+        "It's good.",
+        "It's all good.",
+        "Please, it's okay.",
+        "Okay, it's fine.",
+        "It's okay, you can leave it.",
+        "That's okay, thanks.",
+        "That's ok, thank you.",
+        "That's fine, thank you.",
+        "Oh, that's all right, thanks.",
+        "Thanks, that's alright.",
+        "Okay, that's fine, thanks.",
+        "Okay, that's it, thanks.",
+        "Okay, that's it.",
+        "That's it.",
+        "That's it, thanks.",
+        "That's all.",
+        "That's all, thanks.",
+        "That is all for now.",
+        "That's good, thanks.",
+        "Okay, that's good.",
+        "That's enough.",
+        "Okay, that'll do.",
+        "That'll do, thanks.",
+        "That will be all.",
+        "All good, thanks.",
+        "All right, thanks.",
+        "Right, thanks.",
+        "Great, thanks.",
+        "Perfect, thanks.",
+        "Good, thanks.",
+        "We're good.",
+        "We're fine, thanks.",
+        "We're okay.",
+        "You're all right, thanks.",
+        "You're fine.",
+        "No need.",
+        "No need, thanks.",
+        "There is no need.",
+        "I'll pass.",
+        "I'll leave it.",
+        "Hard pass.",
+        "I think I'll pass, thanks.",
+        "Not right now, thanks.",
+        "Not today.",
+        "Not really.",
+        "Not yet.",
+        "Maybe later.",
+        "Maybe another time.",
+        "Another time, thanks.",
+        "Some other time.",
+        "Later, thanks.",
+        "Okay, later.",
+        "Let's not.",
+        "Let me think.",
+        "Don't worry about it.",
+        "Okay, don't worry.",
+        "Don't bother.",
+        "Leave it.",
+        "Okay, leave it.",
+        "You can leave it.",
+        "Sure, whatever.",
+        "I'd rather not.",
+        "I wouldn't.",
+        "I don't think so.",
+        "I guess not.",
+        "I appreciate it, but I'm fine.",
+        "Thanks anyway.",
+        "Thank you, I'm fine.",
+        "Thanks, but that's okay.",
+        "Uh-uh.",
+        "Nuh-uh.",
+        "Mm-mm.",
+        "Hm.",
+    ];
+    let taken: Vec<_> = declining
+        .iter()
+        .filter(|said| answer(said, table()) == Yes || agrees(said))
+        .collect();
+    assert!(taken.is_empty(), "{taken:#?}");
+}
+
+#[test]
+fn an_unfinished_sentence_is_no_yes() {
+    for said in [
+        "I would…",
+        "Well, I would",
+        "Um, I am",
+        "We would.",
+        "I do",
+        "Okay, I would...",
+        "You can",
+        "Please, I am",
+        "It is",
+        "Do",
+    ] {
+        assert_eq!(answer(said, table()), Other, "{said}");
+    }
+}
+
+#[test]
+fn a_number_is_not_repeated_in_parts() {
+    let time = || {
+        let question = "Shall I book at 3:30 for 2?";
+        (question, "book", json!({"time": "3:30", "people": 2}))
+    };
+    check(
+        time,
+        &[
+            ("Yes, at 3:30.", Yes),
+            ("Yes, book at 3:30 for two.", Yes),
+            ("Yes, for two.", Yes),
+            ("Yes, at 3.", Other),
+            ("Yes, 3.", Other),
+            ("Yes, book at 3.", Other),
+            ("Yes, at 3 for two.", Other),
+            ("Yes, 30.", Other),
+        ],
+    );
+    let timer = || ("Set it to 1 hour 30 minutes?", "set", json!({}));
+    check(
+        timer,
+        &[
+            ("Yes, 1 hour 30 minutes.", Yes),
+            ("Yes, 1 hour.", Other),
+            ("Yes, to 1 hour.", Other),
+            ("Yes, 30 minutes.", Other),
+        ],
+    );
+    let half = || ("Shall I book at half past 3?", "book", json!({}));
+    check(
+        half,
+        &[
+            ("Yes, book at half past three.", Yes),
+            ("Yes, 3.", Other),
+            ("Yes, at 3.", Other),
+        ],
+    );
+}
+
+#[test]
 fn a_value_that_changes_places_is_no_yes() {
     let move_money = || {
         let arguments = json!({"amount": 50, "from": "checking", "to": "savings"});
@@ -231,6 +408,22 @@ fn what_lists_or_excludes_is_repeated_whole() {
             ("Yes, to Bob.", Other),
         ],
     );
+    for text in [
+        "milk & eggs",
+        "milk + eggs",
+        "milk/eggs",
+        "milk / eggs",
+        "milk | eggs",
+        "milk - eggs",
+    ] {
+        let question = format!("Shall I add note with text {text}?");
+        let asked = || (question.as_str(), "add_note", json!({ "text": text }));
+        assert_eq!(answer("Yes, add it.", asked()), Yes, "{text}");
+        assert_eq!(answer("Yes, eggs.", asked()), Other, "{text}");
+        assert_eq!(answer("Yes, milk.", asked()), Other, "{text}");
+    }
+    let ampersand = || ("Buy milk & eggs?", "buy", json!({"what": "milk & eggs"}));
+    check(ampersand, &[("Yes, milk and eggs.", Yes)]);
     let commas = || ("Buy milk, eggs?", "buy", json!({"what": "milk, eggs"}));
     check(commas, &[("Yes, eggs.", Other), ("Yes, milk, eggs.", Yes)]);
     let thousands = || ("Send 12,500 US dollars to Ann?", "send", json!({}));
