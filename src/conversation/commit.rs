@@ -29,12 +29,17 @@ impl Conversation {
     /// count.
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
         let call = CallId(self.ids.next());
-        let now = self.now;
-        let most = self.policy.tool_steps;
+        let (now, most) = (self.now, self.policy.tool_steps);
+        let Some(terms) = self.response.as_ref().map(|r| &r.terms) else {
+            return;
+        };
+        let is_clients = self.clients_in(terms).iter().any(|tool| tool.name == name);
+        // Nothing of such an answer is in the history, so there is nothing to say about a result.
+        let is_lost = terms.is_outside() && (!is_clients || arguments.is_err());
         let Some(response) = &mut self.response else {
             return;
         };
-        if response.steps >= most {
+        if response.steps >= most || is_lost {
             response.overstepped = true;
             return;
         }
@@ -48,12 +53,10 @@ impl Conversation {
                 return self.wait_for(call, Some(json!({ "error": error })));
             }
         };
-        let clients = response.terms.tools.as_ref();
-        let clients = clients.unwrap_or(&self.client.tools);
-        if clients.iter().any(|tool| tool.name == name) {
+        if is_clients {
             return self.hand_to_client(call, name, arguments);
         }
-        match self.declaration(name) {
+        match self.operators(name).cloned() {
             Some(tool) if self.needs_confirmation(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_deref()),
         }

@@ -415,7 +415,7 @@ impl Conversation {
         });
         self.stop_for_good(ResponseStatus::Interrupted);
         self.open_response(latency, ResponseTerms::default());
-        let tool = self.declaration(&pending.name);
+        let tool = self.operators(&pending.name).cloned();
         self.carry_out(
             pending.call,
             &pending.name,

@@ -113,7 +113,7 @@ impl Conversation {
             .response
             .as_ref()
             .is_some_and(|r| !r.said && r.fillers == 0 && r.is_waiting(call));
-        let Some(tool) = self.declaration(name).filter(|_| silent) else {
+        let Some(tool) = self.operators(name).cloned().filter(|_| silent) else {
             return;
         };
         let wait = self.remaining_wait(&[call], FORESEEN);
@@ -166,10 +166,10 @@ impl Conversation {
             .runs()
             .find(|run| run.calls.iter().any(|call| waiting.contains(call)));
         let own = run.and_then(|run| {
-            let tool = self.declaration(&run.tool)?;
+            let tool = self.operators(&run.tool)?;
             let again = &tool.fillers.again;
             let template = again.get(fillers % again.len().max(1))?;
-            render(&tool, template, &run.arguments)
+            render(tool, template, &run.arguments)
         });
         own.unwrap_or_else(|| self.policy.phrases.still_working.clone())
     }

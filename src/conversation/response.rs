@@ -376,8 +376,7 @@ impl Conversation {
     /// The tools of an answer. Outside of the conversation the server runs none: its results would
     /// have nowhere to go.
     pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
-        let clients = terms.tools.as_ref().unwrap_or(&self.client.tools);
-        // A client's tool takes the place of the server's of the same name.
+        let clients = self.clients_in(terms);
         let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
         let own = self.policy.tools.iter().map(|tool| &tool.spec);
         let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));

@@ -15,8 +15,8 @@ pub use record::{Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent, T
 
 use super::ids::{CallId, RequestId, RunId};
 use super::time::Time;
-use super::{Conversation, Event, Output};
-use crate::llm::ToolChoice;
+use super::{Conversation, Event, Output, ResponseTerms};
+use crate::llm::{ToolChoice, ToolSpec};
 use crate::router::{Heard, PastCall, Prediction, Source};
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use gate::Situation;
@@ -96,22 +96,29 @@ impl Default for Speculation {
 }
 
 impl Conversation {
-    /// A tool that the server runs. What the client declared is the client's to run.
+    /// The client's tools in an answer. They take the place of the server's of the same name.
+    pub(super) fn clients_in<'a>(&'a self, terms: &'a ResponseTerms) -> &'a [ToolSpec] {
+        terms.tools.as_ref().unwrap_or(&self.client.tools)
+    }
+
+    /// A tool that the server is going to run if it is called: neither in the answer that is being
+    /// given nor in the next one is the name the client's.
     pub(super) fn declaration(&self, name: &str) -> Option<Arc<Declaration>> {
-        let tool = self.operators(name).filter(|_| !self.is_clients(name));
-        tool.cloned()
+        let running = self.response.as_ref().map(|r| self.clients_in(&r.terms));
+        let mut clients = self
+            .client
+            .tools
+            .iter()
+            .chain(running.into_iter().flatten());
+        let is_clients = clients.any(|tool| tool.name == name);
+        self.operators(name).filter(|_| !is_clients).cloned()
     }
 
     /// The operator's tool of this name, also if the client has taken the name since: what was
     /// committed as the server's stays the server's.
-    fn operators(&self, name: &str) -> Option<&Arc<Declaration>> {
+    pub(super) fn operators(&self, name: &str) -> Option<&Arc<Declaration>> {
         let mut tools = self.policy.tools.iter();
         tools.find(|tool| tool.spec.name == name)
-    }
-
-    /// Whether the client has declared a tool of this name.
-    pub(super) fn is_clients(&self, name: &str) -> bool {
-        self.client.tools.iter().any(|tool| tool.name == name)
     }
 
     /// Asks the sources what the words so far may need.
