@@ -506,11 +506,20 @@ impl Conversation {
         };
         response.generation = None;
         response.count();
-        response.answer.is_cut |= response.breaks_off;
+        let breaks_off = std::mem::take(&mut response.breaks_off);
+        let most = response.terms.max_tokens;
+        let by_client = most.unwrap_or(self.client.max_tokens).number().is_some();
+        // A call that our own limit cut is told to the model, and silence is not what the user hears.
+        let is_answer = response.said && response.calls == 0;
+        response.answer.is_cut |= breaks_off && (by_client || is_answer);
         let silent = !response.said && (response.calls == 0 || response.overstepped);
-        let may_be = response.answer.is_cut || response.nothing_new && response.steps == 0;
-        if silent && !may_be {
-            self.fail_response("llm", "the language model said nothing", |p| &p.llm_failed);
+        let nothing_new = response.nothing_new && response.steps == 0 && !breaks_off;
+        if silent && !nothing_new && !response.answer.is_cut {
+            let reason = match breaks_off {
+                true => "the language model reached its most tokens before its first word",
+                false => "the language model said nothing",
+            };
+            self.fail_response("llm", reason, |p| &p.llm_failed);
         }
     }
 
