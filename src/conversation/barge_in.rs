@@ -7,7 +7,7 @@ use super::output::ConfirmationOutcome;
 use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
-use super::{Conversation, Event, Output, ResponseStatus};
+use super::{Conversation, Event, Output, ResponseStatus, ResponseTerms};
 
 /// What was being said when an utterance began that may turn out to be none.
 #[derive(Debug, Default)]
@@ -24,9 +24,21 @@ pub(super) struct Interrupted {
 #[derive(Debug)]
 pub(super) enum Resume {
     /// The answer: the model had not ended, or a tool was still running.
-    Answer,
+    Answer(Box<Unfinished>),
     /// The end of the conversation.
     End(EndingCall),
+}
+
+/// What is kept of an answer for its second half.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) terms: ResponseTerms,
+    /// Items of the history before it began.
+    pub(super) history: usize,
+    /// Rounds of tools whose results the model has been given.
+    pub(super) steps: u32,
+    /// Calls of the round after them have been made.
+    pub(super) has_called: bool,
 }
 
 impl Interrupted {
@@ -98,7 +110,9 @@ impl Conversation {
             Some(ending) => Some(Resume::End(ending)),
             // A client that was called asks for the answer itself.
             None if response.client_called || outside => None,
-            None => response.unfinished().then_some(Resume::Answer),
+            None => response
+                .unfinished()
+                .then(|| Resume::Answer(response.second_half())),
         };
         let question = self.confirmation.take_if(|pending| !pending.is_asked());
         self.close_response(response, status, Discard::Interrupted);

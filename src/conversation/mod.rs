@@ -367,8 +367,7 @@ impl Conversation {
                 None => self.say(&text),
             }
         } else if goes_on && let Some(resume) = self.resume.take() {
-            let terms = self.respond_next.take().unwrap_or_default();
-            self.resume_response(resume, terms);
+            self.resume_response(resume);
         } else if goes_on && let Some(terms) = self.respond_next.take() {
             self.respond(terms);
         } else {

@@ -1,7 +1,7 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::answer_end::{AnswerPolicy, Said};
-use super::barge_in::Resume;
+use super::barge_in::{Resume, Unfinished};
 use super::clauses::Clauses;
 use super::commit::{EndingCall, Waiting};
 use super::confirm::Pending;
@@ -182,6 +182,16 @@ impl Response {
         self.calls > usize::from(self.open_tool.is_some()) && !self.overstepped
     }
 
+    /// What is left of it to give, if it is cut short.
+    pub(super) fn second_half(&mut self) -> Box<Unfinished> {
+        Box::new(Unfinished {
+            terms: std::mem::take(&mut self.terms),
+            history: self.history,
+            steps: self.steps,
+            has_called: !self.waiting.is_empty() || self.owes_answer,
+        })
+    }
+
     /// Something is still being made: the model's words, or a result.
     fn owes(&self) -> bool {
         let open = self.waiting.iter().any(|waiting| waiting.result.is_none());
@@ -230,13 +240,23 @@ impl Conversation {
 
     /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
     /// once; the end of the conversation.
-    pub(super) fn resume_response(&mut self, resume: Resume, terms: ResponseTerms) {
+    pub(super) fn resume_response(&mut self, resume: Resume) {
         let latency = TurnLatency::of_turn_at(self.now);
-        self.open_response(latency, terms);
+        let next = self.respond_next.take();
+        let is_new = next.is_some();
+        self.open_response(latency, next.unwrap_or_default());
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
-            Resume::Answer if running.is_empty() => return self.start_generation(),
-            Resume::Answer => {}
+            Resume::Answer(half) => {
+                if let Some(response) = self.response.as_mut().filter(|_| !is_new) {
+                    response.terms = half.terms;
+                    response.history = half.history;
+                    response.steps = half.steps + u32::from(half.has_called && running.is_empty());
+                }
+                if running.is_empty() {
+                    return self.start_generation();
+                }
+            }
             Resume::End(ending) => {
                 running.retain(|call| *call != ending.call);
                 if let Some(response) = &mut self.response {

@@ -54,13 +54,195 @@ fn an_answer_has_the_most_tokens_that_the_client_allows_and_is_incomplete_if_the
     assert_eq!(sim.prompts[1].demands.max_tokens, None);
 }
 
+fn at_most(tokens: u32) -> Settings {
+    Settings {
+        max_tokens: Some(MaxTokens::At(tokens)),
+        ..Settings::default()
+    }
+}
+
 #[test]
-fn an_answer_that_is_cut_before_its_first_word_is_no_failure_of_the_model() {
+fn an_answer_that_the_client_has_cut_before_its_first_word_is_no_failure_of_the_model() {
     let mut sim = sim();
+    configure(&mut sim, at_most(40));
     sim.scripts.push_back(vec![cut(), end()]);
     ask(&mut sim, "what time is it", 3_000);
     assert_eq!(sim.spoken(), Vec::<String>::new());
     assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
+}
+
+/// A reasoning model may spend all of `llm.max_tokens` on its thoughts.
+#[test]
+fn a_model_that_reaches_our_own_limit_before_its_first_word_does_not_leave_the_user_in_silence() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![cut(), end()]);
+    ask(&mut sim, "what time is it", 4_000);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+}
+
+#[test]
+fn an_answer_goes_on_after_a_call_that_our_own_limit_cut() {
+    let unread = |name: &str| {
+        let arguments = Err("it was cut off".into());
+        [
+            Step::Event(LlmEvent::ToolOpened { name: name.into() }),
+            Step::Event(LlmEvent::ToolClosed { arguments }),
+        ]
+    };
+    for first in [Vec::new(), call("clock").to_vec()] {
+        let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+        let runs = first.len() / 2;
+        let script = [first, unread("clock").to_vec(), vec![cut(), end()]].concat();
+        sim.scripts.push_back(script);
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        ask(&mut sim, "what time is it", 4_000);
+        assert_eq!(sim.tools_started.len(), runs);
+        assert_eq!(sim.spoken(), ["It is noon."]);
+        assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    }
+}
+
+fn add_note() -> Vec<crate::llm::ToolSpec> {
+    vec![tool("add_note", Effect::Read).spec.clone()]
+}
+
+#[test]
+fn a_servers_tool_asks_first_although_the_session_has_the_clients_of_the_same_name() {
+    let mut sim = Sim::new(with(vec![super::asking("add_note", "Shall I note it?")]));
+    sim.client_has(&["add_note"]);
+    let [opened, closed] = call("add_note");
+    sim.scripts.push_back(vec![opened, closed, end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            tools: Some(Vec::new()),
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(4_000);
+    assert_eq!(sim.spoken(), ["Shall I note it?"]);
+    assert_eq!(sim.tools_started.len(), 0);
+    ask(&mut sim, "Yes.", 4_000);
+    assert_eq!(sim.tools_started, ["add_note"]);
+    assert!(!sim.saw(|e| matches!(e, Event::ToolCalled { by_client, .. } if *by_client)));
+}
+
+#[test]
+fn a_tool_that_the_client_brings_for_one_answer_is_not_run_early_by_the_server() {
+    let mut server = (*tool("add_note", Effect::Read)).clone();
+    server.speculation.eligibility = crate::tools::Eligibility::Full;
+    server.fillers.short = vec!["Looking at the notes.".into()];
+    let mut policy = with(vec![server]);
+    policy.filler.lead = FillerLead::Router;
+    policy.filler.confidence = 0.4;
+    let mut sim = Sim::new(policy);
+    sim.router = Box::new(|heard| {
+        let prediction = crate::router::Prediction {
+            tool: "add_note".into(),
+            arguments: serde_json::Map::new(),
+            confidence: 0.4,
+            source: crate::router::Source::Rule,
+        };
+        (!heard.text.is_empty())
+            .then_some(prediction)
+            .into_iter()
+            .collect()
+    });
+    let text = "what are my notes".into();
+    sim.input(NewItem::User { text }.at_the_end());
+    sim.silence(200);
+    let [opened, closed] = call("add_note");
+    sim.scripts
+        .push_back(vec![opened, Step::Wait(500), closed, end()]);
+    respond(
+        &mut sim,
+        ResponseTerms {
+            tools: Some(add_note()),
+            ..ResponseTerms::default()
+        },
+    );
+    sim.silence(4_000);
+    assert_eq!(sim.tools_started.len(), 0);
+    assert_eq!(sim.spoken(), Vec::<String>::new());
+    assert!(sim.saw(|e| matches!(e, Event::ToolCalled { by_client, .. } if *by_client)));
+}
+
+/// It would be made twice.
+#[test]
+fn a_forced_tool_is_not_forced_again_after_a_cough() {
+    for tool_ms in [50, 3_000] {
+        let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
+        sim.core.policy.speculation.preemptive = false;
+        sim.tool_ms = tool_ms;
+        let script = [call("add").to_vec(), vec![end()]].concat();
+        let said = say("It is added, and there is nothing else to do.");
+        let results = vec![Step::Wait(800), said, end()];
+        sim.scripts
+            .extend([script, results.clone(), results.clone(), results]);
+        configure(
+            &mut sim,
+            Settings {
+                tool_choice: Some(ToolChoice::Required),
+                ..Settings::default()
+            },
+        );
+        ask(&mut sim, "add milk", 600);
+        sim.speak("", 300);
+        sim.silence(8_000);
+        let forced = sim.prompts.iter().map(|p| &p.demands.tool_choice);
+        let forced = forced.filter(|choice| **choice == ToolChoice::Required);
+        assert_eq!(forced.count(), 1, "after {tool_ms} ms");
+        assert!(sim.prompts.len() > 1);
+    }
+}
+
+#[test]
+fn an_answer_that_goes_on_after_a_noise_keeps_its_terms() {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    sim.scripts
+        .push_back(vec![Step::Wait(1_000), say("Lost."), end()]);
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    let terms = ResponseTerms {
+        instructions: Some("Be short.".into()),
+        tool_choice: Some(ToolChoice::None),
+        max_tokens: Some(MaxTokens::At(40)),
+        context: Some(vec![Context::Message(user("what time is it"))]),
+        ..ResponseTerms::default()
+    };
+    respond(&mut sim, terms);
+    sim.silence(400);
+    sim.speak("", 300);
+    sim.silence(4_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    let [first, second] = sim.prompts.as_slice() else {
+        panic!("{:?}", sim.prompts);
+    };
+    assert_eq!(first, second);
+}
+
+#[test]
+fn a_call_outside_of_the_conversation_that_cannot_be_read_leaves_no_trace() {
+    let mut sim = Sim::new(with(vec![super::asking("add_note", "Shall I note it?")]));
+    for arguments in [Ok(serde_json::Map::new()), Err("no arguments".to_owned())] {
+        let name = "add_note".into();
+        sim.scripts.push_back(vec![
+            Step::Event(LlmEvent::ToolOpened { name }),
+            Step::Event(LlmEvent::ToolClosed { arguments }),
+            end(),
+        ]);
+        respond(
+            &mut sim,
+            ResponseTerms {
+                place: ResponsePlace::Aloud,
+                ..ResponseTerms::default()
+            },
+        );
+        sim.silence(5_000);
+    }
+    assert!(sim.core.history.messages().is_empty());
+    assert_eq!(sim.tools_started.len(), 0);
+    assert_eq!(sim.prompts.len(), 2);
 }
 
 #[test]
