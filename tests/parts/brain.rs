@@ -992,6 +992,29 @@ async fn two_messages_that_nobody_has_answered_are_two_requests() {
 }
 
 #[tokio::test]
+async fn a_message_takes_back_what_was_asked_in_those_before_it() {
+    let timer = "Set a timer for ten minutes";
+    for later in [
+        "Never mind.",
+        "Stop.",
+        "No.",
+        "Cancel that.",
+        "No, don't do that.",
+    ] {
+        let heard =
+            generate_with(&WITH_DECLARED, &[timer, later].map(user), DECLARED.specs()).await;
+        assert_eq!(heard.calls(), "", "{later}");
+        assert!(!heard.words.is_empty(), "{later}");
+    }
+    let time = [timer, "Never mind.", "What time is it?"].map(user);
+    let heard = generate_with(&WITH_DECLARED, &time, DECLARED.specs()).await;
+    assert_eq!(heard.calls(), "get_time {}");
+    let first = ["Never mind.", timer].map(user);
+    let heard = generate_with(&WITH_DECLARED, &first, DECLARED.specs()).await;
+    assert!(heard.calls().starts_with("set_timer"), "{heard:?}");
+}
+
+#[tokio::test]
 async fn whoever_has_not_spoken_yet_is_greeted() {
     let tools = || Arc::new(TOOLS.specs().to_vec());
     let note = Message::System {

@@ -177,7 +177,7 @@ fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
 
 /// What to say and call for what the user said last; `None` if it is beyond us. Each message that
 /// nobody has answered is one of its own where one of them asks for a tool by itself; else they are a
-/// sentence in pieces.
+/// sentence in pieces. One that takes back what was asked before it takes back all of that.
 fn answer(
     prompt: &Prompt,
     known: &Known,
@@ -185,16 +185,37 @@ fn answer(
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let (said, before) = unanswered(&prompt.messages);
     if said.len() > 1 && asked_for(prompt).is_none() {
-        let mut all = Vec::new();
+        let mut all: Vec<Vec<LlmEvent>> = Vec::new();
+        let mut taken_back = false;
         for one in &said {
+            if all.iter().any(|answer| has_call(answer)) && takes_back(one, before, classifier)? {
+                taken_back = true;
+                all.clear();
+            }
             let answer = answer_to(one, before, prompt, known, classifier)?;
             all.push(answer.unwrap_or_else(|| beyond(prompt)));
         }
-        if all.iter().any(|answer| has_call(answer)) {
+        if taken_back || all.iter().any(|answer| has_call(answer)) {
             return Ok(Some(at_once(all)));
         }
     }
     answer_to(&said.join(" "), before, prompt, known, classifier)
+}
+
+/// Whether a message wants nothing but that what was asked before it is left alone.
+fn takes_back(
+    said: &str,
+    before: &[Message],
+    classifier: &mut Classifier,
+) -> Result<bool, EmbedError> {
+    let requests = understand(said, before, classifier)?;
+    let refuses = |request: &Request| {
+        matches!(
+            request,
+            Request::Refused | Request::Talk(Talk::Stop | Talk::No)
+        )
+    };
+    Ok(!requests.is_empty() && requests.iter().all(refuses))
 }
 
 fn has_call(answer: &[LlmEvent]) -> bool {
