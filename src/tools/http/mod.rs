@@ -397,20 +397,55 @@ impl Tool for HttpTool {
     }
 }
 
+/// Refusals that the user did not cause: of our key, our proxy, our haste.
+const OWN_FAULTS: [StatusCode; 5] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::FORBIDDEN,
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::TOO_MANY_REQUESTS,
+];
+
 /// What a service that refuses a request (4xx) says at `pointer` is for the user. What one says that
-/// is out of order is not, nor is a bare status.
+/// is out of order, or of the operator's mistakes, is not, nor is a bare status.
 pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> ToolError {
     let said = pointer.and_then(|pointer| answer.body.pointer(pointer)?.as_str());
     let said: Option<String> = said
         .map(str::trim)
         .filter(|said| !said.is_empty())
         .map(|said| said.chars().take(MOST_ERROR).collect());
+    let is_users = answer.status.is_client_error() && !OWN_FAULTS.contains(&answer.status);
     match said {
-        Some(said) if answer.status.is_client_error() => ToolError::Failed(said),
+        Some(said) if is_users => ToolError::Failed(said),
         said => {
-            // It may repeat what a user said.
+            // It may repeat what a user said, or a key.
             tracing::debug!(service, said, "a service is out of order");
             ToolError::Broken(format!("{service} answered {}", answer.status))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_service_says_of_our_own_faults_is_not_said_to_the_user() {
+        let told = |status: u16| {
+            let answer = Answer {
+                status: StatusCode::from_u16(status).unwrap(),
+                body: json!({"message": "Invalid API key provided: sk-ab"}),
+            };
+            refusal(&answer, Some("/message"), "rates.example.com")
+        };
+        for status in [400, 404, 409, 422] {
+            assert!(matches!(told(status), ToolError::Failed(_)), "{status}");
+        }
+        for status in [401, 403, 407, 408, 429, 500, 503] {
+            let told = told(status);
+            assert!(matches!(told, ToolError::Broken(_)), "{status}");
+            assert!(!told.to_string().contains("sk-ab"), "{told}");
         }
     }
 }
