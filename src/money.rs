@@ -58,7 +58,6 @@ const CURRENCIES: &[Currency] = &[
     ),
     currency("ZAR", ("South African rand", "South African rand"), CENT),
     currency("ILS", ("Israeli shekel", "Israeli shekels"), None),
-    currency("AED", ("UAE dirham", "UAE dirhams"), None),
     currency("THB", ("Thai baht", "Thai baht"), None),
 ];
 

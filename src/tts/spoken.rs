@@ -202,7 +202,10 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b(\d{3})-(\d{4})\b".into(), |c| format!("{}, {}", digits(&c[1]), digits(&c[2]))),
         (format!(r"({symbols})(\d[\d,.]*)\s?[-–]\s?(?:{symbols})?(\d)"), |c| format!("{} to {}{}", &c[2], &c[1], &c[3])),
         (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
-        (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names}))\b)"), |c| money(c, &[1], 2, &[5, 6, 7])),
+        (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names}))\b)"), |c| match names_a_kind(c) {
+            true => c[0].to_owned(),
+            false => money(c, &[1], 2, &[5, 6, 7]),
+        }),
         (whole_unit, |c| format!("{}{}{}", &c[1], &c[2], &c[3])),
         (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
         (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
@@ -336,6 +339,18 @@ fn money(c: &Captures<'_>, minus: &[usize], amount: usize, currencies: &[usize])
     let whole = whole.replace(',', "");
     let said = coins(&whole, group(amount + 1), group(amount + 2), currency);
     format!("{before}{minus}{said}{comma}")
+}
+
+/// "a 100 dollar bill", "a 5 million dollar house": one of a name behind several tells the kind of
+/// something else. Of an amount as in [`money`], with its name in group 7.
+fn names_a_kind(c: &Captures<'_>) -> bool {
+    let name = c.get(7).map_or("", |name| name.as_str());
+    let is_one = money::named(name).is_some_and(|currency| {
+        let (one, many) = currency.whole;
+        one != many && name.eq_ignore_ascii_case(one)
+    });
+    let (is_scaled, has_decimals) = (c.get(4).is_some(), c.get(3).is_some());
+    is_one && (is_scaled || !has_decimals && &c[2] != "1")
 }
 
 /// "3", ".50" to "3 dollars and 50 cents", "0", ".50" to "50 cents".
@@ -508,6 +523,12 @@ mod tests {
             ("12,500 US dollars", "12500 US dollars"),
             ("12,500.00 USD", "12500 US dollars"),
             ("USD 12,500", "12500 US dollars"),
+            ("a 100 dollar bill", "a 100 dollar bill"),
+            ("a 1,000 US dollar fee", "a 1000 US dollar fee"),
+            ("a 5 million dollar house", "a 5 million dollar house"),
+            ("1 dollar", "1 dollar"),
+            ("12.50 dollar", "12 dollars and 50 cents"),
+            ("2 AED devices", "2 AED devices"),
             ("12.50 dollars", "12 dollars and 50 cents"),
             ("12.5 USD", "12 US dollars and 50 cents"),
             ("1,840.25 US dollars", "1840 US dollars and 25 cents"),
