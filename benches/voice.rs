@@ -3,7 +3,6 @@
 //! `cargo bench --bench voice`; wants the weights in `UNDERTONE_MODELS` or `models/weights`.
 
 use std::hint::black_box;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -34,15 +33,13 @@ fn piper() -> Option<Piper> {
 
 fn voice(c: &mut Criterion) {
     let Some(mut piper) = piper() else { return };
-    let endings = [
-        ("first audio", ControlFlow::Break(())),
-        ("all audio", ControlFlow::Continue(())),
-    ];
-    for (what, then) in endings {
+    for (what, chunks) in [("first audio", 1), ("all audio", usize::MAX)] {
         let mut group = c.benchmark_group(what);
         group.sample_size(20);
         for text in CLAUSES {
-            group.bench_function(text, |b| b.iter(|| piper.speak(text, &mut |_| then)));
+            group.bench_function(text, |b| {
+                b.iter(|| piper.speak(text).map(|speech| speech.take(chunks).count()))
+            });
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A model on its own named thread, behind a bounded inbox.
 //!
 //! Nobody waits for a worker's inbox: it takes a job or it is [`Overloaded`], and the caller
-//! decides what that means. Jobs that are offered come after all that are sent. A job whose token is cancelled before its turn comes is skipped; a
-//! job that panics fails alone, and the state it may have broken is built anew.
+//! decides what that means. Jobs are done in the order in which they are due; those that are offered
+//! come after all that are sent. A job whose token is cancelled before its turn comes is skipped; a job
+//! that panics fails alone, and the state it may have broken is built anew.
 
 mod inbox;
 
@@ -11,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::Instant;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
@@ -58,6 +60,15 @@ pub enum SpawnError<E: std::error::Error + 'static> {
     Panicked(Failed),
 }
 
+/// How far a job has got.
+#[derive(Debug)]
+pub enum Step<J, R> {
+    /// It is done.
+    Done(R),
+    /// It is to go on by then. Jobs that are due sooner go before it.
+    Later(Instant, J),
+}
+
 /// A handle to a worker thread that turns jobs `J` into results `R`. The thread ends when the
 /// last handle is dropped and the jobs it has taken are done.
 #[derive(Debug)]
@@ -93,7 +104,27 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         name: &str,
         capacity: usize,
         build: impl FnMut() -> Result<S, E> + Send + 'static,
-        handle: impl FnMut(&mut S, J, &CancellationToken) -> R + Send + 'static,
+        mut handle: impl FnMut(&mut S, J, &CancellationToken) -> R + Send + 'static,
+    ) -> Result<Self, SpawnError<E>>
+    where
+        S: 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        Self::spawn_in_steps(name, capacity, build, move |state: &mut S, job, cancel| {
+            Step::Done(handle(state, job, cancel))
+        })
+    }
+
+    /// The same with jobs that are done step by step, so that one which is due sooner can go between
+    /// two steps of another.
+    ///
+    /// # Errors
+    /// [`SpawnError`] if there is no thread, or no state.
+    pub fn spawn_in_steps<S, E>(
+        name: &str,
+        capacity: usize,
+        build: impl FnMut() -> Result<S, E> + Send + 'static,
+        handle: impl FnMut(&mut S, J, &CancellationToken) -> Step<J, R> + Send + 'static,
     ) -> Result<Self, SpawnError<E>>
     where
         S: 'static,
@@ -133,13 +164,32 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
     ///
     /// # Errors
     /// [`Overloaded`] if the inbox is full.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it orders jobs, and decides nothing by the time"
+    )]
     pub fn try_send(
         &self,
         job: J,
         cancel: CancellationToken,
         done: impl FnOnce(Result<R, Failed>) + Send + 'static,
     ) -> Result<(), Overloaded> {
-        let sent = self.inbox.send(entry(job, cancel, done));
+        self.send_by(Instant::now(), job, cancel, done)
+    }
+
+    /// Hands over a job that is only needed by then: jobs that are due sooner go before it.
+    /// Otherwise as [`Worker::try_send`].
+    ///
+    /// # Errors
+    /// [`Overloaded`] if the inbox is full.
+    pub fn send_by(
+        &self,
+        due: Instant,
+        job: J,
+        cancel: CancellationToken,
+        done: impl FnOnce(Result<R, Failed>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        let sent = self.inbox.send(due, entry(job, cancel, done));
         sent.map_err(|_| self.overloaded())
     }
 
@@ -158,9 +208,9 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         offered.map_err(|_| self.overloaded())
     }
 
-    /// Jobs that wait for their turn.
-    pub fn waiting(&self) -> usize {
-        self.inbox.waiting()
+    /// Jobs that are due by `now` and wait for their turn.
+    pub fn overdue(&self, now: Instant) -> usize {
+        self.inbox.overdue(now)
     }
 
     fn overloaded(&self) -> Overloaded {
@@ -227,18 +277,40 @@ impl<B, H, S> Thread<B, H, S> {
     fn run<J, R, E: std::error::Error + 'static>(&mut self, jobs: &Receiver<Entry<J, R>>)
     where
         B: FnMut() -> Result<S, E>,
-        H: FnMut(&mut S, J, &CancellationToken) -> R,
+        H: FnMut(&mut S, J, &CancellationToken) -> Step<J, R>,
     {
         while let Some(entry) = jobs.recv() {
-            if entry.cancel.is_cancelled() {
+            let Entry {
+                job,
+                cancel,
+                span,
+                done,
+            } = entry;
+            if cancel.is_cancelled() {
                 continue;
             }
-            let _span = entry.span.enter();
-            let result = self.perform(entry.job, &entry.cancel);
+            let entered = span.enter();
+            let result = match self.perform(job, &cancel) {
+                Ok(Step::Done(result)) => Ok(result),
+                Ok(Step::Later(due, job)) => {
+                    drop(entered);
+                    jobs.put_back(
+                        due,
+                        Entry {
+                            job,
+                            cancel,
+                            span,
+                            done,
+                        },
+                    );
+                    continue;
+                }
+                Err(failure) => Err(failure),
+            };
             if let Err(failure) = &result {
                 tracing::error!(%failure);
             }
-            if let Err(reason) = guarded(|| (entry.done)(result)) {
+            if let Err(reason) = guarded(|| done(result)) {
                 tracing::error!(
                     worker = &*self.name,
                     reason,
@@ -252,10 +324,10 @@ impl<B, H, S> Thread<B, H, S> {
         &mut self,
         job: J,
         cancel: &CancellationToken,
-    ) -> Result<R, Failed>
+    ) -> Result<Step<J, R>, Failed>
     where
         B: FnMut() -> Result<S, E>,
-        H: FnMut(&mut S, J, &CancellationToken) -> R,
+        H: FnMut(&mut S, J, &CancellationToken) -> Step<J, R>,
     {
         if self.state.is_none() {
             self.start()
@@ -298,6 +370,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::time::Duration;
 
     /// Waits for a permit on `gate` where the job is 0, panics where it is 13, and else counts.
     fn counter(capacity: usize, gate: mpsc::Receiver<()>) -> Worker<u32, u32> {
@@ -322,6 +395,39 @@ mod tests {
         let worker = counter(4, mpsc::sync_channel(16).1);
         assert_eq!(worker.call(2).await, Ok(2));
         assert_eq!(worker.clone().call(3).await, Ok(5));
+    }
+
+    #[test]
+    fn a_job_that_is_due_sooner_goes_between_two_steps_of_another() {
+        let (told, order) = mpsc::sync_channel(16);
+        let (open, gate) = mpsc::sync_channel::<()>(16);
+        let now = Instant::now();
+        let due = move |seconds| now + Duration::from_secs(seconds);
+        // A name, the step that comes next, which is due after so many seconds, and the last one.
+        let worker = Worker::spawn_in_steps(
+            "steps",
+            4,
+            || Ok::<(), Infallible>(()),
+            move |(), (name, step, last): (char, u64, u64), _| {
+                if step == 0 {
+                    gate.recv().unwrap();
+                }
+                told.send((name, step)).unwrap();
+                match step < last {
+                    true => Step::Later(due(step + 1), (name, step + 1, last)),
+                    false => Step::Done(()),
+                }
+            },
+        )
+        .unwrap();
+        for (name, first, last) in [('a', 0, 0), ('b', 1, 3), ('c', 2, 3)] {
+            let (job, cancel) = ((name, first, last), CancellationToken::new());
+            worker.send_by(due(first), job, cancel, |_| {}).unwrap();
+        }
+        open.send(()).unwrap();
+        let order: Vec<_> = order.iter().take(6).collect();
+        let expected = [('a', 0), ('b', 1), ('c', 2), ('b', 2), ('c', 3), ('b', 3)];
+        assert_eq!(order, expected);
     }
 
     #[tokio::test]

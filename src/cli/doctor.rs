@@ -7,11 +7,10 @@ use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{Journal, declared};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::ops::ControlFlow;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -191,12 +190,11 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
     crate::onnx::init(&models.onnx_runtime())?;
     let mut tts = tts_builder(config, models)()?;
     let began = Instant::now();
-    let mut first = None;
-    tts.speak("Everything works.", &mut |_| {
-        first.get_or_insert_with(|| millis(began));
-        ControlFlow::Continue(())
-    })?;
-    let first = first.ok_or_else(|| anyhow!("{} makes no sound", tts.name()))?;
+    match tts.speak("Everything works.")?.next() {
+        Some(chunk) => chunk?,
+        None => bail!("{} makes no sound", tts.name()),
+    };
+    let first = millis(began);
     Ok(format!("{}: first audio after {first} ms", tts.name()))
 }
 

@@ -6,7 +6,6 @@ use crate::conversation::Clauses;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -28,10 +27,7 @@ impl Say {
         let mut tts = engines::tts(config)?;
         let mut speech = Vec::new();
         for clause in &spoken {
-            tts.speak(clause, &mut |chunk| {
-                speech.extend_from_slice(chunk);
-                ControlFlow::Continue(())
-            })?;
+            speech.extend(crate::tts::whole(&mut *tts, clause)?);
         }
         audio_file::write(&self.out, tts.sample_rate(), &speech)
     }

@@ -38,7 +38,6 @@ impl Conversation {
             && self.held.is_none();
         if !policy.enabled
             || !policy.preemptive
-            || self.busy
             || !self.client.turn_detection.respond
             || self.client.transcribe_only
             || !free

@@ -202,7 +202,7 @@ impl Play {
                 Output::CancelClause { clause } => self.pacer.cancel(*clause),
                 Output::Flush => self.pacer.flush(self.now),
                 Output::Speak { clause, item, text } => {
-                    self.pacer.expect(*clause, *item);
+                    self.pacer.expect(*clause, *item, Micros(0));
                     if self.world.lacks(&output) {
                         self.estimate(*clause, text);
                     } else {

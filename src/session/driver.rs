@@ -1,6 +1,7 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
-use super::engines::{Engines, HearJob, SpeakJob, VadJob};
+use super::clause::SpeakJob;
+use super::engines::{Engines, HearJob, VadJob};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
@@ -23,6 +24,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -700,7 +702,9 @@ impl Driver {
         reason = "the edge: how long users wait is measured in real time"
     )]
     fn speak(&mut self, clause: ClauseId, item: ItemId, text: String) {
-        self.pacer.expect(clause, item);
+        let now = std::time::Instant::now();
+        let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
+        self.pacer.expect(clause, item, spoken_length(&text));
         // While one is being made, the user hears another.
         let first = self.voices.is_empty();
         let cancel = self.cancel.child_token();
@@ -727,12 +731,9 @@ impl Driver {
             }
         };
         let results = self.results.clone();
-        let job = SpeakJob {
-            asked: first.then(std::time::Instant::now),
-            text,
-            chunk: Box::new(chunk),
-        };
-        let sent = self.engines.tts.try_send(job, cancel, move |outcome| {
+        let job = SpeakJob::new(text, needed, first.then_some(now), Box::new(chunk));
+        let (tts, due) = (&self.engines.tts, job.due());
+        let sent = tts.send_by(due, job, cancel, move |outcome| {
             let done = match outcome {
                 Ok(Ok(())) => Done::Audio {
                     clause,

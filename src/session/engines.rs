@@ -6,6 +6,7 @@
 )]
 
 use super::budget::Budget;
+use super::clause::SpeakJob;
 use super::load::{Gauge, Level, Stage};
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
@@ -67,15 +68,6 @@ pub(super) struct HearJob {
     pub(super) asked: Option<Instant>,
 }
 
-/// A clause for the voice, and who takes its audio.
-pub(super) struct SpeakJob {
-    /// Since when a user waits for it; `None` if nobody does, such as for a later clause.
-    pub(super) asked: Option<Instant>,
-    pub(super) text: String,
-    pub(super) chunk: TakeChunk,
-}
-
-type TakeChunk = Box<dyn FnMut(&[f32]) -> ControlFlow<()> + Send>;
 type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
 type MakeVad = Box<dyn FnMut() -> Result<Box<dyn Vad>, VadError>>;
 
@@ -271,7 +263,12 @@ impl Engines {
         Ok(Arc::new(Self {
             vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), Detectors::handle)?,
             asr: Worker::spawn("asr", INBOX, asr, move |asr, job: HearJob, _| {
-                ears.job(Stage::Ears, job.asked, || asr.transcribe(&job.audio))
+                if let Some(asked) = job.asked {
+                    ears.begun(Stage::Ears, asked);
+                }
+                let (text, time) = ears.measure(Stage::Ears, || asr.transcribe(&job.audio));
+                ears.took(Stage::Ears, time);
+                text
             })?,
             turn_model: turn_model
                 .map(|build| {
@@ -280,20 +277,11 @@ impl Engines {
                     })
                 })
                 .transpose()?,
-            tts: Worker::spawn(
+            tts: Worker::spawn_in_steps(
                 "tts",
                 INBOX,
                 move || first_voice.take().map_or_else(&mut tts, Ok),
-                move |tts, mut job: SpeakJob, cancel| {
-                    speaking.job(Stage::Voice, job.asked, || {
-                        tts.speak(&job.text, &mut |chunk| {
-                            if cancel.is_cancelled() {
-                                return ControlFlow::Break(());
-                            }
-                            (job.chunk)(chunk)
-                        })
-                    })
-                },
+                move |tts, job: SpeakJob, _| job.step(&mut **tts, tts_rate, &speaking),
             )?,
             router: router.map(start_router).transpose()?,
             budget: Arc::default(),
@@ -510,8 +498,8 @@ impl Engines {
                 _ => ControlFlow::Break(()),
             };
             let chunk = Box::new(chunk);
-            let asked = None;
-            let failure = match self.tts.call(SpeakJob { asked, text, chunk }).await {
+            let job = SpeakJob::unhurried(text, chunk);
+            let failure = match self.tts.call(job).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
@@ -536,7 +524,8 @@ impl Engines {
     }
 
     fn waiting(&self) -> [usize; 2] {
-        [self.asr.waiting(), self.tts.waiting()]
+        let now = Instant::now();
+        [self.asr.overdue(now), self.tts.overdue(now)]
     }
 }
 

@@ -1,6 +1,7 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
 mod budget;
+mod clause;
 mod driver;
 mod engines;
 mod load;

@@ -35,6 +35,8 @@ pub(crate) struct Pacer {
 struct Clause {
     id: ClauseId,
     item: ItemId,
+    /// How long it will be, about.
+    length: Micros,
     waiting: VecDeque<i16>,
     sent: u64,
     made: u64,
@@ -66,17 +68,32 @@ impl Pacer {
         }
     }
 
-    /// A clause will come; it is played after those that were expected before.
-    pub(crate) fn expect(&mut self, id: ClauseId, item: ItemId) {
+    /// A clause of about this length will come; it is played after those that were expected before.
+    pub(crate) fn expect(&mut self, id: ClauseId, item: ItemId, length: Micros) {
         let waiting = VecDeque::new();
         self.clauses.push_back(Clause {
             id,
             item,
+            length,
             waiting,
             sent: 0,
             made: 0,
             complete: false,
         });
+    }
+
+    /// How long it takes to play all that was expected so far, about.
+    pub(crate) fn ahead(&self, now: Time) -> Micros {
+        let left = self.clauses.iter().map(|clause| {
+            let made = Micros::of_samples(clause.made, self.rate);
+            let length = if clause.complete {
+                made
+            } else {
+                made.max(clause.length)
+            };
+            length.0 - Micros::of_samples(clause.sent, self.rate).0
+        });
+        Micros(self.played.since(now).0 + left.sum::<u64>())
     }
 
     /// More audio of a clause was made; returns how much that is. `None` if the clause is dead.
@@ -152,7 +169,7 @@ mod tests {
     #[test]
     fn audio_runs_at_most_200_ms_ahead() {
         let mut pacer = Pacer::new(RATE);
-        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
         pacer.push(ClauseId(1), &vec![1; RATE as usize], true);
         assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 10);
         assert_eq!(drain(&mut pacer, Time::from_ms(1_000)).len(), 0);
@@ -167,8 +184,8 @@ mod tests {
     #[test]
     fn clauses_keep_their_order_whichever_is_made_first() {
         let mut pacer = Pacer::new(RATE);
-        pacer.expect(ClauseId(1), ItemId(1));
-        pacer.expect(ClauseId(2), ItemId(1));
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
+        pacer.expect(ClauseId(2), ItemId(1), Micros(0));
         pacer.push(ClauseId(2), &[2; 320], true);
         assert_eq!(pacer.pop(Time(0)), None);
         assert_eq!(pacer.due(), None);
@@ -187,9 +204,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_ahead_is_what_was_made_or_else_expected() {
+        let mut pacer = Pacer::new(RATE);
+        let now = Time::from_ms(1_000);
+        assert_eq!(pacer.ahead(now), Micros(0));
+        pacer.expect(ClauseId(1), ItemId(1), Micros::from_ms(800));
+        pacer.expect(ClauseId(2), ItemId(1), Micros::from_ms(500));
+        assert_eq!(pacer.ahead(now), Micros::from_ms(1_300));
+        pacer.push(ClauseId(1), &vec![1; RATE as usize], true);
+        assert_eq!(pacer.ahead(now), Micros::from_ms(1_500));
+        drain(&mut pacer, now);
+        assert_eq!(pacer.ahead(now), Micros::from_ms(1_500));
+        assert_eq!(pacer.ahead(Time::from_ms(1_100)), Micros::from_ms(1_400));
+    }
+
+    #[test]
     fn lengths_made_add_up_to_the_length_sent() {
         let mut pacer = Pacer::new(22_050);
-        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
         let made: u64 = [100, 333, 1, 7, 222]
             .iter()
             .map(|n| pacer.push(ClauseId(1), &vec![0; *n], *n == 222).unwrap().0)
@@ -203,12 +235,12 @@ mod tests {
     #[test]
     fn nothing_flushed_is_sent_and_new_audio_starts_at_once() {
         let mut pacer = Pacer::new(RATE);
-        pacer.expect(ClauseId(1), ItemId(1));
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
         pacer.push(ClauseId(1), &vec![1; RATE as usize], true);
         drain(&mut pacer, Time(0));
         pacer.flush(Time::from_ms(50));
         assert_eq!(pacer.push(ClauseId(1), &[1; 320], true), None);
-        pacer.expect(ClauseId(2), ItemId(2));
+        pacer.expect(ClauseId(2), ItemId(2), Micros(0));
         pacer.push(ClauseId(2), &vec![2; RATE as usize], true);
         assert_eq!(drain(&mut pacer, Time::from_ms(50)).len(), 10);
     }

@@ -1,4 +1,4 @@
-//! Speech synthesis: a clause in, audio in chunks out.
+//! Speech synthesis: a clause in, audio out, chunk by chunk as it is asked for.
 
 mod espeak;
 mod piper;
@@ -10,8 +10,6 @@ mod trim;
 pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;
-
-use std::ops::ControlFlow;
 
 /// Why text could not be spoken.
 #[derive(Debug, thiserror::Error)]
@@ -40,14 +38,22 @@ pub trait Tts: Send {
     /// Samples per second of the audio it makes, Hz.
     fn sample_rate(&self) -> u32;
 
-    /// Speaks `text`, one clause, and hands out mono audio in -1..1 chunk by chunk as it is made.
-    /// `chunk` returns `Break` to cancel the rest.
+    /// Begins to speak `text`, one clause. Several may be spoken at once, in turns.
     ///
     /// # Errors
-    /// [`TtsError`] if it cannot go on; the chunks handed out before stay valid.
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError>;
+    /// [`TtsError`] if it cannot begin.
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError>;
+}
+
+/// A clause that is being spoken: mono audio in -1..1, each chunk made when it is asked for. It is over
+/// after an error; the chunks before it stay valid. Dropping it cancels the rest.
+pub type Speech = Box<dyn Iterator<Item = Result<Vec<f32>, TtsError>> + Send>;
+
+/// Speaks `text`, one clause, to its end.
+///
+/// # Errors
+/// [`TtsError`] if the voice fails.
+pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
+    let chunks: Result<Vec<_>, _> = tts.speak(text)?.collect();
+    Ok(chunks?.concat())
 }

@@ -4,9 +4,10 @@
 //! into audio, and because it looks no further than [`MARGIN`] frames to each side, it can do so
 //! piece by piece with the same result.
 
-use std::collections::HashMap;
-use std::ops::{ControlFlow, Range};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ort::session::Session;
 use ort::value::TensorRef;
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use super::espeak::Espeak;
 use super::spoken::{self, Phrase};
 use super::trim::Trimmer;
-use super::{Tts, TtsError};
+use super::{Speech, Tts, TtsError};
 
 /// The tensor where the model was cut: f32 [1, 192, frames].
 const LATENT: &str = "/Mul_7_output_0";
@@ -42,9 +43,15 @@ const KNEE: f32 = 0.8;
 pub struct Piper {
     name: String,
     voice: Voice,
+    /// Shared with the clauses that are being spoken, all on one thread.
+    model: Arc<Mutex<Model>>,
+    espeak: Espeak,
+}
+
+/// The two halves of a voice.
+struct Model {
     encoder: Session,
     decoder: Session,
-    espeak: Espeak,
 }
 
 /// What `voice.json` says.
@@ -69,7 +76,7 @@ struct EspeakVoice {
 }
 
 /// Noise of the timbre, length of the phonemes, noise of their lengths.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default)]
 struct Inference {
     noise_scale: f32,
@@ -99,12 +106,14 @@ impl Piper {
         let voice = Voice::read(&dir.join("voice.json"))?;
         let mut piper = Self {
             name: format!("piper {}", voice.dataset).trim_end().to_owned(),
-            encoder: session(&dir.join("encoder.onnx"))?,
-            decoder: session(&dir.join("decoder.onnx"))?,
+            model: Arc::new(Mutex::new(Model {
+                encoder: session(&dir.join("encoder.onnx"))?,
+                decoder: session(&dir.join("decoder.onnx"))?,
+            })),
             espeak: Espeak::start(&voice.espeak.voice)?,
             voice,
         };
-        piper.speak("Hello.", &mut |_| ControlFlow::Continue(()))?;
+        super::whole(&mut piper, "Hello.")?;
         Ok(piper)
     }
 
@@ -125,29 +134,6 @@ impl Piper {
         }
         Ok(all)
     }
-
-    fn say(
-        &mut self,
-        ids: &[i64],
-        pause_ms: usize,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, TtsError> {
-        let latent = Latent::encode(&mut self.encoder, ids, &self.voice.inference)?;
-        let mut trimmer = Trimmer::new(self.voice.audio.sample_rate);
-        for frames in chunks(latent.frames) {
-            let audio = latent.decode(&mut self.decoder, frames)?;
-            let ready = trimmer.push(&audio);
-            if !ready.is_empty() && chunk(&ready).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        let rest = trimmer.finish(pause_ms);
-        Ok(if rest.is_empty() {
-            ControlFlow::Continue(())
-        } else {
-            chunk(&rest)
-        })
-    }
 }
 
 impl Tts for Piper {
@@ -160,24 +146,99 @@ impl Tts for Piper {
     }
 
     /// Speaks nothing, and succeeds, where there is nothing to pronounce.
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
         let phrases = spoken::phrases(text, MOST_WORDS);
-        for breath in breaths(&phrases) {
+        let mut breaths = VecDeque::new();
+        for breath in self::breaths(&phrases) {
             let phonemes = self.phonemes(breath)?;
-            if phonemes.is_empty() {
-                continue;
-            }
-            let ids = self.voice.ids(&phonemes);
-            let mark = breath.last().and_then(|phrase| phrase.mark);
-            if self.say(&ids, pause_ms(mark), chunk)?.is_break() {
-                break;
+            if !phonemes.is_empty() {
+                let mark = breath.last().and_then(|phrase| phrase.mark);
+                breaths.push_back(Breath {
+                    ids: self.voice.ids(&phonemes),
+                    pause_ms: pause_ms(mark),
+                });
             }
         }
-        Ok(())
+        Ok(Box::new(Speaking {
+            model: self.model.clone(),
+            inference: self.voice.inference,
+            sample_rate: self.voice.audio.sample_rate,
+            breaths,
+            decoding: None,
+        }))
+    }
+}
+
+/// Phrases that the encoder takes at once.
+struct Breath {
+    /// Of its phonemes.
+    ids: Vec<i64>,
+    /// The silence after it.
+    pause_ms: usize,
+}
+
+/// A clause that is being spoken.
+struct Speaking {
+    model: Arc<Mutex<Model>>,
+    inference: Inference,
+    sample_rate: u32,
+    breaths: VecDeque<Breath>,
+    /// The breath that is made into audio.
+    decoding: Option<Decoding>,
+}
+
+struct Decoding {
+    latent: Latent,
+    /// Frames that are still to be made, chunk by chunk.
+    chunks: VecDeque<Range<usize>>,
+    trimmer: Trimmer,
+    pause_ms: usize,
+}
+
+impl Speaking {
+    /// The next audio, perhaps none yet; `None` at the end.
+    fn step(&mut self) -> Result<Option<Vec<f32>>, TtsError> {
+        // A run that panicked has left no state behind in the model.
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decoding = match self.decoding.take() {
+            Some(decoding) => decoding,
+            None => {
+                let Some(Breath { ids, pause_ms }) = self.breaths.pop_front() else {
+                    return Ok(None);
+                };
+                let latent = Latent::encode(&mut model.encoder, &ids, &self.inference)?;
+                Decoding {
+                    chunks: chunks(latent.frames).collect(),
+                    latent,
+                    trimmer: Trimmer::new(self.sample_rate),
+                    pause_ms,
+                }
+            }
+        };
+        let Some(frames) = decoding.chunks.pop_front() else {
+            return Ok(Some(decoding.trimmer.finish(decoding.pause_ms)));
+        };
+        let audio = decoding.latent.decode(&mut model.decoder, frames)?;
+        let ready = decoding.trimmer.push(&audio);
+        self.decoding = Some(decoding);
+        Ok(Some(ready))
+    }
+}
+
+impl Iterator for Speaking {
+    type Item = Result<Vec<f32>, TtsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.step() {
+                Ok(Some(audio)) if audio.is_empty() => {}
+                Ok(audio) => return audio.map(Ok),
+                Err(error) => {
+                    self.breaths.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
     }
 }
 
@@ -344,14 +405,7 @@ mod tests {
     }
 
     fn spoken(piper: &mut Piper, text: &str) -> Vec<f32> {
-        let mut audio = Vec::new();
-        piper
-            .speak(text, &mut |chunk| {
-                audio.extend_from_slice(chunk);
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        audio
+        crate::tts::whole(piper, text).unwrap()
     }
 
     #[test]
@@ -374,15 +428,27 @@ mod tests {
     }
 
     #[test]
-    fn a_break_stops_it() {
-        let mut chunks = 0;
-        piper()
-            .speak("One sentence. And then another one that goes on for quite a while, and on, and on.", &mut |_| {
-                chunks += 1;
-                ControlFlow::Break(())
-            })
-            .unwrap();
-        assert_eq!(chunks, 1);
+    fn clauses_may_be_spoken_in_turns() {
+        let mut piper = piper();
+        let mut clauses = [
+            "One sentence goes on for quite a while.",
+            "And then another one.",
+        ]
+        .map(|text| piper.speak(text).unwrap());
+        let mut seconds = [0.0; 2];
+        let rate = piper.sample_rate() as f32;
+        let mut silent = 0;
+        while silent < 2 {
+            silent = 0;
+            for (clause, seconds) in clauses.iter_mut().zip(&mut seconds) {
+                match clause.next() {
+                    Some(chunk) => *seconds += chunk.unwrap().len() as f32 / rate,
+                    None => silent += 1,
+                }
+            }
+        }
+        assert!((1.5..4.0).contains(&seconds[0]), "{seconds:?}");
+        assert!((0.8..2.5).contains(&seconds[1]), "{seconds:?}");
     }
 
     #[test]
@@ -390,10 +456,11 @@ mod tests {
         let mut piper = piper();
         let phonemes = piper.phonemes(&spoken::phrases("Checking the forecast for Boulder.", 12));
         let ids = piper.voice.ids(&phonemes.unwrap());
-        let latent = Latent::encode(&mut piper.encoder, &ids, &piper.voice.inference).unwrap();
-        let whole = latent.decode(&mut piper.decoder, 0..latent.frames).unwrap();
+        let mut model = piper.model.lock().unwrap();
+        let latent = Latent::encode(&mut model.encoder, &ids, &piper.voice.inference).unwrap();
+        let whole = latent.decode(&mut model.decoder, 0..latent.frames).unwrap();
         let pieces: Vec<f32> = chunks(latent.frames)
-            .flat_map(|frames| latent.decode(&mut piper.decoder, frames).unwrap())
+            .flat_map(|frames| latent.decode(&mut model.decoder, frames).unwrap())
             .collect();
         assert_eq!(whole.len(), pieces.len());
         let worst = whole

@@ -1,7 +1,6 @@
 //! Clips made while everything still works, to be played when it does not.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Tts;
@@ -64,14 +63,9 @@ impl Prepared {
 }
 
 fn clip(tts: &mut dyn Tts, text: &str) -> Option<Arc<[f32]>> {
-    let mut samples = Vec::new();
-    let spoken = tts.speak(text, &mut |chunk| {
-        samples.extend_from_slice(chunk);
-        ControlFlow::Continue(())
-    });
-    match spoken {
-        Ok(()) if samples.is_empty() => None,
-        Ok(()) => Some(samples.into()),
+    match super::whole(tts, text) {
+        Ok(samples) if samples.is_empty() => None,
+        Ok(samples) => Some(samples.into()),
         Err(error) => {
             tracing::warn!(%error, "a clip could not be prepared");
             None

@@ -1,8 +1,6 @@
 //! A voice for tests: a tone per word, exact lengths, failures on request.
 
-use std::ops::ControlFlow;
-
-use super::{Tts, TtsError};
+use super::{Speech, Tts, TtsError};
 
 /// Samples per second.
 const RATE: u32 = 22_050;
@@ -50,22 +48,14 @@ impl Tts for Scripted {
         RATE
     }
 
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
         self.calls += 1;
+        let words = text.split_whitespace().count();
+        let fails = self.failing_call == Some(self.calls) && words > 0;
         let tone: Vec<f32> = (0..WORD).map(tone_at).collect();
-        for _ in text.split_whitespace() {
-            if chunk(&tone).is_break() {
-                return Ok(());
-            }
-            if self.failing_call == Some(self.calls) {
-                return Err(TtsError::Run("scripted failure".to_owned()));
-            }
-        }
-        Ok(())
+        let chunks = std::iter::repeat_n(tone, if fails { 1 } else { words }).map(Ok);
+        let failure = fails.then(|| Err(TtsError::Run("scripted failure".to_owned())));
+        Ok(Box::new(chunks.chain(failure)))
     }
 }
 
@@ -78,41 +68,30 @@ fn tone_at(sample: usize) -> f32 {
 mod tests {
     use super::*;
 
-    fn spoken(tts: &mut Scripted, text: &str) -> (usize, Result<(), TtsError>) {
+    /// Samples that were spoken, and whether all were.
+    fn spoken(tts: &mut Scripted, text: &str) -> (usize, bool) {
         let mut samples = 0;
-        let result = tts.speak(text, &mut |chunk| {
-            samples += chunk.len();
-            ControlFlow::Continue(())
-        });
-        (samples, result)
+        for chunk in tts.speak(text).unwrap() {
+            match chunk {
+                Ok(chunk) => samples += chunk.len(),
+                Err(_) => return (samples, false),
+            }
+        }
+        (samples, true)
     }
 
     #[test]
     fn a_word_is_200_ms() {
-        let (samples, result) = spoken(&mut Scripted::new(), "three little words");
-        assert!(result.is_ok());
-        assert_eq!(samples, Scripted::samples(3));
+        let mut tts = Scripted::new();
+        let words = spoken(&mut tts, "three little words");
+        assert_eq!(words, (Scripted::samples(3), true));
     }
 
     #[test]
     fn only_the_named_call_fails() {
         let mut tts = Scripted::failing_on(2);
-        assert!(spoken(&mut tts, "one two").1.is_ok());
-        let (samples, result) = spoken(&mut tts, "one two");
-        assert!(result.is_err());
-        assert_eq!(samples, Scripted::samples(1));
-        assert!(spoken(&mut tts, "one two").1.is_ok());
-    }
-
-    #[test]
-    fn a_break_stops_it() {
-        let mut chunks = 0;
-        Scripted::new()
-            .speak("one two three", &mut |_| {
-                chunks += 1;
-                ControlFlow::Break(())
-            })
-            .unwrap();
-        assert_eq!(chunks, 1);
+        assert_eq!(spoken(&mut tts, "one two"), (Scripted::samples(2), true));
+        assert_eq!(spoken(&mut tts, "one two"), (Scripted::samples(1), false));
+        assert_eq!(spoken(&mut tts, "one two"), (Scripted::samples(2), true));
     }
 }

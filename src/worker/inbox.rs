@@ -1,7 +1,8 @@
-//! A bounded queue into one thread with a lane for jobs that may be refused.
+//! A bounded queue into one thread, ordered by deadline, with a lane for jobs that may be refused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Jobs that may wait in the side lane: what is only worth having fresh must not queue up.
 pub(super) const OFFERS: usize = 4;
@@ -23,11 +24,19 @@ struct Shared<T> {
 }
 
 struct Lanes<T> {
-    jobs: VecDeque<T>,
+    /// In the order in which they are due.
+    jobs: VecDeque<(Instant, T)>,
     offers: VecDeque<T>,
     senders: usize,
     /// The receiver is gone.
     closed: bool,
+}
+
+impl<T> Lanes<T> {
+    fn insert(&mut self, due: Instant, job: T) {
+        let place = self.jobs.partition_point(|(other, _)| *other <= due);
+        self.jobs.insert(place, (due, job));
+    }
 }
 
 /// A queue of at most `capacity` jobs and [`OFFERS`] offers.
@@ -61,13 +70,14 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Adds a job; gives it back if there is no room or nobody to take it.
-    pub(super) fn send(&self, job: T) -> Result<(), T> {
+    /// Adds a job behind those that are due no later; gives it back if there is no room or nobody to
+    /// take it.
+    pub(super) fn send(&self, due: Instant, job: T) -> Result<(), T> {
         let mut lanes = self.shared.lock();
         if lanes.closed || lanes.jobs.len() >= self.shared.capacity {
             return Err(job);
         }
-        lanes.jobs.push_back(job);
+        lanes.insert(due, job);
         self.shared.changed.notify_one();
         Ok(())
     }
@@ -85,9 +95,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Jobs that wait, offers not counted.
-    pub(super) fn waiting(&self) -> usize {
-        self.shared.lock().jobs.len()
+    /// Jobs that wait and are due by `now`, offers not counted.
+    pub(super) fn overdue(&self, now: Instant) -> usize {
+        let lanes = self.shared.lock();
+        lanes.jobs.partition_point(|(due, _)| *due <= now)
     }
 }
 
@@ -108,12 +119,12 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for the next job: the oldest, or the oldest offer if no job waits. `None` when all
-    /// senders are gone and the queue is empty.
+    /// Waits for the next job: the one that is due first, or the oldest offer if no job waits. `None`
+    /// when all senders are gone and the queue is empty.
     pub(super) fn recv(&self) -> Option<T> {
         let mut lanes = self.shared.lock();
         loop {
-            if let Some(job) = lanes.jobs.pop_front() {
+            if let Some((_, job)) = lanes.jobs.pop_front() {
                 return Some(job);
             }
             if let Some(offer) = lanes.offers.pop_front() {
@@ -128,6 +139,13 @@ impl<T> Receiver<T> {
                 .wait(lanes)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Puts back a job that is not finished. There is always room for it: it had a place before.
+    pub(super) fn put_back(&self, due: Instant, job: T) {
+        self.shared.lock().insert(due, job);
     }
 }
 
@@ -148,43 +166,60 @@ impl<T> Drop for Receiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn jobs_go_before_offers_and_both_in_order() {
         let (sender, receiver) = inbox(4);
+        let now = Instant::now();
         sender.offer(10).unwrap();
         sender.offer(11).unwrap();
-        sender.send(1).unwrap();
-        sender.send(2).unwrap();
+        sender.send(now, 1).unwrap();
+        sender.send(now, 2).unwrap();
         drop(sender);
         let order: Vec<_> = std::iter::from_fn(|| receiver.recv()).collect();
         assert_eq!(order, [1, 2, 10, 11]);
     }
 
     #[test]
+    fn what_is_due_first_is_done_first() {
+        let (sender, receiver) = inbox(8);
+        let now = Instant::now();
+        for (job, seconds) in [(1, 0), (2, 3), (3, 0), (4, 1), (5, 3)] {
+            let due = now + Duration::from_secs(seconds);
+            sender.send(due, job).unwrap();
+        }
+        drop(sender);
+        let order: Vec<_> = std::iter::from_fn(|| receiver.recv()).collect();
+        assert_eq!(order, [1, 3, 4, 2, 5]);
+    }
+
+    #[test]
     fn offers_are_refused_while_jobs_wait_and_when_there_are_enough() {
         let (sender, receiver) = inbox(2);
+        let now = Instant::now();
         for n in 0..OFFERS {
             assert_eq!(sender.offer(n), Ok(()));
         }
         assert_eq!(sender.offer(99), Err(99));
-        assert_eq!(sender.send(50), Ok(()));
-        assert_eq!(sender.send(51), Ok(()));
-        assert_eq!(sender.send(52), Err(52));
+        assert_eq!(sender.send(now, 50), Ok(()));
+        assert_eq!(sender.send(now, 51), Ok(()));
+        assert_eq!(sender.send(now, 52), Err(52));
         assert_eq!(receiver.recv(), Some(50));
         assert_eq!(receiver.recv(), Some(51));
         assert_eq!(receiver.recv(), Some(0));
-        sender.send(53).unwrap();
+        sender.send(now, 53).unwrap();
         assert_eq!(sender.offer(98), Err(98), "a job waits");
     }
 
     #[test]
     fn without_a_receiver_nothing_is_taken_and_what_waited_is_dropped() {
         let (sender, receiver) = inbox(2);
+        let now = Instant::now();
         let waits = Arc::new(());
-        sender.send(waits.clone()).unwrap();
+        sender.send(now, waits.clone()).unwrap();
         drop(receiver);
         assert_eq!(Arc::strong_count(&waits), 1);
-        assert!(sender.send(waits.clone()).is_err() && sender.offer(waits).is_err());
+        assert!(sender.send(now, waits.clone()).is_err() && sender.offer(waits).is_err());
     }
 }

@@ -4,12 +4,11 @@
 #[cfg(feature = "desktop")]
 pub mod sound;
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use tokio::sync::{Mutex, MutexGuard};
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, to_f32, to_i16};
-use undertone::tts::{Piper, Tts};
+use undertone::tts::{self, Piper, Tts};
 
 /// Lets one test at a time talk to real models in real time: two would take each other's time.
 pub async fn alone() -> MutexGuard<'static, ()> {
@@ -48,13 +47,7 @@ pub const STORY: &str = "Once upon a time there was a lighthouse on a small isla
 
 /// The text as speech at `rate` Hz.
 pub fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<f32> {
-    let mut speech = Vec::new();
-    voice
-        .speak(text, &mut |chunk| {
-            speech.extend(chunk);
-            ControlFlow::Continue(())
-        })
-        .expect("speech");
+    let speech = tts::whole(voice, text).expect("speech");
     let mut resampler = Resampler::new(voice.sample_rate(), rate);
     let mut samples = resampler.push(&speech);
     samples.extend(resampler.flush());

@@ -3,7 +3,6 @@
 
 use crate::support;
 use futures_util::StreamExt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use undertone::llm::openai_compatible::Settings;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Llm, LlmStream, OpenAiCompatible, Phrases, Prompt, Prompts};
 use undertone::session::Builders;
-use undertone::tts::{Tts, TtsError};
+use undertone::tts::{Speech, Tts, TtsError};
 use undertone::vad::{Vad, VadError, WINDOW};
 
 const FIRST: &str = "I am well.";
@@ -79,15 +78,11 @@ impl Tts for Mute {
         self.voice.sample_rate()
     }
 
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
         if text == FIRST {
             return Err((self.fail)());
         }
-        self.voice.speak(text, chunk)
+        self.voice.speak(text)
     }
 }
 
@@ -440,14 +435,10 @@ impl Tts for DeadVoice {
         self.voice.sample_rate()
     }
 
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
         match self.dead.load(Relaxed) {
             true => Err(TtsError::Run("dead".into())),
-            false => self.voice.speak(text, chunk),
+            false => self.voice.speak(text),
         }
     }
 }

@@ -6,7 +6,6 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use undertone::llm::{Llm, LlmEvent, LlmStream, Message, Prompt, Prompts, ToolSpe
 use undertone::markup::Parser;
 use undertone::session::Builders;
 use undertone::tools::{CallContext, Declaration, Effect, Registry, Tool, ToolError};
-use undertone::tts::{Tts, TtsError};
+use undertone::tts::{Speech, Tts, TtsError};
 
 const STRINGS: usize = 500;
 const SESSIONS: usize = 8;
@@ -191,13 +190,8 @@ impl Tts for Hasty {
         24_000
     }
 
-    fn speak(
-        &mut self,
-        _: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
-        let _ = chunk(&[0.1; 480]);
-        Ok(())
+    fn speak(&mut self, _: &str) -> Result<Speech, TtsError> {
+        Ok(Box::new(std::iter::once(Ok(vec![0.1; 480]))))
     }
 }
 

@@ -12,7 +12,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -35,7 +34,7 @@ use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneManners};
 use undertone::tools::{Registry, builtin};
-use undertone::tts::{Tts, TtsError};
+use undertone::tts::{Speech, Tts, TtsError};
 
 /// What Twilio's own interface was asked: path, credentials, body.
 type Asked = (String, String, String);
@@ -406,17 +405,10 @@ impl Tts for Drawl {
         8_000
     }
 
-    fn speak(
-        &mut self,
-        text: &str,
-        chunk: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<(), TtsError> {
-        for _ in text.split_whitespace() {
-            if chunk(&[0.2; 8 * WORD_MS as usize]).is_break() {
-                break;
-            }
-        }
-        Ok(())
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        let word = vec![0.2; 8 * WORD_MS as usize];
+        let words = text.split_whitespace().count();
+        Ok(Box::new(std::iter::repeat_n(word, words).map(Ok)))
     }
 }
 
