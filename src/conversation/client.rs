@@ -1,12 +1,13 @@
 //! What the client may ask for.
 
 use super::ids::ItemId;
+use super::response::NextAnswer;
 use super::time::Micros;
 use super::{
     Conversation, EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus,
     ResponseTerms, Settings,
 };
-use crate::llm::{Message, ToolChoice};
+use crate::llm::{Message, ToolChoice, ToolSpec};
 
 impl Conversation {
     pub(super) fn configure(&mut self, settings: Settings) {
@@ -17,7 +18,7 @@ impl Conversation {
             self.client.tools = tools;
         }
         if let Some(choice) = settings.tool_choice {
-            self.choose_tool(choice);
+            self.client.tool_choice = choice;
         }
         if let Some(most) = settings.max_tokens {
             self.client.max_tokens = most;
@@ -39,37 +40,14 @@ impl Conversation {
         }
     }
 
-    /// A tool that is not there cannot be called: the model chooses, and the client hears of it.
-    fn choose_tool(&mut self, choice: ToolChoice) {
-        self.client.tool_choice = match self.missing_tool(&choice, &ResponseTerms::default()) {
-            None => choice,
-            Some(message) => {
-                self.refuse("Configure", message);
-                ToolChoice::Auto
-            }
-        };
-    }
-
-    /// Why a tool cannot be chosen for an answer.
-    fn missing_tool(&self, choice: &ToolChoice, terms: &ResponseTerms) -> Option<String> {
-        let offered = self.offered(terms);
-        match choice {
-            ToolChoice::Function(name) if !offered.iter().any(|tool| tool.name == *name) => {
-                Some(format!("there is no tool named '{name}'"))
-            }
-            ToolChoice::Required if offered.is_empty() => Some("there are no tools".into()),
-            _ => None,
-        }
-    }
-
     /// From here on nothing is said and nothing runs.
     fn transcribe_only(&mut self) {
         self.client.transcribe_only = true;
         self.client.may_speculate = false;
         self.policy.speculation.enabled = false;
-        self.respond_next = None;
         self.announcements.clear();
         self.stop_for_good(ResponseStatus::Cancelled);
+        self.drop_next_answer();
         self.drop_held();
     }
 
@@ -156,7 +134,8 @@ impl Conversation {
             return self.refuse(request, "a transcription session has no responses".into());
         }
         let choice = terms.tool_choice.as_ref();
-        if let Some(message) = choice.and_then(|choice| self.missing_tool(choice, &terms)) {
+        let missing = choice.and_then(|choice| missing_tool(choice, &self.offered(&terms)));
+        if let Some(message) = missing {
             return self.refuse(request, message);
         }
         match terms.place {
@@ -170,16 +149,15 @@ impl Conversation {
             ResponsePlace::Aloud => self.respond_aloud(terms),
             ResponsePlace::Conversation => {
                 self.hear_from_user();
-                if !self.run_accepted() {
-                    self.respond_after_this(terms);
-                }
+                self.respond_after_this(NextAnswer::requested(terms));
+                self.run_accepted();
             }
         }
     }
 
     pub(super) fn cancel_response(&mut self) {
-        self.respond_next = None;
-        if !self.stop_for_good(ResponseStatus::Cancelled) {
+        let stopped = self.stop_for_good(ResponseStatus::Cancelled);
+        if !self.drop_next_answer() && !stopped {
             self.refuse("CancelResponse", "no response is being given".into());
         }
     }
@@ -189,5 +167,16 @@ impl Conversation {
             request: request.into(),
             message,
         });
+    }
+}
+
+/// Why a tool cannot be chosen among those that are `offered`.
+pub(super) fn missing_tool(choice: &ToolChoice, offered: &[ToolSpec]) -> Option<String> {
+    match choice {
+        ToolChoice::Function(name) if !offered.iter().any(|tool| tool.name == *name) => {
+            Some(format!("there is no tool named '{name}'"))
+        }
+        ToolChoice::Required if offered.is_empty() => Some("there are no tools".into()),
+        _ => None,
     }
 }

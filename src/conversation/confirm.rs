@@ -8,7 +8,7 @@ use super::ids::{CallId, ClauseId};
 use super::output::ConfirmationOutcome;
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, ResponseStatus, ResponseTerms, TurnLatency};
+use super::{Conversation, Event, ResponseStatus, TurnLatency};
 use crate::llm::Message;
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Confirmation, Declaration, plain};
@@ -325,15 +325,13 @@ impl Conversation {
         }
     }
 
-    /// The client asks for an answer: `true` if that is to run what was accepted in writing.
-    pub(super) fn run_accepted(&mut self) -> bool {
+    /// The client asks for an answer: runs what was accepted in writing.
+    pub(super) fn run_accepted(&mut self) {
         let window = self.confirmation.as_ref().and_then(Pending::window);
-        let accepted = window.is_some_and(|window| window.accepted);
-        if accepted {
+        if window.is_some_and(|window| window.accepted) {
             let latency = TurnLatency::of_turn_at(self.now);
             self.run_confirmed(latency);
         }
-        accepted
     }
 
     /// What words begun at `began` mean for the call that waits, if one does.
@@ -414,7 +412,7 @@ impl Conversation {
             outcome: ConfirmationOutcome::Accepted,
         });
         self.stop_for_good(ResponseStatus::Interrupted);
-        self.open_response(latency, ResponseTerms::default());
+        self.open_response(latency);
         let tool = self.operators(&pending.name).cloned();
         self.carry_out(
             pending.call,

@@ -82,7 +82,7 @@ use endpointer::SpeechDetector;
 use history::History;
 use playout::Playout;
 use preempt::Held;
-use response::Response;
+use response::{NextAnswer, Response};
 use speculation::Speculation;
 use std::collections::{BTreeMap, VecDeque};
 use timer::{Timer, Timers};
@@ -124,8 +124,8 @@ pub struct Conversation {
     handing_over: Option<CallId>,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
-    /// The client asked for an answer while another was being given.
-    respond_next: Option<ResponseTerms>,
+    /// The answer that is to be given when nobody speaks.
+    respond_next: Option<NextAnswer>,
     /// Answers that are being given beside the conversation.
     asides: Vec<Aside>,
     ending: Option<HangUpReason>,
@@ -368,8 +368,8 @@ impl Conversation {
             }
         } else if goes_on && let Some(resume) = self.resume.take() {
             self.resume_response(resume);
-        } else if goes_on && let Some(terms) = self.respond_next.take() {
-            self.respond(terms);
+        } else if goes_on && self.respond_next.is_some() {
+            self.respond();
         } else {
             match self.ending {
                 Some(reason) => self.let_go(reason),

@@ -190,6 +190,9 @@ pub enum Event {
     ResponseStarted {
         /// The turn it serves.
         turn: TurnId,
+        /// The client has asked for it.
+        #[serde(default)]
+        requested: bool,
     },
     /// The agent begins an item of speech.
     AgentItemStarted {

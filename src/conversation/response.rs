@@ -3,6 +3,7 @@
 use super::answer_end::{AnswerPolicy, Said};
 use super::barge_in::{Resume, Unfinished};
 use super::clauses::Clauses;
+use super::client::missing_tool;
 use super::commit::{EndingCall, Waiting};
 use super::confirm::Pending;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
@@ -32,6 +33,21 @@ pub(super) enum Words {
     /// Ours, in place of an answer.
     Own,
     Filler,
+}
+
+/// An answer that is to be given when nobody speaks.
+#[derive(Debug, Default)]
+pub(super) struct NextAnswer {
+    terms: ResponseTerms,
+    /// The client has asked for it.
+    requested: bool,
+}
+
+impl NextAnswer {
+    pub(super) fn requested(terms: ResponseTerms) -> Self {
+        let requested = true;
+        Self { terms, requested }
+    }
 }
 
 /// An answer that is being given.
@@ -201,18 +217,18 @@ impl Response {
 
 impl Conversation {
     /// Answers what the history asks.
-    pub(super) fn respond(&mut self, terms: ResponseTerms) {
-        let latency = TurnLatency::of_turn_at(self.now);
-        self.start_response(latency, terms);
+    pub(super) fn respond(&mut self) {
+        self.start_response(TurnLatency::of_turn_at(self.now));
     }
 
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end.
-    pub(super) fn start_response(&mut self, latency: TurnLatency, terms: ResponseTerms) {
+    pub(super) fn start_response(&mut self, latency: TurnLatency) {
         if self.response.is_some() {
-            return self.respond_after_this(terms);
+            let next = self.respond_next.take().unwrap_or_default();
+            return self.respond_after_this(next);
         }
-        self.open_response(latency, terms);
+        self.open_response(latency);
         let nothing_new = self.history.ends_with_the_agent();
         if let Some(response) = &mut self.response {
             response.nothing_new = nothing_new;
@@ -233,18 +249,34 @@ impl Conversation {
     }
 
     /// The user has gone on while an answer is being given: the conversation does not end with it.
-    pub(super) fn respond_after_this(&mut self, terms: ResponseTerms) {
-        self.respond_next = Some(terms);
+    pub(super) fn respond_after_this(&mut self, next: NextAnswer) {
+        self.respond_next = Some(next);
         self.call_off_end();
+    }
+
+    /// Gives up the answer that is next. A client that has asked for it is told that it was
+    /// cancelled; `false` if none has.
+    pub(super) fn drop_next_answer(&mut self) -> bool {
+        let dropped = self.respond_next.take();
+        let requested = dropped.is_some_and(|next| next.requested);
+        if requested {
+            let turn = self.turn_id();
+            self.notify(Event::ResponseStarted { turn, requested });
+            self.notify(Event::ResponseDone {
+                turn,
+                status: ResponseStatus::Cancelled,
+                latency: TurnLatency::default(),
+                usage: TokenUsage::default(),
+            });
+        }
+        requested
     }
 
     /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
     /// once; the end of the conversation.
     pub(super) fn resume_response(&mut self, resume: Resume) {
-        let latency = TurnLatency::of_turn_at(self.now);
-        let next = self.respond_next.take();
-        let is_new = next.is_some();
-        self.open_response(latency, next.unwrap_or_default());
+        let is_new = self.respond_next.is_some();
+        self.open_response(TurnLatency::of_turn_at(self.now));
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
             Resume::Answer(half) => {
@@ -271,23 +303,24 @@ impl Conversation {
 
     /// Says words of our own.
     pub(super) fn say(&mut self, text: &str) {
-        self.open_untracked(TurnLatency::default(), ResponseTerms::default());
+        self.open_untracked(TurnLatency::default(), NextAnswer::default());
         self.speak(text, Words::Own);
     }
 
-    /// Opens a response to what was heard.
-    pub(super) fn open_response(&mut self, latency: TurnLatency, terms: ResponseTerms) {
+    /// Opens a response to what was heard. Whatever else asked for an answer gets this one, on its
+    /// terms.
+    pub(super) fn open_response(&mut self, latency: TurnLatency) {
         let track = self.take_track();
-        // Whatever else asked for an answer gets this one.
-        self.respond_next = None;
+        let next = self.respond_next.take().unwrap_or_default();
         self.forget_resuming();
-        self.open_untracked(latency, terms);
+        self.open_untracked(latency, next);
         if let Some(response) = &mut self.response {
             response.track = Some(track);
         }
     }
 
-    fn open_untracked(&mut self, latency: TurnLatency, terms: ResponseTerms) {
+    fn open_untracked(&mut self, latency: TurnLatency, next: NextAnswer) {
+        let NextAnswer { terms, requested } = next;
         self.withdraw_asked_question();
         let turn = self.turn_id();
         let response = Response::new(turn, self.now, latency, terms, self.policy.answer);
@@ -295,12 +328,13 @@ impl Conversation {
             history: self.history.len(),
             ..response
         });
-        self.notify(Event::ResponseStarted { turn });
+        self.notify(Event::ResponseStarted { turn, requested });
     }
 
     /// Says something that the user alone hears: it is in no history.
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
-        self.open_untracked(TurnLatency::of_turn_at(self.now), terms);
+        let next = NextAnswer::requested(terms);
+        self.open_untracked(TurnLatency::of_turn_at(self.now), next);
         self.start_generation();
     }
 
@@ -377,9 +411,10 @@ impl Conversation {
             _ if steps < self.policy.tool_steps => self.offered(terms),
             _ => Vec::new(),
         };
-        // A call that was asked for is made once; what follows is said about its result.
+        // A call that was asked for is made once; what follows is said about its result. The client
+        // may have taken back the tool that it has chosen.
         let tool_choice = match steps {
-            0 => choice.clone(),
+            0 if missing_tool(choice, &tools).is_none() => choice.clone(),
             _ => ToolChoice::Auto,
         };
         Prompt {

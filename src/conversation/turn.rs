@@ -7,7 +7,7 @@ use super::latency::TurnLatency;
 use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
-use super::{Conversation, EndOfTurnRule, Event, Output, ResponseTerms};
+use super::{Conversation, EndOfTurnRule, Event, Output};
 use crate::llm::Message;
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.
@@ -144,8 +144,8 @@ impl Conversation {
     pub(super) fn on_audio_stalled(&mut self) {
         match &self.utterance {
             Some(utterance) if utterance.in_words => self.on_words_overdue(),
-            Some(_) => self.finish_utterance(),
-            None => {}
+            Some(utterance) if !utterance.committed => self.finish_utterance(),
+            Some(_) | None => {}
         }
     }
 
@@ -409,7 +409,7 @@ impl Conversation {
         let Some(utterance) = self.utterance.take() else {
             return;
         };
-        self.close_utterance(utterance.last_speech.0);
+        self.close_utterance(&utterance);
         let pause = utterance.pause.unwrap_or_default();
         if text.is_empty() {
             self.notify(Event::UtteranceDropped);
@@ -463,7 +463,7 @@ impl Conversation {
         }
         self.route(text, true);
         if self.client.turn_detection.respond && !self.client.transcribe_only {
-            self.start_response(latency, ResponseTerms::default());
+            self.start_response(latency);
         }
         self.drop_held();
     }
@@ -484,13 +484,16 @@ impl Conversation {
         self.announcements.push_front(phrase);
     }
 
-    fn close_utterance(&mut self, speech_end: Samples) {
+    fn close_utterance(&mut self, utterance: &Utterance) {
         self.timers.clear(Timer::EndOfTurn);
         self.timers.clear(Timer::TranscriptOverdue);
         self.timers.clear(Timer::AudioStalled);
         self.detector.reset();
-        self.audio_from = self.audio_end;
-        self.notify(Event::SpeechStopped { at: speech_end });
+        if !utterance.committed {
+            self.audio_from = self.audio_end;
+        }
+        let at = utterance.last_speech.0;
+        self.notify(Event::SpeechStopped { at });
     }
 
     /// The client says that the user's turn is over.
@@ -526,6 +529,7 @@ impl Conversation {
             self.cut_long_segment(Samples(utterance.segment_from.0 + longest), false);
         }
         let end = self.audio_end;
+        self.audio_from = end;
         let asked = self.utterance.as_mut().is_some_and(|u| {
             u.committed = true;
             u.pause.get_or_insert_default().transcription.is_some()
@@ -541,17 +545,19 @@ impl Conversation {
         let Some(utterance) = self.utterance.take() else {
             return;
         };
-        self.close_utterance(utterance.last_speech.0);
+        self.close_utterance(&utterance);
         self.notify(Event::UtteranceDropped);
         self.drop_held();
         self.drop_listening(Discard::NoTurn);
         self.forget_interrupted();
     }
 
-    /// The client throws away what the user said since the last turn.
+    /// The client throws away what the user said since the last turn. What it has committed stays.
     pub(super) fn clear_audio(&mut self) {
-        self.drop_utterance();
-        self.forget_interrupted();
+        if !self.utterance.as_ref().is_some_and(|u| u.committed) {
+            self.drop_utterance();
+            self.forget_interrupted();
+        }
         self.audio_from = self.audio_end;
     }
 

@@ -5,7 +5,8 @@
 //! faster waits in a bounded backlog, and what does not fit there is dropped and counted.
 //!
 //! A commit takes effect after the audio that was sent before it, and other requests after the
-//! commit; cancelling and truncating overtake everything.
+//! commit; truncating overtakes everything, and so does cancelling, but for the response that is
+//! cancelled before it has begun.
 
 use crate::conversation::{Input, Micros};
 use crate::session::Inbound;
@@ -97,9 +98,11 @@ impl Intake {
         }
         self.requests += 1;
         match request {
-            Input::CancelResponse | Input::Truncate { .. } | Input::Drain => {
-                self.urgent.push_back(request);
-            }
+            Input::CancelResponse => match self.last_response() {
+                Some(at) => self.queue.insert(at + 1, Inbound::Request(request)),
+                None => self.urgent.push_back(request),
+            },
+            Input::Truncate { .. } | Input::Drain => self.urgent.push_back(request),
             Input::ClearAudio => self.clear_audio(),
             Input::CommitAudio => self.queue.push_back(Inbound::Request(request)),
             _ if self.has_queued_request() => self.queue.push_back(Inbound::Request(request)),
@@ -177,6 +180,16 @@ impl Intake {
         self.queue.push_back(Inbound::Request(Input::ClearAudio));
     }
 
+    /// Where the last request for a response waits.
+    fn last_response(&self) -> Option<usize> {
+        self.queue.iter().rposition(|queued| {
+            let Inbound::Request(request) = queued else {
+                return false;
+            };
+            matches!(request, Input::Respond { .. } | Input::RespondWith(_))
+        })
+    }
+
     fn has_queued_request(&self) -> bool {
         self.queue
             .iter()
@@ -244,8 +257,8 @@ mod tests {
         let mut intake = Intake::new(IntakeLimits::LIVE, RATE);
         intake.push_audio(audio(3000));
         intake.push_request(Input::CommitAudio);
-        intake.push_request(Input::Respond { instructions: None });
         intake.push_request(Input::CancelResponse);
+        intake.push_request(Input::Respond { instructions: None });
         assert_eq!(
             drain(&mut intake, Micros(0)),
             (2000, vec![Input::CancelResponse])
@@ -256,6 +269,26 @@ mod tests {
             requests,
             [Input::CommitAudio, Input::Respond { instructions: None }]
         );
+    }
+
+    #[test]
+    fn a_cancellation_does_not_overtake_the_response_that_it_cancels() {
+        let mut intake = Intake::new(IntakeLimits::LIVE, RATE);
+        let respond = Input::Respond { instructions: None };
+        intake.push_audio(audio(500));
+        intake.push_request(Input::CommitAudio);
+        intake.push_request(respond.clone());
+        intake.push_audio(audio(500));
+        intake.push_request(Input::CommitAudio);
+        intake.push_request(Input::CancelResponse);
+        let (_, requests) = drain(&mut intake, Micros(0));
+        let expected = [
+            Input::CommitAudio,
+            respond,
+            Input::CancelResponse,
+            Input::CommitAudio,
+        ];
+        assert_eq!(requests, expected);
     }
 
     #[test]

@@ -144,7 +144,11 @@ impl Scripted {
 
     async fn respond(&mut self) {
         let (turn, item) = (TurnId(self.id()), ItemId(self.id()));
-        self.tell(Event::ResponseStarted { turn }).await;
+        self.tell(Event::ResponseStarted {
+            turn,
+            requested: true,
+        })
+        .await;
         self.tell(Event::AgentItemStarted { item }).await;
         self.open = Some(item);
         self.say(item, "Let me see.").await;
@@ -283,7 +287,11 @@ impl Scripted {
     async fn flood(&mut self) {
         let item = ItemId(self.id());
         let samples = vec![4000; self.options.output_rate as usize / 50];
-        self.tell(Event::ResponseStarted { turn: TurnId(0) }).await;
+        self.tell(Event::ResponseStarted {
+            turn: TurnId(0),
+            requested: true,
+        })
+        .await;
         self.tell(Event::AgentItemStarted { item }).await;
         let audio = Outbound::Audio {
             item,

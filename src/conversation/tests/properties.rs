@@ -147,7 +147,7 @@ fn responses_do_not_overlap(sim: &Sim) -> Result<(), TestCaseError> {
     let mut open = None;
     for (_, event) in &sim.events {
         match event {
-            Event::ResponseStarted { turn } => {
+            Event::ResponseStarted { turn, .. } => {
                 prop_assert_eq!(open.replace(*turn), None);
             }
             Event::ResponseDone { turn, .. } => prop_assert_eq!(open.take(), Some(*turn)),

@@ -676,3 +676,176 @@ fn an_answer_beside_the_conversation_that_the_model_does_not_end_is_ended() {
     });
     assert_eq!(ended.collect::<Vec<_>>(), [ResponseStatus::Incomplete]);
 }
+
+fn by_hand() -> Settings {
+    detection(TurnDetection {
+        rule: EndOfTurnRule::Client,
+        respond: false,
+        interrupt: false,
+        ..TurnDetection::default()
+    })
+}
+
+fn brief() -> ResponseTerms {
+    ResponseTerms::of(Some("Be brief.".into()))
+}
+
+/// The responses so far: whether the client has asked for them, and how they ended.
+fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
+    let mut all: Vec<(TurnId, bool, Option<ResponseStatus>)> = Vec::new();
+    for (_, event) in &sim.events {
+        match event {
+            Event::ResponseStarted { turn, requested } => all.push((*turn, *requested, None)),
+            Event::ResponseDone { turn, status, .. } => {
+                let of_it = all.iter_mut().find(|(id, ..)| id == turn);
+                of_it.expect("it began").2 = Some(*status);
+            }
+            _ => {}
+        }
+    }
+    let told = |(_, requested, status)| (requested, status);
+    all.into_iter().map(told).collect()
+}
+
+#[test]
+fn a_response_that_is_cancelled_before_it_began_is_told_as_cancelled() {
+    let cancelled = (true, Some(ResponseStatus::Cancelled));
+    let refused = |sim: &Sim| sim.saw(|e| matches!(e, Event::Refused { .. }));
+
+    let mut sim = sim();
+    configure(&mut sim, by_hand());
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::CommitAudio);
+    respond(&mut sim, brief());
+    sim.input(Input::CancelResponse);
+    sim.silence(1_000);
+    assert_eq!(responses(&sim), [cancelled], "in mid transcript");
+    assert!(sim.prompts.is_empty() && !refused(&sim));
+    respond(&mut sim, ResponseTerms::default());
+    sim.silence(2_000);
+    let completed = |requested| (requested, Some(ResponseStatus::Completed));
+    assert_eq!(responses(&sim), [cancelled, completed(true)]);
+
+    let mut sim = super::sim();
+    sim.client_has(&["weather"]);
+    let mut first = vec![say("Let me see that for you, one moment.")];
+    first.extend(call("weather"));
+    first.push(end());
+    sim.scripts.push_back(first);
+    ask(&mut sim, "what is the weather", 1_000);
+    respond(&mut sim, brief());
+    sim.input(Input::CancelResponse);
+    sim.silence(3_000);
+    let stopped = (false, Some(ResponseStatus::Cancelled));
+    assert_eq!(responses(&sim), [stopped, cancelled], "during the filler");
+    assert!(!refused(&sim));
+
+    let mut sim = super::sim();
+    sim.speak("what time", 500);
+    respond(&mut sim, brief());
+    sim.input(Input::CancelResponse);
+    sim.speak("what time is it", 500);
+    sim.silence(3_000);
+    assert_eq!(responses(&sim), [cancelled, completed(false)], "in speech");
+    assert_eq!(sim.prompts[0].instructions, None);
+    assert!(!refused(&sim));
+}
+
+#[test]
+fn a_response_that_is_asked_for_while_the_user_speaks_is_given_on_its_terms() {
+    let mut sim = sim();
+    sim.speak("what time", 500);
+    respond(&mut sim, brief());
+    sim.speak("what time is it", 500);
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 1);
+    assert_eq!(sim.prompts[0].instructions.as_deref(), Some("Be brief."));
+    assert_eq!(
+        responses(&sim),
+        [(true, Some(ResponseStatus::Completed))],
+        "the turn's answer is the one that was asked for"
+    );
+}
+
+#[test]
+fn an_announcement_does_not_take_a_response_that_was_asked_for() {
+    let mut sim = sim();
+    sim.speak("hm", 500);
+    let text = "Your timer has rung.".to_owned();
+    sim.input(Input::Announce { text });
+    respond(&mut sim, brief());
+    sim.words = String::new();
+    sim.silence(5_000);
+    let done = Some(ResponseStatus::Completed);
+    assert_eq!(responses(&sim), [(false, done), (true, done)]);
+    assert_eq!(sim.prompts[0].instructions.as_deref(), Some("Be brief."));
+}
+
+#[test]
+fn a_yes_in_writing_is_carried_out_on_the_terms_of_the_response() {
+    let mut book = (*tool("book", Effect::Irreversible)).clone();
+    book.confirmation = crate::tools::Confirmation::Spoken {
+        question: None,
+        expiry: std::time::Duration::from_secs(60),
+    };
+    let mut sim = Sim::new(with(vec![book]));
+    let mut first = call("book").to_vec();
+    first.push(end());
+    sim.scripts.push_back(first);
+    ask(&mut sim, "book it", 6_000);
+    let yes = NewItem::User { text: "yes".into() };
+    sim.input(yes.at_the_end());
+    respond(&mut sim, brief());
+    sim.silence(3_000);
+    assert_eq!(sim.tools_started, ["book"]);
+    assert_eq!(sim.prompts[1].instructions.as_deref(), Some("Be brief."));
+}
+
+#[test]
+fn clearing_the_audio_after_a_commit_keeps_the_committed_turn() {
+    let mut sim = sim();
+    configure(&mut sim, by_hand());
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::CommitAudio);
+    sim.input(Input::ClearAudio);
+    sim.silence(1_000);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "what time is it")));
+    assert!(!sim.saw(|e| matches!(e, Event::UtteranceDropped)));
+}
+
+#[test]
+fn what_is_said_while_a_committed_turn_is_transcribed_belongs_to_the_next() {
+    let mut sim = sim();
+    configure(&mut sim, by_hand());
+    sim.asr_ms = 500;
+    sim.speak("what time is it", 960);
+    sim.input(Input::CommitAudio);
+    sim.speak("and where", 960);
+    sim.input(Input::CommitAudio);
+    sim.silence(1_000);
+    let asked = sim.outputs.iter().filter_map(|(_, o)| match o {
+        Output::Transcribe { from, to, .. } => Some((from.as_ms(), to.as_ms())),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [(0, 960), (960, 1_920)]);
+}
+
+#[test]
+fn a_tool_that_is_declared_after_it_was_chosen_is_chosen_and_one_taken_back_is_not() {
+    let mut sim = sim();
+    let choice = ToolChoice::Function("weather".into());
+    configure(
+        &mut sim,
+        Settings {
+            tool_choice: Some(choice.clone()),
+            ..Settings::default()
+        },
+    );
+    assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
+    sim.client_has(&["weather"]);
+    ask(&mut sim, "hello", 3_000);
+    sim.client_has(&[]);
+    ask(&mut sim, "hello", 3_000);
+    let choices = sim.prompts.iter().map(|p| p.demands.tool_choice.clone());
+    assert_eq!(choices.collect::<Vec<_>>(), [choice, ToolChoice::Auto]);
+}

@@ -41,8 +41,9 @@ struct Pending {
 /// What was asked of the session.
 #[derive(Debug)]
 enum Asked {
-    Commit,
-    Respond,
+    /// So much audio.
+    Commit(Micros),
+    Respond(Box<ResponseRequest>),
     Cancel,
     /// The same, by a client that need not know whether there is a response.
     ClearOutput,
@@ -61,8 +62,8 @@ impl Asked {
     /// The name of its [`Input`] in lower case without underscores.
     fn input(&self) -> &'static str {
         match self {
-            Self::Commit => "commitaudio",
-            Self::Respond => "respond",
+            Self::Commit(_) => "commitaudio",
+            Self::Respond(_) => "respond",
             Self::Cancel | Self::ClearOutput => "cancelresponse",
             Self::Truncate => "truncate",
             Self::Delete(_) => "deleteitem",
@@ -101,7 +102,6 @@ pub struct Realtime {
     items: Items,
     utterance: Option<Utterance>,
     response: Option<Response>,
-    next_response: ResponseRequest,
     /// Responses in writing beside the conversation: those that were asked for, with the id of the
     /// event, and those that are being given.
     next_asides: VecDeque<(Option<String>, ResponseRequest)>,
@@ -169,7 +169,6 @@ impl Realtime {
             items: Items::default(),
             utterance: None,
             response: None,
-            next_response: ResponseRequest::default(),
             next_asides: VecDeque::new(),
             asides: HashMap::new(),
             aside_items: 0,
@@ -321,7 +320,7 @@ impl Realtime {
     /// words that bridge the wait have been spoken to their end: the answer follows them.
     fn may_respond(&self) -> bool {
         let called = self.response.as_ref().is_some_and(|r| r.client_called);
-        let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond);
+        let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond(_));
         !self.is_answering() || called && !self.pending.iter().any(waits)
     }
 
@@ -329,7 +328,7 @@ impl Realtime {
     fn is_answering(&self) -> bool {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         asked.fold(self.response.is_some(), |open, asked| match asked {
-            Asked::Respond => true,
+            Asked::Respond(_) => true,
             Asked::Cancel | Asked::ClearOutput => false,
             _ => open,
         })
@@ -359,7 +358,7 @@ impl Realtime {
             } => self.aside_done(aside, status, usage),
             Event::ItemDeleted { item } => self.item_deleted(item),
             Event::ItemTruncated { item, heard, text } => self.item_truncated(item, heard, &text),
-            Event::ResponseStarted { .. } => self.response_started(),
+            Event::ResponseStarted { requested, .. } => self.response_started(requested),
             Event::AgentItemStarted { item } => self.agent_item_started(item),
             Event::AgentSpeech { text, .. } => self.agent_speech(&text),
             Event::AgentItemDone {

@@ -158,8 +158,9 @@ pub(super) const SESSION: &[Field] = &[
     refused("tools[].tunnel_id", MCP),
     honoured(
         "tool_choice",
-        "`auto`, `none`, `required`, or a function, the server's included; a large model is told to call it, and the \
-         local brain asks for what it needs to know",
+        "`auto`, `none`, `required`, or a function, the server's included, and `auto` while there \
+         is none of that name; a large model is told to call it, and the local brain asks for what \
+         it needs to know",
     ),
     honoured("tool_choice.type", "`function`"),
     honoured("tool_choice.name", ""),

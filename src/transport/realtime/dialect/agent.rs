@@ -3,6 +3,7 @@
 use super::{Asked, Realtime, merge};
 use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
 use crate::llm::TokenUsage;
+use crate::transport::realtime::client_events::ResponseRequest;
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
 use crate::transport::realtime::session_config::{RATE, modalities};
@@ -12,12 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 impl Realtime {
-    pub(super) fn response_started(&mut self) {
-        self.answered("respond");
+    pub(super) fn response_started(&mut self, requested: bool) {
+        let asked = requested.then(|| self.answered("respond")).flatten();
+        let request = match asked.map(|pending| pending.asked) {
+            Some(Asked::Respond(request)) => *request,
+            _ => ResponseRequest::default(),
+        };
         // What was to be cancelled is over, whether or not anything was said about it.
         let cancels = |asked: &Asked| matches!(asked, Asked::Cancel | Asked::ClearOutput);
         self.pending.retain(|pending| !cancels(&pending.asked));
-        let request = std::mem::take(&mut self.next_response);
         let response = Response::new(self.writer.id("resp"), request, &self.session);
         let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
         self.failure = None;

@@ -120,7 +120,7 @@ impl Realtime {
             );
             return Err(Fault::whole("input_audio_buffer_commit_empty", message));
         }
-        self.expect(event_id, Asked::Commit)?;
+        self.expect(event_id, Asked::Commit(self.uncommitted))?;
         self.uncommitted = Micros(0);
         self.ask(Input::CommitAudio);
         Ok(())
@@ -359,8 +359,7 @@ impl Realtime {
                 message,
             ));
         }
-        self.expect(event_id, Asked::Respond)?;
-        self.next_response = request;
+        self.expect(event_id, Asked::Respond(Box::new(request)))?;
         self.ask(if terms == ResponseTerms::of(terms.instructions.clone()) {
             let instructions = terms.instructions;
             Input::Respond { instructions }
@@ -503,9 +502,6 @@ impl Realtime {
             }
             _ => Fault::whole("request_refused", message),
         };
-        if request == "respond" {
-            self.next_response = ResponseRequest::default();
-        }
         let event_id = pending.and_then(|pending| pending.event_id);
         self.refuse(&Fault { event_id, ..fault });
     }

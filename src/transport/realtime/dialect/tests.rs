@@ -74,7 +74,10 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
             heard: Micros(u64::MAX),
             text: String::new()
         }),
-        Just(Event::ResponseStarted { turn: TurnId(1) }),
+        Just(Event::ResponseStarted {
+            turn: TurnId(1),
+            requested: true
+        }),
         item.clone()
             .prop_map(|item| Event::AgentItemStarted { item }),
         item.clone().prop_map(|item| Event::AgentSpeech {
@@ -456,7 +459,10 @@ fn with_server_tool() -> Vec<Event> {
         [Event::AgentItemStarted { item }, speech, done]
     };
     let (item, call, turn) = (ItemId(2), CallId(3), TurnId(1));
-    let mut events = vec![Event::ResponseStarted { turn }];
+    let mut events = vec![Event::ResponseStarted {
+        turn,
+        requested: true,
+    }];
     events.extend(said(1, "One moment."));
     events.push(Event::ToolCalled {
         item,
@@ -520,7 +526,13 @@ fn what_the_server_runs_is_shown_only_to_clients_that_ask() {
 fn a_second_cancel_before_the_first_is_carried_out_gets_openais_error() {
     let mut realtime = realtime(false);
     let turn = TurnId(1);
-    told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+    told(
+        &mut realtime,
+        vec![Event::ResponseStarted {
+            turn,
+            requested: true,
+        }],
+    );
     let cancel = r#"{"type":"response.cancel","event_id":"second"}"#;
     let first = realtime.client(ClientMessage::Text(cancel));
     assert_eq!(first, [Effect::Request(Input::CancelResponse)]);
@@ -546,7 +558,13 @@ fn a_cancel_that_crosses_the_end_of_the_response_gets_openais_error() {
     for (request, told_of_it) in [("response.cancel", 1), ("output_audio_buffer.clear", 0)] {
         let mut realtime = realtime(false);
         let turn = TurnId(1);
-        told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+        told(
+            &mut realtime,
+            vec![Event::ResponseStarted {
+                turn,
+                requested: true,
+            }],
+        );
         realtime.client(ClientMessage::Text(&json!({"type": request}).to_string()));
         let refused = Event::Refused {
             request: "CancelResponse".into(),
@@ -587,7 +605,10 @@ fn a_truncation_beyond_what_was_sent_means_all_of_it() {
     let all = told(
         &mut realtime,
         vec![
-            Event::ResponseStarted { turn },
+            Event::ResponseStarted {
+                turn,
+                requested: true,
+            },
             Event::AgentItemStarted { item },
         ],
     );
@@ -766,7 +787,13 @@ fn a_client_that_answers_a_call_before_the_filler_is_over_gets_one_answer_behind
         arguments: Map::new(),
         by_client: true,
     };
-    told(&mut realtime, vec![Event::ResponseStarted { turn }]);
+    told(
+        &mut realtime,
+        vec![Event::ResponseStarted {
+            turn,
+            requested: true,
+        }],
+    );
     let create = r#"{"type":"response.create"}"#;
     let early = events(&realtime.client(ClientMessage::Text(create)));
     let code = "conversation_already_has_active_response";
@@ -794,4 +821,74 @@ fn an_utterance_that_could_not_be_transcribed_is_no_error_of_the_session() {
     assert!(of_type(&all, "error").is_empty(), "{all:?}");
     let kind = "conversation.item.input_audio_transcription.failed";
     assert_eq!(of_type(&all, kind)[0]["item_id"], all[0]["item_id"]);
+}
+
+#[test]
+fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
+    let mut realtime = realtime(false);
+    let turn = TurnId(1);
+    let started = |requested| Event::ResponseStarted { turn, requested };
+    let create = |name: &str| {
+        json!({"type": "response.create", "response": {"metadata": {"name": name}}}).to_string()
+    };
+    for text in [&create("a"), r#"{"type":"response.cancel"}"#, &create("b")] {
+        let effects = realtime.client(ClientMessage::Text(text));
+        assert!(matches!(effects[..], [Effect::Request(_)]), "{effects:?}");
+    }
+    // Something of the server's own comes between.
+    let said = vec![started(false), response_done(ResponseStatus::Completed)];
+    let dropped = vec![started(true), response_done(ResponseStatus::Cancelled)];
+    let given = vec![started(true), response_done(ResponseStatus::Completed)];
+    let all = told(&mut realtime, [said, dropped, given].concat());
+    let done = of_type(&all, "response.done").into_iter();
+    let done = done.map(|e| (&e["response"]["status"], &e["response"]["metadata"]["name"]));
+    assert_eq!(
+        done.collect::<Vec<_>>(),
+        [
+            (&json!("completed"), &Value::Null),
+            (&json!("cancelled"), &json!("a")),
+            (&json!("completed"), &json!("b"))
+        ]
+    );
+    assert!(of_type(&all, "error").is_empty());
+    let again = realtime.client(ClientMessage::Text(&create("c")));
+    assert!(matches!(again[..], [Effect::Request(_)]), "{again:?}");
+}
+
+#[test]
+fn what_is_committed_without_turn_detection_is_counted() {
+    let mut realtime = realtime(false);
+    let second = STANDARD.encode(vec![0; 48_000]);
+    let append = json!({"type": "input_audio_buffer.append", "audio": second}).to_string();
+    realtime.client(ClientMessage::Text(&append));
+    realtime.client(ClientMessage::Text(
+        r#"{"type":"input_audio_buffer.commit"}"#,
+    ));
+    // It belongs to the next turn.
+    realtime.client(ClientMessage::Text(&append));
+    let said = Event::UserItem {
+        item: ItemId(1),
+        text: "hello".into(),
+        spoken: true,
+    };
+    let turn = TurnId(1);
+    let all = told(
+        &mut realtime,
+        vec![
+            said,
+            Event::ResponseStarted {
+                turn,
+                requested: false,
+            },
+            response_done(ResponseStatus::Completed),
+        ],
+    );
+    let kind = "conversation.item.input_audio_transcription.completed";
+    assert_eq!(of_type(&all, kind)[0]["usage"]["seconds"], 1.0);
+    let usage = &of_type(&all, "response.done")[0]["response"]["usage"];
+    assert_eq!(usage["input_token_details"]["audio_tokens"], 10, "{usage}");
+    let commit = events(&realtime.client(ClientMessage::Text(
+        r#"{"type":"input_audio_buffer.commit"}"#,
+    )));
+    assert!(commit.is_empty(), "what came meanwhile can be committed");
 }

@@ -150,11 +150,15 @@ impl Realtime {
             self.item_done(&name, json);
             return;
         }
-        self.answered("commitaudio");
-        self.uncommitted = Micros(0);
+        let committed = match self.answered("commitaudio").map(|pending| pending.asked) {
+            Some(Asked::Commit(length)) => length,
+            _ => std::mem::take(&mut self.uncommitted),
+        };
         let utterance = self.utterance.take();
-        let seconds = utterance.as_ref().map_or(0.0, Utterance::seconds);
-        self.heard = self.heard + Micros((seconds * 1e6) as u64);
+        // Without turn detection nobody has looked for speech: the client says what belongs to a turn.
+        let length = utterance.as_ref().map_or(committed, Utterance::length);
+        let seconds = length.0 as f64 / 1e6;
+        self.heard = self.heard + length;
         let name = match utterance {
             Some(utterance) => utterance.name,
             None => self.writer.id("item"),
@@ -307,9 +311,9 @@ fn agreement<'a>(before: &str, text: &'a str) -> &'a str {
 }
 
 impl Utterance {
-    fn seconds(&self) -> f64 {
+    fn length(&self) -> Micros {
         let samples = self.to.map_or(0, |to| to.since(self.from));
-        samples as f64 / f64::from(Samples::RATE)
+        Micros::of_samples(samples, Samples::RATE)
     }
 }
 
