@@ -9,7 +9,7 @@ mod user;
 use super::client_events::{self, ClientRequest, Fault, ItemContent, ResponseRequest};
 use super::codec::Decoder;
 use super::codec::Format;
-use super::fields::Ineffective;
+use super::fields::{Ineffective, MAX_NAMED};
 use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
@@ -27,9 +27,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The model's name if the client gives none, and in the list of models.
 pub const DEFAULT_MODEL: &str = "undertone";
-
-/// Fields without effect that the log names for one session.
-const MAX_LOGGED: usize = 64;
 
 /// Something asked of the session, to be matched with its answer.
 #[derive(Debug)]
@@ -286,7 +283,7 @@ impl Realtime {
     /// Names what has no effect in the log, once each.
     fn log(&mut self, fields: Vec<Ineffective>) {
         for Ineffective { path, known } in fields {
-            if self.logged.len() == MAX_LOGGED || !self.logged.insert(path.clone()) {
+            if self.logged.len() == MAX_NAMED || !self.logged.insert(path.clone()) {
                 continue;
             }
             let field = path.escape_debug();

@@ -381,6 +381,9 @@ pub(super) fn look_through(
     Ok(look.found)
 }
 
+/// Fields without effect that are named of one event, and to the log of one session.
+pub(super) const MAX_NAMED: usize = 64;
+
 /// A look through one object by the tables that it goes by.
 struct Look {
     tables: Vec<&'static [Field]>,
@@ -457,6 +460,9 @@ impl Look {
     }
 
     fn note(&mut self, shown: &str, known: bool) {
+        if self.found.len() == MAX_NAMED {
+            return;
+        }
         let path = without_numbers(shown);
         if !self.found.iter().any(|other| other.path == path) {
             self.found.push(Ineffective { path, known });
@@ -588,6 +594,18 @@ mod tests {
         }
         let null = json!({"session": {"prompt": null}});
         assert_eq!(refused("session.update", &null), None);
+    }
+
+    #[test]
+    fn any_number_of_unknown_fields_hides_no_refused_one() {
+        let unknown = (0..10_000).map(|n| (format!("k{n}"), json!(1)));
+        let mut session: Map<String, Value> = unknown.collect();
+        let event = json!({ "session": session });
+        assert_eq!(found("session.update", &event).len(), MAX_NAMED);
+        session.insert("prompt".into(), json!({"id": "p"}));
+        let event = json!({ "session": session });
+        let param = refused("session.update", &event);
+        assert_eq!(param.as_deref(), Some("session.prompt"));
     }
 
     #[test]
