@@ -410,7 +410,7 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
         async move {
             let answer = answer.await?;
             if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-                asked.wait();
+                asked.answered();
             }
             Ok::<_, Infallible>(answer)
         }
@@ -418,11 +418,13 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
     let socket = TokioIo::new(Socket::new(stream, place.clone()));
     let connection = builder.serve_connection_with_upgrades(socket, service);
     tokio::select! {
+        biased;
+        // One that gives way serves nobody any more.
+        () = place.displaced() => {}
+        () = shared.around.stop.cancelled() => {}
         result = connection => if let Err(error) = result {
             tracing::debug!(%error, "connection ends");
         },
         () = place.overdue(header_timeout, ANSWER, KEEP_ALIVE) => {}
-        () = place.displaced() => {}
-        () = shared.around.stop.cancelled() => {}
     }
 }

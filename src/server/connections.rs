@@ -4,13 +4,14 @@
 //! asks for nothing is closed when its time is up, and sooner if others need its place: that of the
 //! address with the most such connections which has waited longest. So a flood displaces itself, and a
 //! health check that asks at once is served in the midst of it. A connection whose request is being
-//! served, or that has become a session, is never displaced.
+//! served, its answer to the last byte, or that has become a session, is never displaced.
 
 use crate::metrics::{Metrics, Refusal};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -120,12 +121,13 @@ impl Connections {
         }
         open.count += 1;
         let displaced = CancellationToken::new();
-        let turn = Mutex::new(Some(open.wait(address, displaced.clone())));
+        let turn = Mutex::new(open.wait(address, &displaced));
         Try::Found(Arc::new(Place {
             connections: self.clone(),
             address,
             displaced,
             turn,
+            unwritten: AtomicBool::new(false),
             requests: watch::channel(0).0,
         }))
     }
@@ -162,11 +164,15 @@ impl Open {
         self.waiting.get(&address).map_or(0, BTreeMap::len)
     }
 
-    fn wait(&mut self, address: IpAddr, displaced: CancellationToken) -> u64 {
+    /// The turn of a connection that waits from now on; none for one that was displaced.
+    fn wait(&mut self, address: IpAddr, displaced: &CancellationToken) -> Option<u64> {
+        if displaced.is_cancelled() {
+            return None;
+        }
         self.turn += 1;
         let waiting = self.waiting.entry(address).or_default();
-        waiting.insert(self.turn, displaced);
-        self.turn
+        waiting.insert(self.turn, displaced.clone());
+        Some(self.turn)
     }
 
     fn wait_no_more(&mut self, address: IpAddr, turn: u64) {
@@ -198,6 +204,8 @@ pub(super) struct Place {
     displaced: CancellationToken,
     /// Since when it waits, while it does.
     turn: Mutex<Option<u64>>,
+    /// The client was answered, and not all of it has been written.
+    unwritten: AtomicBool,
     /// Twice the requests that were answered, and one more while one is being answered.
     requests: watch::Sender<u64>,
 }
@@ -206,17 +214,26 @@ impl Place {
     /// The client asks for something: from now on it is not displaced.
     pub(super) fn serve(&self) {
         self.requests.send_modify(|requests| *requests |= 1);
+        self.unwritten.store(false, Relaxed);
         if let Some(turn) = self.turn().take() {
             self.connections.lock().wait_no_more(self.address, turn);
         }
     }
 
-    /// The client was answered, and may ask for more.
-    pub(super) fn wait(&self) {
+    /// There is an answer for the client, who may ask for more when it has been written.
+    pub(super) fn answered(&self) {
         self.requests.send_modify(|requests| *requests += 1);
-        let displaced = self.displaced.clone();
-        let turn = self.connections.lock().wait(self.address, displaced);
-        *self.turn() = Some(turn);
+        self.unwritten.store(true, Relaxed);
+    }
+
+    /// All that there was to write has been written.
+    fn written(&self) {
+        if self.unwritten.swap(false, Relaxed) {
+            let mut open = self.connections.lock();
+            let turn = open.wait(self.address, &self.displaced);
+            drop(open);
+            *self.turn() = turn;
+        }
     }
 
     /// Returns when others need the place.
@@ -258,10 +275,11 @@ impl Drop for Place {
         let turn = self.turn().take();
         let mut open = self.connections.lock();
         open.count -= 1;
+        if let Some(turn) = turn {
+            open.wait_no_more(self.address, turn);
+        }
         if self.displaced.is_cancelled() {
             open.leaving -= 1;
-        } else if let Some(turn) = turn {
-            open.wait_no_more(self.address, turn);
         }
         drop(open);
         self.connections.gone.notify_one();
@@ -355,8 +373,13 @@ impl AsyncWrite for Socket {
         true
     }
 
+    /// What has been written is known here: the one who writes flushes when nothing is left.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_flush(cx)
+        let flushed = self.stream()?.poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.place.written();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -419,11 +442,29 @@ mod tests {
         drop(first);
         let third = connections.place(elsewhere(2)).await.unwrap();
         third.serve();
-        third.wait();
+        third.answered();
+        assert!(connections.place(elsewhere(3)).await.is_none());
+        third.written();
         let displaced = third.displaced.clone();
         tokio::spawn(async move { third.displaced().await });
         assert!(connections.place(elsewhere(3)).await.is_some());
         assert!(displaced.is_cancelled(), "it had been answered");
+    }
+
+    #[tokio::test]
+    async fn one_that_is_displaced_while_it_is_served_leaves_nothing_behind() {
+        let connections = connections(1);
+        let place = connections.place(HERE).await.unwrap();
+        connections.make_room();
+        place.serve();
+        place.answered();
+        place.written();
+        drop(place);
+        let place = connections.place(HERE).await.unwrap();
+        let open = connections.lock();
+        assert_eq!((open.leaving, open.waiting_of(HERE)), (0, 1));
+        drop(open);
+        drop(place);
     }
 
     #[tokio::test(start_paused = true)]
@@ -437,7 +478,7 @@ mod tests {
         place.serve();
         place.overdue(first, answer, again).await;
         assert_eq!(began.elapsed(), first + answer);
-        place.wait();
+        place.answered();
         place.overdue(first, answer, again).await;
         assert_eq!(began.elapsed(), first + answer + again);
     }

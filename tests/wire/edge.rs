@@ -325,6 +325,33 @@ async fn silent_connections_keep_nobody_out() {
 }
 
 #[tokio::test]
+async fn an_answer_is_read_to_its_end_in_the_midst_of_a_flood() {
+    let long = "x".repeat(16 * 1024 * 1024);
+    let settings = ServerSettings {
+        header_timeout: Duration::from_secs(600),
+        max_connections: 8,
+        ..local()
+    };
+    let answer = long.clone();
+    let route = axum::routing::get(move || std::future::ready(answer.clone()));
+    let server = Server::serve(App {
+        routes: axum::Router::new().route("/long", route),
+        ..App::new(settings, scripted::factory(Script::default()))
+    });
+    let mut reader = TcpStream::connect(server.address).await.expect("a socket");
+    let request = b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    reader.write_all(request).await.expect("a request");
+    let mut first = [0; 12];
+    reader.read_exact(&mut first).await.expect("an answer");
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let _silent = silent(server.address, 50).await;
+    assert!(server.get("/healthz", "").await.starts_with("HTTP/1.1 200"));
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).await.expect("the rest");
+    assert!(rest.ends_with(long.as_bytes()), "{} bytes", rest.len());
+}
+
+#[tokio::test]
 async fn calls_that_say_nothing_take_no_place() {
     let settings = ServerSettings {
         header_timeout: Duration::from_millis(300),
