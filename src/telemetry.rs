@@ -199,8 +199,16 @@ impl Masks {
     /// Those of before may still come up.
     fn add(&self, more: Secrets) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let all = known.0.iter().chain(more.0.iter());
-        *known = all.cloned().collect();
+        let is_new = |secret: &&SecretString| {
+            let known = known.0.iter().map(ExposeSecret::expose_secret);
+            !known
+                .into_iter()
+                .any(|other| other == secret.expose_secret())
+        };
+        let new: Vec<_> = more.0.iter().filter(is_new).cloned().collect();
+        if !new.is_empty() {
+            *known = known.0.iter().cloned().chain(new).collect();
+        }
     }
 }
 
@@ -408,6 +416,20 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_that_are_read_again_are_masked_once() {
+        let secrets = |texts: &[&str]| -> Secrets {
+            let texts = texts.iter().map(|text| SecretString::from(*text));
+            texts.collect()
+        };
+        let masks = Masks::new(secrets(&["first"]));
+        for _ in 0..3 {
+            masks.add(secrets(&["first", "second"]));
+        }
+        assert_eq!(masks.get().0.len(), 2);
+        assert!(!masks.get().mask("first second").contains("first"));
+    }
 
     #[test]
     fn only_a_directive_for_onnx_runtime_makes_it_talk() {
