@@ -10,6 +10,8 @@ pub(super) struct Signals {
     hang_up: Signal,
     user1: Signal,
     user2: Signal,
+    /// A reload was asked for that nobody has heard of.
+    reload: bool,
 }
 
 /// What a signal asks for.
@@ -32,11 +34,19 @@ impl Signals {
             hang_up: listen(SignalKind::hangup())?,
             user1: listen(SignalKind::user_defined1())?,
             user2: listen(SignalKind::user_defined2())?,
+            reload: false,
         })
     }
 
     /// The next signal. May be dropped without losing one.
     pub(super) async fn next(&mut self) -> Asked {
+        match std::mem::take(&mut self.reload) {
+            true => Asked::Reload,
+            false => self.receive().await,
+        }
+    }
+
+    async fn receive(&mut self) -> Asked {
         tokio::select! {
             biased;
             _ = self.terminate.recv() => Asked::Stop,
@@ -47,8 +57,35 @@ impl Signals {
         }
     }
 
-    /// Returns when the process is to end; other signals are passed over.
+    /// Returns when the process is to end; a reload is left for [`Signals::next`].
     pub(super) async fn stop(&mut self) {
-        while self.next().await != Asked::Stop {}
+        loop {
+            match self.receive().await {
+                Asked::Stop => return,
+                Asked::Reload => self.reload = true,
+                Asked::Nothing(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn a_reload_that_is_asked_for_too_early_is_not_forgotten() {
+        let mut signals = Signals::listen().unwrap();
+        let kill = format!("kill -HUP {}", std::process::id());
+        let mut sent = std::process::Command::new("sh");
+        assert!(sent.args(["-c", &kill]).status().unwrap().success());
+        while !signals.reload {
+            let stopped = timeout(Duration::from_millis(1), signals.stop()).await;
+            assert!(stopped.is_err());
+        }
+        assert_eq!(signals.next().await, Asked::Reload);
+        assert!(!signals.reload);
     }
 }
