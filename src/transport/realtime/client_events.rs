@@ -112,8 +112,8 @@ pub enum ItemContent {
     Spoken {
         /// What was typed beside it.
         text: String,
-        /// In the session's input format.
-        audio: Vec<u8>,
+        /// Its parts in the session's input format, each with its place in the content.
+        audio: Vec<(usize, Vec<u8>)>,
     },
     /// A message of the agent.
     Agent(String),
@@ -509,7 +509,11 @@ fn create(event: Value) -> Result<ClientRequest, Fault> {
     }
     let event: Event = read(event, "")?;
     let content = content(&event.item)?;
-    let id = event.item.id.map(check_id).transpose()?;
+    let id = event
+        .item
+        .id
+        .map(|id| check_id(id, "item.id"))
+        .transpose()?;
     Ok(ClientRequest::Create {
         previous: event.previous_item_id,
         item: ClientItem { id, content },
@@ -524,7 +528,7 @@ fn content(item: &RawItem) -> Result<ItemContent, Fault> {
             let field =
                 |value: &Option<String>, name| value.clone().ok_or_else(|| missing("item", name));
             ItemContent::ToolOutput {
-                call: field(&item.call_id, "call_id")?,
+                call: check_id(field(&item.call_id, "call_id")?, "item.call_id")?,
                 output: field(&item.output, "output")?,
             }
         }
@@ -550,23 +554,24 @@ fn call(item: &RawItem) -> Result<ItemContent, Fault> {
             Fault::new("invalid_value", "item.arguments", message)
         })?,
     };
+    let id = item.call_id.clone();
     Ok(ItemContent::ToolCall {
-        call: item.call_id.clone(),
+        call: id.map(|id| check_id(id, "item.call_id")).transpose()?,
         name,
         arguments,
     })
 }
 
-fn check_id(id: String) -> Result<String, Fault> {
+fn check_id(id: String, param: &str) -> Result<String, Fault> {
     if id.is_empty() || id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = format!("An id is 1 to {MAX_ID} visible ASCII characters.");
-        return Err(Fault::new("invalid_value", "item.id", message));
+        return Err(Fault::new("invalid_value", param, message));
     }
     Ok(id)
 }
 
 /// The audio of a user's message, of the parts whose words the client does not tell.
-fn audio_of(item: &RawItem) -> Result<Vec<u8>, Fault> {
+fn audio_of(item: &RawItem) -> Result<Vec<(usize, Vec<u8>)>, Fault> {
     let mut audio = Vec::new();
     for (index, part) in item.content.iter().flatten().enumerate() {
         if let Some(base64) = part.untold_audio() {
@@ -575,7 +580,7 @@ fn audio_of(item: &RawItem) -> Result<Vec<u8>, Fault> {
                 let message = format!("The audio is not base64: {error}.");
                 Fault::new("invalid_value", param, message)
             })?;
-            audio.extend(bytes);
+            audio.push((index, bytes));
         }
     }
     Ok(audio)
@@ -638,7 +643,7 @@ impl RawPart {
 }
 
 impl ItemContent {
-    /// Bytes of text.
+    /// Bytes of text, the id of a call included.
     pub fn size(&self) -> usize {
         match self {
             Self::System(text)
@@ -646,9 +651,14 @@ impl ItemContent {
             | Self::Agent(text)
             | Self::Spoken { text, .. } => text.len(),
             Self::ToolCall {
-                name, arguments, ..
-            } => name.len() + json!(arguments).to_string().len(),
-            Self::ToolOutput { output, .. } => output.len(),
+                call,
+                name,
+                arguments,
+            } => {
+                let call = call.as_ref().map_or(0, String::len);
+                call + name.len() + json!(arguments).to_string().len()
+            }
+            Self::ToolOutput { call, output } => call.len() + output.len(),
         }
     }
 
@@ -747,6 +757,10 @@ mod tests {
             (
                 r#"{"type":"conversation.item.create","item":{"type":"function_call","name":"f","arguments":"[1]"}}"#,
                 "item.arguments",
+            ),
+            (
+                r#"{"type":"conversation.item.create","item":{"type":"function_call","call_id":"a b","name":"f","arguments":""}}"#,
+                "item.call_id",
             ),
             (
                 r#"{"type":"response.create","response":{"conversation":"other"}}"#,

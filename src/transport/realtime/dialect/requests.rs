@@ -17,8 +17,11 @@ use serde_json::{Map, Value, json};
 /// The least audio that can be committed: OpenAI's limit.
 const MIN_COMMIT: Micros = Micros::from_ms(100);
 
-/// Text that a client may add to the history in one session, bytes.
+/// What a client may add to the history in one session, bytes.
 const MAX_CREATED_TEXT: usize = 1024 * 1024;
+
+/// What an item takes beside its text and its ids, bytes.
+const ITEM: usize = 64;
 
 /// The code of texts that no prompt can hold: OpenAI's.
 const TOO_LONG: &str = "string_above_max_length";
@@ -54,7 +57,7 @@ impl Realtime {
     }
 
     /// What fits no prompt is refused before the client is told that it is set.
-    fn check_set_up(&mut self, update: &SessionUpdate) -> Result<(), Fault> {
+    pub(super) fn check_set_up(&mut self, update: &SessionUpdate) -> Result<(), Fault> {
         let instructions = update
             .instructions
             .as_ref()
@@ -143,7 +146,7 @@ impl Realtime {
             None => self.writer.id("item"),
         };
         let (spot, place) = self.spot(previous)?;
-        let size = item.content.size();
+        let size = footprint(&name, &item.content);
         if self.created_text + size > MAX_CREATED_TEXT {
             let message = "The items of this session hold too much text.";
             return Err(Fault::new("conversation_too_long", "item", message));
@@ -158,6 +161,12 @@ impl Realtime {
         self.text_limits
             .check_item(&item)
             .map_err(|message| Fault::new(TOO_LONG, "item", message))?;
+        let call = match (&content, &item) {
+            (ItemContent::ToolCall { call: Some(id), .. }, NewItem::ToolCall { call, .. }) => {
+                Some((id.clone(), *call))
+            }
+            _ => None,
+        };
         let asked = Asked::Add {
             name,
             id,
@@ -166,6 +175,9 @@ impl Realtime {
         };
         self.expect(event_id, asked)?;
         self.created_text += size;
+        if let Some((name, call)) = call {
+            self.calls.insert(name, call);
+        }
         let id = Some(id);
         let item = Input::AddItem { id, place, item };
         match audio {
@@ -179,9 +191,16 @@ impl Realtime {
     }
 
     /// Reads audio that was spoken elsewhere.
-    fn recorded(&self, audio: &[u8]) -> Result<Vec<i16>, Fault> {
+    fn recorded(&self, audio: &[(usize, Vec<u8>)]) -> Result<Vec<i16>, Fault> {
         let mut decoder = Decoder::new(self.session.input);
-        let mut samples = decoder.decode(audio)?;
+        let mut samples = Vec::new();
+        for (index, part) in audio {
+            let decoded = decoder.decode(part).map_err(|fault| Fault {
+                param: Some(format!("item.content[{index}].audio")),
+                ..fault
+            });
+            samples.extend(decoded?);
+        }
         samples.extend(decoder.finish());
         Ok(samples)
     }
@@ -269,7 +288,6 @@ impl Realtime {
     ) -> (ItemContent, NewItem) {
         let call_id = call.unwrap_or_else(|| self.writer.id("call"));
         let call = CallId::of_client(self.added);
-        self.calls.insert(call_id.clone(), call);
         let content = ItemContent::ToolCall {
             call: Some(call_id),
             name: name.clone(),
@@ -493,8 +511,9 @@ impl Realtime {
             // It has ended by itself meanwhile.
             Some(Asked::ClearOutput) => return,
             Some(Asked::Cancel) => no_response(),
-            Some(Asked::Add { content, .. }) => {
-                self.created_text = self.created_text.saturating_sub(content.size());
+            Some(Asked::Add { name, content, .. }) => {
+                let size = footprint(name, content);
+                self.created_text = self.created_text.saturating_sub(size);
                 if let ItemContent::ToolCall { call: Some(id), .. } = content {
                     self.calls.remove(id);
                 }
@@ -505,6 +524,11 @@ impl Realtime {
         let event_id = pending.and_then(|pending| pending.event_id);
         self.refuse(&Fault { event_id, ..fault });
     }
+}
+
+/// What an item counts towards what a client may add, bytes.
+pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
+    name.len() + content.size() + ITEM
 }
 
 fn no_response() -> Fault {

@@ -1,5 +1,6 @@
 //! The user's side: utterances, and the items of the conversation.
 
+use super::requests::footprint;
 use super::{Asked, Pending, Realtime, Told, Utterance};
 use crate::conversation::{ItemId, Micros, Samples};
 use crate::transport::realtime::client_events::{ItemContent, spoken_message};
@@ -240,12 +241,13 @@ impl Realtime {
         }
         let json = content.to_json(&name);
         if let ItemContent::Spoken { text, audio } = &content {
-            let known = (text.clone(), self.session.input.length(audio.len()));
+            let bytes = audio.iter().map(|(_, part)| part.len()).sum();
+            let known = (text.clone(), self.session.input.length(bytes));
             self.recordings.insert(name.clone(), known);
         }
         self.insert_item(&name, id, json.clone(), &spot);
         if let Some(item) = self.items.get_mut(&name) {
-            item.created_text = content.size();
+            item.created_text = footprint(&name, &content);
         }
         self.item_done(&name, json);
     }
@@ -255,8 +257,14 @@ impl Realtime {
         let Some(name) = self.items.name(id).map(str::to_owned) else {
             return;
         };
-        let text = self.items.get(&name).map_or(0, |item| item.created_text);
-        self.created_text = self.created_text.saturating_sub(text);
+        if let Some(item) = self.items.get(&name) {
+            self.created_text = self.created_text.saturating_sub(item.created_text);
+            if item.json["type"] == "function_call"
+                && let Some(call) = item.json["call_id"].as_str()
+            {
+                self.calls.remove(call);
+            }
+        }
         self.items.remove(&name);
         self.tell("conversation.item.deleted", json!({"item_id": name}));
     }
