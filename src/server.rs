@@ -19,7 +19,7 @@ pub use connections::within_files;
 pub use playground::{Playground, Question, Say};
 pub use twilio::{TransferCall, Twilio};
 
-use crate::conversation::TextLimits;
+use crate::conversation::{TextLimits, VadPolicy};
 use crate::metrics::{Metrics, Refusal};
 use crate::session::Engines;
 use crate::telemetry::Throttle;
@@ -108,6 +108,8 @@ pub struct ServerSettings {
     pub pcm_intake: IntakeLimits,
     /// The user may interrupt the agent by speaking, unless a client says otherwise.
     pub interrupt: bool,
+    /// From this probability on a sound is speech, unless a client says otherwise.
+    pub vad_threshold: f32,
     /// How much text a Realtime client may add.
     pub text: TextLimits,
     /// How long sessions may take to finish at shutdown.
@@ -133,6 +135,7 @@ impl Default for ServerSettings {
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
             interrupt: true,
+            vad_threshold: VadPolicy::default().threshold,
             text: TextLimits::default(),
             drain_deadline: Duration::from_secs(20),
             twilio: None,

@@ -271,6 +271,7 @@ pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> 
         allowed_origins: config.server.allowed_origins.clone(),
         insecure: config.server.insecure,
         interrupt: config.turn.interrupt,
+        vad_threshold: config.turn.vad_threshold,
         drain_deadline: config.server.drain,
         twilio: config.twilio.clone(),
         ..ServerSettings::default()

@@ -1,10 +1,10 @@
 //! What is asked over HTTP around the Realtime API: client secrets, the list of models, and calls
 //! over WebRTC, which there are none of.
 
-use super::Shared;
-use super::routes::{admit_with_token, refusal};
+use super::routes::{admit_with_token, as_set, refusal};
 use super::secrets::{self, Grant, MAX_SESSION};
-use crate::transport::realtime::{self, Fault};
+use super::{ServerSettings, Shared};
+use crate::transport::realtime::{self, Fault, Realtime};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
@@ -82,7 +82,7 @@ pub(super) fn error(
     (status, Json(json!({ "error": error }))).into_response()
 }
 
-fn fault(fault: &Fault) -> Response {
+pub(super) fn fault(fault: &Fault) -> Response {
     let (code, param) = (fault.code, fault.param.as_deref());
     error(StatusCode::BAD_REQUEST, code, param, &*fault.message)
 }
@@ -106,7 +106,7 @@ async fn client_secret(
             message,
         );
     };
-    match granted(&body, secrets::now()) {
+    match granted(&body, secrets::now(), &shared.settings()) {
         Ok((grant, session)) => {
             let value = shared.secrets.issue(&grant);
             let expires_at = grant.expires_at;
@@ -119,7 +119,7 @@ async fn client_secret(
 
 /// Reads a request for a client secret at `now`: what is to be granted, and the session as it would
 /// be told to its client.
-fn granted(body: &[u8], now: u64) -> Result<(Grant, Value), Fault> {
+fn granted(body: &[u8], now: u64, settings: &ServerSettings) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
         body => serde_json::from_slice(body).map_err(|error| {
@@ -130,7 +130,8 @@ fn granted(body: &[u8], now: u64) -> Result<(Grant, Value), Fault> {
         })?,
     };
     let session = body.get("session").cloned().unwrap_or_default();
-    let shown = realtime::shown(session.clone())?;
+    let dialect = as_set(Realtime::new(None, None, false), settings);
+    let shown = dialect.configured(session.clone())?.shown();
     if session.to_string().len() > MAX_SESSION {
         let message = format!(
             "A client secret carries at most {MAX_SESSION} bytes of session; set the rest with \
@@ -219,15 +220,27 @@ fn entry(name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::TextLimits;
 
     fn refused(body: Value) -> Option<String> {
-        granted(body.to_string().as_bytes(), 0).err()?.param
+        let settings = ServerSettings {
+            text: TextLimits {
+                set_up: MAX_SESSION - 100,
+                ..TextLimits::default()
+            },
+            ..ServerSettings::default()
+        };
+        granted(body.to_string().as_bytes(), 0, &settings)
+            .err()?
+            .param
     }
 
     #[test]
     fn a_secret_holds_ten_minutes_unless_told_otherwise() {
-        let expires =
-            |body: &str| granted(body.as_bytes(), 1_000).map(|(grant, _)| grant.expires_at);
+        let expires = |body: &str| {
+            granted(body.as_bytes(), 1_000, &ServerSettings::default())
+                .map(|(grant, _)| grant.expires_at)
+        };
         assert_eq!(expires(""), Ok(1_600));
         assert_eq!(expires("{}"), Ok(1_600));
         let minute = r#"{"expires_after": {"anchor": "created_at", "seconds": 60}}"#;
@@ -256,12 +269,20 @@ mod tests {
             ),
             (
                 json!({"session": {"instructions": "x".repeat(MAX_SESSION)}}),
+                "session.instructions",
+            ),
+            (
+                json!({"session": {"instructions": "x".repeat(MAX_SESSION - 99), "type": "transcription"}}),
+                "session.instructions",
+            ),
+            (
+                json!({"session": {"tracing": {"group_id": "x".repeat(MAX_SESSION)}}}),
                 "session",
             ),
         ] {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
-        let broken = granted(b"[1]", 0).expect_err("no object");
+        let broken = granted(b"[1]", 0, &ServerSettings::default()).expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
     }
 }

@@ -144,11 +144,12 @@ async fn open_realtime(
     let vendor_events = query
         .vendor_events
         .is_some_and(|value| value == "1" || value == "true");
-    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
-        .interruptible(shared.settings().interrupt)
-        .within(shared.settings().text)
-        .configured(session)
-        .beta(realtime::asks_for_beta(&headers));
+    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events);
+    let dialect = match as_set(dialect, &shared.settings()).configured(session) {
+        Ok(dialect) => dialect.beta(realtime::asks_for_beta(&headers)),
+        // The operator may have set other limits since the secret was made.
+        Err(wrong) => return api::fault(&wrong),
+    };
     let dialect = match query.intent.as_deref() {
         Some("transcription") => dialect.transcribing(),
         _ => dialect,
@@ -162,6 +163,13 @@ async fn open_realtime(
     let protocols = ["realtime", realtime::BETA_PROTOCOL];
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
+}
+
+/// A Realtime client, as the operator would have it.
+pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
+    dialect
+        .turns(settings.interrupt, settings.vad_threshold)
+        .within(settings.text)
 }
 
 async fn open_pcm(

@@ -190,33 +190,35 @@ impl Realtime {
         }
     }
 
-    /// The same, where the operator says whether the user may interrupt the agent by speaking; a
-    /// client may say otherwise. The default is that the user may.
+    /// The same, where the operator says whether the user may interrupt the agent by speaking, and
+    /// from which probability on a sound is speech; a client may say otherwise. The defaults are that
+    /// the user may, and 0.5.
     #[must_use]
-    pub fn interruptible(mut self, interrupt: bool) -> Self {
-        self.session = self.session.interruptible(interrupt);
+    pub fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
+        self.session = self.session.turns(interrupt, threshold);
         self
     }
 
-    /// The same, where the client's secret carries a session's configuration; null is none. It has
-    /// been through [`shown`].
-    #[must_use]
-    pub fn configured(mut self, session: Value) -> Self {
-        if let Ok(Some(update)) = secret_update(session) {
-            self.configuration = self.session.apply(update);
-            self.decoder = Decoder::new(self.session.input);
-            if self.session.transcribes {
-                self.options.door = Door::Transcription;
-            }
-            let Settings {
-                instructions,
-                tools,
-                ..
-            } = &self.configuration;
-            let instructions = instructions.as_ref().map_or(0, |text| text.chars().count());
-            self.set_up = (instructions, tools.clone().unwrap_or_default());
+    /// The same, where the client's secret carries a session's configuration; null is none.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that it holds more text than [`Realtime::within`] allows.
+    pub fn configured(mut self, session: Value) -> Result<Self, Fault> {
+        let Some(update) = secret_update(session)? else {
+            return Ok(self);
+        };
+        self.check_set_up(&update)?;
+        self.configuration = self.session.apply(update);
+        self.decoder = Decoder::new(self.session.input);
+        if self.session.transcribes {
+            self.options.door = Door::Transcription;
         }
-        self
+        Ok(self)
+    }
+
+    /// The session as it is told to the client.
+    pub fn shown(&self) -> Value {
+        self.session.to_json()
     }
 
     /// The same, where the client asks for transcripts alone.
@@ -463,20 +465,7 @@ impl Dialect for Realtime {
     }
 }
 
-/// Reads the configuration of a session outside of any, as a client secret carries it, and returns
-/// it as it would be told to the client. Null is none.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn shown(session: Value) -> Result<Value, Fault> {
-    let writer = Writer::new();
-    let mut shown = Session::new(&writer.session_id("sess"), DEFAULT_MODEL, false);
-    if let Some(update) = secret_update(session)? {
-        shown.apply(update);
-    }
-    Ok(shown.to_json())
-}
-
+/// Reads the configuration of a session, as a client secret carries it.
 fn secret_update(session: Value) -> Result<Option<SessionUpdate>, Fault> {
     if session.is_null() {
         return Ok(None);

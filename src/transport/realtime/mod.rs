@@ -45,6 +45,6 @@ pub use client_events::{
     ResponseRequest, parse,
 };
 pub use codec::Format;
-pub use dialect::{DEFAULT_MODEL, Realtime, shown};
+pub use dialect::{DEFAULT_MODEL, Realtime};
 pub use fields::Ineffective;
 pub use session_config::{RATE, SessionUpdate};

@@ -73,7 +73,7 @@ pub struct Detection {
     prefix_padding_ms: Option<u64>,
     idle_timeout_ms: Option<u64>,
     eagerness: Eagerness,
-    /// As it is echoed to the client; without `interrupt_response` if that is left to the operator.
+    /// As it is echoed to the client; what is left to the operator is null in it.
     echo: Value,
 }
 
@@ -214,6 +214,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
 }
 
 /// What the session repeats as it stands. Turn detection and transcription are repeated as a whole.
+/// `null` is the same as leaving a field out, unless it turns something off.
 fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
     let beta = [
         ("speed", "audio.output.speed"),
@@ -228,7 +229,8 @@ fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
         .chain(ga.map(|field| (field.path, field.path)))
         .filter_map(|(from, to)| {
             let value = session.pointer(&format!("/{}", from.replace('.', "/")))?;
-            Some((to, value.clone()))
+            let may_be_null = ["audio.input.noise_reduction", "tracing"].contains(&to);
+            (may_be_null || !value.is_null()).then(|| (to, value.clone()))
         })
         .collect()
 }
@@ -252,14 +254,18 @@ pub(super) fn format(format: Option<Value>, param: &str) -> Result<Option<Format
         Value::Object(fields) => (fields.get("type"), format!("{param}.type")),
         other => (Some(other), param.to_owned()),
     };
-    let read = match kind.and_then(Value::as_str) {
-        Some("audio/pcm" | "pcm16") | None => Format::Pcm,
-        Some("audio/pcmu" | "g711_ulaw") => Format::G711(Law::Mu),
-        Some("audio/pcma" | "g711_alaw") => Format::G711(Law::A),
-        Some(other) => {
-            let allowed = "'audio/pcm', 'audio/pcmu' and 'audio/pcma'";
-            return Err(Fault::value(path, other, allowed));
-        }
+    let read = match kind.filter(|kind| !kind.is_null()) {
+        None => Format::Pcm,
+        Some(kind) => match kind.as_str() {
+            Some("audio/pcm" | "pcm16") => Format::Pcm,
+            Some("audio/pcmu" | "g711_ulaw") => Format::G711(Law::Mu),
+            Some("audio/pcma" | "g711_alaw") => Format::G711(Law::A),
+            other => {
+                let written = other.map_or_else(|| kind.to_string(), str::to_owned);
+                let allowed = "'audio/pcm', 'audio/pcmu' and 'audio/pcma'";
+                return Err(Fault::value(path, &written, allowed));
+            }
+        },
     };
     match format.get("rate").filter(|_| read == Format::Pcm) {
         None | Some(Value::Null) => Ok(Some(read)),
@@ -311,11 +317,11 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
     })
 }
 
-/// What applies where the client leaves it out. `interrupt_response` is the operator's, filled in
-/// by [`Session`].
+/// What applies where the client leaves it out. `interrupt_response` and `threshold` are the
+/// operator's, filled in by [`Session`].
 fn server_vad() -> Value {
     json!({
-        "type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300,
+        "type": "server_vad", "threshold": null, "prefix_padding_ms": 300,
         "silence_duration_ms": SILENCE_MS, "idle_timeout_ms": null,
         "create_response": true, "interrupt_response": null,
     })
@@ -518,6 +524,8 @@ pub(super) struct Session {
     pub(super) max_tokens: MaxTokens,
     /// Whether the user may interrupt where the client does not say.
     interrupt: bool,
+    /// From which probability on a sound is speech where the client does not say.
+    threshold: f64,
     echo: Map<String, Value>,
 }
 
@@ -565,13 +573,16 @@ impl Session {
             output: Format::Pcm,
             max_tokens: MaxTokens::Unlimited,
             interrupt: true,
+            threshold: 0.5,
             echo,
         }
     }
 
-    /// The same, where the operator says whether the user may interrupt.
-    pub(super) fn interruptible(mut self, interrupt: bool) -> Self {
+    /// The same, where the operator says whether the user may interrupt, and what is speech.
+    pub(super) fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
         self.interrupt = interrupt;
+        // As it was written: the nearest number of twice the length has more digits.
+        self.threshold = threshold.to_string().parse().unwrap_or(self.threshold);
         let detection = self
             .echo
             .get_mut("audio")
@@ -625,6 +636,9 @@ impl Session {
             let mut echo = detection.echo;
             if echo.is_object() {
                 echo["interrupt_response"] = interrupt.into();
+            }
+            if let Some(threshold @ Value::Null) = echo.get_mut("threshold") {
+                *threshold = json!(self.threshold);
             }
             self.set_audio("input", "turn_detection", echo);
             settings.turn_detection = Some(TurnDetection {
@@ -754,6 +768,18 @@ mod tests {
                 "session.input_audio_format",
             ),
             (
+                json!({"input_audio_format": 5}),
+                "session.input_audio_format",
+            ),
+            (
+                json!({"audio": {"input": {"format": {"type": 7}}}}),
+                "session.audio.input.format.type",
+            ),
+            (
+                json!({"audio": {"output": {"format": ["audio/pcmu"]}}}),
+                "session.audio.output.format",
+            ),
+            (
                 json!({"tools": [{"type": "mcp", "name": "x"}]}),
                 "session.tools[0].type",
             ),
@@ -828,7 +854,7 @@ mod tests {
 
     #[test]
     fn the_operator_decides_on_interruptions_unless_the_client_does() {
-        let mut session = Session::new("sess_1", "m", false).interruptible(false);
+        let mut session = Session::new("sess_1", "m", false).turns(false, 0.6);
         let echoed = &session.to_json()["audio"]["input"]["turn_detection"];
         assert_eq!(echoed["interrupt_response"], false);
         let mut interrupt = |detection: Value| {
@@ -848,7 +874,7 @@ mod tests {
 
     #[test]
     fn every_field_of_turn_detection_is_echoed_also_where_the_client_sent_a_part() {
-        let mut session = Session::new("sess_1", "m", false).interruptible(false);
+        let mut session = Session::new("sess_1", "m", false).turns(false, 0.6);
         let mut echoed = |detection: Value| {
             let update = json!({"audio": {"input": {"turn_detection": detection}}});
             session.apply(parse(update).expect("valid"));
@@ -869,7 +895,28 @@ mod tests {
                 "create_response": true, "interrupt_response": true,
             })
         );
+        let left_out = echoed(json!({"type": "server_vad"}));
+        assert_eq!(left_out["threshold"], 0.6, "the operator's");
         assert_eq!(echoed(Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn null_is_echoed_only_where_it_turns_something_off() {
+        let mut session = Session::new("sess_1", "m", false);
+        let mut echoed = |update: Value| {
+            session.apply(parse(update).expect("valid"));
+            session.to_json()
+        };
+        let reduction = json!({"type": "near_field"});
+        echoed(json!({"tracing": "auto", "audio": {"input": {"noise_reduction": reduction}}}));
+        let nothing = json!({"model": null, "truncation": null, "tracing": null,
+            "audio": {"input": {"noise_reduction": null}, "output": {"speed": null}}});
+        let shown = echoed(nothing);
+        assert_eq!(shown["model"], "m");
+        assert_eq!(shown["truncation"], "auto");
+        assert_eq!(shown["audio"]["output"]["speed"], 1.0);
+        assert_eq!(shown["tracing"], Value::Null);
+        assert_eq!(shown["audio"]["input"]["noise_reduction"], Value::Null);
     }
 
     #[test]

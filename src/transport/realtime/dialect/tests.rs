@@ -245,7 +245,7 @@ fn what_is_deleted_or_refused_makes_room_for_more_text() {
             realtime.session(happened(Event::ItemDeleted { item }));
         }
     }
-    for n in 0..32 {
+    for n in 0..31 {
         let effects = realtime.client(ClientMessage::Text(&text));
         assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
         let item = ItemId(1_000 + n);
@@ -891,4 +891,63 @@ fn what_is_committed_without_turn_detection_is_counted() {
         r#"{"type":"input_audio_buffer.commit"}"#,
     )));
     assert!(commit.is_empty(), "what came meanwhile can be committed");
+}
+
+#[test]
+fn items_without_text_are_bounded_and_count_by_their_ids() {
+    for item in [
+        json!({"type": "message", "role": "user", "content": []}),
+        json!({"type": "function_call", "call_id": "c".repeat(100), "name": "f", "arguments": ""}),
+    ] {
+        let mut realtime = realtime(false);
+        let text = create(None, item);
+        let refused = (0..20_000_u64).find_map(|n| {
+            let effects = realtime.client(ClientMessage::Text(&text));
+            let item = ItemId::of_client(n + 1);
+            realtime.session(happened(Event::ItemAdded { item }));
+            let code = events(&effects).first()?["error"]["code"].clone();
+            Some((n, code))
+        });
+        let (most, code) = refused.expect("a limit");
+        assert_eq!(code, "conversation_too_long");
+        assert!(most > 4_000, "{most}");
+        let calls = u64::try_from(realtime.calls.len()).unwrap();
+        assert!(calls <= most, "what is refused leaves nothing behind");
+    }
+}
+
+#[test]
+fn a_call_that_is_deleted_is_forgotten() {
+    let mut realtime = realtime(false);
+    let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": ""});
+    let items = added(&mut realtime, &[create(None, call)]);
+    let item = items[0].0.unwrap();
+    told(&mut realtime, vec![Event::ItemAdded { item }]);
+    assert_eq!(realtime.calls.len(), 1);
+    told(&mut realtime, vec![Event::ItemDeleted { item }]);
+    assert!(realtime.calls.is_empty() && realtime.created_text == 0);
+}
+
+#[test]
+fn half_a_sample_of_an_item_is_refused_by_its_part() {
+    let part =
+        |bytes: usize| json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; bytes])});
+    let text = json!({"type": "input_text", "text": "listen"});
+    let content = [part(480), text, part(481)];
+    let item = json!({"type": "message", "role": "user", "content": content});
+    let effects = realtime(false).client(ClientMessage::Text(&create(None, item)));
+    let error = &events(&effects)[0]["error"];
+    assert_eq!(error["param"], "item.content[2].audio", "{error}");
+}
+
+#[test]
+fn a_secret_whose_text_fits_no_prompt_opens_nothing() {
+    let limits = TextLimits {
+        set_up: 100,
+        item: 100,
+    };
+    let session = json!({"type": "transcription", "instructions": "x".repeat(101)});
+    let dialect = Realtime::new(None, None, false).within(limits);
+    let fault = dialect.configured(session).expect_err("too long");
+    assert_eq!(fault.param.as_deref(), Some("session.instructions"));
 }
