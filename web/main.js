@@ -24,8 +24,8 @@ const transcript = new Transcript(find('log'), find('partial'));
 const voice = new Voice();
 const panel = new Panel(turns, () => session.state === 'open');
 
-/** What was typed: `waiting` to be sent, and `sent` but not taken in by the server. */
-const typed = { waiting: [], sent: [] };
+/** What was typed: `waiting` to be sent, and `sent` but not taken in by the server; a message waits for the connection. */
+const typed = { waiting: [], sent: [], connecting: false };
 const talk = { open: false, pieces: new Map(), from: null };
 let tools = [];
 
@@ -163,13 +163,16 @@ speaker.addEventListener('silent', ({ detail }) => {
 
 find('composer').addEventListener('submit', async (event) => {
   event.preventDefault();
-  const text = find('words').value.trim();
-  if (text === '' || !reachable()) return;
+  const field = find('words');
+  const text = field.value.trim();
+  if (text === '' || typed.connecting || !reachable()) return;
   demo.stop();
   speaker.wake();
+  typed.connecting = true;
   await opened(() => {
-    // Only now: what was typed stays where it is until there is somebody to take it.
-    find('words').value = '';
+    // Only now: what was typed stays where it is until there is somebody to take it, and what was
+    // typed meanwhile stays for the next message.
+    if (field.value.trimStart().startsWith(text)) field.value = field.value.trimStart().slice(text.length).trimStart();
     if (talk.open) {
       typed.waiting.push(text);
       hush();
@@ -177,6 +180,7 @@ find('composer').addEventListener('submit', async (event) => {
       say(text);
     }
   });
+  typed.connecting = false;
 });
 
 function say(text) {

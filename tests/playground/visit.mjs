@@ -229,6 +229,21 @@ async function firstVisit(browser) {
   for (const folded of ['#waits', '#toolbox']) await page.click(`${folded} > summary`);
   assert.deepEqual(complaints, []);
 
+  step('what waits for the connection is sent once, and what is typed meanwhile stays');
+  const hasty = await open(browser, address);
+  await hasty.page.fill('#words', 'What is two plus two?');
+  await hasty.page.evaluate(() => {
+    const form = document.getElementById('composer');
+    form.requestSubmit();
+    form.requestSubmit();
+    document.getElementById('words').value += ' And then';
+  });
+  await hasty.page.waitForSelector('.message.agent', { timeout: PATIENCE });
+  await calm(hasty.page);
+  assert.equal(await hasty.page.locator('.message.user').count(), 1);
+  assert.equal(await hasty.page.inputValue('#words'), 'And then');
+  await hasty.context.close();
+
   step('a dead server is told of once, what was typed stays, and the page goes on by itself');
   const idle = await open(browser, address);
   await killServer();
