@@ -79,20 +79,29 @@ function live(turn) {
 
 function failure(turn) {
   const { failure } = turn;
-  if (failure) return { mood: 'failed', says: `${stage(failure.stage)}${soon(turn, 'first', ', and it said so')}.`, more: [`Why: ${failure.message}`] };
+  if (failure) return { mood: 'failed', says: `${stage(failure.stage)}${after(turn, saidSince(turn, failure.at), ', and it said so')}.`, more: [`Why: ${failure.message}`] };
   const failed = turn.runs.find((run) => run.committed !== undefined && run.ok === false && !turn.declined);
   if (!failed) return null;
   const why = whyFailed(turn, failed);
-  return { mood: 'failed', says: `${attempt(failed.tool)} failed${soon(turn, 'answer', ', and it said so')}.`, more: why ? [`Why: ${why}`] : [] };
+  const told = saidSince(turn, resultAt(failed) ?? 0, 'answer');
+  return { mood: 'failed', says: `${attempt(failed.tool)} failed${after(turn, told, ', and it said so')}.`, more: why ? [`Why: ${why}`] : [] };
+}
+
+/** When the first words sounded that were made after something had happened; null if none were. */
+function saidSince(turn, at, kind) {
+  const piece = playout(turn, end(turn)).find((piece) => piece.at >= at && (kind === undefined || piece.kind === kind));
+  return piece?.from ?? null;
 }
 
 function dropped(turn) {
-  return turn.status === 'dropped' ? { says: 'That was no speech, so it stayed silent.' } : null;
+  if (turn.status !== 'dropped') return null;
+  return { says: turn.continued ? 'That was no speech, so it went on.' : 'That was no speech, so it stayed silent.' };
 }
 
 function alone(turn) {
   if (!isAlone(turn)) return null;
-  return { says: turn.confirmed ? 'You said yes, and it did what it had asked for.' : 'It spoke by itself.' };
+  if (turn.confirmed) return { says: 'You said yes, and it did what it had asked for.' };
+  return { says: turn.continues ? 'It went on with what a noise had cut short.' : 'It spoke by itself.' };
 }
 
 function asked(turn) {
@@ -158,12 +167,17 @@ function late(turn) {
 
 function plain(turn) {
   const { answer } = moments(turn);
+  if (answer === null && turn.continued) return { says: 'A noise came before the answer, which follows.' };
   return { says: answer === null ? 'No answer was heard.' : `The answer came${soon(turn, 'answer', '')}.`, more: answer === null ? [] : ['It needed no tool.'] };
 }
 
 /** "<words> 0.4 s after you stopped speaking"; nothing if nothing was heard. */
 function soon(turn, name, words) {
-  const { end: stopped, [name]: at } = moments(turn);
+  return after(turn, moments(turn)[name], words);
+}
+
+function after(turn, at, words) {
+  const stopped = speech(turn).to;
   if (at === null || stopped === null) return '';
   return `${words} ${seconds(at - stopped)} after you ${turn.user.spoken ? 'stopped speaking' : 'had sent it'}`;
 }

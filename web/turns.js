@@ -6,6 +6,9 @@
 /** Speech is noticed so long after it began, ms: three windows of the voice activity detector. */
 const NOTICED = 96;
 
+/** What a noise has cut short is taken up again within this time, ms. */
+const SOON = 1000;
+
 /** Why a call that ran early had been guessed wrong. */
 const WRONG = ['superseded', 'turn_ended', 'no_turn'];
 
@@ -42,6 +45,8 @@ export class Turns extends EventTarget {
   #answering = null;
   #pieces = new Map();
   #typed = null;
+  /** A noise cut a turn short: {turn, noise, until}. What the agent says by `until` goes on with it. */
+  #cutShort = null;
   /** A yes was given, and what it is for has not begun. */
   #yes = false;
 
@@ -51,6 +56,7 @@ export class Turns extends EventTarget {
     this.#offset = null;
     this.#listening = null;
     this.#answering = null;
+    this.#cutShort = null;
   }
 
   /** A time of the page on the session's clock; null before the server was heard. */
@@ -105,8 +111,15 @@ export class Turns extends EventTarget {
       calls: [],
       clauses: [],
       latency: {},
+      /** The user spoke over what was sounding: {at, silent, by}. */
       bargeIn: null,
-      /** A stage that failed: {stage, message}. */
+      /** The turn that was being answered when the user was heard. */
+      interrupted: null,
+      /** A noise cut it short, and another turn goes on with it. */
+      continued: false,
+      /** It goes on with a turn that a noise cut short. */
+      continues: false,
+      /** A stage that failed: {stage, message, at}. */
       failure: null,
       /** The tool whose call waits for the user's yes. */
       asked: null,
@@ -122,7 +135,9 @@ export class Turns extends EventTarget {
 
   speechStarted(event, at) {
     const turn = this.listening();
-    if (this.#answering && !this.#answering.over) this.#answering.bargeIn = { at, silent: null, by: turn };
+    const sounding = this.#answering && soundingAt(this.#answering, at);
+    if (sounding) this.#answering.bargeIn = { at, silent: sounding.to, by: turn };
+    turn.interrupted = sounding || this.#answering?.over === false ? this.#answering : null;
     turn.user.spoken = true;
     turn.user.audio = event.audio_start_ms;
     turn.user.from ??= at;
@@ -139,12 +154,18 @@ export class Turns extends EventTarget {
     return turn;
   }
 
-  dropped() {
+  dropped(at) {
     const turn = this.#listening;
     if (!turn) return null;
     turn.over = true;
     turn.status = 'dropped';
     this.#listening = null;
+    const { interrupted } = turn;
+    if (interrupted) {
+      interrupted.bargeIn = null;
+      this.#cutShort = { turn: interrupted, noise: turn, until: at + SOON };
+      this.changed(interrupted);
+    }
     return turn;
   }
 
@@ -162,10 +183,22 @@ export class Turns extends EventTarget {
   responseCreated(at) {
     this.#answering = this.listening();
     this.#listening = null;
+    if (!isAlone(this.#answering)) this.#cutShort = null;
+    else if (this.#cutShort && at <= this.#cutShort.until) this.#goOn();
     this.#answering.responded = at;
     this.#answering.confirmed = this.#yes;
     this.#yes = false;
     return this.#answering;
+  }
+
+  /** What a noise cut short is taken up again. */
+  #goOn() {
+    const { turn, noise } = this.#cutShort;
+    this.#answering.continues = true;
+    turn.continued = true;
+    noise.continued = true;
+    this.changed(turn);
+    this.changed(noise);
   }
 
   /** The turn to which what runs early now belongs. */
@@ -230,9 +263,9 @@ export class Turns extends EventTarget {
     return turn ?? null;
   }
 
-  failed({ stage, message }) {
+  failed({ stage, message }, at) {
     const turn = this.#listening ?? this.#answering ?? this.list.at(-1);
-    if (turn) turn.failure = { stage, message };
+    if (turn) turn.failure = { stage, message, at };
     return turn ?? null;
   }
 
@@ -286,9 +319,10 @@ export class Turns extends EventTarget {
     this.changed(turn);
   }
 
-  finished(event) {
+  finished(event, at) {
     const turn = this.#answering;
     if (!turn) return null;
+    if (turn.continues && this.#cutShort) this.#cutShort.until = at + SOON;
     turn.id = event.turn;
     turn.status = event.status;
     turn.latency = stamps(event.latency);
@@ -335,8 +369,8 @@ const HANDLERS = {
     turn.user.text = event.text;
     return turn;
   },
-  'undertone.utterance_dropped'() {
-    return this.dropped();
+  'undertone.utterance_dropped'(_, at) {
+    return this.dropped(at);
   },
   'conversation.item.done'(event, at) {
     return event.item.role === 'user' ? this.said(event.item, at) : null;
@@ -364,8 +398,8 @@ const HANDLERS = {
   'response.output_item.done'({ item }) {
     return item.error ? this.call(item.id, { error: item.error.message }) : null;
   },
-  'undertone.stage_failed'(event) {
-    return this.failed(event);
+  'undertone.stage_failed'(event, at) {
+    return this.failed(event, at);
   },
   'undertone.confirmation.asked'({ name }) {
     const turn = this.answering();
@@ -378,8 +412,8 @@ const HANDLERS = {
   'response.output_audio_transcript.delta'(event, at) {
     return this.clause(event, at);
   },
-  'undertone.turn'(event) {
-    return this.finished(event);
+  'undertone.turn'(event, at) {
+    return this.finished(event, at);
   },
   'undertone.turn_record'(event) {
     return this.recorded(event);
@@ -396,6 +430,15 @@ export function speech(turn) {
   const to = turn.latency.speech_end ?? turn.user.to;
   const from = turn.user.length !== undefined && to !== null ? to - turn.user.length : turn.user.from;
   return { from, to };
+}
+
+/** The piece of sound that a voice which was noticed at `at` has cut short, if one was sounding. */
+function soundingAt(turn, at) {
+  const clause = turn.clauses.findLast(({ pieces }) => pieces.length > 0);
+  const piece = clause?.pieces.at(-1);
+  // The page may have fallen silent before it is told why.
+  const sounds = piece && (piece.to === null || (clause.cut && piece.to >= at - NOTICED));
+  return sounds ? piece : null;
 }
 
 /** Whether nobody spoke or typed before it. */
@@ -442,6 +485,7 @@ export function playout(turn, now) {
       to: to ?? now,
       kind: isFiller(turn, clause) ? 'filler' : 'answer',
       text: clause.text,
+      at: clause.at,
       cut: clause.cut,
     })),
   );

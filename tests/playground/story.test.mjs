@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { rowsOf, stretch } from '../../web/marks.js';
+import { figures } from '../../web/metrics.js';
 import { moments, story } from '../../web/story.js';
 import { toolsInShort } from '../../web/tools.js';
 import { Turns } from '../../web/turns.js';
@@ -39,7 +40,7 @@ function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed
     take(2760, { type: 'conversation.item.input_audio_transcription.completed', transcript: text });
   }
   take(2770, { type: 'response.created' });
-  for (const event of before) take(2780, event);
+  for (const { time = 2780, ...event } of before) take(time, event);
   for (const { text, at, from, to } of said) {
     take(at ?? from, { type: 'response.output_audio_transcript.delta', item_id: 'item', delta: text });
     turns.audio('item', (to - from) * 24);
@@ -172,6 +173,14 @@ test('a failed stage says which and why', () => {
   assert.deepEqual([told.mood, told.more[0]], ['failed', 'Why: nobody answers at its address']);
 });
 
+test('a failure is told with the time of what was said about it, and not of a filler before it', () => {
+  const failed = { type: 'undertone.stage_failed', stage: 'llm', message: 'it stalled', time: 4000 };
+  const apology = { text: 'Sorry.', from: 4500, to: 5000 };
+  const told = story(turnOf({ before: [failed], said: [filler(2840, 3200), apology] }));
+  assert.equal(told.says, 'The language model failed, and it said so 2.0 s after you stopped speaking.');
+  assert.equal(story(turnOf({ before: [failed], said: [filler(2840, 3200)] })).says, 'The language model failed.');
+});
+
 test('a change is told as a question, and a no is no failure', () => {
   const asked = { type: 'undertone.confirmation.asked', name: 'add_note' };
   assert.match(story(turnOf({ before: [asked] })).says, /asks you first/);
@@ -190,6 +199,74 @@ test('while the user speaks no number is told, and what runs early is', () => {
   assert.deepEqual(story(turns.list[0]), { mood: 'live', says: 'You are speaking.', more: [] });
   turns.take({ type: 'undertone.speculation', kind: 'started', at: us(1900), undertone_at: us(1900), run: 1, tool: 'get_weather', arguments: {}, source: 'rule', confidence: 1 }, 1900);
   assert.equal(story(turns.list[0]).says, 'You are still speaking, and it is already looking up the weather.');
+});
+
+/** A question, and an answer that is being thought; what of it `sounds` until it is cut. */
+function answering(sounds) {
+  const turns = new Turns();
+  const take = (at, event) => turns.take({ ...event, undertone_at: us(at) }, at);
+  take(1100, { type: 'input_audio_buffer.speech_started', audio_start_ms: 1000 });
+  take(2750, { type: 'input_audio_buffer.speech_stopped', audio_end_ms: 2500 });
+  take(2760, { type: 'conversation.item.input_audio_transcription.completed', transcript: 'What is my balance?' });
+  take(2770, { type: 'response.created' });
+  if (sounds) {
+    take(2900, { type: 'response.output_audio_transcript.delta', item_id: 'item', delta: 'You have twelve dollars.' });
+    turns.audio('item', 48000);
+    turns.heard('started', { id: turns.list[0].clauses[0].id, samples: 0, at: 2900 });
+  }
+  return { turns, take };
+}
+
+/** The user is heard at 3,600 ms and the page falls silent 50 ms later, perhaps before it is told why. */
+function heardAgain({ turns, take }, silentFirst) {
+  const speech = () => take(3600, { type: 'input_audio_buffer.speech_started', audio_start_ms: 3500 });
+  const [clause] = turns.list[0].clauses;
+  if (!silentFirst) speech();
+  if (clause) turns.heard('flushed', { id: clause.id, samples: 16800, at: 3650 });
+  turns.silenced(3650);
+  if (silentFirst) speech();
+  take(3660, { type: 'undertone.turn', turn: 'turn_1', status: 'interrupted', latency: { speech_end: us(2500) } });
+}
+
+test('who speaks over a sounding answer is told how soon it was silent', () => {
+  for (const silentFirst of [false, true]) {
+    const conversation = answering(true);
+    heardAgain(conversation, silentFirst);
+    const [turn] = conversation.turns.list;
+    assert.deepEqual(story(turn).more.at(-1), 'You spoke over it, and 0.1 s later it was silent.');
+    assert.ok(figures(turn).stop > 0);
+  }
+});
+
+test('who goes on before the answer sounds has not spoken over it', () => {
+  const conversation = answering(false);
+  heardAgain(conversation, false);
+  const [turn] = conversation.turns.list;
+  assert.deepEqual([story(turn).says, story(turn).more], ['No answer was heard.', []]);
+  assert.equal(figures(turn).stop, null);
+});
+
+test('after a noise over an answer the page says that it went on', () => {
+  for (const sounds of [true, false]) {
+    const { turns, take } = answering(sounds);
+    heardAgain({ turns, take }, false);
+    const noise = turns.list[1];
+    take(4200, { type: 'undertone.utterance_dropped' });
+    assert.equal(story(noise).says, 'That was no speech, so it stayed silent.');
+    for (const at of [4210, 5400]) {
+      take(at, { type: 'response.created' });
+      take(at + 1000, { type: 'undertone.turn', turn: `turn_${at}`, status: 'completed', latency: {} });
+    }
+    const [first, , rest, more] = turns.list;
+    assert.equal(story(noise).says, 'That was no speech, so it went on.');
+    assert.doesNotMatch([story(first).says, ...story(first).more].join(' '), /spoke over|No answer/);
+    for (const turn of [rest, more]) assert.equal(story(turn).says, 'It went on with what a noise had cut short.');
+    assert.equal(figures(first).stop, null);
+    // A timer that rings long after is not it.
+    take(20000, { type: 'response.created' });
+    take(20900, { type: 'undertone.turn', turn: 'turn_9', status: 'completed', latency: {} });
+    assert.equal(story(turns.list.at(-1)).says, 'It spoke by itself.');
+  }
 });
 
 test('a noise, and an answer that nobody heard', () => {
