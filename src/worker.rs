@@ -223,11 +223,23 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
     ///
     /// # Errors
     /// [`CallError`] if the job is not taken, or comes to nothing.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it orders jobs, and decides nothing by the time"
+    )]
     pub async fn call(&self, job: J) -> Result<R, CallError> {
+        self.call_by(Instant::now(), job).await
+    }
+
+    /// The same for a job that is only needed by then.
+    ///
+    /// # Errors
+    /// As [`Worker::call`].
+    pub async fn call_by(&self, due: Instant, job: J) -> Result<R, CallError> {
         let (sender, receiver) = oneshot::channel();
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
-        self.try_send(job, cancel, |result| {
+        self.send_by(due, job, cancel, |result| {
             // Nobody waits any more: the result is as good as cancelled.
             let _ = sender.send(result);
         })?;

@@ -65,20 +65,10 @@ impl Conversation {
                 self.history.push(id, Message::User { text: text.clone() });
                 self.answer_in_writing(&text);
             }
-            NewItem::Spoken { text } if is_last => {
-                self.mark_activity();
-                self.route(&text, true);
-                self.history.push(id, Message::User { text: text.clone() });
-                self.answer_in_writing(&text);
-                self.notify(Event::ItemAdded { item: id });
-                return self.notify(Event::ItemTranscribed { item: id, text });
-            }
             NewItem::User { text } => self.history.insert(at, id, Message::User { text }),
             NewItem::Spoken { text } => {
-                let message = Message::User { text: text.clone() };
-                self.history.insert(at, id, message);
-                self.notify(Event::ItemAdded { item: id });
-                return self.notify(Event::ItemTranscribed { item: id, text });
+                self.history.insert(at, id, Message::User { text });
+                self.unheard.insert(id);
             }
             NewItem::Agent { text } => {
                 let interrupted = false;
@@ -107,6 +97,22 @@ impl Conversation {
             }
         }
         self.notify(Event::ItemAdded { item: id });
+    }
+
+    /// An item that was spoken elsewhere has its words, or has none.
+    pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
+        self.unheard.remove(&item);
+        let wordless = words.is_some();
+        let Some(words) = words.filter(|words| !words.is_empty()) else {
+            return self.notify(Event::ItemNotTranscribed { item, wordless });
+        };
+        let text = self.history.add_words(item, &words).unwrap_or(words);
+        if self.history.is_last(item) {
+            self.mark_activity();
+            self.route(&text, true);
+            self.answer_in_writing(&text);
+        }
+        self.notify(Event::ItemTranscribed { item, text });
     }
 
     pub(super) fn delete_item(&mut self, item: ItemId) {

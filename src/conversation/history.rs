@@ -135,6 +135,21 @@ impl History {
         }
     }
 
+    /// Adds words to a message of the user. Returns all of its words; `None` if there is no such
+    /// message.
+    pub(super) fn add_words(&mut self, id: ItemId, words: &str) -> Option<String> {
+        let item = self.items.iter_mut().find(|item| item.id == id)?;
+        let Content::Fixed(Message::User { text }) = &mut item.content else {
+            return None;
+        };
+        *text = [text, words].join(" ").trim().to_owned();
+        Some(text.clone())
+    }
+
+    pub(super) fn is_last(&self, id: ItemId) -> bool {
+        self.items.last().is_some_and(|item| item.id == id)
+    }
+
     /// Begins an answer that has no words yet.
     pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
         let speech = Speech {
@@ -313,7 +328,8 @@ impl History {
         self.items.len() < before
     }
 
-    /// The prompt's messages. Answers of which nothing was heard are left out.
+    /// The prompt's messages. Answers of which nothing was heard are left out, and so are messages of
+    /// the user without words.
     pub(super) fn messages(&self) -> Vec<Message> {
         self.messages_from(0)
     }
@@ -354,6 +370,7 @@ impl History {
 impl Item {
     fn message(&self) -> Option<Message> {
         match &self.content {
+            Content::Fixed(Message::User { text }) if text.is_empty() => None,
             Content::Fixed(message) => Some(message.clone()),
             Content::Spoken(speech) if speech.outside => None,
             Content::Spoken(speech) => {

@@ -114,6 +114,13 @@ pub enum Input {
         /// What to add.
         item: NewItem,
     },
+    /// The audio of a [`NewItem::Spoken`] has been listened to.
+    ItemHeard {
+        /// The item.
+        item: ItemId,
+        /// Its words, empty if there are none; `None` if it could not be transcribed.
+        words: Option<String>,
+    },
     /// The client removed an item from the history.
     DeleteItem {
         /// The item.
@@ -243,9 +250,10 @@ pub enum NewItem {
         /// The arguments.
         arguments: Map<String, Value>,
     },
-    /// Spoken by the user in audio that the client brought along, and transcribed.
+    /// Spoken by the user in audio that the client brought along. Its words follow as
+    /// [`Input::ItemHeard`], and answers wait for them.
     Spoken {
-        /// The words.
+        /// What was typed beside it.
         text: String,
     },
     /// The result of a call to one of the client's own tools.

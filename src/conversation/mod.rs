@@ -84,7 +84,7 @@ use playout::Playout;
 use preempt::Held;
 use response::{NextAnswer, Response};
 use speculation::Speculation;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::{Timer, Timers};
 use turn::Utterance;
 
@@ -126,6 +126,8 @@ pub struct Conversation {
     announcements: VecDeque<String>,
     /// The answer that is to be given when nobody speaks.
     respond_next: Option<NextAnswer>,
+    /// Items of the history whose words are not known yet: answers wait for them.
+    unheard: BTreeSet<ItemId>,
     /// Answers that are being given beside the conversation.
     asides: Vec<Aside>,
     ending: Option<HangUpReason>,
@@ -206,6 +208,7 @@ impl Conversation {
             handing_over: None,
             announcements: VecDeque::new(),
             respond_next: None,
+            unheard: BTreeSet::new(),
             asides: Vec::new(),
             ending: None,
             keys: String::new(),
@@ -265,6 +268,7 @@ impl Conversation {
             Input::CommitAudio => self.commit_audio(),
             Input::ClearAudio => self.clear_audio(),
             Input::AddItem { id, place, item } => self.add_item(id, place, item),
+            Input::ItemHeard { item, words } => self.on_item_heard(item, words),
             Input::DeleteItem { item } => self.delete_item(item),
             Input::Truncate { item, heard } => self.truncate(item, heard),
             Input::Respond { instructions } => {
@@ -368,7 +372,7 @@ impl Conversation {
             }
         } else if goes_on && let Some(resume) = self.resume.take() {
             self.resume_response(resume);
-        } else if goes_on && self.respond_next.is_some() {
+        } else if goes_on && self.respond_next.is_some() && self.unheard.is_empty() {
             self.respond();
         } else {
             match self.ending {

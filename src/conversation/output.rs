@@ -165,12 +165,20 @@ pub enum Event {
         /// Its id.
         item: ItemId,
     },
-    /// The words of audio that the client added to the history. Follows its [`Event::ItemAdded`].
+    /// The words of audio that the client added to the history. Each such item has this or
+    /// [`Event::ItemNotTranscribed`] after it was added or refused, though it may have been deleted.
     ItemTranscribed {
         /// The item.
         item: ItemId,
-        /// The words.
+        /// Its words, with those that were typed beside them.
         text: String,
+    },
+    /// There are no words in audio that the client added to the history, or nobody can tell.
+    ItemNotTranscribed {
+        /// The item.
+        item: ItemId,
+        /// It was listened to, and there are none.
+        wordless: bool,
     },
     /// An item left the history.
     ItemDeleted {

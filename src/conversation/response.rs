@@ -222,9 +222,9 @@ impl Conversation {
     }
 
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
-    /// the answer waits for its end.
+    /// the answer waits for its end, and for items whose words are not known.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
-        if self.response.is_some() {
+        if self.response.is_some() || !self.unheard.is_empty() {
             let next = self.respond_next.take().unwrap_or_default();
             return self.respond_after_this(next);
         }

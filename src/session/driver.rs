@@ -2,14 +2,15 @@
 
 use super::clause::SpeakJob;
 use super::engines::{Engines, HearJob, VadJob};
+use super::items::{self, Unheard};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
-use crate::asr::{AsrError, MAX_SAMPLES};
+use crate::asr::AsrError;
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, NewItem, Output, RequestId,
-    RunId, Samples, Time,
+    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
+    Samples, Time,
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
@@ -29,6 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument;
 
 /// Results of jobs that may wait for the session. It takes them within microseconds; a full queue
 /// means that the session hangs, and then what is in it is lost with the session.
@@ -42,11 +44,6 @@ enum Done {
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
     Deaf(String),
-    /// The words of an item that was spoken elsewhere; `None` if there are none.
-    Transcribed {
-        item: Box<Input>,
-        text: Option<String>,
-    },
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -66,8 +63,8 @@ pub(super) struct Driver {
     input_rate: u32,
     output_rate: u32,
     spoken_by: SpokenBy,
-    /// An item that was spoken elsewhere is being transcribed: what the client sent after it waits.
-    transcribing: bool,
+    /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
+    unheard: Option<mpsc::Sender<Unheard>>,
     voices: HashMap<ClauseId, Voice>,
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
@@ -146,7 +143,7 @@ impl Driver {
             pacer: Pacer::new(options.output_rate),
             input_rate: options.input_rate,
             output_rate: options.output_rate,
-            transcribing: false,
+            unheard: None,
             spoken_by: options.spoken_by,
             voices: HashMap::new(),
             generations: HashMap::new(),
@@ -188,7 +185,7 @@ impl Driver {
             let wake = self.wake();
             tokio::select! {
                 biased;
-                request = inbound.recv(), if !self.transcribing => match request {
+                request = inbound.recv() => match request {
                     Some(request) => self.on_inbound(request),
                     None => break,
                 },
@@ -275,7 +272,7 @@ impl Driver {
                 self.tell_load();
                 self.hear(&to_f32(&samples));
             }
-            Inbound::Spoken { audio, item } => self.transcribe_item(audio, item),
+            Inbound::Spoken { audio, id, item } => self.add_spoken(audio, id, *item),
             Inbound::Request(input) => {
                 // What the client sent before it said so belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
@@ -295,42 +292,21 @@ impl Driver {
         }
     }
 
-    fn transcribe_item(&mut self, audio: Vec<i16>, item: Box<Input>) {
-        self.transcribing = true;
-        let (engines, results) = (self.engines.clone(), self.results.clone());
-        let mut resampler = Resampler::new(self.input_rate, Samples::RATE);
-        self.tasks.spawn(async move {
-            let mut samples = resampler.push(&to_f32(&audio));
-            samples.extend(resampler.flush());
-            let mut words = Some(Vec::new());
-            for piece in samples.chunks(MAX_SAMPLES) {
-                let text = engines.transcribe(piece.to_vec()).await;
-                words = words.zip(text).map(|(mut words, text)| {
-                    words.push(text);
-                    words
-                });
-            }
-            let text = words.map(|words| words.join(" ").trim().to_owned());
-            let text = text.filter(|text| !text.is_empty());
-            drop(results.send(Done::Transcribed { item, text }).await);
-        });
-    }
-
-    fn on_transcribed(&mut self, mut item: Input, words: Option<String>) {
-        self.transcribing = false;
-        let Some(words) = words else {
-            let message = "no words were recognised in the audio".to_owned();
-            let request = "AddItem".to_owned();
-            return drop(self.tell(Event::Refused { request, message }));
-        };
-        if let Input::AddItem {
-            item: NewItem::Spoken { text },
-            ..
-        } = &mut item
-        {
-            *text = [&**text, &*words].join(" ").trim().to_owned();
-        }
+    /// Adds an item that was spoken elsewhere, and has it transcribed.
+    fn add_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Input) {
         self.input(item);
+        let unheard = self.unheard.get_or_insert_with(|| {
+            let (sender, items) = mpsc::channel(items::WAITING);
+            let (engines, results) = (self.engines.clone(), self.results.clone());
+            let heard = async move |input| drop(results.send(Done::Input(input)).await);
+            let transcribing = items::transcribe(engines, self.input_rate, items, heard);
+            self.tasks.spawn(transcribing.in_current_span());
+            sender
+        });
+        if unheard.try_send(Unheard { id, audio }).is_err() {
+            let (item, words) = (id, None);
+            self.input(Input::ItemHeard { item, words });
+        }
     }
 
     /// Takes in the user's audio and has its windows judged.
@@ -403,7 +379,6 @@ impl Driver {
                 }
             }
             Done::Deaf(reason) => self.on_deaf(&reason),
-            Done::Transcribed { item, text } => self.on_transcribed(*item, text),
             Done::Audio {
                 clause,
                 samples,

@@ -61,6 +61,9 @@ pub(super) enum VadJob {
 /// The end of each window and its probability of speech.
 pub(super) type Judged = Vec<(Samples, f32)>;
 
+/// How long a recording may wait to be transcribed while users speak.
+const IN_TIME: Duration = Duration::from_secs(10);
+
 /// Audio for the recogniser.
 pub(super) struct HearJob {
     pub(super) audio: Vec<f32>,
@@ -473,8 +476,21 @@ impl Engines {
     /// Transcribes audio outside of any session: 16 kHz mono in -1..1, at most
     /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
     pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
-        let asked = Some(Instant::now());
-        let failure = match self.asr.call(HearJob { audio, asked }).await {
+        let now = Instant::now();
+        let asked = Some(now);
+        self.hear(HearJob { audio, asked }, now).await
+    }
+
+    /// The same for what nobody waits for at a microphone: those who do go before it, and its wait is
+    /// none of theirs.
+    pub(super) async fn transcribe_in_time(&self, audio: Vec<f32>) -> Option<String> {
+        let asked = None;
+        let due = Instant::now() + IN_TIME;
+        self.hear(HearJob { audio, asked }, due).await
+    }
+
+    async fn hear(&self, job: HearJob, due: Instant) -> Option<String> {
+        let failure = match self.asr.call_by(due, job).await {
             Ok(Ok(text)) => return Some(text),
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),

@@ -4,6 +4,7 @@ mod budget;
 mod clause;
 mod driver;
 mod engines;
+mod items;
 mod load;
 mod pacer;
 mod recorder;
@@ -45,13 +46,14 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
 pub enum Inbound {
     /// The user's audio: mono PCM16 at the session's input rate. Any length up to 1 s.
     Audio(Vec<i16>),
-    /// An item of the user's that was spoken elsewhere, of any length: it is transcribed, and then
-    /// added. What is sent after it takes effect after it.
+    /// An item of the user's that was spoken elsewhere, of any length: it is added, and its words when
+    /// it has been transcribed. 64 of them may wait for that.
     Spoken {
         /// Mono PCM16 at the session's input rate.
         audio: Vec<i16>,
-        /// `AddItem` with [`crate::conversation::NewItem::Spoken`], to whose words those of the audio
-        /// are joined.
+        /// The item's id.
+        id: ItemId,
+        /// `AddItem` of that id with [`crate::conversation::NewItem::Spoken`].
         item: Box<Input>,
     },
     /// A request of the client: `Configure`, `CommitAudio`, `AddItem`, ... Never one that the

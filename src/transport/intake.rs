@@ -8,7 +8,7 @@
 //! commit; truncating overtakes everything, and so does cancelling, but for the response that is
 //! cancelled before it has begun.
 
-use crate::conversation::{Input, Micros};
+use crate::conversation::{Input, ItemId, Micros};
 use crate::session::Inbound;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -112,12 +112,12 @@ impl Intake {
     }
 
     /// Takes an item in that was spoken elsewhere. False if too many requests wait already.
-    pub fn push_spoken(&mut self, audio: Vec<i16>, item: Box<Input>) -> bool {
+    pub fn push_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Box<Input>) -> bool {
         if self.requests == MAX_REQUESTS {
             return false;
         }
         self.requests += 1;
-        self.queue.push_back(Inbound::Spoken { audio, item });
+        self.queue.push_back(Inbound::Spoken { audio, id, item });
         true
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn what_follows_an_item_that_was_spoken_elsewhere_waits_for_it() {
         let mut intake = Intake::new(IntakeLimits::RECORDINGS, RATE);
         let drain_it = Input::HangUp;
-        assert!(intake.push_spoken(vec![1; 100], Box::new(Input::CommitAudio)));
+        assert!(intake.push_spoken(vec![1; 100], ItemId(1), Box::new(Input::CommitAudio)));
         assert!(intake.push_request(drain_it.clone()));
         let (samples, requests) = drain(&mut intake, Micros(0));
         assert_eq!((samples, requests), (0, vec![Input::CommitAudio, drain_it]));

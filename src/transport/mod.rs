@@ -23,7 +23,7 @@ pub mod realtime;
 pub mod socket;
 pub mod wyoming;
 
-use crate::conversation::{Input, Micros};
+use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, SessionHandle};
 use std::sync::Arc;
 
@@ -132,6 +132,8 @@ pub enum Effect {
     Spoken {
         /// Its audio, at the session's input rate.
         audio: Vec<i16>,
+        /// Its id.
+        id: ItemId,
         /// What is to be added.
         item: Box<Input>,
     },

@@ -289,8 +289,8 @@ impl<D: Dialect> Pump<D> {
             }
             Effect::DropAudio => self.outbox.drop_audio(),
             Effect::Audio(samples) => return self.audio(samples),
-            Effect::Spoken { audio, item } => {
-                if !self.intake.push_spoken(audio, item) {
+            Effect::Spoken { audio, id, item } => {
+                if !self.intake.push_spoken(audio, id, item) {
                     return Err(closed(close_code::POLICY, "too many requests are waiting"));
                 }
             }

@@ -9,8 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use support::scripted::ANSWER_FRAMES;
-use support::{Client, Script, Server, live, local};
+use support::{Client, PATIENCE, Script, Server, live, local};
 use undertone::audio::g711::Law;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Message, ToolChoice};
@@ -619,7 +620,7 @@ async fn audio_that_the_client_brings_along_is_transcribed_in_its_place() {
 }
 
 #[tokio::test]
-async fn audio_without_words_is_refused_and_what_follows_it_goes_on() {
+async fn audio_without_words_is_told_and_what_follows_it_goes_on() {
     let llm = fine();
     let mut builders = live::without_models(Arc::new(llm.clone()));
     builders.asr = Box::new(|| Ok(Box::new(live::Hears(|_: &[f32]| Ok(String::new())))));
@@ -627,13 +628,62 @@ async fn audio_without_words_is_refused_and_what_follows_it_goes_on() {
     let mut client = server.realtime().await;
     let item = json!({"type": "message", "role": "user", "content": [
         {"type": "input_audio", "audio": STANDARD.encode([0; 4_800])}]});
-    let create = json!({"type": "conversation.item.create", "event_id": "mine", "item": item});
-    let error = client.error_of(create).await;
-    assert_eq!(error["event_id"], "mine");
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+    let kind = "conversation.item.input_audio_transcription.failed";
+    let told = client.until(kind).await;
+    let failed = find(&told, kind);
+    assert_eq!(failed["error"]["code"], "audio_unintelligible");
+    assert_eq!(
+        failed["item_id"],
+        find(&told, "conversation.item.added")["item"]["id"]
+    );
+    assert_fits_the_types(&told);
     type_in(&mut client, "Hello.").await;
     client.send(json!({"type": "response.create"})).await;
     client.until("response.done").await;
     assert_eq!(llm.prompts()[0].messages.len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_is_heard_and_may_hang_up_while_its_items_are_transcribed() {
+    let llm = fine();
+    let mut builders = live::without_models(Arc::new(llm.clone()));
+    let (going, held) = std::sync::mpsc::sync_channel::<()>(0);
+    let mut held = Some(held);
+    builders.asr = Box::new(move || {
+        let held = held.take();
+        let hears = move |_: &[f32]| {
+            // Until the test lets it go.
+            let _ = held.as_ref().map(std::sync::mpsc::Receiver::recv);
+            Ok("How are you?".to_owned())
+        };
+        Ok(Box::new(live::Hears(hears)))
+    });
+    let metrics = builders.witnesses.metrics.clone();
+    let server = live::serve(builders);
+    let mut client = server.realtime().await;
+    let item = json!({"type": "message", "role": "user", "content": [
+        {"type": "input_audio", "audio": STANDARD.encode([0; 4_800])}]});
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+    client.until("conversation.item.done").await;
+    client.send(json!({"type": "response.create"})).await;
+    client.send(json!({"type": "response.cancel"})).await;
+    let told = client.until("response.done").await;
+    let done = find(&told, "response.done");
+    assert_eq!(done["response"]["status"], "cancelled");
+    assert!(llm.prompts().is_empty());
+    drop(client);
+    let over = async {
+        while !metrics.render().contains("undertone_sessions 0\n") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, over).await.expect("over");
+    drop(going);
 }
 
 #[tokio::test]

@@ -523,15 +523,90 @@ fn a_context_of_its_own_takes_the_place_of_the_history_for_one_answer() {
 fn what_was_spoken_elsewhere_joins_the_history_and_its_words_are_told() {
     let mut sim = sim();
     let item = NewItem::Spoken {
-        text: "what time is it".into(),
+        text: "what time is".into(),
     };
-    sim.input(item.at_the_end());
+    let id = spoken(&mut sim, item);
     sim.input(Input::Respond { instructions: None });
+    heard(&mut sim, id, "it");
     sim.silence(2_000);
     assert!(
         sim.saw(|e| matches!(e, Event::ItemTranscribed { text, .. } if text == "what time is it"))
     );
     assert_eq!(sim.prompts[0].messages, [user("what time is it")]);
+}
+
+/// Adds an item that was spoken elsewhere.
+fn spoken(sim: &mut Sim, item: NewItem) -> ItemId {
+    sim.input(item.at_the_end());
+    let added = sim.events.iter().rev().find_map(|(_, event)| match event {
+        Event::ItemAdded { item } => Some(*item),
+        _ => None,
+    });
+    added.expect("it is added at once")
+}
+
+fn heard(sim: &mut Sim, item: ItemId, words: &str) {
+    let words = Some(words.to_owned());
+    sim.input(Input::ItemHeard { item, words });
+}
+
+fn audio() -> NewItem {
+    NewItem::Spoken {
+        text: String::new(),
+    }
+}
+
+#[test]
+fn the_user_is_heard_while_an_item_is_transcribed_and_answers_wait_for_its_words() {
+    let mut sim = sim();
+    let item = spoken(&mut sim, audio());
+    ask(&mut sim, "and what is this", 3_000);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { .. })));
+    assert_eq!(responses(&sim), []);
+    heard(&mut sim, item, "a dog barks");
+    sim.silence(2_000);
+    assert_eq!(responses(&sim), [(false, Some(ResponseStatus::Completed))]);
+    let last = sim.prompts.last().expect("a prompt");
+    assert_eq!(
+        last.messages,
+        [user("a dog barks"), user("and what is this")]
+    );
+}
+
+#[test]
+fn a_response_that_waits_for_an_item_is_cancelled_at_once() {
+    let mut sim = sim();
+    let item = spoken(&mut sim, audio());
+    respond(&mut sim, brief());
+    sim.silence(1_000);
+    sim.input(Input::CancelResponse);
+    heard(&mut sim, item, "hello");
+    sim.silence(1_000);
+    assert_eq!(responses(&sim), [(true, Some(ResponseStatus::Cancelled))]);
+    assert!(sim.prompts.is_empty());
+}
+
+#[test]
+fn an_item_without_words_is_told_from_one_that_could_not_be_transcribed() {
+    let mut sim = sim();
+    let [silent, lost, deleted] = [(); 3].map(|()| spoken(&mut sim, audio()));
+    sim.input(Input::DeleteItem { item: deleted });
+    respond(&mut sim, ResponseTerms::default());
+    for (item, words) in [(silent, Some(String::new())), (lost, None), (deleted, None)] {
+        sim.input(Input::ItemHeard { item, words });
+    }
+    let told = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::ItemNotTranscribed { item, wordless } => Some((*item, *wordless)),
+        _ => None,
+    });
+    let expected = [(silent, true), (lost, false), (deleted, false)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    sim.silence(2_000);
+    assert_eq!(
+        sim.prompts[0].messages,
+        [],
+        "the model is shown none of them"
+    );
 }
 
 fn detection(detection: TurnDetection) -> Settings {

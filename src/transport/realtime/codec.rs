@@ -5,7 +5,6 @@ use super::client_events::Fault;
 use super::session_config::RATE;
 use crate::audio::g711::{self, Law};
 use crate::audio::{Resampler, from_pcm16le, to_f32, to_i16, to_pcm16le};
-use crate::conversation::Micros;
 use serde_json::{Value, json};
 
 /// A format of audio.
@@ -25,15 +24,6 @@ impl Format {
             Self::Pcm => RATE,
             Self::G711(_) => g711::RATE,
         }
-    }
-
-    /// How long so many bytes are.
-    pub(super) fn length(self, bytes: usize) -> Micros {
-        let samples = match self {
-            Self::Pcm => bytes / 2,
-            Self::G711(_) => bytes,
-        };
-        Micros::of_samples(samples as u64, self.rate())
     }
 
     /// As the protocol writes it.

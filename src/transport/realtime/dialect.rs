@@ -69,6 +69,14 @@ impl Asked {
     }
 }
 
+/// An item that the client has added as audio.
+#[derive(Debug)]
+struct Recording {
+    /// What was typed beside it.
+    text: String,
+    length: Micros,
+}
+
 /// How much of an utterance's transcript a transcription session was told before its end.
 #[derive(Debug, Default)]
 struct Told {
@@ -107,9 +115,8 @@ pub struct Realtime {
     decoder: Decoder,
     /// Of the user, since the last response.
     heard: Micros,
-    /// Items that the client has added as audio and whose words are not known: what was typed beside
-    /// each, and how long it is.
-    recordings: HashMap<String, (String, Micros)>,
+    /// Items that the client has added as audio and whose words are not known.
+    recordings: HashMap<ItemId, Recording>,
     /// What a transcription session was told of the utterance, and the partial before.
     told: Told,
     text_limits: TextLimits,
@@ -342,6 +349,9 @@ impl Realtime {
             Event::UserItem { item, text, spoken } => self.user_item(item, &text, spoken),
             Event::ItemAdded { item } => self.item_added(item),
             Event::ItemTranscribed { item, text } => self.item_transcribed(item, &text),
+            Event::ItemNotTranscribed { item, wordless } => {
+                self.item_not_transcribed(item, wordless);
+            }
             Event::IdleTimeout { from, to } => self.idle_timeout(from, to),
             Event::AsideStarted { aside } => self.aside_started(aside),
             Event::AsideText { aside, text } => self.aside_text(aside, &text),

@@ -347,8 +347,8 @@ pub(super) const ITEM: &[Field] = &[
     honoured("content[].transcript", "stands for the audio"),
     honoured(
         "content[].audio",
-        "of the user, in the session's input format: transcribed, before what is sent after it takes effect; not with a \
-         transcript",
+        "of the user, in the session's input format: transcribed in its place, and answers wait for that; a minute of it at \
+         a time; not with a transcript",
     ),
     refused("content[].image_url", "the models here see no images"),
     refused("content[].detail", "the models here see no images"),

@@ -1,6 +1,6 @@
 //! What the client asks for.
 
-use super::{Asked, Pending, Realtime};
+use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
     CallId, Context, Input, ItemId, Micros, NewItem, Place, ResponsePlace, ResponseTerms,
 };
@@ -19,6 +19,9 @@ const MIN_COMMIT: Micros = Micros::from_ms(100);
 
 /// What a client may add to the history in one session, bytes.
 const MAX_CREATED_TEXT: usize = 1024 * 1024;
+
+/// Audio in items that may wait to be transcribed.
+const MAX_RECORDED: Micros = Micros::from_ms(60_000);
 
 /// What an item takes beside its text and its ids, bytes.
 const ITEM: usize = 64;
@@ -152,7 +155,11 @@ impl Realtime {
             return Err(Fault::new("conversation_too_long", "item", message));
         }
         let audio = match &item.content {
-            ItemContent::Spoken { audio, .. } => Some(self.recorded(audio)?),
+            ItemContent::Spoken { text, audio } => {
+                let audio = self.recorded(audio)?;
+                let recording = self.recording(text, audio.len())?;
+                Some((audio, recording))
+            }
             _ => None,
         };
         self.added += 1;
@@ -178,13 +185,17 @@ impl Realtime {
         if let Some((name, call)) = call {
             self.calls.insert(name, call);
         }
-        let id = Some(id);
-        let item = Input::AddItem { id, place, item };
+        let item = Input::AddItem {
+            id: Some(id),
+            place,
+            item,
+        };
         match audio {
-            Some(audio) => self.effects.push(Effect::Spoken {
-                audio,
-                item: Box::new(item),
-            }),
+            Some((audio, recording)) => {
+                self.recordings.insert(id, recording);
+                let item = Box::new(item);
+                self.effects.push(Effect::Spoken { audio, id, item });
+            }
             None => self.ask(item),
         }
         Ok(())
@@ -203,6 +214,22 @@ impl Realtime {
         }
         samples.extend(decoder.finish());
         Ok(samples)
+    }
+
+    /// One of so many samples, if it may wait to be transcribed.
+    fn recording(&self, text: &str, samples: usize) -> Result<Recording, Fault> {
+        let length = Micros::of_samples(samples as u64, RATE);
+        let waiting: u64 = self.recordings.values().map(|other| other.length.0).sum();
+        if waiting + length.0 > MAX_RECORDED.0 || self.recordings.len() == MAX_PENDING {
+            let message = format!(
+                "At most {MAX_PENDING} items and {} seconds of audio may wait to be transcribed. Wait \
+                 for the transcripts of those before, and split what is longer.",
+                MAX_RECORDED.as_ms() / 1_000
+            );
+            return Err(Fault::new("rate_limit_exceeded", "item", message));
+        }
+        let text = text.to_owned();
+        Ok(Recording { text, length })
     }
 
     fn check_new(&self, name: String) -> Result<String, Fault> {

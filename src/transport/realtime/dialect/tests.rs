@@ -951,3 +951,63 @@ fn a_secret_whose_text_fits_no_prompt_opens_nothing() {
     let fault = dialect.configured(session).expect_err("too long");
     assert_eq!(fault.param.as_deref(), Some("session.instructions"));
 }
+
+#[test]
+fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
+    let mut realtime = realtime(false);
+    let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 48_000 * 20])});
+    let item = json!({"type": "message", "role": "user", "content": [part]});
+    let text = create(None, item);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let effects = realtime.client(ClientMessage::Text(&text));
+        let [Effect::Spoken { id, .. }] = &effects[..] else {
+            panic!("{effects:?}");
+        };
+        ids.push(*id);
+    }
+    let fourth = events(&realtime.client(ClientMessage::Text(&text)));
+    assert_eq!(fourth[0]["error"]["code"], "rate_limit_exceeded");
+    let message = fourth[0]["error"]["message"].as_str().expect("text");
+    assert!(message.contains("60 seconds"), "{message}");
+    // The audio of what is deleted or refused has not gone anywhere yet.
+    let refused = Event::Refused {
+        request: "AddItem".into(),
+        message: "no".into(),
+    };
+    let (first, second) = (ids[0], ids[1]);
+    let added = Event::ItemAdded { item: first };
+    let deleted = Event::ItemDeleted { item: first };
+    told(&mut realtime, vec![added, deleted, refused]);
+    let again = events(&realtime.client(ClientMessage::Text(&text)));
+    assert_eq!(again[0]["error"]["code"], "rate_limit_exceeded");
+    let heard = [first, second].map(|item| Event::ItemNotTranscribed {
+        item,
+        wordless: false,
+    });
+    let all = told(&mut realtime, heard.into());
+    assert!(all.is_empty(), "they are not there any more: {all:?}");
+    let effects = realtime.client(ClientMessage::Text(&text));
+    assert!(matches!(effects[..], [Effect::Spoken { .. }]));
+}
+
+#[test]
+fn a_busy_recogniser_is_not_taken_for_silence() {
+    let mut realtime = realtime(false);
+    let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
+    let words = json!({"type": "input_text", "text": "listen"});
+    let item = json!({"type": "message", "role": "user", "content": [words, part]});
+    for (wordless, code) in [(true, "audio_unintelligible"), (false, "asr_failed")] {
+        let effects = realtime.client(ClientMessage::Text(&create(None, item.clone())));
+        let [Effect::Spoken { id: item, .. }] = effects[..] else {
+            panic!("{effects:?}");
+        };
+        let heard = Event::ItemNotTranscribed { item, wordless };
+        let all = told(&mut realtime, vec![Event::ItemAdded { item }, heard]);
+        let kind = "conversation.item.input_audio_transcription.failed";
+        let failed = of_type(&all, kind)[0];
+        assert_eq!(failed["item_id"], all[0]["item"]["id"]);
+        assert_eq!(failed["content_index"], 1);
+        assert_eq!(failed["error"]["code"], code);
+    }
+}

@@ -1,7 +1,7 @@
 //! The user's side: utterances, and the items of the conversation.
 
 use super::requests::footprint;
-use super::{Asked, Pending, Realtime, Told, Utterance};
+use super::{Asked, Pending, Realtime, Recording, Told, Utterance};
 use crate::conversation::{ItemId, Micros, Samples};
 use crate::transport::realtime::client_events::{ItemContent, spoken_message};
 use crate::transport::realtime::items::Spot;
@@ -73,18 +73,16 @@ impl Realtime {
         );
     }
 
-    /// The words are known of an item that the client has added as audio.
+    /// The words are known of an item that the client has added as audio, and may have deleted.
     pub(super) fn item_transcribed(&mut self, id: ItemId, words: &str) {
-        let Some(name) = self.items.name(id).map(str::to_owned) else {
+        let Some((name, recording)) = self.recording_of(id) else {
             return;
         };
-        let Some((text, length)) = self.recordings.remove(&name) else {
-            return;
-        };
+        let Recording { text, length } = recording;
         let words = words.strip_prefix(&text).unwrap_or(words).trim();
         self.heard = self.heard + length;
         let json = spoken_message(&name, &text, Some(words));
-        let index = json["content"].as_array().map_or(0, Vec::len) - 1;
+        let index = place_of_audio(&json);
         self.items.tell(&name, json);
         if self.session.transcripts {
             let seconds = length.0 as f64 / 1e6;
@@ -96,6 +94,34 @@ impl Realtime {
                 }),
             );
         }
+    }
+
+    /// Such an item has no words, or nobody can tell.
+    pub(super) fn item_not_transcribed(&mut self, id: ItemId, wordless: bool) {
+        let Some((name, recording)) = self.recording_of(id) else {
+            return;
+        };
+        let error = match wordless {
+            true => json!({
+                "type": "invalid_request_error", "code": "audio_unintelligible", "param": null,
+                "message": "No words were recognised in the audio.",
+            }),
+            false => json!({
+                "type": "server_error", "code": "asr_failed", "param": null,
+                "message": "The recogniser is busy or has failed: delete the item, and add it again later.",
+            }),
+        };
+        let index = place_of_audio(&spoken_message(&name, &recording.text, None));
+        self.tell(
+            "conversation.item.input_audio_transcription.failed",
+            json!({"item_id": name, "content_index": index, "error": error}),
+        );
+    }
+
+    /// What was added as audio, which has been listened to; `None` if it is not there any more.
+    fn recording_of(&mut self, id: ItemId) -> Option<(String, Recording)> {
+        let recording = self.recordings.remove(&id)?;
+        Some((self.items.name(id)?.to_owned(), recording))
     }
 
     pub(super) fn utterance_dropped(&mut self) {
@@ -240,11 +266,6 @@ impl Realtime {
             self.calls.remove(call);
         }
         let json = content.to_json(&name);
-        if let ItemContent::Spoken { text, audio } = &content {
-            let bytes = audio.iter().map(|(_, part)| part.len()).sum();
-            let known = (text.clone(), self.session.input.length(bytes));
-            self.recordings.insert(name.clone(), known);
-        }
         self.insert_item(&name, id, json.clone(), &spot);
         if let Some(item) = self.items.get_mut(&name) {
             item.created_text = footprint(&name, &content);
@@ -304,6 +325,11 @@ impl Told {
             .unwrap_or_default()
             .to_owned()
     }
+}
+
+/// Where the audio stands in an item's content: behind all else.
+fn place_of_audio(item: &Value) -> usize {
+    item["content"].as_array().map_or(0, Vec::len) - 1
 }
 
 /// The whole words at the beginning of `text` that `before` begins with, too.
