@@ -255,3 +255,27 @@ fn the_policy_survives_being_written() {
     let read: Header = serde_json::from_str(&text).unwrap();
     assert_eq!(read.policy, policy());
 }
+
+#[test]
+#[ignore = "replays all recordings in the folder that REPLAY_FROM names"]
+fn recordings_in_a_folder_replay() {
+    let folder = std::env::var_os("REPLAY_FROM").expect("REPLAY_FROM names a folder");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "jsonl"));
+    files.sort();
+    let mut changed = 0;
+    for file in &files {
+        let name = file.display();
+        let text = std::fs::read(file).unwrap();
+        let recording = Recording::read(text.as_slice()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        if let Some(difference) = replay(&recording).difference {
+            changed += 1;
+            println!("{name}:{}", difference.line);
+            println!("  recorded: {}", difference.recorded.unwrap_or_default());
+            println!("  replayed: {}", difference.replayed.unwrap_or_default());
+        }
+    }
+    assert!(!files.is_empty(), "there are no recordings in the folder");
+    assert_eq!(changed, 0, "of {} recordings", files.len());
+}

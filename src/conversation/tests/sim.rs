@@ -2,6 +2,7 @@
 //! the pacer sends it, and nothing sleeps.
 
 use super::super::*;
+use super::tape::Tape;
 use crate::llm::{LlmEvent, Prompt};
 use crate::router::{Heard, Prediction};
 use crate::tools::{Effect, ToolError};
@@ -61,6 +62,9 @@ pub(super) type Sources = Box<dyn Fn(&Heard) -> Vec<Prediction>>;
 
 pub(super) struct Sim {
     pub(super) core: Conversation,
+    tape: Option<Tape>,
+    /// Decisions that are not carried out yet.
+    decided: VecDeque<Output>,
     now: Time,
     audio: Samples,
     due: BTreeMap<(Time, u64), Input>,
@@ -84,8 +88,11 @@ pub(super) struct Sim {
     pub(super) marked: bool,
     /// The server starts no speculative runs.
     pub(super) refuses: bool,
+    /// The reason it gives.
+    pub(super) refusal: Discard,
     pub(super) asr_ms: u64,
     pub(super) asr_fails: bool,
+    pub(super) turn_model_fails: bool,
     pub(super) tts_fails: HashSet<String>,
     pub(super) tts_hangs: bool,
     /// The client makes the voice: it is given the words at once.
@@ -100,9 +107,23 @@ pub(super) struct Sim {
 }
 
 impl Sim {
+    /// Recorded if the variable `RECORD_TO` names a folder.
     pub(super) fn new(policy: Policy) -> Self {
+        let tape = Tape::of_this_test(&policy);
+        Self::with_tape(policy, tape)
+    }
+
+    /// Recorded in any case.
+    pub(super) fn recorded(policy: Policy, name: String) -> Self {
+        let tape = Tape::start(&policy, name);
+        Self::with_tape(policy, Some(tape))
+    }
+
+    fn with_tape(policy: Policy, tape: Option<Tape>) -> Self {
         let mut sim = Self {
             core: Conversation::new(policy),
+            tape,
+            decided: VecDeque::new(),
             now: Time(0),
             audio: Samples(0),
             due: BTreeMap::new(),
@@ -119,8 +140,10 @@ impl Sim {
             heard: Vec::new(),
             marked: false,
             refuses: false,
+            refusal: Discard::Budget,
             asr_ms: 70,
             asr_fails: false,
+            turn_model_fails: false,
             tts_fails: HashSet::new(),
             tts_hangs: false,
             client_speaks: false,
@@ -131,8 +154,45 @@ impl Sim {
             sent: Vec::new(),
             hung_up: None,
         };
+        sim.collect();
         sim.drain();
         sim
+    }
+
+    /// Feeds one input, or the passing of time, and takes its decisions at once, so that each stands
+    /// below its cause in the recording.
+    fn feed(&mut self, input: Option<Input>) {
+        if let Some(tape) = &mut self.tape {
+            tape.step(self.now, input.clone());
+        }
+        match input {
+            Some(input) => self.core.handle_input(self.now, input),
+            None => self.core.handle_timeout(self.now),
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            if let Some(tape) = &mut self.tape {
+                tape.output(output.clone());
+            }
+            self.decided.push_back(output);
+        }
+    }
+
+    /// The recording so far; empty if there is none.
+    pub(super) fn recording(&self) -> &str {
+        self.tape.as_ref().map_or("", Tape::text)
+    }
+
+    /// The policy, to be changed in the middle of a session. No recording can hold that, so there
+    /// will be none.
+    pub(super) fn policy(&mut self) -> &mut Policy {
+        if let Some(tape) = self.tape.take() {
+            tape.discard();
+        }
+        &mut self.core.policy
     }
 
     /// The user speaks for `ms` and is heard to say `words` so far.
@@ -146,7 +206,7 @@ impl Sim {
     }
 
     pub(super) fn input(&mut self, input: Input) {
-        self.core.handle_input(self.now, input);
+        self.feed(Some(input));
         self.drain();
     }
 
@@ -205,7 +265,7 @@ impl Sim {
             } else if frame == Some(at) {
                 self.send_frame();
             } else {
-                self.core.handle_timeout(self.now);
+                self.feed(None);
                 assert!(
                     self.core.poll_timeout().is_none_or(|t| t > self.now),
                     "a drained machine's timeout lies in the future"
@@ -229,7 +289,7 @@ impl Sim {
             known.made = known.made + *length;
             known.complete |= last;
         }
-        self.core.handle_input(self.now, input);
+        self.feed(Some(input));
     }
 
     fn next_frame(&self) -> Option<Time> {
@@ -244,15 +304,7 @@ impl Sim {
             return;
         };
         let id = clause.id;
-        if clause.sent.0 == 0 {
-            self.core.handle_input(
-                now,
-                Input::Sent {
-                    clause: id,
-                    until: Micros(0),
-                },
-            );
-        }
+        let first = clause.sent.0 == 0;
         let until = Micros((clause.sent.0 + 20_000).min(clause.made.0));
         clause.sent = until;
         if clause.complete && clause.sent >= clause.made {
@@ -260,8 +312,11 @@ impl Sim {
         }
         self.play_clock = self.play_clock.max(now) + Micros::from_ms(20);
         self.sent.push((now, id));
-        self.core
-            .handle_input(now, Input::Sent { clause: id, until });
+        if first {
+            let until = Micros(0);
+            self.feed(Some(Input::Sent { clause: id, until }));
+        }
+        self.feed(Some(Input::Sent { clause: id, until }));
     }
 
     fn later(&mut self, ms: u64, input: Input) {
@@ -271,7 +326,7 @@ impl Sim {
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.core.poll_output() {
+        while let Some(output) = self.decided.pop_front() {
             self.outputs.push((self.now, output.clone()));
             match output {
                 Output::Transcribe { request, .. } if self.asr_fails => {
@@ -287,6 +342,11 @@ impl Sim {
                 Output::Transcribe { request, .. } => {
                     let text = self.words.clone();
                     self.later(self.asr_ms, Input::Transcript { request, text });
+                }
+                Output::ScoreEndOfTurn { request, .. } if self.turn_model_fails => {
+                    let job = Job::Completeness(request);
+                    let reason = "scripted".into();
+                    self.later(40, Input::Failed { job, reason });
                 }
                 Output::ScoreEndOfTurn { request, .. } => {
                     let probability = self.completeness;
@@ -317,7 +377,7 @@ impl Sim {
                     committed: None,
                     ..
                 } if self.refuses => {
-                    let reason = Discard::Budget;
+                    let reason = self.refusal;
                     self.later(0, Input::RunRefused { run, reason });
                 }
                 Output::StartTool {
@@ -328,7 +388,13 @@ impl Sim {
                 } => {
                     self.tools_started.push(name.clone());
                     let result = match name.as_str() {
-                        "broken" => Err(ToolError::Broken("10.0.0.7: connection refused".into())),
+                        "broken" | "broken_pass" => {
+                            Err(ToolError::Broken("10.0.0.7: connection refused".into()))
+                        }
+                        "failing" => Err(ToolError::Failed("there is no such city".into())),
+                        "strict" => Err(ToolError::Arguments("n is not a city".into())),
+                        "gone" => Err(ToolError::Unknown(name.clone())),
+                        "late" => Err(ToolError::Timeout(10_000)),
                         _ if self.marked => Ok(Value::from(format!("result of {run}."))),
                         _ => Ok(Value::from(format!(
                             "{name} of {}",
@@ -404,7 +470,7 @@ impl Sim {
                 until: length,
             },
         ] {
-            self.core.handle_input(self.now, input);
+            self.feed(Some(input));
         }
     }
 

@@ -201,7 +201,7 @@ fn a_shared_result_is_not_shared_past_a_write() {
     script.extend(call_with("read", json!({})));
     script.push(end());
     // The answer that is asked for early is thrown away: its script is not the one that counts.
-    sim.core.policy.speculation.preemptive = false;
+    sim.policy().speculation.preemptive = false;
     sim.scripts.push_back(script);
     ask(&mut sim, "go", 5_000);
     assert_eq!(sim.started().len(), 3);
@@ -401,7 +401,7 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     sim.router = Box::new(|_| vec![prediction("weather", json!({"city": "boulder"}), 0.2)]);
     sim.tool_ms = 500;
-    sim.core.policy.speculation.preemptive = false;
+    sim.policy().speculation.preemptive = false;
     let [open, close] = call_with("weather", json!({"city": "boulder"}));
     let first = vec![say("Let me look."), open, Step::Wait(400), close, end()];
     sim.scripts
@@ -564,7 +564,7 @@ fn a_client_s_tool_takes_the_place_of_the_server_s() {
 fn a_call_that_waits_for_a_write_runs_although_the_client_takes_the_names() {
     for taken in ["add", "read"] {
         let mut sim = Sim::new(with(notes()));
-        sim.core.policy.speculation.preemptive = false;
+        sim.policy().speculation.preemptive = false;
         sim.tool_ms = 3_000;
         let mut script = call_with("add", json!({"text": "milk"})).to_vec();
         script.extend(call_with("read", json!({})));
@@ -678,7 +678,7 @@ fn a_generation_that_calls_without_end_is_cut() {
 #[test]
 fn noise_while_a_tool_runs_does_not_lose_its_result() {
     let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
-    sim.core.policy.speculation.preemptive = false;
+    sim.policy().speculation.preemptive = false;
     sim.tool_ms = 3_000;
     let mut script = vec![say("Adding it now.")];
     script.extend(call_with("add", json!({})));

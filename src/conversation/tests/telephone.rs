@@ -344,7 +344,7 @@ fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
         tools: Arc::new(vec![tool("clock", Effect::Read)]),
         ..Policy::default()
     });
-    sim.core.policy.speculation.preemptive = false;
+    sim.policy().speculation.preemptive = false;
     let mut script = vec![say("Let me see.")];
     script.extend(call("clock"));
     script.push(Step::Break);
@@ -355,7 +355,7 @@ fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
     assert_eq!(sim.ended(), [ResponseStatus::Completed]);
 
     let mut sim = Sim::new(with(vec![ending("transfer", EndsCall::HandOver)]));
-    sim.core.policy.speculation.preemptive = false;
+    sim.policy().speculation.preemptive = false;
     let mut script = vec![say("I am putting you through.")];
     script.extend(call("transfer"));
     script.push(Step::Break);
@@ -368,9 +368,9 @@ fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
 #[test]
 fn a_yes_counts_while_the_caller_is_being_put_through() {
     let mut sim = put_through("transfer");
-    let mut tools = sim.core.policy.tools.to_vec();
+    let mut tools = sim.policy().tools.to_vec();
     tools.push(Arc::new(asking("pay", "Shall I pay?")));
-    sim.core.policy.tools = Arc::new(tools);
+    sim.policy().tools = Arc::new(tools);
     sim.tool_times.insert("transfer".into(), 9_000);
     let mut script = call("pay").to_vec();
     script.push(end());

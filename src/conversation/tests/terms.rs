@@ -173,7 +173,7 @@ fn a_tool_that_the_client_brings_for_one_answer_is_not_run_early_by_the_server()
 fn a_forced_tool_is_not_forced_again_after_a_cough() {
     for tool_ms in [50, 3_000] {
         let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
-        sim.core.policy.speculation.preemptive = false;
+        sim.policy().speculation.preemptive = false;
         sim.tool_ms = tool_ms;
         let script = [call("add").to_vec(), vec![end()]].concat();
         let said = say("It is added, and there is nothing else to do.");

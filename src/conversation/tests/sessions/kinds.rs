@@ -1,0 +1,401 @@
+//! The kinds of sessions: who calls, with what tools, and what happens most.
+
+use super::super::*;
+use super::Dice;
+use super::moves::Move;
+use crate::tools::Eligibility;
+
+/// What sessions have in common.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) policy: fn(&mut Dice) -> Policy,
+    /// Tools that the model calls and the router predicts.
+    pub(super) calls: &'static [&'static str],
+    /// How many of 100 answers call tools, and how many break or go on too long.
+    pub(super) calling: u64,
+    pub(super) faults: u64,
+    pub(super) client_speaks: bool,
+    pub(super) opening: &'static [Move],
+    /// Those that stand here twice are made twice as often.
+    pub(super) moves: &'static [Move],
+    /// Time after the last move.
+    pub(super) rest_ms: u64,
+}
+
+/// Talk without tools.
+const TALK: Kind = Kind {
+    name: "talk",
+    policy: plain,
+    calls: &["unknown"],
+    calling: 0,
+    faults: 5,
+    client_speaks: false,
+    opening: &[Move::Speak],
+    moves: &[
+        Move::Speak,
+        Move::Speak,
+        Move::Noise,
+        Move::Pause,
+        Move::Wait,
+        Move::Wait,
+        Move::Mute,
+        Move::Announce,
+    ],
+    rest_ms: 10_000,
+};
+
+pub(super) const KINDS: &[Kind] = &[
+    TALK,
+    Kind {
+        name: "interruptions",
+        opening: &[Move::Speak, Move::Wait],
+        moves: &[
+            Move::Noise,
+            Move::Noise,
+            Move::Speak,
+            Move::Pause,
+            Move::Wait,
+            Move::Key,
+            Move::Played,
+            Move::Detection,
+        ],
+        ..TALK
+    },
+    Kind {
+        name: "confirmations",
+        policy: with_tools,
+        calls: &["asks", "hasty", "read"],
+        calling: 80,
+        opening: &[Move::Speak, Move::Wait, Move::Wait],
+        moves: &[
+            Move::Answer,
+            Move::Answer,
+            Move::Answer,
+            Move::Wait,
+            Move::Wait,
+            Move::Pause,
+            Move::Noise,
+            Move::Click,
+            Move::Key,
+            Move::Type,
+            Move::Announce,
+            Move::Respond,
+        ],
+        rest_ms: 15_000,
+        ..TALK
+    },
+    Kind {
+        name: "endings",
+        policy: with_tools,
+        calls: &["ends", "passes", "broken_pass", "asks"],
+        calling: 70,
+        opening: &[Move::Speak, Move::Pause],
+        moves: &[
+            Move::Noise,
+            Move::Speak,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Key,
+            Move::Answer,
+            Move::Cancel,
+            Move::Drain,
+        ],
+        rest_ms: 20_000,
+        ..TALK
+    },
+    Kind {
+        name: "speculation",
+        policy: with_tools,
+        calls: &[
+            "read", "read", "shared", "brief", "costly", "failing", "distant", "write", "unknown",
+        ],
+        calling: 70,
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Pause,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Noise,
+            Move::Unspeculated,
+            Move::Load,
+            Move::Cancel,
+        ],
+        ..TALK
+    },
+    Kind {
+        name: "tools",
+        policy: with_tools,
+        calls: &[
+            "read", "slow", "broken", "failing", "strict", "late", "gone", "keyed", "write",
+            "unknown",
+        ],
+        calling: 90,
+        moves: &[
+            Move::Speak,
+            Move::Wait,
+            Move::Wait,
+            Move::Pause,
+            Move::Noise,
+            Move::Cancel,
+            Move::Respond,
+        ],
+        rest_ms: 20_000,
+        ..TALK
+    },
+    Kind {
+        name: "failures",
+        policy: with_tools,
+        calls: &["read", "broken", "asks"],
+        calling: 30,
+        faults: 40,
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Wait,
+            Move::Wait,
+            Move::Recogniser,
+            Move::Voice,
+            Move::Voice,
+            Move::TurnModel,
+            Move::DetectorFails,
+            Move::Answer,
+        ],
+        rest_ms: 30_000,
+        ..TALK
+    },
+    Kind {
+        name: "clients",
+        policy: with_tools,
+        calls: &["own", "own", "read", "asks", "write"],
+        calling: 60,
+        faults: 10,
+        opening: &[Move::ClientTools, Move::Speak, Move::Wait],
+        moves: &[
+            Move::RespondOn,
+            Move::RespondOn,
+            Move::RespondOn,
+            Move::CancelAside,
+            Move::ToolOutput,
+            Move::Respond,
+            Move::Demand,
+            Move::ClientTools,
+            Move::Instructions,
+            Move::Insert,
+            Move::Insert,
+            Move::Heard,
+            Move::Heard,
+            Move::Delete,
+            Move::Truncate,
+            Move::Type,
+            Move::Speak,
+            Move::Wait,
+            Move::Pause,
+            Move::Noise,
+            Move::Mute,
+        ],
+        ..TALK
+    },
+    Kind {
+        name: "push_to_talk",
+        opening: &[Move::Detection, Move::Speak],
+        moves: &[
+            Move::Speak,
+            Move::Commit,
+            Move::Commit,
+            Move::Clear,
+            Move::Cancel,
+            Move::Respond,
+            Move::Pause,
+            Move::Wait,
+            Move::Received,
+            Move::Detection,
+        ],
+        ..TALK
+    },
+    Kind {
+        name: "transcription",
+        opening: &[Move::Speak, Move::TranscribeOnly],
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Wait,
+            Move::Pause,
+            Move::Noise,
+            Move::Commit,
+            Move::Respond,
+            Move::Announce,
+            Move::Insert,
+            Move::Heard,
+        ],
+        ..TALK
+    },
+    Kind {
+        name: "relayed",
+        policy: with_tools,
+        calls: &["read", "asks", "ends", "passes", "own"],
+        calling: 40,
+        client_speaks: true,
+        opening: &[Move::Said, Move::Mute],
+        moves: &[
+            Move::Said,
+            Move::Said,
+            Move::Said,
+            Move::Stopped,
+            Move::Stopped,
+            Move::VoiceEnded,
+            Move::Mute,
+            Move::Mute,
+            Move::Key,
+            Move::Announce,
+        ],
+        rest_ms: 15_000,
+        ..TALK
+    },
+    Kind {
+        name: "telephone",
+        policy: telephone,
+        calls: &["asks", "passes", "ends", "read"],
+        calling: 40,
+        opening: &[Move::Wait],
+        moves: &[
+            Move::Key,
+            Move::Key,
+            Move::Key,
+            Move::Speak,
+            Move::Answer,
+            Move::Noise,
+            Move::Wait,
+            Move::Wait,
+            Move::Mute,
+            Move::Played,
+            Move::HangUp,
+        ],
+        rest_ms: 60_000,
+        ..TALK
+    },
+    Kind {
+        name: "limits",
+        policy: limited,
+        calls: &["read", "own"],
+        calling: 20,
+        faults: 30,
+        moves: &[
+            Move::Speak,
+            Move::Wait,
+            Move::Wait,
+            Move::LongText,
+            Move::LongText,
+            Move::Demand,
+            Move::Type,
+            Move::Respond,
+            Move::Load,
+            Move::Key,
+            Move::Click,
+            Move::Commit,
+        ],
+        rest_ms: 30_000,
+        ..TALK
+    },
+];
+
+fn plain(dice: &mut Dice) -> Policy {
+    let mut policy = Policy::default();
+    if dice.chance(30) {
+        policy.greeting = "Hello there.".into();
+    }
+    policy.speculation.preemptive = dice.chance(70);
+    policy
+}
+
+fn with_tools(dice: &mut Dice) -> Policy {
+    let mut policy = Policy {
+        tools: Arc::new(tools().into_iter().map(Arc::new).collect()),
+        ..plain(dice)
+    };
+    policy.filler.lead = dice.pick(&[FillerLead::Model, FillerLead::Router]);
+    policy.speculation.at_once = dice.pick(&[1, 2, 3]);
+    policy
+}
+
+fn telephone(dice: &mut Dice) -> Policy {
+    Policy {
+        greeting: "Hello there.".into(),
+        silence_prompt: Some(Micros::from_ms(4_000)),
+        idle: Micros::from_ms(dice.pick(&[20_000, 300_000])),
+        session: Micros::from_ms(dice.pick(&[15_000, 3_600_000])),
+        ..with_tools(dice)
+    }
+}
+
+fn limited(dice: &mut Dice) -> Policy {
+    Policy {
+        text: TextLimits {
+            set_up: 400,
+            item: 100,
+        },
+        answer: AnswerPolicy {
+            words: 60,
+            speech: Micros::from_ms(20_000),
+        },
+        session: Micros::from_ms(dice.pick(&[12_000, 3_600_000])),
+        tool_steps: 2,
+        ..with_tools(dice)
+    }
+}
+
+/// Tools of every kind, each as eligible as an operator can make it.
+fn tools() -> Vec<Declaration> {
+    let declare = |name: &str, effect| {
+        let mut tool = (*tool(name, effect)).clone();
+        tool.speculation.eligibility = Eligibility::Full;
+        tool
+    };
+    let mut read = declare("read", Effect::Read);
+    read.reads = vec!["notes".into()];
+    let mut shared = declare("shared", Effect::Read);
+    shared.speculation.shareable = true;
+    let mut brief = declare("brief", Effect::Read);
+    brief.speculation.ttl = Duration::from_millis(200);
+    let mut costly = declare("costly", Effect::ReadCostly);
+    costly.speculation.cost = 0.02;
+    costly.speculation.per_turn = 1;
+    let mut distant = declare("distant", Effect::Read);
+    distant.speculation.eligibility = Eligibility::WarmUp;
+    let mut hasty = asking(
+        "hasty",
+        "I would do {{ n }} now, and it cannot be taken back. Shall I?",
+    );
+    if let Confirmation::Spoken { expiry, .. } = &mut hasty.confirmation {
+        *expiry = Duration::from_secs(5);
+    }
+    let mut slow = declare("slow", Effect::Read);
+    slow.fillers.short = vec!["One moment.".into()];
+    slow.fillers.long = vec!["That takes a while.".into()];
+    slow.fillers.again = vec!["Still at it.".into()];
+    slow.answer = Some("It is {{ result }}.".into());
+    let mut write = declare("write", Effect::Reversible);
+    write.writes = vec!["notes".into()];
+    vec![
+        read,
+        shared,
+        brief,
+        costly,
+        distant,
+        slow,
+        write,
+        declare("keyed", Effect::Keyed),
+        declare("broken", Effect::Read),
+        declare("failing", Effect::Read),
+        declare("strict", Effect::Read),
+        declare("late", Effect::Read),
+        declare("gone", Effect::Read),
+        asking("asks", "Shall I do {{ n }}?"),
+        hasty,
+        ending("ends", EndsCall::HangUp),
+        ending("passes", EndsCall::HandOver),
+        ending("broken_pass", EndsCall::HandOver),
+    ]
+}

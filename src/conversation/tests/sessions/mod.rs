@@ -1,0 +1,118 @@
+//! Sessions of every kind under fixed seeds. As long as no rule changes, each goes as it went before,
+//! byte for byte: `digests.txt` has a digest of each.
+
+mod coverage;
+mod kinds;
+mod model;
+mod moves;
+
+use super::*;
+use crate::recording::{Recording, replay};
+use kinds::{KINDS, Kind};
+use moves::Session;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Sessions of each kind.
+const SEEDS: u64 = 40;
+
+/// Numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn new(name: &str, seed: u64) -> Self {
+        let name = name.bytes().fold(0, |sum: u64, byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        Self(name.wrapping_mul(1_000).wrapping_add(seed))
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to one below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// The recordings of all sessions, by name.
+static SESSIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let seeds = |kind| (0..SEEDS).map(move |seed| (kind, seed));
+    let session = |(kind, seed): (&Kind, u64)| {
+        let sim = Session::new(kind, seed).run();
+        (format!("{}-{seed:02}", kind.name), sim.recording().into())
+    };
+    KINDS.iter().flat_map(seeds).map(session).collect()
+});
+
+/// A line for each session: its name and a digest.
+const FILE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/src/conversation/tests/sessions/digests.txt"
+);
+
+/// Of all inputs and decisions; the header is left out, since it names the program's version.
+fn digest(recording: &str) -> String {
+    let (_, lines) = recording.split_once('\n').unwrap();
+    let digest = Sha256::digest(lines);
+    digest[..16].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn sessions_go_as_they_went_before() {
+    let file = std::fs::read_to_string(FILE).unwrap();
+    let lines = file.lines().map(|line| line.split_once(' ').unwrap());
+    let before: BTreeMap<&str, &str> = lines.collect();
+    let same = |name: &str, recording| before.get(name) == Some(&digest(recording).as_str());
+    let changed = SESSIONS.iter().filter(|(name, text)| !same(name, text));
+    let changed: Vec<_> = changed.map(|(name, _)| name).collect();
+    assert!(
+        changed.is_empty(),
+        "{} of {} sessions go otherwise than before: {changed:?}.\n\
+         To see where, record them with the code as it was, and replay them with this code:\n  \
+         RECORD_TO=target/golden cargo test --lib sessions_go_as\n  \
+         REPLAY_FROM=target/golden cargo test --lib recordings_in_a_folder -- --ignored\n\
+         If a rule was changed on purpose, commit the new digests with it:\n  \
+         cargo test --lib write_session_digests -- --ignored",
+        changed.len(),
+        SESSIONS.len(),
+    );
+    assert_eq!(before.len(), SESSIONS.len(), "{FILE} is of other sessions");
+}
+
+#[test]
+#[ignore = "rewrites digests.txt, after a rule was changed on purpose"]
+fn write_session_digests() {
+    let line = |(name, recording): (&String, &String)| format!("{name} {}\n", digest(recording));
+    std::fs::write(FILE, SESSIONS.iter().map(line).collect::<String>()).unwrap();
+}
+
+#[test]
+fn recorded_sessions_replay() {
+    for (name, recording) in SESSIONS.iter() {
+        let recording = Recording::read(recording.as_bytes()).unwrap();
+        assert_eq!(replay(&recording).difference, None, "{name}");
+    }
+}
+
+#[test]
+fn everything_that_can_happen_happens_in_some_session() {
+    let mut seen = coverage::Seen::default();
+    SESSIONS.values().for_each(|recording| seen.take(recording));
+    assert_eq!(seen.missing(), Vec::<String>::new());
+}

@@ -1,0 +1,106 @@
+//! What the model and the sources of predictions say in a generated session.
+
+use super::super::sim::{Script, Sources, Step, call_with, end, say};
+use super::super::*;
+use super::{Dice, Kind};
+use crate::llm::TokenUsage;
+use crate::router::{Prediction, Source};
+use serde_json::{Map, Value, json};
+use std::rc::Rc;
+
+pub(super) const SENTENCES: &[&str] = &[
+    "Some words to say. ",
+    "One two three four five six seven eight nine ten. ",
+    "It is noon. ",
+    "Let me look that up for you. ",
+    "On and on and on and on and on and on and on and on and on and on ",
+];
+
+pub(super) fn numbered(n: u64) -> Map<String, Value> {
+    Map::from_iter([("n".to_owned(), json!(n))])
+}
+
+/// The nth question to the sources of predictions gets the nth of these answers.
+pub(super) fn guesses(dice: &mut Dice, calls: &'static [&'static str]) -> Sources {
+    let sources = [
+        Source::Rule,
+        Source::Intent,
+        Source::Transition,
+        Source::Draft,
+    ];
+    let guess = |dice: &mut Dice| Prediction {
+        tool: dice.pick(calls).into(),
+        arguments: numbered(dice.below(3)),
+        confidence: dice.pick(&[0.3, 0.6, 0.9, 0.99]),
+        source: dice.pick(&sources),
+    };
+    let guesses: Rc<[Vec<Prediction>]> = (0..8)
+        .map(|_| (0..dice.below(3)).map(|_| guess(dice)).collect())
+        .collect();
+    let asked = std::cell::Cell::new(0);
+    Box::new(move |_| {
+        let nth = asked.replace(asked.get() + 1);
+        guesses[nth % guesses.len()].clone()
+    })
+}
+
+/// One answer of the model.
+pub(super) fn script(dice: &mut Dice, kind: &Kind) -> Script {
+    let mut script = Vec::new();
+    if dice.chance(20) {
+        script.push(Step::Wait(dice.pick(&[300, 1_000, 2_500])));
+    }
+    if dice.chance(60) {
+        script.push(say(dice.pick(SENTENCES)));
+    }
+    if dice.chance(kind.calling) {
+        for _ in 0..1 + dice.below(2) {
+            script.extend(called(dice, kind.calls));
+        }
+    }
+    if dice.chance(50) {
+        script.push(say(dice.pick(SENTENCES)));
+    }
+    if dice.chance(kind.faults) {
+        script.extend(fault(dice));
+    }
+    if dice.chance(40) {
+        let usage = TokenUsage {
+            input: 100 + dice.below(100),
+            cached: dice.below(50),
+            output: dice.below(50),
+        };
+        script.push(Step::Event(LlmEvent::Used { usage }));
+    }
+    script.push(end());
+    script
+}
+
+fn called(dice: &mut Dice, calls: &[&str]) -> Script {
+    let n = dice.below(3);
+    let [opened, closed] = call_with(dice.pick(calls), json!({ "n": n }));
+    if dice.chance(60) {
+        return vec![opened, closed];
+    }
+    let piece = format!("{{\"n\": {n}");
+    let piece = Step::Event(LlmEvent::ToolArguments { piece });
+    vec![opened, piece, Step::Wait(dice.pick(&[100, 800])), closed]
+}
+
+fn fault(dice: &mut Dice) -> Script {
+    match dice.below(6) {
+        0 => vec![Step::Break],
+        1 => vec![Step::Wait(60_000)],
+        2 => vec![Step::Event(LlmEvent::Unable)],
+        3 => vec![Step::Event(LlmEvent::Cut)],
+        4 => {
+            let name = "read".into();
+            let arguments = Err("no closing bracket".into());
+            vec![
+                Step::Event(LlmEvent::ToolOpened { name }),
+                Step::Event(LlmEvent::ToolClosed { arguments }),
+            ]
+        }
+        _ => vec![say(&"Nine words are said in this one, you see. ".repeat(80))],
+    }
+}
