@@ -249,6 +249,23 @@ fn what_is_no_recording_is_refused_with_its_line() {
     assert!(after("{\"end\":true}\n{\"t\":1,\"timeout\":true}").starts_with("line 3"));
 }
 
+/// They stand in the file once, whatever they would do to a conversation.
+#[test]
+fn lines_of_every_kind_that_version_1_has_written_load() {
+    let text = include_str!("version-1.jsonl");
+    let recording = read(text).unwrap();
+    assert!(recording.complete);
+    let outputs = recording.steps.iter().flat_map(|step| &step.outputs);
+    let outputs: Vec<&String> = outputs.collect();
+    for line in &outputs {
+        let read: Result<Line, _> = serde_json::from_str(line);
+        assert!(read.is_ok_and(|line| line.output.is_some()), "{line}");
+    }
+    let (first, last) = (1, 1);
+    let lines = first + recording.steps.len() + outputs.len() + last;
+    assert_eq!(lines, text.lines().count());
+}
+
 #[test]
 fn the_policy_survives_being_written() {
     let text = serde_json::to_string(&Header::new(policy())).unwrap();
