@@ -3,7 +3,7 @@
 //!
 //! The canceller is WebRTC's AEC3 in the port of the crate `aec3`. Noise suppression and gain
 //! control stay off: voice activity and recognition were trained on noisy speech, and what
-//! suppressors do to it they were not; the figures are in the README.
+//! suppressors do to it they were not; the figures are in `docs/desktop.md`.
 
 use super::DesktopError;
 use crate::audio::Resampler;

@@ -199,7 +199,7 @@ fn question(text: &str, rate: u32) -> Vec<i16> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_readmes_example_is_answered() {
+async fn the_documented_example_is_answered() {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Witnesses::default());
     let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -216,21 +216,21 @@ async fn the_readmes_example_is_answered() {
 
     let folder = tempfile::tempdir().unwrap();
     let sum = pcm_24k(folder.path(), "What is twelve times seven?");
-    let printed = readme_example(address, folder.path(), &sum).await;
+    let printed = documented_example(address, folder.path(), &sum).await;
     assert!(printed.contains("84"), "{printed}");
     shutdown.cancel();
     server.await.unwrap().unwrap();
 }
 
-/// Runs the README's Python example as it is written, but for the port. Returns what it prints.
-async fn readme_example(
+/// Runs the Python example of `docs/realtime.md` as it is written, but for the port. Returns what it prints.
+async fn documented_example(
     address: std::net::SocketAddr,
     folder: &std::path::Path,
     question: &std::path::Path,
 ) -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let (_, example) = readme.split_once("```python\n").expect("an example");
+    let page = std::fs::read_to_string(root.join("docs/realtime.md")).unwrap();
+    let (_, example) = page.split_once("```python\n").expect("an example");
     let (example, _) = example.split_once("```").expect("its end");
     let example = example.replace("127.0.0.1:8787", &address.to_string());
     assert!(example.contains(&address.to_string()), "another address");
