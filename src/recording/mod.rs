@@ -13,6 +13,8 @@
 //! | `{"end":true}` | the session ended; without it the recording was cut short |
 
 mod replay;
+#[cfg(test)]
+pub(crate) mod tape;
 mod what_if;
 mod world;
 

@@ -7,7 +7,6 @@ mod relayed;
 mod sessions;
 mod sim;
 mod speculation;
-mod tape;
 mod telephone;
 mod terms;
 mod text_limits;

@@ -2,8 +2,8 @@
 //! the pacer sends it, and nothing sleeps.
 
 use super::super::*;
-use super::tape::Tape;
 use crate::llm::{LlmEvent, Prompt};
+use crate::recording::tape::Tape;
 use crate::router::{Heard, Prediction};
 use crate::tools::{Effect, ToolError};
 use serde_json::{Map, Value};

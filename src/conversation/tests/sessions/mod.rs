@@ -7,7 +7,7 @@ mod model;
 mod moves;
 
 use super::*;
-use crate::recording::{Recording, replay};
+use crate::recording::{Recording, replay, tape};
 use kinds::{KINDS, Kind};
 use moves::Session;
 use sha2::{Digest, Sha256};
@@ -60,12 +60,6 @@ static SESSIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     KINDS.iter().flat_map(seeds).map(session).collect()
 });
 
-/// A line for each session: its name and a digest.
-const FILE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/src/conversation/tests/sessions/digests.txt"
-);
-
 /// Of all inputs and decisions; the header is left out, since it names the program's version.
 fn digest(recording: &str) -> String {
     let (_, lines) = recording.split_once('\n').unwrap();
@@ -75,8 +69,8 @@ fn digest(recording: &str) -> String {
 
 #[test]
 fn sessions_go_as_they_went_before() {
-    let file = std::fs::read_to_string(FILE).unwrap();
-    let lines = file.lines().map(|line| line.split_once(' ').unwrap());
+    let lines = include_str!("digests.txt").lines();
+    let lines = lines.map(|line| line.split_once(' ').unwrap());
     let before: BTreeMap<&str, &str> = lines.collect();
     let same = |name: &str, recording| before.get(name) == Some(&digest(recording).as_str());
     let changed = SESSIONS.iter().filter(|(name, text)| !same(name, text));
@@ -92,14 +86,19 @@ fn sessions_go_as_they_went_before() {
         changed.len(),
         SESSIONS.len(),
     );
-    assert_eq!(before.len(), SESSIONS.len(), "{FILE} is of other sessions");
+    assert_eq!(
+        before.len(),
+        SESSIONS.len(),
+        "digests.txt is of other sessions"
+    );
 }
 
 #[test]
 #[ignore = "rewrites digests.txt, after a rule was changed on purpose"]
 fn write_session_digests() {
     let line = |(name, recording): (&String, &String)| format!("{name} {}\n", digest(recording));
-    std::fs::write(FILE, SESSIONS.iter().map(line).collect::<String>()).unwrap();
+    let lines: String = SESSIONS.iter().map(line).collect();
+    tape::commit("src/conversation/tests/sessions/digests.txt", &lines);
 }
 
 #[test]

@@ -1,16 +1,22 @@
-//! The recording of a simulated session, in the format of a live one.
+//! The recording of a simulated session, in the format of a live one. It is written here because the
+//! conversation knows no files, and neither do its tests.
 
-use super::super::{Input, Output, Policy, Time};
-use crate::recording::{Header, Line};
+use super::{Header, Line};
+use crate::conversation::{Input, Output, Policy, Time};
 use serde::Serialize;
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names the folder that recordings are written to.
 const FOLDER: &str = "RECORD_TO";
 
+/// Writes a file of the repository.
+pub(crate) fn commit(path: &str, text: &str) {
+    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), text).unwrap();
+}
+
 /// Written when it is dropped, if there is a folder for it.
-pub(super) struct Tape {
+pub(crate) struct Tape {
     name: String,
     text: String,
 }
@@ -22,7 +28,7 @@ thread_local! {
 
 impl Tape {
     /// Named after the test that is running; `None` if nobody wants recordings.
-    pub(super) fn of_this_test(policy: &Policy) -> Option<Self> {
+    pub(crate) fn of_this_test(policy: &Policy) -> Option<Self> {
         std::env::var_os(FOLDER)?;
         let number = SESSIONS.replace(SESSIONS.get() + 1);
         let thread = std::thread::current();
@@ -30,7 +36,7 @@ impl Tape {
         Some(Self::start(policy, format!("{test}-{number}")))
     }
 
-    pub(super) fn start(policy: &Policy, name: String) -> Self {
+    pub(crate) fn start(policy: &Policy, name: String) -> Self {
         let mut tape = Self {
             name,
             text: String::new(),
@@ -39,21 +45,21 @@ impl Tape {
         tape
     }
 
-    pub(super) fn step(&mut self, at: Time, input: Option<Input>) {
+    pub(crate) fn step(&mut self, at: Time, input: Option<Input>) {
         self.write(&Line::step(at, input));
     }
 
-    pub(super) fn output(&mut self, output: Output) {
+    pub(crate) fn output(&mut self, output: Output) {
         self.write(&Line::output(output));
     }
 
     /// All lines so far.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Nothing is written.
-    pub(super) fn discard(mut self) {
+    pub(crate) fn discard(mut self) {
         self.text.clear();
     }
 
