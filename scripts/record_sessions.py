@@ -3,7 +3,7 @@
 
 usage: scripts/record_sessions.py FOLDER [UNDERTONE]   (after `cargo build --release`)
 Each dialogue is synthesised and played to `undertone ask --record` at the pace of speech: some 20 sessions in FOLDER,
-in five minutes. Numbers are silences in ms, "*" is a cough, other words are spoken.
+in ten minutes. Numbers are silences in ms, "*" is a cough, other words are spoken.
 """
 
 import array
