@@ -14,7 +14,8 @@ const MIN_FRAMES: usize = 512;
 /// Frames of silence behind the audio.
 const MARGIN_FRAMES: usize = 64;
 
-/// The context with which audio that made the model loop is tried again.
+/// The context with which audio that made the model loop is tried again. The third try has all that the
+/// model was trained with, and takes three times as long.
 const RETRY_FRAMES: usize = 768;
 
 /// Text whose tokens are on average less likely than this is not believed: Whisper's own limit is
@@ -44,10 +45,10 @@ impl Candidate {
         self.repeats(2, 4)
     }
 
-    /// Whether it may have begun to: a sentence is said twice. People do that, so a second try
-    /// with more context decides.
+    /// Whether it may have begun to: something is said twice. People do that, so more context
+    /// decides.
     pub(super) fn may_loop(&self) -> bool {
-        self.repeats(5, 2)
+        self.repeats(3, 2)
     }
 
     /// Whether a run of at least `shortest` tokens stands `times` times in a row.
@@ -60,22 +61,30 @@ impl Candidate {
     }
 }
 
-/// Decodes with as much context as the audio needs, and once more with more of it if the model
-/// seems to loop. What loops even then is not believed.
+/// Decodes with as much context as the audio needs, and with more of it while the model seems to
+/// loop. What loops even with all of it is not believed.
 pub(super) fn with_retry<E>(
     samples: usize,
     mut decode: impl FnMut(usize) -> Result<Candidate, E>,
 ) -> Result<String, E> {
-    let [first, second] = audio_context(samples);
-    let mut candidate = decode(first)?;
-    if candidate.may_loop() || candidate.loops() {
-        candidate = decode(second)?;
+    let mut tried = 0;
+    let mut text = String::new();
+    for context in audio_context(samples) {
+        if context == tried {
+            break;
+        }
+        tried = context;
+        let candidate = decode(context)?;
+        let (loops, may_loop) = (candidate.loops(), candidate.may_loop());
+        text = match loops {
+            true => String::new(),
+            false => accept(candidate),
+        };
+        if !loops && !may_loop {
+            break;
+        }
     }
-    Ok(if candidate.loops() {
-        String::new()
-    } else {
-        accept(candidate)
-    })
+    Ok(text)
 }
 
 /// Bounds of one decoding.
@@ -93,11 +102,12 @@ impl Limits {
     }
 }
 
-/// The context to try first, and the one to try if the model loops.
-fn audio_context(samples: usize) -> [usize; 2] {
+/// The context to try first, and those to try if the model loops.
+fn audio_context(samples: usize) -> [usize; 3] {
     let frames = samples.div_ceil(ENCODER_FRAME) + MARGIN_FRAMES;
     let first = frames.clamp(MIN_FRAMES, MAX_FRAMES);
-    [first, (first + 256).clamp(RETRY_FRAMES, MAX_FRAMES)]
+    let second = (first + 256).clamp(RETRY_FRAMES, MAX_FRAMES);
+    [first, second, MAX_FRAMES]
 }
 
 /// The text of a candidate, without bracketed sounds; empty if it is not to be believed.
@@ -168,6 +178,19 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_loops_is_heard_with_all_the_context_there_is() {
+        let looping = candidate("Tell me a joke", &[1, 2, 3, 4].repeat(5), 0.0);
+        let clear = candidate("Tell me a joke.", &[1, 2, 3, 4, 5], 0.0);
+        let text = with_retry(16_000, |frames| match frames {
+            MAX_FRAMES => Ok::<_, ()>(clear.clone()),
+            _ => Ok(looping.clone()),
+        });
+        assert_eq!(text, Ok("Tell me a joke.".into()));
+        let text = with_retry(16_000, |_| Ok::<_, ()>(looping.clone()));
+        assert_eq!(text, Ok(String::new()));
+    }
+
+    #[test]
     fn what_is_said_twice_is_heard_again_and_then_believed() {
         let twice = candidate(
             " Yes please do. Yes please do.",
@@ -180,7 +203,7 @@ mod tests {
             Ok::<_, ()>(twice.clone())
         });
         assert_eq!(text, Ok("Yes please do. Yes please do.".into()));
-        assert_eq!(contexts, [512, 768]);
+        assert_eq!(contexts, [512, 768, 1_500]);
     }
 
     #[test]
@@ -205,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_context_is_never_too_short_or_too_long() {
-        assert_eq!(audio_context(16_000), [512, 768]);
-        assert_eq!(audio_context(MAX_SAMPLES), [1_500, 1_500]);
+        assert_eq!(audio_context(16_000), [512, 768, 1_500]);
+        assert_eq!(audio_context(MAX_SAMPLES), [1_500; 3]);
     }
 }
