@@ -80,7 +80,7 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
             honoured("item", "see *Items*"),
             honoured(
                 "previous_item_id",
-                "the item is put behind this one, before all others if it is `root`, else at the end",
+                "insert after this item; `root`: at the start; omitted: at the end",
             ),
         ],
     ),
@@ -94,7 +94,10 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
             EVENT_ID,
             honoured("item_id", "an item of the assistant"),
             honoured("content_index", "0, the only part"),
-            honoured("audio_end_ms", "what was heard of it; more than all is all"),
+            honoured(
+                "audio_end_ms",
+                "how much of it was heard; a position beyond the end means all of it",
+            ),
         ],
     ),
     (
@@ -127,21 +130,21 @@ const MCP: &str = "tools of MCP servers are not run for clients; declare a funct
 const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
 const REASONING: &str = "how a model thinks is the operator's choice";
 const VOICE: &str = "there is one voice";
-const NO_ENGINE: &str = "the server's recogniser takes no such hints";
+const NO_ENGINE: &str = "the recogniser takes no such hints";
 
 /// The fields of a session, realtime and transcription alike.
 pub(super) const SESSION: &[Field] = &[
     honoured(
         "type",
-        "`realtime` or `transcription`; the latter answers nothing and stays so",
+        "`realtime` or `transcription`; a transcription session never answers and stays one",
     ),
-    honoured("instructions", "beside the operator's, which stay"),
+    honoured("instructions", "added to the operator's"),
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("tools", "at most 128, no two of the same name"),
     honoured("tools[].type", "`function`"),
     honoured(
         "tools[].name",
-        "one of the server's tools of the same name is replaced",
+        "replaces the server's tool of the same name",
     ),
     honoured("tools[].description", ""),
     honoured("tools[].parameters", "JSON Schema"),
@@ -158,20 +161,20 @@ pub(super) const SESSION: &[Field] = &[
     refused("tools[].tunnel_id", MCP),
     honoured(
         "tool_choice",
-        "`auto`, `none`, `required`, or a function, the server's included, and `auto` while there \
-         is none of that name; a large model is told to call it, and the local brain asks for what \
-         it needs to know",
+        "`auto`, `none`, `required`, or a function, including the server's; treated as `auto` until a tool \
+         of that name exists; a large model is told to call it, and the local brain asks for missing \
+         arguments",
     ),
     honoured("tool_choice.type", "`function`"),
     honoured("tool_choice.name", ""),
     refused("tool_choice.server_label", MCP),
     honoured(
         "max_output_tokens",
-        "at most the operator's `llm.max_tokens`; what is cut ends as `incomplete`",
+        "at most the operator's `llm.max_tokens`; a cut answer ends as `incomplete`",
     ),
     echoed(
         "model",
-        "the operator chooses the models; the name is repeated",
+        "the operator chooses the models; the name is echoed",
     ),
     refused("prompt", PROMPT),
     echoed("parallel_tool_calls", "a model may call several tools"),
@@ -181,7 +184,7 @@ pub(super) const SESSION: &[Field] = &[
         "truncation",
         "the oldest turns are left out when the operator's `llm.max_prompt_tokens` is reached",
     ),
-    echoed("include", "the recogniser tells no log probabilities"),
+    echoed("include", "the recogniser reports no log probabilities"),
     honoured("audio", ""),
     honoured("audio.input", ""),
     honoured("audio.input.format", ""),
@@ -189,33 +192,33 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.format.type",
         "`audio/pcm`, `audio/pcmu`, `audio/pcma`; each direction has its own",
     ),
-    honoured("audio.input.format.rate", "24000, of `audio/pcm`"),
+    honoured("audio.input.format.rate", "24000, for `audio/pcm`"),
     echoed(
         "audio.input.noise_reduction",
-        "clean audio at the client; a suppressor here would cost words",
+        "clean the audio at the client; noise suppression here would raise the word error rate",
     ),
     honoured(
         "audio.input.transcription",
-        "`null` turns the events off; they are on where nothing is said",
+        "on by default; `null` turns the events off",
     ),
     echoed(
         "audio.input.transcription.model",
-        "the operator chooses the recogniser; the name is repeated",
+        "the operator chooses the recogniser; the name is echoed",
     ),
     echoed(
         "audio.input.transcription.language",
-        "the recogniser hears the language of its model, English with the default one",
+        "the recogniser's model fixes the language; English by default",
     ),
     echoed("audio.input.transcription.languages", NO_ENGINE),
     echoed("audio.input.transcription.prompt", NO_ENGINE),
     echoed("audio.input.transcription.keywords", NO_ENGINE),
     echoed(
         "audio.input.transcription.delay",
-        "transcripts come as soon as they are there",
+        "transcripts are sent as soon as they are available",
     ),
     honoured(
         "audio.input.turn_detection",
-        "`null` leaves turns to the client; `semantic_vad` where nothing is said",
+        "`semantic_vad` by default; `null` leaves turns to the client",
     ),
     honoured(
         "audio.input.turn_detection.type",
@@ -224,7 +227,7 @@ pub(super) const SESSION: &[Field] = &[
     honoured("audio.input.turn_detection.create_response", ""),
     honoured(
         "audio.input.turn_detection.interrupt_response",
-        "the operator's `turn.interrupt` where nothing is said",
+        "by default the operator's `turn.interrupt`",
     ),
     honoured(
         "audio.input.turn_detection.silence_duration_ms",
@@ -244,8 +247,8 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured(
         "audio.input.turn_detection.eagerness",
-        "`semantic_vad`; `low` waits up to four times as long as `auto` and `medium`, at most 8 s; `high` half as \
-         long, at most 2 s",
+        "`semantic_vad`; `low` waits up to four times as long as `auto` and `medium`, at most 8 s; `high` \
+         half as long, at most 2 s",
     ),
     honoured("audio.output", ""),
     honoured("audio.output.format", ""),
@@ -253,14 +256,14 @@ pub(super) const SESSION: &[Field] = &[
         "audio.output.format.type",
         "`audio/pcm`, `audio/pcmu`, `audio/pcma`",
     ),
-    honoured("audio.output.format.rate", "24000, of `audio/pcm`"),
+    honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
     echoed("audio.output.voice", VOICE),
     echoed("audio.output.speed", "the voice has one speed"),
     honoured("undertone", "this server's own"),
     honoured("undertone.events", "send this server's own events"),
     honoured(
         "undertone.speculation",
-        "run what may be needed before it is certain; not beyond what the operator allows",
+        "run tools speculatively, within what the operator allows",
     ),
 ];
 
@@ -286,17 +289,17 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("instructions", "for this response alone"),
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("modalities", "the beta's name of `output_modalities`"),
-    honoured("metadata", "repeated in the response"),
+    honoured("metadata", "echoed in the response"),
     honoured(
         "conversation",
-        "`auto` or `none`: beside the conversation in text, at most 4 at a time and while others speak; in audio when \
-         nobody speaks. The server's own tools are not offered there",
+        "`auto` or `none`. With `none`: in text, at most 4 at a time, also while somebody speaks; in audio \
+         only when nobody speaks; without the server's tools",
     ),
     honoured(
         "input",
-        "items, and `item_reference` to those of the conversation, in place of the conversation",
+        "items, and `item_reference` for items of the conversation, in place of the whole conversation",
     ),
-    honoured("tools", "in place of those of the session"),
+    honoured("tools", "replaces the session's tools"),
     honoured("tools[].type", "`function`"),
     honoured("tools[].name", ""),
     honoured("tools[].description", ""),
@@ -324,7 +327,7 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("audio.output", ""),
     honoured("audio.output.format", ""),
     honoured("audio.output.format.type", "as in the session"),
-    honoured("audio.output.format.rate", "24000, of `audio/pcm`"),
+    honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
     echoed("audio.output.voice", VOICE),
 ];
 
@@ -344,11 +347,11 @@ pub(super) const ITEM: &[Field] = &[
         "`input_text`, `output_text`, `input_audio`, `output_audio`",
     ),
     honoured("content[].text", ""),
-    honoured("content[].transcript", "stands for the audio"),
+    honoured("content[].transcript", "used instead of the audio"),
     honoured(
         "content[].audio",
-        "of the user, in the session's input format: transcribed in its place, and answers wait for that; a minute of it at \
-         a time; not with a transcript",
+        "user audio in the session's input format, transcribed in place; answers wait for the transcript; \
+         at most a minute at a time; not together with a transcript",
     ),
     refused("content[].image_url", "the models here see no images"),
     refused("content[].detail", "the models here see no images"),
