@@ -154,7 +154,9 @@ impl Conversation {
             self.history.drop_clause(clause.item, clause.index);
             if clause.asked {
                 let clause = clause.id;
-                self.outputs.push_back(Output::CancelClause { clause });
+                self.common
+                    .outputs
+                    .push_back(Output::CancelClause { clause });
             }
         }
         self.watch_synthesis();
@@ -163,12 +165,14 @@ impl Conversation {
 
     /// The model says nothing more in this response.
     pub(super) fn end_answer(&mut self) {
-        self.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::GenerationOverdue);
         let Some(response) = &mut self.response else {
             return;
         };
         if let Some(request) = response.stop_generation() {
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
         }
         response.answer.is_cut = true;
     }

@@ -45,14 +45,14 @@ impl Conversation {
     pub(super) fn respond_aside(&mut self, terms: &ResponseTerms) {
         if self.asides.len() == MOST {
             let message = format!("{MOST} responses are under way beside the conversation");
-            return self.refuse("RespondAside", message);
+            return self.common.refuse("RespondAside", message);
         }
         let messages = match &terms.context {
             None => self.history.messages(),
             Some(context) => self.messages_of(context),
         };
         let prompt = self.prompt(messages, terms, 0, 0);
-        let (id, request) = (self.turn_id(), self.request_id());
+        let (id, request) = (self.common.turn_id(), self.common.request_id());
         self.asides.push(Aside {
             id,
             request,
@@ -64,8 +64,10 @@ impl Conversation {
             begun: false,
             space: String::new(),
         });
-        self.notify(Event::AsideStarted { aside: id });
-        self.outputs.push_back(Output::Generate { request, prompt });
+        self.common.notify(Event::AsideStarted { aside: id });
+        self.common
+            .outputs
+            .push_back(Output::Generate { request, prompt });
     }
 
     /// What a model is shown in place of the history. Items that have been deleted are left out.
@@ -85,8 +87,10 @@ impl Conversation {
         let id = aside.id;
         if let LlmEvent::Speech { text } | LlmEvent::ToolArguments { piece: text } = event {
             aside.streamed += text.len();
-            if aside.streamed > self.policy.answer.bytes() {
-                self.outputs.push_back(Output::CancelGeneration { request });
+            if aside.streamed > self.common.policy.answer.bytes() {
+                self.common
+                    .outputs
+                    .push_back(Output::CancelGeneration { request });
                 self.end_aside(id, ResponseStatus::Incomplete);
                 return true;
             }
@@ -95,14 +99,14 @@ impl Conversation {
             LlmEvent::Speech { text } => {
                 aside.estimate.1 += text.chars().count();
                 if let Some(text) = aside.words(text) {
-                    self.notify(Event::AsideText { aside: id, text });
+                    self.common.notify(Event::AsideText { aside: id, text });
                 }
             }
             LlmEvent::ToolOpened { name } => aside.open_tool = Some(name.clone()),
             LlmEvent::ToolArguments { piece } => aside.estimate.1 += piece.chars().count(),
             LlmEvent::ToolClosed { arguments } => {
                 if let (Some(name), Ok(arguments)) = (aside.open_tool.take(), arguments.clone()) {
-                    self.notify(Event::AsideCalled {
+                    self.common.notify(Event::AsideCalled {
                         aside: id,
                         name,
                         arguments,
@@ -138,10 +142,14 @@ impl Conversation {
 
     pub(super) fn cancel_aside(&mut self, id: TurnId) {
         let Some(aside) = self.asides.iter().find(|aside| aside.id == id) else {
-            return self.refuse("CancelAside", "no such response is being given".into());
+            return self
+                .common
+                .refuse("CancelAside", "no such response is being given".into());
         };
         let request = aside.request;
-        self.outputs.push_back(Output::CancelGeneration { request });
+        self.common
+            .outputs
+            .push_back(Output::CancelGeneration { request });
         self.end_aside(id, ResponseStatus::Cancelled);
     }
 
@@ -156,7 +164,7 @@ impl Conversation {
             cached: 0,
             output: tokens_of(chars),
         });
-        self.notify(Event::AsideDone {
+        self.common.notify(Event::AsideDone {
             aside: id,
             status,
             usage: aside.usage,

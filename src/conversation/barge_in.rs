@@ -64,10 +64,10 @@ impl Conversation {
     pub(super) fn barge_in(&mut self) {
         let before = self.resume.take();
         let mut stopped = self.stop_response(ResponseStatus::Interrupted);
-        if stopped.is_none() && self.playout.audible_until() > self.now {
-            self.outputs.push_back(Output::Flush);
+        if stopped.is_none() && self.playout.audible_until() > self.common.now {
+            self.common.outputs.push_back(Output::Flush);
             let rest = self.cut_done_items();
-            self.playout.flush(self.now);
+            self.playout.flush(self.common.now);
             stopped = Some(Interrupted::with_rest(join(rest)));
         }
         let question = stopped.as_ref().and_then(|_| self.take_unheard_question());
@@ -97,14 +97,16 @@ impl Conversation {
     fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
         let mut response = self.response.take()?;
         if let Some(request) = response.generation() {
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
         }
-        self.outputs.push_back(Output::Flush);
+        self.common.outputs.push_back(Output::Flush);
         let open = self.cut_items(&response);
         let mut rest = self.cut_done_items();
         let outside = response.terms.is_outside();
         rest.extend(open.into_iter().filter(|_| !outside));
-        self.playout.flush(self.now);
+        self.playout.flush(self.common.now);
         self.clear_response_timers();
         let more = match response.ends_with.take() {
             Some(ending) => Some(Resume::End(ending)),
@@ -127,13 +129,13 @@ impl Conversation {
     fn cut_items(&mut self, response: &Response) -> Vec<String> {
         let mut rest = Vec::new();
         for &item in &response.open_items {
-            let heard = self.playout.heard(item, self.now);
+            let heard = self.playout.heard(item, self.common.now);
             self.playout.forget(item);
             // Cannot be longer than what was made; an item without audio is cut to nothing.
             let text = self.history.cut(item, heard).unwrap_or_default();
             rest.push(self.history.unheard_text(item));
             if response.announced(item) {
-                self.notify(Event::AgentItemDone {
+                self.common.notify(Event::AgentItemDone {
                     item,
                     text,
                     interrupted: true,
@@ -146,10 +148,11 @@ impl Conversation {
     /// Cuts what was all sent but is still on its way to the user's ear, and returns the rest.
     fn cut_done_items(&mut self) -> Vec<String> {
         let mut rest = Vec::new();
-        for item in self.playout.unheard_items(self.now) {
-            let heard = self.playout.heard(item, self.now);
+        for item in self.playout.unheard_items(self.common.now) {
+            let heard = self.playout.heard(item, self.common.now);
             if let Some(text) = self.history.cut(item, heard) {
-                self.notify(Event::ItemTruncated { item, heard, text });
+                self.common
+                    .notify(Event::ItemTruncated { item, heard, text });
                 // What was said outside of the conversation is not said again in it.
                 if !self.history.is_outside(item) {
                     rest.push(self.history.unheard_text(item));
@@ -195,7 +198,7 @@ impl Conversation {
             response.goes_on = true;
             if let Some(ending) = response.ends_with.take() {
                 // An answer is owed from here on.
-                response.silent_until = self.now + self.policy.dead_air;
+                response.silent_until = self.common.now + self.common.policy.dead_air;
                 ended.push(ending);
             }
         }
@@ -228,9 +231,9 @@ impl Conversation {
     }
 
     pub(super) fn clear_response_timers(&mut self) {
-        self.timers.clear(Timer::DeadAir);
-        self.timers.clear(Timer::GenerationOverdue);
-        self.timers.clear(Timer::SynthesisOverdue);
+        self.common.timers.clear(Timer::DeadAir);
+        self.common.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::SynthesisOverdue);
     }
 }
 

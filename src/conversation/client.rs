@@ -27,7 +27,7 @@ impl Conversation {
             self.transcribe_only();
         }
         if let Some(on) = settings.speculation {
-            self.policy.speculation.enabled = on && self.client.may_speculate;
+            self.common.policy.speculation.enabled = on && self.client.may_speculate;
         }
         if let Some(turn_detection) = settings.turn_detection {
             if turn_detection.rule == EndOfTurnRule::Client {
@@ -44,7 +44,7 @@ impl Conversation {
     fn transcribe_only(&mut self) {
         self.client.transcribe_only = true;
         self.client.may_speculate = false;
-        self.policy.speculation.enabled = false;
+        self.common.policy.speculation.enabled = false;
         self.announcements.clear();
         self.stop_for_good(ResponseStatus::Cancelled);
         self.drop_next_answer();
@@ -52,15 +52,17 @@ impl Conversation {
     }
 
     pub(super) fn add_item(&mut self, id: Option<ItemId>, place: Place, item: NewItem) {
-        let id = id.unwrap_or_else(|| self.item_id());
+        let id = id.unwrap_or_else(|| self.common.item_id());
         let Some(at) = self.history.index(place) else {
-            return self.refuse("AddItem", "the item before it has been deleted".into());
+            return self
+                .common
+                .refuse("AddItem", "the item before it has been deleted".into());
         };
         let is_last = at == self.history.len();
         match item {
             NewItem::System { text } => self.history.insert(at, id, Message::System { text }),
             NewItem::User { text } if is_last => {
-                self.mark_activity();
+                self.common.mark_activity();
                 self.route(&text, true);
                 self.history.push(id, Message::User { text: text.clone() });
                 self.answer_in_writing(&text);
@@ -89,14 +91,14 @@ impl Conversation {
             }
             NewItem::ToolOutput { call, output } => {
                 if !self.history.insert_result(at, id, call, output) {
-                    return self.refuse(
+                    return self.common.refuse(
                         "AddItem",
                         "the call has been deleted or has its output".into(),
                     );
                 }
             }
         }
-        self.notify(Event::ItemAdded { item: id });
+        self.common.notify(Event::ItemAdded { item: id });
     }
 
     /// An item that was spoken elsewhere has its words, or has none.
@@ -104,30 +106,37 @@ impl Conversation {
         self.unheard.remove(&item);
         let wordless = words.is_some();
         let Some(words) = words.filter(|words| !words.is_empty()) else {
-            return self.notify(Event::ItemNotTranscribed { item, wordless });
+            return self
+                .common
+                .notify(Event::ItemNotTranscribed { item, wordless });
         };
         let text = self.history.add_words(item, &words).unwrap_or(words);
         if self.history.is_last(item) {
-            self.mark_activity();
+            self.common.mark_activity();
             self.route(&text, true);
             self.answer_in_writing(&text);
         }
-        self.notify(Event::ItemTranscribed { item, text });
+        self.common.notify(Event::ItemTranscribed { item, text });
     }
 
     pub(super) fn delete_item(&mut self, item: ItemId) {
         if self.history.delete(item) {
-            self.notify(Event::ItemDeleted { item });
+            self.common.notify(Event::ItemDeleted { item });
         } else {
-            self.refuse("DeleteItem", "there is no such item".into());
+            self.common
+                .refuse("DeleteItem", "there is no such item".into());
         }
     }
 
     /// The client knows better than our clock what was heard.
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
         match self.history.cut(item, heard) {
-            Some(text) => self.notify(Event::ItemTruncated { item, heard, text }),
-            None => self.refuse("Truncate", "the agent has said no such item".into()),
+            Some(text) => self
+                .common
+                .notify(Event::ItemTruncated { item, heard, text }),
+            None => self
+                .common
+                .refuse("Truncate", "the agent has said no such item".into()),
         }
     }
 
@@ -137,17 +146,19 @@ impl Conversation {
             ResponsePlace::Aloud | ResponsePlace::Conversation => "Respond",
         };
         if self.client.transcribe_only {
-            return self.refuse(request, "a transcription session has no responses".into());
+            return self
+                .common
+                .refuse(request, "a transcription session has no responses".into());
         }
         let choice = terms.tool_choice.as_ref();
         let missing = choice.and_then(|choice| missing_tool(choice, &self.offered(&terms)));
         if let Some(message) = missing {
-            return self.refuse(request, message);
+            return self.common.refuse(request, message);
         }
         match terms.place {
             ResponsePlace::Aside => self.respond_aside(&terms),
             ResponsePlace::Aloud if self.response.is_some() || self.utterance.is_some() => {
-                self.refuse(
+                self.common.refuse(
                     "Respond",
                     "somebody is speaking: wait until they are done".into(),
                 );
@@ -164,15 +175,9 @@ impl Conversation {
     pub(super) fn cancel_response(&mut self) {
         let stopped = self.stop_for_good(ResponseStatus::Cancelled);
         if !self.drop_next_answer() && !stopped {
-            self.refuse("CancelResponse", "no response is being given".into());
+            self.common
+                .refuse("CancelResponse", "no response is being given".into());
         }
-    }
-
-    pub(super) fn refuse(&mut self, request: &str, message: String) {
-        self.notify(Event::Refused {
-            request: request.into(),
-            message,
-        });
     }
 }
 

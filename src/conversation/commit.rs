@@ -28,8 +28,8 @@ impl Conversation {
     /// The model asked for a tool and the call is complete: this, and nothing before it, makes it
     /// count.
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
-        let call = CallId(self.ids.next());
-        let (now, most) = (self.now, self.policy.tool_steps);
+        let call = CallId(self.common.ids.next());
+        let (now, most) = (self.common.now, self.common.policy.tool_steps);
         let Some(terms) = self.response.as_ref().map(|r| &r.terms) else {
             return;
         };
@@ -47,7 +47,7 @@ impl Conversation {
         let arguments = match arguments {
             Ok(arguments) => arguments,
             Err(reason) => {
-                let item = self.item_id();
+                let item = self.common.item_id();
                 self.history.add_call(item, call, name, Map::new());
                 let error = format!("the call could not be read: {reason}");
                 return self.wait_for(call, Some(json!({ "error": error })));
@@ -103,7 +103,7 @@ impl Conversation {
         arguments: Map<String, Value>,
         by_client: bool,
     ) {
-        let item = self.item_id();
+        let item = self.common.item_id();
         let outside = self.response.as_ref().is_some_and(|r| r.terms.is_outside());
         if !outside {
             self.history.add_call(item, call, name, arguments.clone());
@@ -111,7 +111,7 @@ impl Conversation {
         if !by_client {
             self.running.insert(call, item);
         }
-        self.notify(Event::ToolCalled {
+        self.common.notify(Event::ToolCalled {
             item,
             call,
             name: name.to_owned(),
@@ -155,7 +155,7 @@ impl Conversation {
             how,
         });
         if !response.said {
-            let words = words.unwrap_or_else(|| self.policy.phrases.goodbye.clone());
+            let words = words.unwrap_or_else(|| self.common.policy.phrases.goodbye.clone());
             self.speak(&words, Words::Own);
         }
     }
@@ -175,8 +175,8 @@ impl Conversation {
         };
         let (track, how) = (track.id, ending.how);
         let heard = self.playout.audible_until();
-        if heard > self.now {
-            self.timers.set(Timer::PlayoutEnd, heard);
+        if heard > self.common.now {
+            self.common.timers.set(Timer::PlayoutEnd, heard);
             return true;
         }
         if self.utterance.is_some() || !self.keys.is_empty() {
@@ -185,7 +185,7 @@ impl Conversation {
         if how == EndsCall::HangUp {
             return false;
         }
-        response.silent_until = self.now + self.policy.dead_air;
+        response.silent_until = self.common.now + self.common.policy.dead_air;
         if let Some(ending) = response.ends_with.take() {
             self.handing_over = Some(ending.call);
             self.wait_for(ending.call, None);
@@ -221,8 +221,9 @@ impl Conversation {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),
         };
-        self.notify(Event::ToolFinished { item, call, result });
-        let now = self.now;
+        self.common
+            .notify(Event::ToolFinished { item, call, result });
+        let now = self.common.now;
         let waited = self.response.as_mut().and_then(|response| {
             let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
             Some((waiting, &mut response.latency))
@@ -237,7 +238,7 @@ impl Conversation {
     }
 
     fn add_result(&mut self, call: CallId, output: Value) {
-        let item = self.item_id();
+        let item = self.common.item_id();
         self.history.add_result(item, call, output);
     }
 

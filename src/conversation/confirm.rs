@@ -160,7 +160,7 @@ impl Conversation {
     }
 
     fn put_off(&mut self, name: &str, why: &str) {
-        let item = self.item_id();
+        let item = self.common.item_id();
         let text = format!("A call of {name} was not run: {why}");
         self.history.push(item, Message::System { text });
     }
@@ -177,7 +177,7 @@ impl Conversation {
                 "only one call at a time can wait for the user's yes. Call it again after this one.",
             );
         }
-        self.notify(Event::ConfirmationAsked {
+        self.common.notify(Event::ConfirmationAsked {
             call: pending.call,
             name: pending.name.clone(),
             arguments: pending.arguments.clone(),
@@ -185,7 +185,7 @@ impl Conversation {
         });
         let question = pending.question.clone();
         self.confirmation = Some(Pending {
-            stage: Stage::Asking(ClauseId(self.ids.next())),
+            stage: Stage::Asking(ClauseId(self.common.ids.next())),
             ..pending
         });
         self.speak(&question, super::response::Words::Own);
@@ -203,7 +203,7 @@ impl Conversation {
     /// The response with the question in it has been sent to its end: from when it has been heard,
     /// a yes counts.
     pub(super) fn question_was_sent(&mut self) {
-        let heard = self.playout.audible_until().max(self.now);
+        let heard = self.playout.audible_until().max(self.common.now);
         if let Some(pending) = self.confirmation.as_mut().filter(|p| !p.is_asked()) {
             let expires = heard + pending.expiry;
             pending.stage = Stage::Asked(Window {
@@ -211,13 +211,13 @@ impl Conversation {
                 expires,
                 accepted: false,
             });
-            self.timers.set(Timer::ConfirmationExpired, expires);
+            self.common.timers.set(Timer::ConfirmationExpired, expires);
         }
     }
 
     /// The question has been heard earlier than the clock had it.
     pub(super) fn question_was_heard(&mut self) {
-        let now = self.now;
+        let now = self.common.now;
         if let Some(Stage::Asked(window)) = self.confirmation.as_mut().map(|p| &mut p.stage) {
             window.heard = now.min(window.heard);
         }
@@ -227,7 +227,7 @@ impl Conversation {
     pub(super) fn question_was_cut_short(&mut self) {
         if let Some(pending) = &mut self.confirmation {
             pending.close();
-            self.timers.clear(Timer::ConfirmationExpired);
+            self.common.timers.clear(Timer::ConfirmationExpired);
         }
     }
 
@@ -267,22 +267,25 @@ impl Conversation {
         if !self.question_is_unheard() {
             return None;
         }
-        self.timers.clear(Timer::ConfirmationExpired);
+        self.common.timers.clear(Timer::ConfirmationExpired);
         let mut question = self.confirmation.take()?;
         question.close();
         Some(question)
     }
 
     fn question_is_unheard(&self) -> bool {
-        let unheard = |p: &Pending| p.window().is_none_or(|window| window.heard > self.now);
+        let unheard = |p: &Pending| {
+            p.window()
+                .is_none_or(|window| window.heard > self.common.now)
+        };
         self.confirmation.as_ref().is_some_and(unheard)
     }
 
     /// The wait for a yes is over, unless the user is just saying something.
     pub(super) fn on_confirmation_expired(&mut self) {
         if self.utterance.is_some() {
-            let later = self.now + Micros::from_ms(STILL_SPEAKING_MS);
-            self.timers.set(Timer::ConfirmationExpired, later);
+            let later = self.common.now + Micros::from_ms(STILL_SPEAKING_MS);
+            self.common.timers.set(Timer::ConfirmationExpired, later);
         } else {
             self.end_confirmation(ConfirmationOutcome::Expired);
         }
@@ -312,7 +315,7 @@ impl Conversation {
     pub(super) fn answer_in_writing(&mut self, text: &str) {
         // Who writes has the whole question before them, heard or not.
         let window = self.confirmation.as_ref().and_then(Pending::window);
-        let read = window.map_or(self.now, |window| window.heard.max(self.now));
+        let read = window.map_or(self.common.now, |window| window.heard.max(self.common.now));
         match self.outcome_of(text, read) {
             None => {}
             Some(ConfirmationOutcome::Accepted) => {
@@ -329,7 +332,7 @@ impl Conversation {
     pub(super) fn run_accepted(&mut self) {
         let window = self.confirmation.as_ref().and_then(Pending::window);
         if window.is_some_and(|window| window.accepted) {
-            let latency = TurnLatency::of_turn_at(self.now);
+            let latency = TurnLatency::of_turn_at(self.common.now);
             self.run_confirmed(latency);
         }
     }
@@ -353,7 +356,7 @@ impl Conversation {
     fn withdraw(&mut self, outcome: ConfirmationOutcome) {
         if let Some(pending) = &self.confirmation {
             let text = format!("The user did not confirm {}: it was not run.", pending.name);
-            let item = self.item_id();
+            let item = self.common.item_id();
             self.history.push(item, Message::System { text });
         }
         self.end_confirmation(outcome);
@@ -368,18 +371,18 @@ impl Conversation {
     /// A click or a key instead of a spoken answer.
     pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
         if self.awaited_confirmation().map(|p| p.call) != Some(call) {
-            return self.refuse(
+            return self.common.refuse(
                 "Confirm",
                 format!("no call {call} waits for a confirmation"),
             );
         }
-        self.mark_activity();
+        self.common.mark_activity();
         self.drop_held();
         let interrupted = || self.interrupted.as_mut()?.take_question();
         let pending = self.confirmation.take().or_else(interrupted);
         self.stop_for_good(ResponseStatus::Cancelled);
         self.confirmation = pending;
-        let item = self.item_id();
+        let item = self.common.item_id();
         let name = self.confirmation.as_ref().map_or("", |p| &p.name);
         let text = if accepted {
             format!("The user confirmed {name} by hand.")
@@ -388,11 +391,11 @@ impl Conversation {
         };
         self.history.push(item, Message::System { text });
         if accepted {
-            let latency = TurnLatency::of_turn_at(self.now);
+            let latency = TurnLatency::of_turn_at(self.common.now);
             self.run_confirmed(latency);
         } else {
             self.end_confirmation(ConfirmationOutcome::Declined);
-            let declined = self.policy.phrases.declined.clone();
+            let declined = self.common.policy.phrases.declined.clone();
             if self.utterance.is_some() {
                 // Said if that is no more than the key's own tone.
                 self.interrupted = Some(Interrupted::with_rest(declined));
@@ -406,8 +409,8 @@ impl Conversation {
         let Some(pending) = self.confirmation.take() else {
             return;
         };
-        self.timers.clear(Timer::ConfirmationExpired);
-        self.notify(Event::ConfirmationEnded {
+        self.common.timers.clear(Timer::ConfirmationExpired);
+        self.common.notify(Event::ConfirmationEnded {
             call: pending.call,
             outcome: ConfirmationOutcome::Accepted,
         });
@@ -423,10 +426,11 @@ impl Conversation {
     }
 
     pub(super) fn end_confirmation(&mut self, outcome: ConfirmationOutcome) {
-        self.timers.clear(Timer::ConfirmationExpired);
+        self.common.timers.clear(Timer::ConfirmationExpired);
         if let Some(pending) = self.confirmation.take() {
             let call = pending.call;
-            self.notify(Event::ConfirmationEnded { call, outcome });
+            self.common
+                .notify(Event::ConfirmationEnded { call, outcome });
         }
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn render(
 impl Conversation {
     /// What the router's word is enough to say before the model has said anything.
     pub(super) fn router_filler(&self, track: &Track) -> Option<String> {
-        let policy = &self.policy.filler;
+        let policy = &self.common.policy.filler;
         let call = track.likeliest()?;
         if policy.lead != FillerLead::Router || call.confidence < policy.confidence {
             return None;
@@ -94,7 +94,7 @@ impl Conversation {
         if run.is_some_and(|run| run.outcome.is_some()) {
             return None;
         }
-        let elapsed = run.map_or(Micros(0), |run| self.now.since(run.started));
+        let elapsed = run.map_or(Micros(0), |run| self.common.now.since(run.started));
         let wait = match ledger.observed(&call.tool, FORESEEN) {
             Some(expected) => Micros(expected.0.saturating_sub(elapsed.0)),
             None => Micros::from_ms(policy.worth_ms),
@@ -118,7 +118,7 @@ impl Conversation {
         };
         let wait = self.remaining_wait(&[call], FORESEEN);
         let wait = wait.unwrap_or(Micros::from_ms(1_000));
-        let template = choose(&tool, wait, &self.policy.filler);
+        let template = choose(&tool, wait, &self.common.policy.filler);
         if let Some(text) = template.and_then(|template| render(&tool, &template, arguments)) {
             self.say_filler(&text);
         }
@@ -130,13 +130,13 @@ impl Conversation {
             return;
         };
         if !self.playout.all_sent() || response.fillers >= MOST {
-            self.timers.clear(Timer::DeadAir);
+            self.common.timers.clear(Timer::DeadAir);
             return;
         }
         let since = self.playout.sent_until().max(response.began);
-        let wait = Micros(self.policy.dead_air.0 * u64::from(response.fillers + 1));
+        let wait = Micros(self.common.policy.dead_air.0 * u64::from(response.fillers + 1));
         let due = (since + wait).max(response.silent_until);
-        self.timers.set(Timer::DeadAir, due);
+        self.common.timers.set(Timer::DeadAir, due);
     }
 
     /// The silence has lasted. If the answer is about to come, it is waited for a little longer.
@@ -148,8 +148,12 @@ impl Conversation {
         let near = |wait: &Micros| wait.0 > 0 && *wait < NEAR;
         let remaining = self.remaining_wait(&waiting, FORESEEN);
         if let Some(wait) = remaining.filter(near).filter(|_| !waiting.is_empty()) {
-            let until = self.now + wait;
-            if let Some(response) = self.response.as_mut().filter(|r| r.silent_until < self.now) {
+            let until = self.common.now + wait;
+            if let Some(response) = self
+                .response
+                .as_mut()
+                .filter(|r| r.silent_until < self.common.now)
+            {
                 response.silent_until = until + NEAR;
                 return;
             }
@@ -171,7 +175,7 @@ impl Conversation {
             let template = again.get(fillers % again.len().max(1))?;
             render(tool, template, &run.arguments)
         });
-        own.unwrap_or_else(|| self.policy.phrases.still_working.clone())
+        own.unwrap_or_else(|| self.common.policy.phrases.still_working.clone())
     }
 
     /// Says a filler. It is in the history like any speech, but it is no answer.

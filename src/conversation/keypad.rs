@@ -21,7 +21,7 @@ impl Conversation {
     pub(super) fn press(&mut self, key: char) {
         if !matches!(key, '0'..='9' | '*' | '#' | 'A'..='D') {
             let message = format!("{key:?} is no key of a telephone");
-            return self.refuse("Key", message);
+            return self.common.refuse("Key", message);
         }
         self.hear_from_user();
         if std::mem::take(&mut self.answered_by_key) && key == ENTER {
@@ -48,23 +48,23 @@ impl Conversation {
         if key == ENTER {
             self.take_keys();
         } else {
-            let complete = self.now + Micros::from_ms(COMPLETE_MS);
-            self.timers.set(Timer::KeysComplete, complete);
+            let complete = self.common.now + Micros::from_ms(COMPLETE_MS);
+            self.common.timers.set(Timer::KeysComplete, complete);
         }
     }
 
     /// What was typed in is complete. It waits for the end of what the user is saying.
     pub(super) fn take_keys(&mut self) {
         if self.utterance.is_some() {
-            let later = self.now + Micros::from_ms(COMPLETE_MS);
-            return self.timers.set(Timer::KeysComplete, later);
+            let later = self.common.now + Micros::from_ms(COMPLETE_MS);
+            return self.common.timers.set(Timer::KeysComplete, later);
         }
-        self.timers.clear(Timer::KeysComplete);
+        self.common.timers.clear(Timer::KeysComplete);
         let keys = std::mem::take(&mut self.keys);
         if keys.is_empty() {
             return;
         }
-        let latency = TurnLatency::of_turn_at(self.now);
-        self.take_user_turn(&format!("Keypad: {keys}"), false, self.now, latency);
+        let latency = TurnLatency::of_turn_at(self.common.now);
+        self.take_user_turn(&format!("Keypad: {keys}"), false, self.common.now, latency);
     }
 }

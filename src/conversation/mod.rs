@@ -33,6 +33,7 @@ mod barge_in;
 mod clauses;
 mod client;
 mod commit;
+mod common;
 mod confirm;
 mod endpointer;
 mod filler;
@@ -77,6 +78,7 @@ pub use time::{Micros, Samples, Time};
 use crate::llm::ToolChoice;
 use aside::Aside;
 use barge_in::{Interrupted, Resume};
+use common::Common;
 use confirm::Pending;
 use endpointer::SpeechDetector;
 use history::History;
@@ -85,7 +87,7 @@ use preempt::Held;
 use response::{NextAnswer, Response};
 use speculation::Speculation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use timer::{Timer, Timers};
+use timer::Timer;
 use turn::Utterance;
 
 /// One conversation, from the first sound to the hang-up.
@@ -94,12 +96,8 @@ use turn::Utterance;
 /// (`None`: idle). Barge-in is a pair of values, not a flag.
 #[derive(Debug)]
 pub struct Conversation {
-    policy: Policy,
+    common: Common,
     client: ClientSettings,
-    now: Time,
-    outputs: VecDeque<Output>,
-    timers: Timers,
-    ids: Ids,
     history: History,
     detector: SpeechDetector,
     /// End of the last window that was judged.
@@ -155,26 +153,6 @@ struct ClientSettings {
     may_speculate: bool,
 }
 
-/// Mints identifiers. What the client sees shares one counter; work has its own, so that work done
-/// early leaves no trace in what is seen.
-#[derive(Debug, Default)]
-struct Ids {
-    seen: u64,
-    work: u64,
-}
-
-impl Ids {
-    fn next(&mut self) -> u64 {
-        self.seen += 1;
-        self.seen
-    }
-
-    fn next_work(&mut self) -> u64 {
-        self.work += 1;
-        self.work
-    }
-}
-
 impl Conversation {
     /// A new conversation. The greeting, if there is one, is its first output.
     pub fn new(policy: Policy) -> Self {
@@ -188,10 +166,6 @@ impl Conversation {
                 transcribe_only: false,
                 may_speculate: policy.speculation.enabled,
             },
-            now: Time(0),
-            outputs: VecDeque::new(),
-            timers: Timers::default(),
-            ids: Ids::default(),
             history: History::default(),
             detector: SpeechDetector::default(),
             audio_end: Samples(0),
@@ -215,14 +189,11 @@ impl Conversation {
             answered_by_key: false,
             prompted: 0,
             busy: false,
-            policy,
+            common: Common::new(policy),
         };
-        let end = conversation.now + conversation.policy.session;
-        conversation.timers.set(Timer::SessionEnd, end);
-        conversation.mark_activity();
-        if !conversation.policy.greeting.is_empty() {
-            let greeting = conversation.policy.greeting.clone();
-            conversation.announcements.push_back(greeting);
+        let greeting = &conversation.common.policy.greeting;
+        if !greeting.is_empty() {
+            conversation.announcements.push_back(greeting.clone());
         }
         conversation.settle();
         conversation
@@ -231,7 +202,7 @@ impl Conversation {
     /// Takes in one thing that happened at `now`. A `now` before an earlier one counts as that
     /// earlier one: time never runs backwards.
     pub fn handle_input(&mut self, now: Time, input: Input) {
-        self.now = self.now.max(now);
+        self.common.now = self.common.now.max(now);
         if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
             return self.settle();
         }
@@ -281,7 +252,7 @@ impl Conversation {
             Input::Said { text, last } => self.on_said(&text, last),
             Input::Stopped { heard } => self.on_stopped(&heard),
             Input::VoiceEnded => self.on_voice_ended(),
-            Input::Played { clause, until } => self.playout.played(self.now, clause, until),
+            Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
             Input::Announce { text } => self.announcements.push_back(text),
             Input::Drain => self.ending = Some(HangUpReason::Shutdown),
         }
@@ -290,8 +261,8 @@ impl Conversation {
 
     /// Takes in that time has passed: call it when [`Conversation::poll_timeout`] is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.now = self.now.max(now);
-        while let Some(timer) = self.timers.take_due(self.now) {
+        self.common.now = self.common.now.max(now);
+        while let Some(timer) = self.common.timers.take_due(self.common.now) {
             match timer {
                 Timer::EndOfTurn => self.try_end_turn(),
                 Timer::TranscriptOverdue => self.on_transcript_overdue(),
@@ -315,12 +286,12 @@ impl Conversation {
 
     /// The next decision, oldest first.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.common.outputs.pop_front()
     }
 
     /// When [`Conversation::handle_timeout`] is due, if nothing else happens.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        self.common.timers.next()
     }
 
     /// What follows from every change: clauses are asked for, a finished response ends, and what
@@ -339,15 +310,16 @@ impl Conversation {
         loop {
             self.advance_response();
             if self.utterance.is_some() || self.response.is_some() {
-                self.timers.clear(Timer::Silence);
+                self.common.timers.clear(Timer::Silence);
                 return;
             }
-            if self.playout.audible_until() > self.now {
-                self.timers
+            if self.playout.audible_until() > self.common.now {
+                self.common
+                    .timers
                     .set(Timer::PlayoutEnd, self.playout.audible_until());
                 return;
             }
-            self.timers.clear(Timer::PlayoutEnd);
+            self.common.timers.clear(Timer::PlayoutEnd);
             self.playout.clear();
             if !self.take_turn() {
                 return;
@@ -388,7 +360,7 @@ impl Conversation {
     fn let_go(&mut self, reason: HangUpReason) {
         self.ending = None;
         self.hang_up();
-        self.outputs.push_back(Output::HangUp { reason });
+        self.common.outputs.push_back(Output::HangUp { reason });
     }
 
     /// The session is over: nothing of it runs on but what was committed.
@@ -404,7 +376,7 @@ impl Conversation {
     /// The session has reached its greatest length: what is being said is said to its end, then the
     /// goodbye, and nothing the user does puts it off.
     fn is_too_long(&self) -> bool {
-        self.now >= Time(0) + self.policy.session
+        self.common.now >= Time(0) + self.common.policy.session
     }
 
     /// Whether `input` would begin another turn; the client is told that there will be none.
@@ -417,7 +389,7 @@ impl Conversation {
             Input::Confirm { .. } => "Confirm",
             _ => return false,
         };
-        self.refuse(
+        self.common.refuse(
             request,
             "the session has reached its greatest length".into(),
         );
@@ -427,34 +399,14 @@ impl Conversation {
     /// Hangs up as soon as nobody is speaking and the goodbye has been heard.
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
-            HangUpReason::Idle => &self.policy.phrases.goodbye_idle,
+            HangUpReason::Idle => &self.common.policy.phrases.goodbye_idle,
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded
-            | HangUpReason::HandedOver => &self.policy.phrases.goodbye_too_long,
+            | HangUpReason::HandedOver => &self.common.policy.phrases.goodbye_too_long,
         };
         self.announcements.clear();
         self.announcements.push_back(phrase.clone());
         self.ending = Some(reason);
-    }
-
-    fn mark_activity(&mut self) {
-        self.timers.set(Timer::Idle, self.now + self.policy.idle);
-    }
-
-    fn notify(&mut self, event: Event) {
-        self.outputs.push_back(Output::Notify(event));
-    }
-
-    fn request_id(&mut self) -> RequestId {
-        RequestId(self.ids.next_work())
-    }
-
-    fn run_id(&mut self) -> RunId {
-        RunId(self.ids.next_work())
-    }
-
-    fn item_id(&mut self) -> ItemId {
-        ItemId(self.ids.next())
     }
 }

@@ -31,7 +31,7 @@ impl Held {
 impl Conversation {
     /// The user may be done: asks the model for the answer to what was heard so far.
     pub(super) fn generate_early(&mut self, text: &str) {
-        let policy = &self.policy.speculation;
+        let policy = &self.common.policy.speculation;
         let free = self.response.is_none()
             && self.respond_next.is_none()
             && self.confirmation.is_none()
@@ -63,24 +63,26 @@ impl Conversation {
             });
         }
         let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
-        let request = self.request_id();
+        let request = self.common.request_id();
         self.held = Some(Held {
             request,
             prompt: prompt.clone(),
-            began: self.now,
+            began: self.common.now,
             events: Vec::new(),
             streamed: 0,
             open_tool: None,
             led,
         });
-        self.outputs.push_back(Output::Generate { request, prompt });
+        self.common
+            .outputs
+            .push_back(Output::Generate { request, prompt });
     }
 
     /// Keeps what the held generation says. A tool that it asks for may run early, like any
     /// prediction; it is not committed.
     pub(super) fn hold(&mut self, event: LlmEvent) {
         let track = self.speculation.listening.id;
-        let most = self.policy.answer.bytes();
+        let most = self.common.policy.answer.bytes();
         let Some(held) = &mut self.held else { return };
         if held.streamed > most {
             return;
@@ -90,7 +92,9 @@ impl Conversation {
             if held.streamed > most {
                 // What is held is more than will be said of it.
                 let request = held.request;
-                self.outputs.push_back(Output::CancelGeneration { request });
+                self.common
+                    .outputs
+                    .push_back(Output::CancelGeneration { request });
             }
         }
         held.events.push(event.clone());
@@ -133,7 +137,9 @@ impl Conversation {
     pub(super) fn drop_held(&mut self) {
         if let Some(held) = self.held.take() {
             let request = held.request;
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
         }
     }
 }

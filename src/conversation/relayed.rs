@@ -27,7 +27,7 @@ impl Conversation {
         }
         self.hear_from_user();
         if let Some(utterance) = &mut self.utterance {
-            utterance.words_came(text, self.now);
+            utterance.words_came(text, self.common.now);
         }
         if last {
             return self.end_turn(text);
@@ -40,7 +40,7 @@ impl Conversation {
     /// agent's words is believed; words that the agent has not said leave it to the clock.
     pub(super) fn on_stopped(&mut self, words: &str) {
         let heard = self.history.heard_with(words);
-        self.playout.correct(self.now, &heard);
+        self.playout.correct(self.common.now, &heard);
         if heard
             .iter()
             .any(|(item, heard)| *heard < self.history.length(*item))
@@ -48,7 +48,7 @@ impl Conversation {
             self.question_was_cut_short();
         }
         let amid_an_item = self.response.as_ref().is_some_and(Response::is_speaking);
-        if self.playout.audible_until() > self.now || amid_an_item {
+        if self.playout.audible_until() > self.common.now || amid_an_item {
             self.stop_for_words();
         } else {
             self.question_was_heard();
@@ -60,7 +60,8 @@ impl Conversation {
             if let Some(text) = self.history.cut(item, heard)
                 && text != before
             {
-                self.notify(Event::ItemTruncated { item, heard, text });
+                self.common
+                    .notify(Event::ItemTruncated { item, heard, text });
             }
         }
     }
@@ -77,7 +78,7 @@ impl Conversation {
 
     /// The client's voice has said all that it was given, as far as the client knows.
     pub(super) fn on_voice_ended(&mut self) {
-        if self.playout.end(self.now) {
+        if self.playout.end(self.common.now) {
             self.question_was_heard();
         }
     }
@@ -111,12 +112,13 @@ impl Conversation {
     }
 
     fn begin_words(&mut self) {
-        let utterance = Utterance::in_words(self.audio_end, self.now);
+        let utterance = Utterance::in_words(self.audio_end, self.common.now);
         self.begin_utterance(utterance);
     }
 
     fn await_words(&mut self) {
-        self.timers
-            .set(Timer::AudioStalled, self.now + WORDS_OVERDUE);
+        self.common
+            .timers
+            .set(Timer::AudioStalled, self.common.now + WORDS_OVERDUE);
     }
 }

@@ -218,7 +218,7 @@ impl Response {
 impl Conversation {
     /// Answers what the history asks.
     pub(super) fn respond(&mut self) {
-        self.start_response(TurnLatency::of_turn_at(self.now));
+        self.start_response(TurnLatency::of_turn_at(self.common.now));
     }
 
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
@@ -260,9 +260,10 @@ impl Conversation {
         let dropped = self.respond_next.take();
         let requested = dropped.is_some_and(|next| next.requested);
         if requested {
-            let turn = self.turn_id();
-            self.notify(Event::ResponseStarted { turn, requested });
-            self.notify(Event::ResponseDone {
+            let turn = self.common.turn_id();
+            self.common
+                .notify(Event::ResponseStarted { turn, requested });
+            self.common.notify(Event::ResponseDone {
                 turn,
                 status: ResponseStatus::Cancelled,
                 latency: TurnLatency::default(),
@@ -276,7 +277,7 @@ impl Conversation {
     /// once; the end of the conversation.
     pub(super) fn resume_response(&mut self, resume: Resume) {
         let is_new = self.respond_next.is_some();
-        self.open_response(TurnLatency::of_turn_at(self.now));
+        self.open_response(TurnLatency::of_turn_at(self.common.now));
         let mut running: Vec<CallId> = self.running.keys().copied().collect();
         match resume {
             Resume::Answer(half) => {
@@ -322,19 +323,26 @@ impl Conversation {
     fn open_untracked(&mut self, latency: TurnLatency, next: NextAnswer) {
         let NextAnswer { terms, requested } = next;
         self.withdraw_asked_question();
-        let turn = self.turn_id();
-        let response = Response::new(turn, self.now, latency, terms, self.policy.answer);
+        let turn = self.common.turn_id();
+        let response = Response::new(
+            turn,
+            self.common.now,
+            latency,
+            terms,
+            self.common.policy.answer,
+        );
         self.response = Some(Response {
             history: self.history.len(),
             ..response
         });
-        self.notify(Event::ResponseStarted { turn, requested });
+        self.common
+            .notify(Event::ResponseStarted { turn, requested });
     }
 
     /// Says something that the user alone hears: it is in no history.
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
         let next = NextAnswer::requested(terms);
-        self.open_untracked(TurnLatency::of_turn_at(self.now), next);
+        self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
         self.start_generation();
     }
 
@@ -360,14 +368,16 @@ impl Conversation {
         let (request, began, events) = match held {
             Some(held) => held,
             None => {
-                let request = self.request_id();
-                self.outputs.push_back(Output::Generate { request, prompt });
-                (request, self.now, Vec::new())
+                let request = self.common.request_id();
+                self.common
+                    .outputs
+                    .push_back(Output::Generate { request, prompt });
+                (request, self.common.now, Vec::new())
             }
         };
-        self.timers.set(
+        self.common.timers.set(
             Timer::GenerationOverdue,
-            self.now + self.policy.generation_timeout,
+            self.common.now + self.common.policy.generation_timeout,
         );
         if let Some(response) = &mut self.response {
             response.generation = Some(request);
@@ -392,7 +402,7 @@ impl Conversation {
         used: u64,
     ) -> Prompt {
         let instructions: Vec<_> = [
-            self.policy.instructions.as_deref(),
+            self.common.policy.instructions.as_deref(),
             self.client.instructions.as_deref(),
             terms.instructions.as_deref(),
         ]
@@ -408,7 +418,7 @@ impl Conversation {
         let choice = choice.unwrap_or(&self.client.tool_choice);
         let tools = match choice {
             ToolChoice::None => Vec::new(),
-            _ if steps < self.policy.tool_steps => self.offered(terms),
+            _ if steps < self.common.policy.tool_steps => self.offered(terms),
             _ => Vec::new(),
         };
         // A call that was asked for is made once; what follows is said about its result. The client
@@ -433,13 +443,13 @@ impl Conversation {
     pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
         let clients = self.clients_in(terms);
         let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
-        let own = self.policy.tools.iter().map(|tool| &tool.spec);
+        let own = self.common.policy.tools.iter().map(|tool| &tool.spec);
         let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));
         own.chain(clients).cloned().collect()
     }
 
     pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {
-        let now = self.now;
+        let now = self.common.now;
         if self.on_aside(request, &event) {
             return;
         }
@@ -454,9 +464,9 @@ impl Conversation {
             return;
         };
         response.latency.llm_first.get_or_insert(now);
-        self.timers.set(
+        self.common.timers.set(
             Timer::GenerationOverdue,
-            now + self.policy.generation_timeout,
+            now + self.common.policy.generation_timeout,
         );
         match &event {
             LlmEvent::Speech { text } => response.estimate.1 += text.chars().count(),
@@ -467,7 +477,9 @@ impl Conversation {
         match event {
             LlmEvent::Speech { text } => self.on_words(&text),
             LlmEvent::ToolOpened { .. } if response.calls == MOST_CALLS => {
-                self.outputs.push_back(Output::CancelGeneration { request });
+                self.common
+                    .outputs
+                    .push_back(Output::CancelGeneration { request });
                 self.end_generation();
             }
             LlmEvent::ToolOpened { name } => {
@@ -488,7 +500,7 @@ impl Conversation {
             }
             LlmEvent::Unable => {
                 let turn = response.turn;
-                self.notify(Event::Unable { turn });
+                self.common.notify(Event::Unable { turn });
             }
             LlmEvent::Cut => response.breaks_off = true,
             LlmEvent::Used { usage } => {
@@ -518,7 +530,9 @@ impl Conversation {
             return self.end_answer();
         }
         if let Some(request) = request {
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
         }
         self.end_generation();
     }
@@ -553,7 +567,7 @@ impl Conversation {
     }
 
     fn end_generation(&mut self) {
-        self.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::GenerationOverdue);
         self.say_withheld();
         self.finish_item();
         let Some(response) = &mut self.response else {
@@ -589,8 +603,8 @@ impl Conversation {
     }
 
     pub(super) fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
-        let clause = ClauseId(self.ids.next());
-        let fresh = self.item_id();
+        let clause = ClauseId(self.common.ids.next());
+        let fresh = self.common.item_id();
         let response = self.response.as_mut()?;
         let item = *response.item.get_or_insert_with(|| {
             response.open_items.push(fresh);
@@ -634,7 +648,10 @@ impl Conversation {
             self.answer_was_made(clause);
         }
         if let Some(response) = &mut self.response {
-            response.latency.first_synthesis.get_or_insert(self.now);
+            response
+                .latency
+                .first_synthesis
+                .get_or_insert(self.common.now);
         }
         self.watch_synthesis();
     }
@@ -642,10 +659,10 @@ impl Conversation {
     /// A voice that hangs is as dead as one that fails.
     pub(super) fn watch_synthesis(&mut self) {
         if self.playout.being_made().is_some() {
-            let due = self.now + self.policy.synthesis_timeout;
-            self.timers.set(Timer::SynthesisOverdue, due);
+            let due = self.common.now + self.common.policy.synthesis_timeout;
+            self.common.timers.set(Timer::SynthesisOverdue, due);
         } else {
-            self.timers.clear(Timer::SynthesisOverdue);
+            self.common.timers.clear(Timer::SynthesisOverdue);
         }
     }
 
@@ -658,8 +675,8 @@ impl Conversation {
     /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
     pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
         self.announce_clause(id);
-        self.playout.sent(self.now, id, until);
-        self.mark_activity();
+        self.playout.sent(self.common.now, id, until);
+        self.common.mark_activity();
     }
 
     /// Tells the client what is about to be heard.
@@ -672,20 +689,20 @@ impl Conversation {
             return;
         }
         let (item, text) = (clause.item, clause.text.clone());
-        response.latency.first_audio.get_or_insert(self.now);
+        response.latency.first_audio.get_or_insert(self.common.now);
         if response.answer_from.is_some_and(|first| id >= first)
             && response.latency.answer_audio.is_none()
         {
-            response.latency.answer_audio = Some(self.now);
+            response.latency.answer_audio = Some(self.common.now);
             let filler = !response.announced.is_empty();
-            response.latency.dead_air = filler.then(|| self.now.since(sent_until));
+            response.latency.dead_air = filler.then(|| self.common.now.since(sent_until));
         }
         if !response.announced.contains(&item) {
             response.announced.push(item);
-            self.notify(Event::AgentItemStarted { item });
+            self.common.notify(Event::AgentItemStarted { item });
         }
         self.question_begins_with(id);
-        self.notify(Event::AgentSpeech {
+        self.common.notify(Event::AgentSpeech {
             item,
             clause: id,
             text,
@@ -717,7 +734,9 @@ impl Conversation {
             };
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
-            self.outputs.push_back(Output::Speak { clause, item, text });
+            self.common
+                .outputs
+                .push_back(Output::Speak { clause, item, text });
             self.watch_synthesis();
         }
         self.close_items();
@@ -727,7 +746,7 @@ impl Conversation {
         if response.owes() {
             return self.watch_dead_air();
         }
-        self.timers.clear(Timer::DeadAir);
+        self.common.timers.clear(Timer::DeadAir);
         if response.asks.is_some() && !response.failed {
             if response.client_called || self.respond_next.is_some() {
                 self.put_off_confirmation();
@@ -763,7 +782,7 @@ impl Conversation {
             let announced = response.announced(item);
             let text = self.history.spoken_text(item);
             if announced {
-                self.notify(Event::AgentItemDone {
+                self.common.notify(Event::AgentItemDone {
                     item,
                     text,
                     interrupted: false,
@@ -804,7 +823,7 @@ impl Conversation {
         self.add_results(waiting);
         response.count();
         let (turn, latency, fillers) = (response.turn, response.latency, response.fillers);
-        self.notify(Event::ResponseDone {
+        self.common.notify(Event::ResponseDone {
             turn,
             status,
             latency,
@@ -830,7 +849,7 @@ impl Conversation {
     /// A job failed: the user hears about it, and the conversation goes on.
     pub(super) fn on_failed(&mut self, job: Job, reason: &str) {
         match job {
-            Job::Detection => self.notify(Event::StageFailed {
+            Job::Detection => self.common.notify(Event::StageFailed {
                 stage: "vad".into(),
                 message: reason.into(),
             }),
@@ -856,7 +875,9 @@ impl Conversation {
     /// After a call there was nothing more to say: what was asked for in full is carried out.
     fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
         if self.response.as_ref().is_some_and(Response::has_called) {
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
             return self.end_generation();
         }
         self.fail_response("llm", reason, |p| &p.llm_failed);
@@ -866,11 +887,12 @@ impl Conversation {
         if self.playout.get(id).is_none() {
             return;
         }
-        self.timers.clear(Timer::SynthesisOverdue);
+        self.common.timers.clear(Timer::SynthesisOverdue);
         self.withdraw_unasked_question();
         for clause in self.playout.drop_from(id) {
             self.history.drop_clause(clause.item, clause.index);
-            self.outputs
+            self.common
+                .outputs
                 .push_back(Output::CancelClause { clause: clause.id });
         }
         let Some(response) = &mut self.response else {
@@ -887,7 +909,7 @@ impl Conversation {
     /// Gives up the rest of the response and says so.
     fn fail_response(&mut self, stage: &str, reason: &str, phrase: impl Fn(&Phrases) -> &String) {
         self.clear_response_timers();
-        self.notify(Event::StageFailed {
+        self.common.notify(Event::StageFailed {
             stage: stage.into(),
             message: reason.into(),
         });
@@ -899,11 +921,13 @@ impl Conversation {
         response.asks = None;
         let waiting = std::mem::take(&mut response.waiting);
         if let Some(request) = response.generation.take() {
-            self.outputs.push_back(Output::CancelGeneration { request });
+            self.common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
         }
         self.add_results(waiting);
         self.finish_item();
-        let phrase = phrase(&self.policy.phrases).clone();
+        let phrase = phrase(&self.common.policy.phrases).clone();
         self.speak(&phrase, Words::Own);
     }
 }

@@ -10,10 +10,12 @@ const PROMPTS: u32 = 2;
 impl Conversation {
     /// Nobody speaks and nothing waits: from here on the silence counts.
     pub(super) fn watch_silence(&mut self) {
-        if let Some(patience) = self.idle_timeout().or(self.policy.silence_prompt)
-            && !self.timers.is_set(Timer::Silence)
+        if let Some(patience) = self.idle_timeout().or(self.common.policy.silence_prompt)
+            && !self.common.timers.is_set(Timer::Silence)
         {
-            self.timers.set(Timer::Silence, self.now + patience);
+            self.common
+                .timers
+                .set(Timer::Silence, self.common.now + patience);
         }
     }
 
@@ -27,12 +29,12 @@ impl Conversation {
 
     /// A sign of life.
     pub(super) fn hear_from_user(&mut self) {
-        self.mark_activity();
-        self.timers.clear(Timer::Silence);
+        self.common.mark_activity();
+        self.common.timers.clear(Timer::Silence);
         self.prompted = 0;
         if self.ending == Some(HangUpReason::Idle) {
             self.ending = None;
-            let goodbye = &self.policy.phrases.goodbye_idle;
+            let goodbye = &self.common.policy.phrases.goodbye_idle;
             self.announcements.retain(|text| text != goodbye);
         }
     }
@@ -50,9 +52,9 @@ impl Conversation {
         if let Some(timeout) = timeout {
             let to = self.audio_end;
             let from = to.minus_ms(timeout.as_ms());
-            self.notify(Event::IdleTimeout { from, to });
+            self.common.notify(Event::IdleTimeout { from, to });
         }
-        let question = self.policy.phrases.still_there.clone();
+        let question = self.common.policy.phrases.still_there.clone();
         self.announcements.push_back(question);
     }
 }

@@ -123,7 +123,7 @@ fn check(what: &str, text: &str, most: usize) -> Result<(), String> {
 impl Conversation {
     /// Refuses an input that brings too much text. `true` if it was refused.
     pub(super) fn refuse_long_text(&mut self, input: &Input) -> bool {
-        let limits = &self.policy.text;
+        let limits = &self.common.policy.text;
         let (request, checked) = match input {
             Input::Configure(settings) => ("Configure", self.check_settings(settings)),
             Input::AddItem { item, .. } => ("AddItem", limits.check_item(item)),
@@ -141,14 +141,14 @@ impl Conversation {
         if matches!(input, Input::Said { last: true, .. }) {
             self.drop_utterance();
         }
-        self.refuse(request, message);
+        self.common.refuse(request, message);
         true
     }
 
     fn check_terms(&self, terms: &ResponseTerms) -> Result<(), String> {
         let set = self.client.instructions.as_ref();
         let set = set.map_or(0, |text| text.chars().count());
-        let limits = &self.policy.text;
+        let limits = &self.common.policy.text;
         limits.check_terms(terms, set, &self.client.tools)
     }
 
@@ -161,6 +161,6 @@ impl Conversation {
         let instructions = instructions.or(self.client.instructions.as_ref());
         let instructions = instructions.map_or(0, |text| text.chars().count());
         let tools = settings.tools.as_ref().unwrap_or(&self.client.tools);
-        self.policy.text.check_set_up(instructions, tools)
+        self.common.policy.text.check_set_up(instructions, tools)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::assent::agrees;
 use super::endpointer::{Heard, silence_needed};
-use super::ids::{RequestId, TurnId};
+use super::ids::RequestId;
 use super::latency::TurnLatency;
 use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
@@ -122,8 +122,8 @@ impl Conversation {
         if self.client.turn_detection.rule == EndOfTurnRule::Client || committed || past {
             return;
         }
-        let agent_is_heard = self.playout.audible_until() > self.now;
-        let vad = &self.policy.vad.of(&self.client.turn_detection);
+        let agent_is_heard = self.playout.audible_until() > self.common.now;
+        let vad = &self.common.policy.vad.of(&self.client.turn_detection);
         let start = if agent_is_heard {
             vad.interrupt_windows
         } else {
@@ -135,8 +135,8 @@ impl Conversation {
             Heard::Silence => self.on_silence(end),
         }
         if self.utterance.is_some() {
-            let stalled = self.now + self.policy.audio_timeout;
-            self.timers.set(Timer::AudioStalled, stalled);
+            let stalled = self.common.now + self.common.policy.audio_timeout;
+            self.common.timers.set(Timer::AudioStalled, stalled);
         }
     }
 
@@ -150,8 +150,8 @@ impl Conversation {
     }
 
     fn on_speech_started(&mut self, at: Samples) {
-        let every = self.policy.endpoint.partial_every_ms;
-        let utterance = Utterance::starting(at, self.audio_end, self.now, every);
+        let every = self.common.policy.endpoint.partial_every_ms;
+        let utterance = Utterance::starting(at, self.audio_end, self.common.now, every);
         self.begin_utterance(utterance);
         if self.client.turn_detection.interrupt {
             self.barge_in();
@@ -163,23 +163,23 @@ impl Conversation {
         self.hear_from_user();
         let at = utterance.from;
         self.utterance = Some(utterance);
-        self.notify(Event::SpeechStarted { at });
+        self.common.notify(Event::SpeechStarted { at });
     }
 
     fn on_speech(&mut self, end: Samples) {
-        let now = self.now;
+        let now = self.common.now;
         let Some(utterance) = &mut self.utterance else {
             return;
         };
         utterance.last_speech = (end, now);
-        self.mark_activity();
+        self.common.mark_activity();
         let Some(utterance) = &mut self.utterance else {
             return;
         };
         let resumed = utterance.pause.take().is_some();
         if resumed {
-            self.timers.clear(Timer::EndOfTurn);
-            self.timers.clear(Timer::TranscriptOverdue);
+            self.common.timers.clear(Timer::EndOfTurn);
+            self.common.timers.clear(Timer::TranscriptOverdue);
             self.drop_held();
         }
         self.cut_long_segment(end, resumed);
@@ -187,7 +187,7 @@ impl Conversation {
     }
 
     fn on_silence(&mut self, end: Samples) {
-        let policy = self.policy.endpoint;
+        let policy = self.common.policy.endpoint;
         let Some(utterance) = &mut self.utterance else {
             return;
         };
@@ -215,13 +215,13 @@ impl Conversation {
             return;
         }
         let from = utterance.segment_from;
-        let request = self.request_id();
-        let every = Samples::from_ms(self.policy.endpoint.partial_every_ms).0;
+        let request = self.common.request_id();
+        let every = Samples::from_ms(self.common.policy.endpoint.partial_every_ms).0;
         if let Some(utterance) = &mut self.utterance {
             utterance.partial = Some(request);
             utterance.next_partial = Samples(end.0 + every);
         }
-        self.outputs.push_back(Output::Transcribe {
+        self.common.outputs.push_back(Output::Transcribe {
             request,
             from,
             to: end,
@@ -231,14 +231,14 @@ impl Conversation {
 
     /// Asks for the transcript of the stretch up to this pause.
     fn ask_transcript(&mut self, end: Samples) {
-        let (request, now) = (self.request_id(), self.now);
+        let (request, now) = (self.common.request_id(), self.common.now);
         let Some(utterance) = &mut self.utterance else {
             return;
         };
         let pause = utterance.pause.get_or_insert_default();
         (pause.transcription, pause.asked) = (Some(request), now);
         let from = utterance.segment_from;
-        self.outputs.push_back(Output::Transcribe {
+        self.common.outputs.push_back(Output::Transcribe {
             request,
             from,
             to: end,
@@ -247,13 +247,13 @@ impl Conversation {
     }
 
     fn ask_completeness(&mut self, end: Samples) {
-        let request = self.request_id();
+        let request = self.common.request_id();
         let Some(utterance) = &mut self.utterance else {
             return;
         };
         utterance.pause.get_or_insert_default().scoring = Some(request);
         let from = utterance.from;
-        self.outputs.push_back(Output::ScoreEndOfTurn {
+        self.common.outputs.push_back(Output::ScoreEndOfTurn {
             request,
             from,
             to: end,
@@ -263,7 +263,7 @@ impl Conversation {
     /// Transcribes a stretch for good when it nears what the recogniser takes at once: behind a
     /// pause if there is one in time, else anywhere.
     fn cut_long_segment(&mut self, end: Samples, after_pause: bool) {
-        let longest = Samples::from_ms(self.policy.endpoint.segment_ms).0;
+        let longest = Samples::from_ms(self.common.policy.endpoint.segment_ms).0;
         let Some(utterance) = &self.utterance else {
             return;
         };
@@ -277,7 +277,7 @@ impl Conversation {
             return;
         }
         let from = utterance.segment_from;
-        let request = self.request_id();
+        let request = self.common.request_id();
         if let Some(utterance) = &mut self.utterance {
             utterance.segments.push(Segment {
                 request,
@@ -286,7 +286,7 @@ impl Conversation {
             utterance.segment_from = end;
             utterance.partial = None;
         }
-        self.outputs.push_back(Output::Transcribe {
+        self.common.outputs.push_back(Output::Transcribe {
             request,
             from,
             to: end,
@@ -296,7 +296,7 @@ impl Conversation {
 
     /// A transcription ended, with its text or with nothing if the recogniser failed.
     pub(super) fn on_transcript(&mut self, request: RequestId, text: Result<String, ()>) {
-        let now = self.now;
+        let now = self.common.now;
         let Some(utterance) = &mut self.utterance else {
             return;
         };
@@ -333,7 +333,7 @@ impl Conversation {
         if !text.is_empty() && text != utterance.partial_text {
             utterance.partial_text.clone_from(&text);
             self.route(&text, false);
-            self.notify(Event::PartialTranscript { text });
+            self.common.notify(Event::PartialTranscript { text });
         }
     }
 
@@ -350,7 +350,7 @@ impl Conversation {
     }
 
     pub(super) fn on_completeness(&mut self, request: RequestId, probability: f32) {
-        let now = self.now;
+        let now = self.common.now;
         let pause = self.utterance.as_mut().and_then(|u| u.pause.as_mut());
         if let Some(pause) = pause.filter(|p| p.scoring == Some(request)) {
             pause.completeness = Some((probability, now));
@@ -371,7 +371,7 @@ impl Conversation {
             .transcript
             .as_ref()
             .map(|(text, _)| utterance.text(text));
-        let endpoint = self.policy.endpoint.of(&self.client.turn_detection);
+        let endpoint = self.common.policy.endpoint.of(&self.client.turn_detection);
         let wait = match self.client.turn_detection.rule {
             _ if utterance.committed => 0,
             EndOfTurnRule::Silence { ms } => ms,
@@ -384,8 +384,8 @@ impl Conversation {
         };
         let due = utterance.last_speech.1 + Micros::from_ms(wait);
         let complete = utterance.segments.iter().all(|s| s.text.is_some());
-        if self.now < due {
-            self.timers.set(Timer::EndOfTurn, due);
+        if self.common.now < due {
+            self.common.timers.set(Timer::EndOfTurn, due);
             let unfinished = self.client.turn_detection.rule == EndOfTurnRule::Semantic
                 && wait >= endpoint.incomplete_ms;
             let plausible = complete && !unfinished;
@@ -397,9 +397,9 @@ impl Conversation {
         match transcript {
             _ if utterance.failed => self.on_transcript_overdue(),
             Some(text) if complete => self.end_turn(&text),
-            _ => self.timers.set(
+            _ => self.common.timers.set(
                 Timer::TranscriptOverdue,
-                due.max(pause.asked) + self.policy.transcript_timeout,
+                due.max(pause.asked) + self.common.policy.transcript_timeout,
             ),
         }
     }
@@ -412,7 +412,7 @@ impl Conversation {
         self.close_utterance(&utterance);
         let pause = utterance.pause.unwrap_or_default();
         if text.is_empty() {
-            self.notify(Event::UtteranceDropped);
+            self.common.notify(Event::UtteranceDropped);
             self.drop_listening(Discard::NoTurn);
             return self.resume_interrupted();
         }
@@ -421,12 +421,12 @@ impl Conversation {
         } else {
             self.forget_interrupted();
         }
-        self.mark_activity();
+        self.common.mark_activity();
         let latency = TurnLatency {
             speech_end: Some(utterance.last_speech.1),
             transcript: pause.transcript.map(|(_, at)| at),
             completeness: pause.completeness.map(|(_, at)| at),
-            end_of_turn: Some(self.now),
+            end_of_turn: Some(self.common.now),
             ..TurnLatency::default()
         };
         self.take_user_turn(text, true, utterance.began, latency);
@@ -446,14 +446,14 @@ impl Conversation {
         if !ends {
             self.call_off_end();
         }
-        let item = self.item_id();
+        let item = self.common.item_id();
         self.history.push(
             item,
             Message::User {
                 text: text.to_owned(),
             },
         );
-        self.notify(Event::UserItem {
+        self.common.notify(Event::UserItem {
             item,
             text: text.to_owned(),
             spoken,
@@ -475,25 +475,25 @@ impl Conversation {
         }
         // Told of the utterance, while there is one: as a failure of its own it would end clients that
         // take every error for a fatal one.
-        self.notify(Event::StageFailed {
+        self.common.notify(Event::StageFailed {
             stage: "asr".into(),
             message: "what was said could not be transcribed".into(),
         });
         self.drop_utterance();
-        let phrase = self.policy.phrases.asr_failed.clone();
+        let phrase = self.common.policy.phrases.asr_failed.clone();
         self.announcements.push_front(phrase);
     }
 
     fn close_utterance(&mut self, utterance: &Utterance) {
-        self.timers.clear(Timer::EndOfTurn);
-        self.timers.clear(Timer::TranscriptOverdue);
-        self.timers.clear(Timer::AudioStalled);
+        self.common.timers.clear(Timer::EndOfTurn);
+        self.common.timers.clear(Timer::TranscriptOverdue);
+        self.common.timers.clear(Timer::AudioStalled);
         self.detector.reset();
         if !utterance.committed {
             self.audio_from = self.audio_end;
         }
         let at = utterance.last_speech.0;
-        self.notify(Event::SpeechStopped { at });
+        self.common.notify(Event::SpeechStopped { at });
     }
 
     /// The client says that the user's turn is over.
@@ -501,16 +501,17 @@ impl Conversation {
         if self.utterance.is_none() {
             let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
             if length < MIN_COMMIT_MS {
-                return self.refuse(
+                return self.common.refuse(
                     "CommitAudio",
                     format!("the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"),
                 );
             }
             if self.client.turn_detection.rule != EndOfTurnRule::Client {
                 let message = "nobody has spoken since the last turn; with turn detection on, turns are committed by themselves";
-                return self.refuse("CommitAudio", message.into());
+                return self.common.refuse("CommitAudio", message.into());
             }
-            let mut utterance = Utterance::starting(self.audio_from, self.audio_end, self.now, 0);
+            let mut utterance =
+                Utterance::starting(self.audio_from, self.audio_end, self.common.now, 0);
             utterance.pause = Some(Pause::default());
             self.utterance = Some(utterance);
             if self.client.turn_detection.interrupt {
@@ -522,7 +523,7 @@ impl Conversation {
 
     /// There is no more to come of this utterance: transcribes what is there, and ends the turn.
     fn finish_utterance(&mut self) {
-        let longest = Samples::from_ms(self.policy.endpoint.segment_ms).0;
+        let longest = Samples::from_ms(self.common.policy.endpoint.segment_ms).0;
         while let Some(utterance) = &self.utterance
             && self.audio_end.since(utterance.segment_from) > longest
         {
@@ -546,7 +547,7 @@ impl Conversation {
             return;
         };
         self.close_utterance(&utterance);
-        self.notify(Event::UtteranceDropped);
+        self.common.notify(Event::UtteranceDropped);
         self.drop_held();
         self.drop_listening(Discard::NoTurn);
         self.forget_interrupted();
@@ -574,13 +575,9 @@ impl Conversation {
 
     /// The pre-roll and the windows that begin an utterance.
     fn kept_in_silence_ms(&self) -> u64 {
-        let vad = self.policy.vad.of(&self.client.turn_detection);
+        let vad = self.common.policy.vad.of(&self.client.turn_detection);
         let windows = vad.start_windows.max(vad.interrupt_windows);
         vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS
-    }
-
-    pub(super) fn turn_id(&mut self) -> TurnId {
-        TurnId(self.ids.next())
     }
 }
 

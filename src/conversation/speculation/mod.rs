@@ -117,7 +117,7 @@ impl Conversation {
     /// The operator's tool of this name, also if the client has taken the name since: what was
     /// committed as the server's stays the server's.
     pub(super) fn operators(&self, name: &str) -> Option<&Arc<Declaration>> {
-        let mut tools = self.policy.tools.iter();
+        let mut tools = self.common.policy.tools.iter();
         tools.find(|tool| tool.spec.name == name)
     }
 
@@ -156,15 +156,17 @@ impl Conversation {
     }
 
     fn ask_router(&mut self, track: TrackId, heard: Heard) {
-        let request = self.request_id();
+        let request = self.common.request_id();
         self.speculation.routes.insert(request, track);
-        self.outputs.push_back(Output::Route { request, heard });
+        self.common
+            .outputs
+            .push_back(Output::Route { request, heard });
     }
 
     fn may_speculate(&self) -> bool {
-        let policy = &self.policy.speculation;
+        let policy = &self.common.policy.speculation;
         let may = |tool: &Arc<Declaration>| gate::eligibility(tool, policy) > Eligibility::Forbid;
-        self.client.tool_choice != ToolChoice::None && self.policy.tools.iter().any(may)
+        self.client.tool_choice != ToolChoice::None && self.common.policy.tools.iter().any(may)
     }
 
     fn past_calls(&self) -> Vec<PastCall> {
@@ -210,7 +212,7 @@ impl Conversation {
 
     /// Puts a prediction through the gate and does what it says.
     fn follow(&mut self, id: TrackId, prediction: Prediction) {
-        let now = self.now;
+        let now = self.common.now;
         let decision = match self.declaration(&prediction.tool) {
             None => Decision::Declined(Decline::UnknownTool),
             Some(tool) => {
@@ -231,10 +233,11 @@ impl Conversation {
             confidence: prediction.confidence,
             decision,
         };
-        self.notify(Event::Speculation(SpeculationEvent::Predicted {
-            prediction: record.clone(),
-            arguments: prediction.arguments.clone(),
-        }));
+        self.common
+            .notify(Event::Speculation(SpeculationEvent::Predicted {
+                prediction: record.clone(),
+                arguments: prediction.arguments.clone(),
+            }));
         if let Some(track) = self.track(id) {
             track.predictions.push(record);
             track.candidates.insert(prediction.tool.clone(), prediction);
@@ -249,7 +252,7 @@ impl Conversation {
         confidence: f32,
     ) -> Decision {
         let name = &tool.spec.name;
-        let policy = self.policy.speculation;
+        let policy = self.common.policy.speculation;
         if gate::eligibility(tool, &policy) == Eligibility::Full
             && self.speculation.ledger.same(id, name, key).is_some()
         {
@@ -284,7 +287,7 @@ impl Conversation {
         key: Map<String, Value>,
         prediction: &Prediction,
     ) {
-        let run = self.run_id();
+        let run = self.common.run_id();
         let name = &tool.spec.name;
         if let Some(track) = self.track(track) {
             *track.started.entry(name.clone()).or_default() += 1;
@@ -296,7 +299,7 @@ impl Conversation {
             arguments: prediction.arguments.clone(),
             key,
             predicted: Some((prediction.source, prediction.confidence)),
-            started: self.now,
+            started: self.common.now,
             deferred: false,
             outcome: None,
             calls: Vec::new(),
@@ -305,30 +308,33 @@ impl Conversation {
             stale: false,
             told: false,
         });
-        self.outputs.push_back(Output::StartTool {
+        self.common.outputs.push_back(Output::StartTool {
             run,
             committed: None,
             name: name.clone(),
             arguments: prediction.arguments.clone(),
         });
-        self.notify(Event::Speculation(SpeculationEvent::Started {
-            at: self.now,
-            run,
-            tool: name.clone(),
-            arguments: prediction.arguments.clone(),
-            source: prediction.source,
-            confidence: prediction.confidence,
-        }));
+        self.common
+            .notify(Event::Speculation(SpeculationEvent::Started {
+                at: self.common.now,
+                run,
+                tool: name.clone(),
+                arguments: prediction.arguments.clone(),
+                source: prediction.source,
+                confidence: prediction.confidence,
+            }));
     }
 
     fn warm_up(&mut self, name: &str) {
         let warm = self.speculation.warmed.get(name);
-        if warm.is_some_and(|at| self.now.since(*at).as_ms() < STAYS_WARM_MS) {
+        if warm.is_some_and(|at| self.common.now.since(*at).as_ms() < STAYS_WARM_MS) {
             return;
         }
-        self.speculation.warmed.insert(name.to_owned(), self.now);
+        self.speculation
+            .warmed
+            .insert(name.to_owned(), self.common.now);
         let tool = name.to_owned();
-        self.outputs.push_back(Output::WarmUp { tool });
+        self.common.outputs.push_back(Output::WarmUp { tool });
     }
 
     /// The model has begun to call a tool: what was predicted of it is as good as asked for.
@@ -344,7 +350,7 @@ impl Conversation {
                 },
             );
         } else if self.declaration(name).is_some_and(|tool| {
-            gate::eligibility(&tool, &self.policy.speculation) > Eligibility::Forbid
+            gate::eligibility(&tool, &self.common.policy.speculation) > Eligibility::Forbid
         }) {
             self.warm_up(name);
         }
@@ -400,12 +406,12 @@ impl Conversation {
             status: None,
             latency: super::TurnLatency::default(),
             predictions: track.predictions,
-            runs: self.speculation.ledger.close(id, self.now),
+            runs: self.speculation.ledger.close(id, self.common.now),
             fillers: 0,
         };
         told(&mut record);
         if record.turn.is_some() || !record.predictions.is_empty() || !record.runs.is_empty() {
-            self.notify(Event::TurnRecorded(Box::new(record)));
+            self.common.notify(Event::TurnRecorded(Box::new(record)));
         }
     }
 
@@ -418,18 +424,23 @@ impl Conversation {
     /// Ends an uncommitted run. Its task is aborted; a result that comes all the same finds no
     /// entry.
     pub(super) fn discard(&mut self, run: RunId, reason: Discard) {
-        let Some((wasted, running)) = self.speculation.ledger.discard(run, self.now, reason) else {
+        let Some((wasted, running)) = self
+            .speculation
+            .ledger
+            .discard(run, self.common.now, reason)
+        else {
             return;
         };
         if running {
-            self.outputs.push_back(Output::AbortTool { run });
+            self.common.outputs.push_back(Output::AbortTool { run });
         }
-        self.notify(Event::Speculation(SpeculationEvent::Discarded {
-            at: self.now,
-            run,
-            reason,
-            wasted,
-        }));
+        self.common
+            .notify(Event::Speculation(SpeculationEvent::Discarded {
+                at: self.common.now,
+                run,
+                reason,
+                wasted,
+            }));
     }
 
     /// Commits a call: takes over the run that was predicted, or starts one.
@@ -466,27 +477,32 @@ impl Conversation {
         call: CallId,
         arguments: &Map<String, Value>,
     ) -> Option<RunId> {
-        if gate::eligibility(tool, &self.policy.speculation) < Eligibility::Full {
+        if gate::eligibility(tool, &self.common.policy.speculation) < Eligibility::Full {
             return None;
         }
         let key = canonical(tool, arguments);
         let run = self.speculation.ledger.committable(track, tool, &key)?;
-        if self.speculation.ledger.is_expired(run, tool, self.now) {
+        if self
+            .speculation
+            .ledger
+            .is_expired(run, tool, self.common.now)
+        {
             self.discard(run, Discard::Expired);
             return None;
         }
-        let now = self.now;
+        let now = self.common.now;
         let entry = self.speculation.ledger.get_mut(run)?;
         entry.calls.push(call);
         entry.committed.get_or_insert(now);
         let (ready, predicted) = (entry.outcome.is_some(), entry.predicted.is_some());
         if predicted {
-            self.notify(Event::Speculation(SpeculationEvent::Committed {
-                at: now,
-                run,
-                call,
-                ready,
-            }));
+            self.common
+                .notify(Event::Speculation(SpeculationEvent::Committed {
+                    at: now,
+                    run,
+                    call,
+                    ready,
+                }));
         }
         Some(run)
     }
@@ -499,7 +515,7 @@ impl Conversation {
         arguments: Map<String, Value>,
         tool: Option<&Declaration>,
     ) {
-        let run = self.run_id();
+        let run = self.common.run_id();
         let deferred = tool.is_some_and(|tool| {
             self.write_pending(&tool.reads) || self.write_pending(&tool.writes)
         });
@@ -510,17 +526,17 @@ impl Conversation {
             key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
             arguments: arguments.clone(),
             predicted: None,
-            started: self.now,
+            started: self.common.now,
             deferred,
             outcome: None,
             calls: vec![call],
-            committed: Some(self.now),
+            committed: Some(self.common.now),
             cost: tool.map_or(0.0, |tool| tool.speculation.cost),
             stale: false,
             told: false,
         });
         if !deferred {
-            self.outputs.push_back(Output::StartTool {
+            self.common.outputs.push_back(Output::StartTool {
                 run,
                 committed: Some(call),
                 name: name.to_owned(),
@@ -532,16 +548,18 @@ impl Conversation {
     /// A run ended. If nobody asked for it yet, nobody hears of it.
     pub(super) fn on_tool_finished(&mut self, run: RunId, result: Result<Value, ToolError>) {
         let failed = result.is_err();
-        if !self.speculation.ledger.finish(run, self.now, result) {
+        if !self.speculation.ledger.finish(run, self.common.now, result) {
             return;
         }
         let calls = self.speculation.ledger.get(run).map(|r| r.calls.clone());
         match calls.unwrap_or_default().as_slice() {
             [] if failed => self.discard_failed(run),
-            [] => self.notify(Event::Speculation(SpeculationEvent::Ready {
-                at: self.now,
-                run,
-            })),
+            [] => self
+                .common
+                .notify(Event::Speculation(SpeculationEvent::Ready {
+                    at: self.common.now,
+                    run,
+                })),
             calls => {
                 for call in calls {
                     self.deliver(run, *call);
@@ -572,9 +590,9 @@ impl Conversation {
         let Some(call) = refused.calls.first().copied() else {
             return self.discard(run, reason);
         };
-        (refused.predicted, refused.started) = (None, self.now);
+        (refused.predicted, refused.started) = (None, self.common.now);
         let (name, arguments) = (refused.tool.clone(), refused.arguments.clone());
-        self.outputs.push_back(Output::StartTool {
+        self.common.outputs.push_back(Output::StartTool {
             run,
             committed: Some(call),
             name,
@@ -630,7 +648,7 @@ impl Conversation {
         if written.is_empty() {
             return;
         }
-        let tools = self.policy.tools.clone();
+        let tools = self.common.policy.tools.clone();
         let reads = |run: &Run| {
             let tool = tools.iter().find(|tool| tool.spec.name == run.tool);
             tool.is_some_and(|tool| tool.reads.iter().any(|label| written.contains(label)))
@@ -687,12 +705,12 @@ impl Conversation {
         if blocked {
             return;
         }
-        let now = self.now;
+        let now = self.common.now;
         if let Some(run) = self.speculation.ledger.get_mut(id) {
             run.deferred = false;
             run.started = now;
         }
-        self.outputs.push_back(Output::StartTool {
+        self.common.outputs.push_back(Output::StartTool {
             run: id,
             committed: call,
             name,
@@ -708,7 +726,7 @@ impl Conversation {
         let mut longest = super::Micros(0);
         for run in calls.iter().filter_map(of).filter(|r| r.outcome.is_none()) {
             let expected = ledger.observed(&run.tool, q)?;
-            let elapsed = self.now.since(run.started);
+            let elapsed = self.common.now.since(run.started);
             longest = longest.max(super::Micros(expected.0.saturating_sub(elapsed.0)));
         }
         Some(longest)

@@ -192,7 +192,7 @@ impl Sim {
         if let Some(tape) = self.tape.take() {
             tape.discard();
         }
-        &mut self.core.policy
+        &mut self.core.common.policy
     }
 
     /// The user speaks for `ms` and is heard to say `words` so far.

@@ -1,0 +1,92 @@
+//! State that every rule may use and none owns: the time, the decisions so far, the deadlines, the
+//! identifiers and the operator's settings.
+
+use super::ids::{ItemId, RequestId, RunId, TurnId};
+use super::output::{Event, Output};
+use super::policy::Policy;
+use super::time::Time;
+use super::timer::{Timer, Timers};
+use std::collections::VecDeque;
+
+/// What a rule is given beside its own state.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) policy: Policy,
+    /// The time of the input that is being handled.
+    pub(super) now: Time,
+    /// Decisions that nobody has polled yet, oldest first.
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) timers: Timers,
+    pub(super) ids: Ids,
+}
+
+/// Mints identifiers. What the client sees shares one counter; work has its own, so that work done
+/// early leaves no trace in what is seen.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    seen: u64,
+    work: u64,
+}
+
+impl Ids {
+    pub(super) fn next(&mut self) -> u64 {
+        self.seen += 1;
+        self.seen
+    }
+
+    fn next_work(&mut self) -> u64 {
+        self.work += 1;
+        self.work
+    }
+}
+
+impl Common {
+    /// The session's clock starts, and with it the deadlines of the session as a whole.
+    pub(super) fn new(policy: Policy) -> Self {
+        let mut common = Self {
+            policy,
+            now: Time(0),
+            outputs: VecDeque::new(),
+            timers: Timers::default(),
+            ids: Ids::default(),
+        };
+        let end = common.now + common.policy.session;
+        common.timers.set(Timer::SessionEnd, end);
+        common.mark_activity();
+        common
+    }
+
+    /// Somebody speaks or does something: the session is not idle.
+    pub(super) fn mark_activity(&mut self) {
+        self.timers.set(Timer::Idle, self.now + self.policy.idle);
+    }
+
+    /// Tells the client.
+    pub(super) fn notify(&mut self, event: Event) {
+        self.outputs.push_back(Output::Notify(event));
+    }
+
+    /// Tells the client that its `request` is not granted, and why.
+    pub(super) fn refuse(&mut self, request: &str, message: String) {
+        self.notify(Event::Refused {
+            request: request.into(),
+            message,
+        });
+    }
+
+    pub(super) fn request_id(&mut self) -> RequestId {
+        RequestId(self.ids.next_work())
+    }
+
+    pub(super) fn run_id(&mut self) -> RunId {
+        RunId(self.ids.next_work())
+    }
+
+    pub(super) fn item_id(&mut self) -> ItemId {
+        ItemId(self.ids.next())
+    }
+
+    pub(super) fn turn_id(&mut self) -> TurnId {
+        TurnId(self.ids.next())
+    }
+}
