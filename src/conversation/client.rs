@@ -63,7 +63,6 @@ impl Conversation {
             NewItem::System { text } => self.history.insert(at, id, Message::System { text }),
             NewItem::User { text } if is_last => {
                 self.common.mark_activity();
-                self.route(&text, true);
                 self.history.push(id, Message::User { text: text.clone() });
                 self.answer_in_writing(&text);
             }
@@ -113,7 +112,6 @@ impl Conversation {
         let text = self.history.add_words(item, &words).unwrap_or(words);
         if self.history.is_last(item) {
             self.common.mark_activity();
-            self.route(&text, true);
             self.answer_in_writing(&text);
         }
         self.common.notify(Event::ItemTranscribed { item, text });
@@ -166,6 +164,10 @@ impl Conversation {
             ResponsePlace::Aloud => self.respond_aloud(terms),
             ResponsePlace::Conversation => {
                 self.hear_from_user();
+                // A message alone may be one of long ago, which asks for nothing.
+                if let Some(text) = self.history.question() {
+                    self.route(&text, true);
+                }
                 self.respond_after_this(NextAnswer::requested(terms));
                 self.run_accepted();
             }

@@ -351,6 +351,14 @@ impl History {
         self.items.iter().find(|item| item.id == id)?.message()
     }
 
+    /// The user's message that nothing has followed.
+    pub(super) fn question(&self) -> Option<String> {
+        match self.items.iter().rev().find_map(Item::message) {
+            Some(Message::User { text }) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether nothing has come since the agent last spoke.
     pub(super) fn ends_with_the_agent(&self) -> bool {
         let last = self.items.iter().rev().find_map(Item::message);

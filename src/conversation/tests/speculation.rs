@@ -414,6 +414,27 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
 }
 
 #[test]
+fn a_message_of_long_ago_runs_nothing_and_a_question_does() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    let question = NewItem::User {
+        text: "what is the weather in rome".into(),
+    };
+    let answer = NewItem::Agent {
+        text: "It is sunny.".into(),
+    };
+    for item in [question.clone(), answer, question] {
+        sim.input(item.at_the_end());
+        sim.silence(500);
+    }
+    assert_eq!(sim.started(), []);
+    sim.scripts.push_back(vec![Step::Wait(500), end()]);
+    sim.input(Input::Respond { instructions: None });
+    sim.silence(100);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+}
+
+#[test]
 fn a_busy_server_is_asked_for_no_partials_and_still_for_early_answers() {
     let run = |busy: bool| {
         let mut sim = Sim::new(Policy::default());
