@@ -13,7 +13,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run talk test verify soak flaky bench lint setup alsa models test-tools
+.PHONY: help run talk test verify measure soak flaky bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ ifneq ($(HOME_RUNS),)
 else
 	@echo "ignored: Home Assistant itself; the release that is pinned here needs Python 3.11 or 3.12"
 endif
+
+measure: alsa models test-tools ## on recordings and published sets, in ../shared/data or $UNDERTONE_DATA
+	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
+		recorded published
 
 soak: alsa models ## what the server withstands, at full size: some five minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
@@ -64,11 +68,12 @@ alsa: setup
 models: setup ## fetch, verify and convert the models
 	@python3 models/pull.py
 
-# Clients written by others, in Python and in Node, talk to the server in the tests, and a browser does.
+# Clients written by others, in Python and in Node, talk to the server in the tests, and a browser does, and
+# voices of others.
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
-	@scripts/system-packages.sh chromium sound
+	@scripts/system-packages.sh chromium flite sound
 
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv

@@ -13,7 +13,8 @@ use aec3::audio_processing::ns::{NsConfig, SuppressionLevel};
 use aec3::nodes::audio::AudioFormat;
 use aec3::pipelines::linear;
 use common::sound::{Program, Recorder, Sound, at_home};
-use common::{Booth, Errors};
+use common::speech::{clips, hiss, white};
+use common::{Booth, Clip, Errors};
 use nnnoiseless::DenoiseState;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -61,20 +62,11 @@ fn voice() -> Piper {
     Piper::load(folder.path()).expect("the voice")
 }
 
-/// Noise that is always the same, -1..1.
-fn noise(seed: u32) -> impl FnMut() -> f32 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    }
-}
-
 /// What a microphone hears of `played` in a room: after `delay_ms`, with a hundred milliseconds of
 /// reverberation, `gain_db` louder in all.
 fn echo(played: &[f32], delay_ms: usize, gain_db: f32) -> Vec<f32> {
     let rate = RATE as usize;
-    let mut random = noise(7);
+    let mut random = hiss(7);
     let reflections = (1..40).map(|n| {
         let at = n * rate / 400;
         (at, 0.35 * random() * (-(n as f32) / 13.0).exp())
@@ -94,7 +86,7 @@ fn echo(played: &[f32], delay_ms: usize, gain_db: f32) -> Vec<f32> {
 
 /// The quiet noise of a room, -65 dBFS or so.
 fn room(samples: &mut [f32]) {
-    let mut random = noise(3);
+    let mut random = hiss(3);
     for sample in samples {
         *sample += random() * 0.001;
     }
@@ -338,23 +330,31 @@ fn webrtcs_own_canceller_in_the_same_places() {
     }
 }
 
-/// With nothing playing the canceller is in the way, and must not cost words.
-#[test]
-fn without_an_echo_the_recogniser_hears_as_well_as_before() {
-    let Some(clips) = common::speech() else {
-        return;
-    };
+/// With nothing playing the canceller is in the way, and must not cost words: at most `points` more
+/// of them in a hundred are wrong.
+fn heard_as_well_behind_the_canceller(clips: &[Clip], points: f64) {
     let _alone = alone();
     let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("ears");
     let (mut before, mut after) = (Errors::default(), Errors::default());
-    for clip in &clips {
+    for clip in clips {
         let clean = cancelled(&vec![0.0; clip.samples.len()], &clip.samples);
         before.add(&clip.text, &asr.transcribe(&clip.samples).expect("words"));
         after.add(&clip.text, &asr.transcribe(&clean).expect("words"));
     }
     let (before, after) = (before.percent(), after.percent());
     println!("word errors: {before:.1} % before the canceller, {after:.1} % behind it");
-    assert!(after <= before + 1.0, "{before:.1} %, {after:.1} %");
+    assert!(after <= before + points, "{before:.1} %, {after:.1} %");
+}
+
+#[test]
+fn without_an_echo_the_recogniser_hears_as_well_as_before() {
+    heard_as_well_behind_the_canceller(clips(), 2.0);
+}
+
+#[test]
+#[ignore = "measures recordings: make measure"]
+fn without_an_echo_recorded_speech_is_heard_as_well_as_before() {
+    heard_as_well_behind_the_canceller(&common::recorded_speech(), 1.0);
 }
 
 /// A way to suppress noise in what the canceller leaves.
@@ -462,17 +462,14 @@ const UTTERANCE: usize = 3;
 #[test]
 #[ignore = "a measurement of many minutes"]
 fn noise_suppression_for_the_recogniser_and_for_the_detector() {
-    let (Some(clips), Some(mut noises)) = (common::speech(), common::noise()) else {
-        return;
-    };
+    let (clips, mut noises) = (common::recorded_speech(), common::recorded_noise());
     let weights = common::weights();
     let silero = SileroModel::load(&weights.join("silero/silero_vad.onnx")).expect("a detector");
     let mut asr = WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("ears");
-    let mut hiss = noise(5);
-    noises.push(common::Clip {
+    noises.push(Clip {
         name: "white noise".into(),
         text: String::new(),
-        samples: (0..10 * RATE).map(|_| 0.1 * hiss()).collect(),
+        samples: white(),
     });
 
     println!("noise alone: windows of speech, and in brackets runs that begin an utterance");

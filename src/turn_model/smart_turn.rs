@@ -63,32 +63,3 @@ fn last_8_s(audio: &[f32]) -> Vec<f32> {
 fn failed(error: ort::Error) -> TurnModelError {
     TurnModelError(error.to_string())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::audio::testing::{recordings, weights_and_runtime};
-
-    #[test]
-    fn whole_questions_sound_more_complete_than_halves() {
-        let Some(clips) = recordings("speech") else {
-            return;
-        };
-        let weights = weights_and_runtime();
-        let mut model = SmartTurn::load(&weights.join("smart-turn/smart-turn-v3.2.onnx")).unwrap();
-        let mut mean = |part: fn(&[f32]) -> &[f32]| {
-            let scores: Vec<f32> = clips
-                .iter()
-                .filter(|(name, _)| name.starts_with("aiewf"))
-                .map(|(_, audio)| model.completeness(part(audio)).unwrap())
-                .collect();
-            scores.iter().sum::<f32>() / scores.len() as f32
-        };
-        let whole = mean(|audio| audio);
-        let half = mean(|audio| &audio[..audio.len() / 2]);
-        assert!(
-            whole > 0.8 && half < 0.6,
-            "whole {whole:.2}, half {half:.2}"
-        );
-    }
-}

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "desktop")]
 pub mod sound;
+pub mod speech;
 
 use std::path::{Path, PathBuf};
 use tokio::sync::{Mutex, MutexGuard};
@@ -48,10 +49,15 @@ pub const STORY: &str = "Once upon a time there was a lighthouse on a small isla
 /// The text as speech at `rate` Hz.
 pub fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<f32> {
     let speech = tts::whole(voice, text).expect("speech");
-    let mut resampler = Resampler::new(voice.sample_rate(), rate);
-    let mut samples = resampler.push(&speech);
-    samples.extend(resampler.flush());
-    samples
+    resampled(&speech, voice.sample_rate(), rate)
+}
+
+/// The same sound at another rate, Hz.
+pub fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+    let mut resampler = Resampler::new(from, to);
+    let mut all = resampler.push(samples);
+    all.extend(resampler.flush());
+    all
 }
 
 /// The same without silence in front.
@@ -96,25 +102,23 @@ impl Booth {
 
     /// What is understood of mono speech at `rate` Hz.
     pub fn hear(&mut self, speech: &[i16], rate: u32) -> String {
-        let mut resampler = Resampler::new(rate, 16_000);
         let mut samples = vec![0.0; 8_000];
-        samples.extend(resampler.push(&to_f32(speech)));
-        samples.extend(resampler.flush());
+        samples.extend(resampled(&to_f32(speech), rate, 16_000));
         samples.extend([0.0; 8_000]);
         self.ears.transcribe(&samples).expect("text")
     }
 }
 
-/// A recording and what is said in it.
+/// Mono sound at 16 kHz, and what is said in it.
 pub struct Clip {
     pub name: String,
     pub text: String,
     pub samples: Vec<f32>,
 }
 
-/// The recorded speech; `None`, and a note, where there is none.
-pub fn speech() -> Option<Vec<Clip>> {
-    let folder = data("speech")?;
+/// The recorded speech in `../shared/data` or `UNDERTONE_DATA`.
+pub fn recorded_speech() -> Vec<Clip> {
+    let folder = data("speech");
     let manifest = std::fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
     let clip = |line: &str| {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -126,34 +130,31 @@ pub fn speech() -> Option<Vec<Clip>> {
             samples,
         }
     };
-    Some(manifest.lines().map(clip).collect())
+    manifest.lines().map(clip).collect()
 }
 
 /// The recorded noises.
-pub fn noise() -> Option<Vec<Clip>> {
-    let folder = data("noise")?;
-    let mut paths: Vec<_> = folder
-        .read_dir()
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
+pub fn recorded_noise() -> Vec<Clip> {
+    let entries = data("noise").read_dir().unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let clip = |path: &PathBuf| Clip {
         name: path.file_name().unwrap().to_string_lossy().into_owned(),
         text: String::new(),
         samples: read(path),
     };
-    Some(paths.iter().map(clip).collect())
+    paths.iter().map(clip).collect()
 }
 
-/// A folder of test data; `None`, and a note, where there is none.
-pub fn data(kind: &str) -> Option<PathBuf> {
+/// A folder of data for measurements: it is not part of the repository.
+pub fn data(kind: &str) -> PathBuf {
     let folder = folder("UNDERTONE_DATA", "../shared/data").join(kind);
-    if !folder.is_dir() {
-        eprintln!("SKIPPED: no data at {}", folder.display());
-        return None;
-    }
-    Some(folder)
+    assert!(
+        folder.is_dir(),
+        "no data at {}: name their folder in UNDERTONE_DATA",
+        folder.display()
+    );
+    folder
 }
 
 fn folder(variable: &str, default: &str) -> PathBuf {
@@ -172,10 +173,7 @@ pub fn read(path: &Path) -> Vec<f32> {
         .chunks(spec.channels.into())
         .map(|frame| frame.iter().sum::<f32>() / f32::from(spec.channels))
         .collect();
-    let mut resampler = undertone::audio::Resampler::new(spec.sample_rate, 16_000);
-    let mut out = resampler.push(&mono);
-    out.extend(resampler.flush());
-    out
+    resampled(&mono, spec.sample_rate, 16_000)
 }
 
 /// Word errors, and the words that there should have been.

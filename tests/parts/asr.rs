@@ -1,10 +1,32 @@
-//! Both recognisers on recorded speech.
+//! Both recognisers on speech.
 
 use crate::common;
-use common::{Clip, Errors};
+use common::{Clip, Errors, speech};
+use std::sync::OnceLock;
 use undertone::asr::{Asr, WhisperCpp, WhisperOnnx};
 
-fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> Errors {
+fn recogniser() -> WhisperOnnx {
+    WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap()
+}
+
+/// Word errors of each of the `clips` when it is decoded whole, percent.
+pub(super) fn whole(clips: &[Clip]) -> f64 {
+    word_errors(&mut recogniser(), clips)
+}
+
+/// The same of the tests' own speech.
+pub(super) fn whole_speech() -> f64 {
+    static ERRORS: OnceLock<f64> = OnceLock::new();
+    *ERRORS.get_or_init(|| whole(speech::clips()))
+}
+
+/// The same by whisper.cpp.
+fn by_whisper_cpp(clips: &[Clip]) -> f64 {
+    let model = common::weights().join("whisper-tiny.en/ggml-tiny.en.bin");
+    word_errors(&mut WhisperCpp::load(&model, 1).unwrap(), clips)
+}
+
+fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> f64 {
     let mut errors = Errors::default();
     for clip in clips {
         let text = asr.transcribe(&clip.samples).unwrap();
@@ -14,26 +36,39 @@ fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> Errors {
             println!("{}: {} wrong: {text}", clip.name, errors.wrong - before);
         }
     }
-    println!(
-        "{}: {:.1} % of {} words",
-        asr.name(),
-        errors.percent(),
-        errors.words
+    let percent = errors.percent();
+    println!("{}: {percent:.1} % of {} words", asr.name(), errors.words);
+    percent
+}
+
+/// The same clips, 12 dB quieter.
+fn quiet(clips: &[Clip]) -> Vec<Clip> {
+    let quieter = |clip: &Clip| Clip {
+        name: clip.name.clone(),
+        text: clip.text.clone(),
+        samples: clip.samples.iter().map(|sample| sample * 0.25).collect(),
+    };
+    clips.iter().map(quieter).collect()
+}
+
+/// Measured: 2.0 % and 2.4 %. Other int8 kernels change a word or two of the 251, not ten.
+#[test]
+fn both_engines_understand_speech_equally_well() {
+    let onnx = whole_speech();
+    let cpp = by_whisper_cpp(speech::clips());
+    assert!(onnx <= 6.0, "{onnx:.1} %");
+    assert!(
+        (onnx - cpp).abs() <= 3.0,
+        "ONNX Runtime {onnx:.1} %, whisper.cpp {cpp:.1} %"
     );
-    errors
 }
 
 /// Reference: 4.6 % with the int8 graphs, most of it number formats.
 #[test]
+#[ignore = "measures recordings: make measure"]
 fn both_engines_understand_recorded_speech_equally_well() {
-    let weights = common::weights();
-    let Some(clips) = common::speech() else {
-        return;
-    };
-    let folder = weights.join("whisper-tiny.en");
-    let onnx = word_errors(&mut WhisperOnnx::load(&folder).unwrap(), &clips).percent();
-    let mut cpp = WhisperCpp::load(&folder.join("ggml-tiny.en.bin"), 1).unwrap();
-    let cpp = word_errors(&mut cpp, &clips).percent();
+    let clips = common::recorded_speech();
+    let (onnx, cpp) = (whole(&clips), by_whisper_cpp(&clips));
     assert!(onnx <= 6.0, "{onnx:.1} %");
     assert!(
         (onnx - cpp).abs() <= 1.0,
@@ -41,26 +76,23 @@ fn both_engines_understand_recorded_speech_equally_well() {
     );
 }
 
+/// Measured: 4.0 %.
 #[test]
-fn silence_is_no_words() {
-    let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap();
-    assert_eq!(asr.transcribe(&[]).unwrap(), "");
-    assert_eq!(asr.transcribe(&[0.0; 16_000]).unwrap(), "");
+fn quiet_speech_is_understood_too() {
+    let errors = whole(&quiet(speech::clips()));
+    assert!(errors <= 8.0, "{errors:.1} %");
 }
 
 #[test]
-fn quiet_speech_is_understood_too() {
-    let Some(clips) = common::speech() else {
-        return;
-    };
-    let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap();
-    let quiet: Vec<Clip> = clips
-        .into_iter()
-        .map(|mut clip| {
-            clip.samples.iter_mut().for_each(|sample| *sample *= 0.25);
-            clip
-        })
-        .collect();
-    let errors = word_errors(&mut asr, &quiet).percent();
+#[ignore = "measures recordings: make measure"]
+fn quiet_recorded_speech_is_understood_too() {
+    let errors = whole(&quiet(&common::recorded_speech()));
     assert!(errors <= 8.0, "{errors:.1} %");
+}
+
+#[test]
+fn silence_is_no_words() {
+    let mut asr = recogniser();
+    assert_eq!(asr.transcribe(&[]).unwrap(), "");
+    assert_eq!(asr.transcribe(&[0.0; 16_000]).unwrap(), "");
 }

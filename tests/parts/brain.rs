@@ -1,32 +1,23 @@
 //! The local brain on sentences that it was not trained on: what it calls, what it says, and that
 //! it calls nothing on what it was not asked.
 
+use crate::common;
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
 use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
 use undertone::tools::{CallContext, Registry, SessionTools, ToolError, builtin, declared};
 
-static BRAIN: LazyLock<Brain> = LazyLock::new(|| {
-    let weights = folder("UNDERTONE_MODELS", "models/weights");
-    undertone::onnx::init(&weights.join("onnxruntime/libonnxruntime.so")).unwrap();
-    Brain::start(&weights.join("minilm"), &TOOLS).unwrap()
-});
+static BRAIN: LazyLock<Brain> =
+    LazyLock::new(|| Brain::start(&common::weights().join("minilm"), &TOOLS).unwrap());
 
 static TOOLS: LazyLock<Registry> = LazyLock::new(|| {
     let mut registry = Registry::new();
     builtin::register(&mut registry).unwrap();
     registry
 });
-
-fn folder(variable: &str, default: &str) -> PathBuf {
-    std::env::var_os(variable).map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join(default),
-        PathBuf::from,
-    )
-}
 
 /// Calls as `name {arguments}`, and the words.
 #[derive(Debug, Default, PartialEq)]
@@ -734,16 +725,66 @@ async fn a_strangers_tool_of_a_built_in_name_gets_the_arguments_that_it_declares
     assert_eq!(said.calls(), "");
 }
 
+/// What the brain called, by whether it should have.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Requests that its tools can do, and those of them that it called something for.
+    ours: usize,
+    called: usize,
+    /// All others, and the calls that it made nevertheless.
+    others: usize,
+    false_calls: Vec<String>,
+}
+
+impl Tally {
+    async fn add(&mut self, sentence: &str, intent: &str, is_ours: bool) {
+        let said = say(sentence).await;
+        let calls = !said.calls.is_empty();
+        if is_ours {
+            self.ours += 1;
+            self.called += usize::from(calls);
+            return;
+        }
+        self.others += 1;
+        if calls {
+            let call = format!("{intent}: {sentence}: {}", said.calls());
+            self.false_calls.push(call);
+        }
+    }
+
+    /// At most one in 200, of those that change something at most `changes` in all.
+    fn calls_hardly_anything_unasked(&self, changes: usize) {
+        println!("{self:#?}");
+        assert!(
+            self.false_calls.len() * 200 <= self.others,
+            "more than 0.5 % false calls: {self:#?}"
+        );
+        let changing = self.false_calls.iter();
+        let changing = changing.filter(|call| call.contains("_timer {")).count();
+        assert!(changing <= changes, "{self:#?}");
+    }
+}
+
+#[tokio::test]
+async fn our_own_requests_are_called_and_those_for_others_are_not() {
+    let ours = ["time", "date", "set_timer", "calculate", "convert"];
+    let mut tally = Tally::default();
+    for line in super::router::REQUESTS.lines() {
+        let request: Value = serde_json::from_str(line).unwrap();
+        let (text, intent) = (&request["text"], request["intent"].as_str().unwrap());
+        let is_ours = ours.contains(&intent);
+        tally.add(text.as_str().unwrap(), intent, is_ours).await;
+    }
+    tally.calls_hardly_anything_unasked(0);
+    // Measured: 69 of 80.
+    assert!(tally.called * 4 >= tally.ours * 3, "{tally:#?}");
+}
+
 /// CLINC150: sentences for things we cannot do must call nothing. Its own timer, time, date,
 /// calculator and conversion intents may.
 #[tokio::test]
-async fn calls_nothing_on_other_people_s_requests() {
-    let file = folder("UNDERTONE_DATA", "../shared/data").join("router/clinc150.json");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("SKIPPED: there is no {}", file.display());
-        return;
-    };
-    let data: Value = serde_json::from_str(&text).unwrap();
+#[ignore = "measures a published set: make measure"]
+async fn published_requests_for_others_call_nothing() {
     let ours = [
         "timer",
         "time",
@@ -752,40 +793,16 @@ async fn calls_nothing_on_other_people_s_requests() {
         "measurement_conversion",
         "timezone",
     ];
-    let (mut sentences, mut false_calls, mut right, mut our_sentences) = (0, Vec::new(), 0, 0);
+    let file = common::data("router").join("clinc150.json");
+    let data: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let mut tally = Tally::default();
     for part in ["oos_train", "oos_val", "val"] {
         for pair in data[part].as_array().unwrap() {
             let (sentence, intent) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
-            let said = say(sentence).await;
-            if ours.contains(&intent) {
-                our_sentences += 1;
-                right += usize::from(!said.calls.is_empty());
-            } else {
-                sentences += 1;
-                if !said.calls.is_empty() {
-                    false_calls.push(format!("{intent}: {sentence}: {}", said.calls()));
-                }
-            }
+            tally.add(sentence, intent, ours.contains(&intent)).await;
         }
     }
-    println!(
-        "{} false calls in {sentences}:\n{}",
-        false_calls.len(),
-        false_calls.join("\n")
-    );
-    println!("{right} calls in {our_sentences} sentences of our intents");
-    let state_changing = false_calls
-        .iter()
-        .filter(|call| call.contains("_timer {"))
-        .count();
-    assert!(
-        false_calls.len() * 200 <= sentences,
-        "more than 0.5 % false calls"
-    );
-    assert!(
-        state_changing <= 3,
-        "{state_changing} false calls that change something"
-    );
+    tally.calls_hardly_anything_unasked(3);
 }
 
 static DECLARED: LazyLock<Registry> = LazyLock::new(|| {
@@ -794,11 +811,8 @@ static DECLARED: LazyLock<Registry> = LazyLock::new(|| {
     declared::registry(&tools).unwrap()
 });
 
-static WITH_DECLARED: LazyLock<Brain> = LazyLock::new(|| {
-    LazyLock::force(&BRAIN);
-    let weights = folder("UNDERTONE_MODELS", "models/weights");
-    Brain::start(&weights.join("minilm"), &DECLARED).unwrap()
-});
+static WITH_DECLARED: LazyLock<Brain> =
+    LazyLock::new(|| Brain::start(&common::weights().join("minilm"), &DECLARED).unwrap());
 
 #[tokio::test]
 async fn declared_tools_are_called_by_their_rules_and_examples() {

@@ -9,6 +9,7 @@ mod asr;
 mod brain;
 mod cli;
 mod config;
+mod detectors;
 mod llm_openai;
 mod pipeline;
 mod purity;

@@ -1,11 +1,11 @@
 //! From sound to the transcript of a turn, and from a question to its answer, with real models.
 
+use super::asr;
 use crate::{common, support};
-use common::{Clip, Errors};
+use common::{Clip, Errors, speech};
 use std::collections::VecDeque;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use undertone::asr::{Asr, WhisperOnnx};
-use undertone::audio::g711::{self, Law};
-use undertone::audio::{Resampler, to_f32, to_i16};
 use undertone::conversation::{
     Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
 };
@@ -29,6 +29,18 @@ impl Ears {
             asr: WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap(),
             turn_model: SmartTurn::load(&weights.join("smart-turn/smart-turn-v3.2.onnx")).unwrap(),
         }
+    }
+
+    /// The most windows in a row that are speech to the detector.
+    fn longest(&self, audio: &[f32]) -> usize {
+        let mut vad = Gated::new(self.silero.detector());
+        let windows = audio.as_chunks::<WINDOW>().0.iter();
+        let threshold = Policy::default().vad.threshold;
+        let speech: Vec<bool> = windows
+            .map(|window| vad.push(window).unwrap() >= threshold)
+            .collect();
+        let runs = speech.split(|speech| !speech);
+        runs.map(<[bool]>::len).max().unwrap_or(0)
     }
 
     /// What is understood of `audio`, turn by turn, with two seconds of silence around it.
@@ -93,80 +105,140 @@ impl Ears {
     }
 }
 
-#[test]
-fn streaming_costs_at_most_one_point_of_word_errors() {
-    let Some(clips) = common::speech() else {
-        return;
-    };
-    let mut ears = Ears::load();
-    let (mut whole, mut streamed) = (Errors::default(), Errors::default());
-    for clip in &clips {
-        whole.add(&clip.text, &ears.asr.transcribe(&clip.samples).unwrap());
-        let before = streamed.wrong;
-        let turns = ears.turns(&clip.samples);
-        streamed.add(&clip.text, &turns.join(" "));
-        if streamed.wrong > before {
-            println!(
-                "{}: {} wrong: {turns:?}",
-                clip.name,
-                streamed.wrong - before
-            );
+/// One at a time hears with the models: they are loaded once.
+fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
+    static EARS: LazyLock<Mutex<Ears>> = LazyLock::new(|| Mutex::new(Ears::load()));
+    hear(&mut EARS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What streaming the clips comes to.
+struct Streamed {
+    /// Word errors, percent.
+    errors: f64,
+    turns: usize,
+}
+
+/// Hears the clips one after the other, as `line` passes on the first, the second and so on.
+fn stream(clips: &[Clip], line: impl Fn(usize, &[f32]) -> Vec<f32>) -> Streamed {
+    let (mut errors, mut turns) = (Errors::default(), 0);
+    for (index, clip) in clips.iter().enumerate() {
+        let samples = line(index, &clip.samples);
+        let heard = with_ears(|ears| ears.turns(&samples));
+        let before = errors.wrong;
+        errors.add(&clip.text, &heard.join(" "));
+        turns += heard.len();
+        if errors.wrong > before {
+            println!("{}: {} wrong: {heard:?}", clip.name, errors.wrong - before);
         }
     }
-    let (whole, streamed) = (whole.percent(), streamed.percent());
-    println!("whole {whole:.1} %, streamed {streamed:.1} %");
+    let (count, words, errors) = (clips.len(), errors.words, errors.percent());
+    println!("streamed: {errors:.1} % of {words} words wrong, {turns} turns in {count} clips");
+    Streamed { errors, turns }
+}
+
+fn clear(_: usize, samples: &[f32]) -> Vec<f32> {
+    samples.to_vec()
+}
+
+fn by_telephone(_: usize, samples: &[f32]) -> Vec<f32> {
+    speech::over_the_telephone(samples)
+}
+
+/// But for three at most: one that is cut at a comma, one that noise hides. A turn ends within the two
+/// seconds of silence that follow it, or its words are missing.
+#[track_caller]
+fn each_is_one_turn(clips: &[Clip], streamed: &Streamed) {
+    let (turns, clips) = (streamed.turns, clips.len());
+    assert!(turns.abs_diff(clips) <= 3, "{turns} turns in {clips} clips");
+}
+
+// The bounds on our own speech leave 3 points or more to what was measured, eight of its 251 words:
+// other int8 kernels change a word here and there, not eight. Speech played backwards is at 100 %.
+
+/// Measured: 2.0 % whole, 2.4 % streamed.
+#[test]
+fn streaming_speech_costs_hardly_a_word() {
+    let streamed = stream(speech::clips(), clear);
+    let whole = asr::whole_speech();
+    assert!(
+        streamed.errors <= whole + 3.5,
+        "whole {whole:.1} %, streamed {:.1} %",
+        streamed.errors
+    );
+    each_is_one_turn(speech::clips(), &streamed);
+}
+
+#[test]
+#[ignore = "measures recordings: make measure"]
+fn streaming_recorded_speech_costs_at_most_one_point_of_word_errors() {
+    let clips = common::recorded_speech();
+    let (whole, streamed) = (asr::whole(&clips), stream(&clips, clear).errors);
     assert!(
         streamed <= whole + 1.0,
         "whole {whole:.1} %, streamed {streamed:.1} %"
     );
 }
 
-/// What is left of a clip after a telephone line: 8 kHz and the µ-law.
-fn over_the_telephone(samples: &[f32]) -> Vec<f32> {
-    let resampled = |samples: &[f32], from, to| {
-        let mut resampler = Resampler::new(from, to);
-        let mut all = resampler.push(samples);
-        all.extend(resampler.flush());
-        all
-    };
-    let line = to_i16(&resampled(samples, 16_000, g711::RATE));
-    let heard = Law::Mu.decode(&Law::Mu.encode(&line));
-    resampled(&to_f32(&heard), g711::RATE, 16_000)
+/// Measured: 5.2 %.
+#[test]
+fn speech_over_the_telephone_is_understood() {
+    let streamed = stream(speech::clips(), by_telephone);
+    assert!(streamed.errors <= 9.0, "{:.1} %", streamed.errors);
+    each_is_one_turn(speech::clips(), &streamed);
 }
 
 #[test]
-fn the_telephone_costs_at_most_three_points_of_word_errors() {
-    let Some(clips) = common::speech() else {
-        return;
-    };
-    let mut ears = Ears::load();
-    let (mut near, mut far) = (Errors::default(), Errors::default());
-    for clip in &clips {
-        near.add(&clip.text, &ears.asr.transcribe(&clip.samples).unwrap());
-        let turns = ears.turns(&over_the_telephone(&clip.samples));
-        far.add(&clip.text, &turns.join(" "));
-    }
-    let (near, far) = (near.percent(), far.percent());
-    println!("whole clips at 16 kHz {near:.1} %, streamed over the telephone {far:.1} %");
+#[ignore = "measures recordings: make measure"]
+fn recorded_speech_over_the_telephone_costs_at_most_three_points_of_word_errors() {
+    let clips = common::recorded_speech();
+    let (near, far) = (asr::whole(&clips), stream(&clips, by_telephone).errors);
     assert!(
         far <= near + 3.0,
         "{near:.1} %, over the telephone {far:.1} %"
     );
 }
 
+/// Measured: 5.6 %.
 #[test]
-fn noise_is_no_turn() {
-    let Some(clips) = common::noise() else { return };
-    let mut ears = Ears::load();
-    for Clip { name, samples, .. } in clips {
-        for gain in [1.0, 0.25] {
-            let louder: Vec<f32> = samples.iter().map(|sample| sample * gain).collect();
-            assert_eq!(
-                ears.turns(&louder),
-                Vec::<String>::new(),
-                "{name} at {gain}"
-            );
+fn speech_in_noise_is_understood() {
+    let noises = [
+        (speech::white(), 20.0),
+        (speech::hum(), 15.0),
+        (speech::babble(), 15.0),
+    ];
+    let streamed = stream(speech::clips(), |index, clip| {
+        let (noise, snr) = &noises[index % noises.len()];
+        speech::noisy(clip, noise, *snr)
+    });
+    assert!(streamed.errors <= 12.0, "{:.1} %", streamed.errors);
+    each_is_one_turn(speech::clips(), &streamed);
+}
+
+fn no_turn(noise: &Clip, gain: f32) {
+    let samples: Vec<f32> = noise.samples.iter().map(|sample| sample * gain).collect();
+    let turns = with_ears(|ears| ears.turns(&samples));
+    assert!(turns.is_empty(), "{} at {gain}: {turns:?}", noise.name);
+}
+
+#[test]
+fn noise_is_no_turn_and_does_not_interrupt_the_agent() {
+    let interrupts = Policy::default().vad.interrupt_windows as usize;
+    for noise in &speech::noises() {
+        for gain in [4.0, 1.0, 0.25] {
+            no_turn(noise, gain);
         }
+        let longest = with_ears(|ears| ears.longest(&noise.samples));
+        println!("{}: {longest} windows of speech in a row", noise.name);
+        assert!(longest < interrupts, "{}: {longest} windows", noise.name);
+    }
+}
+
+#[test]
+#[ignore = "measures recordings: make measure"]
+fn recorded_noise_is_no_turn() {
+    for noise in &common::recorded_noise() {
+        no_turn(noise, 1.0);
+        no_turn(noise, 0.25);
     }
 }
 
