@@ -543,7 +543,7 @@ fn question() -> Vec<f32> {
 #[test]
 fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
     let _alone = alone();
-    let Some(sound) = Sound::start() else { return };
+    let sound = Sound::start();
     let question = question();
     let mut talk = sound.undertone(&["talk"]);
     talk.line("microphone default");
@@ -558,7 +558,7 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
 #[test]
 fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
     let _alone = alone();
-    let Some(sound) = Sound::start() else { return };
+    let sound = Sound::start();
     let question = question();
     let greeting = format!("[session]\ngreeting = {:?}\n", common::STORY);
     std::fs::write(sound.path().join("undertone.toml"), greeting).expect("a file");
@@ -593,7 +593,7 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
 #[test]
 fn a_server_is_talked_to_as_well_and_enter_opens_the_microphone() {
     let _alone = alone();
-    let Some(sound) = Sound::start() else { return };
+    let sound = Sound::start();
     let question = question();
     let mut serve = sound.command(env!("CARGO_BIN_EXE_undertone"));
     serve
@@ -672,9 +672,7 @@ fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
 #[test]
 fn a_sound_system_that_ends_in_mid_talk_is_told_and_hangs_nothing() {
     let _alone = alone();
-    let Some(mut sound) = Sound::start() else {
-        return;
-    };
+    let mut sound = Sound::start();
     let (url, hears) = taking_a_call();
     let mut talk = sound.command(env!("CARGO_BIN_EXE_undertone"));
     let mut talk = talk

@@ -37,15 +37,15 @@ impl Drop for Running {
 }
 
 impl Sound {
-    /// `None`, and a note, where PulseAudio is not installed.
-    pub fn start() -> Option<Self> {
-        if Command::new("pulseaudio")
-            .arg("--version")
-            .output()
-            .is_err()
-        {
-            eprintln!("SKIPPED: no pulseaudio here; `make test` installs it");
-            return None;
+    pub fn start() -> Self {
+        for program in ["pulseaudio", "pactl", "paplay", "parec"] {
+            let found = Command::new(program).arg("--version").output();
+            if let Err(error) = found {
+                panic!(
+                    "{program}: {error}: run `make test-tools`, which installs Debian's pulseaudio, \
+                     pulseaudio-utils and libasound2-plugins"
+                );
+            }
         }
         let folder = tempfile::tempdir().expect("a folder");
         let to_pulse = "pcm.!default { type pulse }\nctl.!default { type pulse }\n";
@@ -53,7 +53,7 @@ impl Sound {
         let server = serve(folder.path());
         let sound = Self { folder, server };
         sound.ready();
-        Some(sound)
+        sound
     }
 
     /// All devices are gone.
