@@ -2,8 +2,6 @@
 //! goes on where it stopped.
 
 use super::commit::EndingCall;
-use super::confirm::Pending;
-use super::output::ConfirmationOutcome;
 use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
@@ -16,8 +14,6 @@ pub(super) struct Interrupted {
     rest: String,
     /// What was to come after them.
     more: Option<Resume>,
-    /// The confirmation that was being asked for.
-    question: Option<Pending>,
 }
 
 /// What is taken up again after a noise, when the words that were not heard have been said.
@@ -48,14 +44,6 @@ impl Interrupted {
             ..Self::default()
         }
     }
-
-    pub(super) fn question(&self) -> Option<&Pending> {
-        self.question.as_ref()
-    }
-
-    pub(super) fn take_question(&mut self) -> Option<Pending> {
-        self.question.take()
-    }
 }
 
 impl Conversation {
@@ -70,15 +58,17 @@ impl Conversation {
             self.playout.flush(self.common.now);
             stopped = Some(Interrupted::with_rest(join(rest)));
         }
-        let question = stopped.as_ref().and_then(|_| self.take_unheard_question());
-        if stopped.is_some() || before.is_some() {
+        let has_stopped = stopped.is_some();
+        if has_stopped || before.is_some() {
             let stopped = stopped.unwrap_or_default();
             self.forget_interrupted();
             self.interrupted = Some(Interrupted {
                 more: stopped.more.or(before),
-                question: stopped.question.or(question),
                 ..stopped
             });
+        }
+        if has_stopped {
+            self.confirmation.cut_short(&mut self.common);
         }
     }
 
@@ -89,6 +79,9 @@ impl Conversation {
         self.forget_interrupted();
         self.interrupted = self.stop_response(status);
         let stopped = self.interrupted.is_some();
+        if stopped {
+            self.confirmation.abandon_unasked(&mut self.common);
+        }
         self.forget_interrupted();
         stopped || paused
     }
@@ -116,12 +109,10 @@ impl Conversation {
                 .unfinished()
                 .then(|| Resume::Answer(response.second_half())),
         };
-        let question = self.confirmation.take_if(|pending| !pending.is_asked());
         self.close_response(response, status, Discard::Interrupted);
         Some(Interrupted {
             rest: join(rest),
             more,
-            question,
         })
     }
 
@@ -168,9 +159,7 @@ impl Conversation {
         let Some(interrupted) = self.interrupted.take() else {
             return;
         };
-        if interrupted.question.is_some() {
-            self.confirmation = interrupted.question;
-        }
+        self.confirmation.resume();
         if !interrupted.rest.is_empty() {
             self.announcements.push_front(interrupted.rest);
         }
@@ -183,10 +172,7 @@ impl Conversation {
         let Some(interrupted) = self.interrupted.take() else {
             return;
         };
-        if let Some(pending) = interrupted.question {
-            self.confirmation = Some(pending);
-            self.end_confirmation(ConfirmationOutcome::Abandoned);
-        }
+        self.confirmation.abandon_cut_short(&mut self.common);
         self.resume = interrupted.more;
         self.forget_resuming();
     }

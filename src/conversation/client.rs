@@ -1,6 +1,9 @@
 //! What the client may ask for.
 
-use super::ids::ItemId;
+use super::barge_in::Interrupted;
+use super::ids::{CallId, ItemId};
+use super::latency::TurnLatency;
+use super::output::ConfirmationOutcome;
 use super::response::NextAnswer;
 use super::time::Micros;
 use super::{
@@ -64,7 +67,8 @@ impl Conversation {
             NewItem::User { text } if is_last => {
                 self.common.mark_activity();
                 self.history.push(id, Message::User { text: text.clone() });
-                self.answer_in_writing(&text);
+                self.confirmation
+                    .answer_in_writing(&mut self.common, &mut self.history, &text);
             }
             NewItem::User { text } => self.history.insert(at, id, Message::User { text }),
             NewItem::Spoken { text } => {
@@ -112,7 +116,8 @@ impl Conversation {
         let text = self.history.add_words(item, &words).unwrap_or(words);
         if self.history.is_last(item) {
             self.common.mark_activity();
-            self.answer_in_writing(&text);
+            self.confirmation
+                .answer_in_writing(&mut self.common, &mut self.history, &text);
         }
         self.common.notify(Event::ItemTranscribed { item, text });
     }
@@ -169,8 +174,47 @@ impl Conversation {
                     self.route(&text, true);
                 }
                 self.respond_after_this(NextAnswer::requested(terms));
-                self.run_accepted();
+                if let Some(accepted) = self.confirmation.take_accepted(&mut self.common) {
+                    let latency = TurnLatency::of_turn_at(self.common.now);
+                    self.run_confirmed(accepted, latency);
+                }
             }
+        }
+    }
+
+    /// A click or a key instead of a spoken answer.
+    pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
+        if self.confirmation.awaited() != Some(call) {
+            let message = format!("no call {call} waits for a confirmation");
+            return self.common.refuse("Confirm", message);
+        }
+        let Some(pending) = self.confirmation.take(&mut self.common) else {
+            return;
+        };
+        self.common.mark_activity();
+        self.drop_held();
+        self.stop_for_good(ResponseStatus::Cancelled);
+        let name = &pending.name;
+        let (text, outcome) = if accepted {
+            let text = format!("The user confirmed {name} by hand.");
+            (text, ConfirmationOutcome::Accepted)
+        } else {
+            let text = format!("The user declined {name} by hand: it was not run.");
+            (text, ConfirmationOutcome::Declined)
+        };
+        self.history
+            .push(self.common.item_id(), Message::System { text });
+        pending.tell_end(&mut self.common, outcome);
+        if accepted {
+            let latency = TurnLatency::of_turn_at(self.common.now);
+            return self.run_confirmed(pending, latency);
+        }
+        let declined = self.common.policy.phrases.declined.clone();
+        if self.utterance.is_some() {
+            // Said if that is no more than the key's own tone.
+            self.interrupted = Some(Interrupted::with_rest(declined));
+        } else {
+            self.announcements.push_back(declined);
         }
     }
 

@@ -1,9 +1,12 @@
 //! Commits: the calls that the model has asked for in full, and what comes of them.
 
+use super::confirm::Pending;
 use super::ids::CallId;
+use super::latency::TurnLatency;
 use super::response::Words;
+use super::template::render;
 use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason};
+use super::{Conversation, Event, HangUpReason, ResponseStatus};
 use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 
@@ -57,7 +60,7 @@ impl Conversation {
             return self.hand_to_client(call, name, arguments);
         }
         match self.operators(name).cloned() {
-            Some(tool) if self.needs_confirmation(call, &tool, &arguments) => {}
+            Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_deref()),
         }
     }
@@ -74,6 +77,19 @@ impl Conversation {
             Some((tool, how)) => self.end_call(call, tool, how, arguments),
             None => self.run_call(call, name, arguments),
         }
+    }
+
+    /// The user has said yes: the call runs in a response of its own.
+    pub(super) fn run_confirmed(&mut self, confirmed: Pending, latency: TurnLatency) {
+        self.stop_for_good(ResponseStatus::Interrupted);
+        self.open_response(latency);
+        let tool = self.operators(&confirmed.name).cloned();
+        self.carry_out(
+            confirmed.call,
+            &confirmed.name,
+            confirmed.arguments,
+            tool.as_deref(),
+        );
     }
 
     fn hand_to_client(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
@@ -137,7 +153,7 @@ impl Conversation {
         let name = tool.spec.name.clone();
         self.tell_call(call, &name, arguments.clone(), false);
         let filler = tool.fillers.short.first();
-        let words = filler.and_then(|template| super::filler::render(tool, template, &arguments));
+        let words = filler.and_then(|template| render(tool, template, &arguments));
         let Some(response) = &mut self.response else {
             return;
         };

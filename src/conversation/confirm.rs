@@ -3,16 +3,20 @@
 //! key or a click. Until then it is not in the history.
 
 use super::assent::{Asked, Reply, reply};
-use super::barge_in::Interrupted;
+use super::common::Common;
+use super::history::History;
 use super::ids::{CallId, ClauseId};
-use super::output::ConfirmationOutcome;
+use super::output::{ConfirmationOutcome, Event};
+use super::template::render;
 use super::time::{Micros, Time};
 use super::timer::Timer;
-use super::{Conversation, Event, ResponseStatus, TurnLatency};
 use crate::llm::Message;
 use crate::llm::untrusted::sanitise;
-use crate::tools::{Confirmation, Declaration, plain};
+use crate::tools::{self, Declaration, plain};
 use serde_json::{Map, Value};
+
+#[cfg(test)]
+mod tests;
 
 /// An answer that begins in time may end later, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
@@ -23,24 +27,52 @@ pub(super) struct Pending {
     pub(super) call: CallId,
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
-    pub(super) question: String,
+    question: String,
+    /// A yes counts for so long after the question.
+    expiry: Micros,
+}
+
+/// The calls that wait for the user's yes, from their commits until they run or do not run.
+#[derive(Debug, Default)]
+pub(super) struct Confirmation {
+    /// Asked when the response has nothing else to say.
+    wanted: Option<Wanted>,
+    /// Being asked, or waiting for its answer.
+    question: Option<Question>,
+}
+
+/// A question that is not being asked yet.
+#[derive(Debug)]
+struct Wanted {
+    pending: Pending,
     /// Other calls of the same response that wanted a yes, too.
     others: Vec<String>,
-    expiry: Micros,
+}
+
+#[derive(Debug)]
+struct Question {
+    pending: Pending,
     stage: Stage,
 }
 
 /// How far the question has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The response has other things to say first.
-    Waiting,
-    /// It is about to be said, in the clauses after this one.
-    Asking(ClauseId),
-    /// Some of it has been said: a key may answer it.
-    Begun,
+    /// It is being said.
+    Asking(Spoken),
+    /// A sound has cut it short that may be noise.
+    CutShort(Spoken),
     /// It was sent to its end.
     Asked(Window),
+}
+
+/// How much of the question has been said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    /// Nothing: its clauses are those after this one.
+    After(ClauseId),
+    /// Some of it: a key may answer it.
+    Partly,
 }
 
 /// When a yes to a question counts.
@@ -54,44 +86,41 @@ struct Window {
     accepted: bool,
 }
 
-impl Pending {
-    /// The question was sent to its end.
-    pub(super) fn is_asked(&self) -> bool {
-        self.window().is_some()
-    }
-
-    /// What is to be answered with yes or no.
-    fn asked(&self) -> Asked<'_> {
-        Asked {
-            question: &self.question,
-            tool: &self.name,
-            arguments: &self.arguments,
-        }
-    }
-
-    /// Some of the question has been said.
-    pub(super) fn has_begun(&self) -> bool {
-        matches!(self.stage, Stage::Begun | Stage::Asked(_))
-    }
-
+impl Question {
     fn window(&self) -> Option<Window> {
         match self.stage {
             Stage::Asked(window) => Some(window),
-            _ => None,
+            Stage::Asking(_) | Stage::CutShort(_) => None,
         }
     }
 
-    /// The question has not been heard to its end after all.
-    fn close(&mut self) {
-        if self.is_asked() {
-            self.stage = Stage::Begun;
+    fn is_cut_short(&self) -> bool {
+        matches!(self.stage, Stage::CutShort(_))
+    }
+
+    /// What words begun at `began` mean for the call.
+    fn outcome_of(&self, text: &str, began: Time) -> ConfirmationOutcome {
+        let asked = Asked {
+            question: &self.pending.question,
+            tool: &self.pending.name,
+            arguments: &self.pending.arguments,
+        };
+        let window = self.window();
+        let in_time = |window: Window| (window.heard..=window.expires).contains(&began);
+        match reply(text, asked) {
+            _ if window.is_some_and(|window| began > window.expires) => {
+                ConfirmationOutcome::Expired
+            }
+            Reply::Yes if window.is_some_and(in_time) => ConfirmationOutcome::Accepted,
+            Reply::No => ConfirmationOutcome::Declined,
+            Reply::Yes | Reply::Other => ConfirmationOutcome::Abandoned,
         }
     }
 }
 
 /// The question with the exact arguments in it.
 fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, Value>) -> String {
-    let own = template.and_then(|template| super::filler::render(tool, template, arguments));
+    let own = template.and_then(|template| render(tool, template, arguments));
     own.unwrap_or_else(|| {
         let name = tool.spec.name.replace(['_', '-'], " ");
         let list = arguments.iter().map(|(key, value)| {
@@ -107,16 +136,17 @@ fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, 
     })
 }
 
-impl Conversation {
-    /// Has a committed call wait for the user's yes, if its tool wants that. The question is asked
-    /// when the response has nothing else to say.
-    pub(super) fn needs_confirmation(
+/// What the response wants.
+impl Confirmation {
+    /// Has a committed call wait for the user's yes; `false` if its tool does not want that. The
+    /// question is asked when the response has nothing else to say.
+    pub(super) fn want(
         &mut self,
         call: CallId,
         tool: &Declaration,
         arguments: &Map<String, Value>,
     ) -> bool {
-        let Confirmation::Spoken {
+        let tools::Confirmation::Spoken {
             question: template,
             expiry,
         } = &tool.confirmation
@@ -128,309 +158,320 @@ impl Conversation {
             name: tool.spec.name.clone(),
             arguments: arguments.clone(),
             question: question(tool, template.as_deref(), arguments),
-            others: Vec::new(),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
-            stage: Stage::Waiting,
         };
-        let Some(response) = &mut self.response else {
-            return true;
-        };
-        match &mut response.asks {
+        match &mut self.wanted {
             // A yes must be to one question. Until it is asked the model does not see the call, and
             // may repeat it.
-            Some(first) if first.name == pending.name && first.arguments == pending.arguments => {}
+            Some(Wanted { pending: first, .. })
+                if first.name == pending.name && first.arguments == pending.arguments => {}
             Some(first) => first.others.push(pending.name),
-            asks @ None => *asks = Some(pending),
+            wanted @ None => {
+                let others = Vec::new();
+                *wanted = Some(Wanted { pending, others });
+            }
         }
         true
     }
 
+    /// A question is to be asked when the response has said everything else.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// The response is over or has failed: what it would have asked is not asked.
+    pub(super) fn forget_wanted(&mut self) {
+        self.wanted = None;
+    }
+
     /// Another answer follows at once, and a yes behind it would not be to the question: the model
     /// may call again in it.
-    pub(super) fn put_off_confirmation(&mut self) {
-        let Some(pending) = self.response.as_mut().and_then(|r| r.asks.take()) else {
+    pub(super) fn put_off(&mut self, common: &mut Common, history: &mut History) {
+        let Some(Wanted { pending, others }) = self.wanted.take() else {
             return;
         };
-        for name in [&pending.name].into_iter().chain(&pending.others) {
-            self.put_off(
+        for name in [&pending.name].into_iter().chain(&others) {
+            tell_put_off(
+                common,
+                history,
                 name,
                 "the user has not been asked yet. Call it again if it is still wanted.",
             );
         }
     }
 
-    fn put_off(&mut self, name: &str, why: &str) {
-        let item = self.common.item_id();
-        let text = format!("A call of {name} was not run: {why}");
-        self.history.push(item, Message::System { text });
-    }
-
-    /// Asks the question of a response that has said everything else.
-    pub(super) fn ask_confirmation(&mut self) {
-        let Some(pending) = self.response.as_mut().and_then(|r| r.asks.take()) else {
-            return;
-        };
-        self.end_confirmation(ConfirmationOutcome::Abandoned);
-        for name in &pending.others {
-            self.put_off(
+    /// The response has said everything else: returns the question, to be said now.
+    pub(super) fn ask(&mut self, common: &mut Common, history: &mut History) -> Option<String> {
+        let Wanted { pending, others } = self.wanted.take()?;
+        self.end(common, ConfirmationOutcome::Abandoned);
+        for name in &others {
+            tell_put_off(
+                common,
+                history,
                 name,
                 "only one call at a time can wait for the user's yes. Call it again after this one.",
             );
         }
-        self.common.notify(Event::ConfirmationAsked {
+        common.notify(Event::ConfirmationAsked {
             call: pending.call,
             name: pending.name.clone(),
             arguments: pending.arguments.clone(),
             question: pending.question.clone(),
         });
         let question = pending.question.clone();
-        self.confirmation = Some(Pending {
-            stage: Stage::Asking(ClauseId(self.common.ids.next())),
-            ..pending
+        let before = ClauseId(common.ids.next());
+        self.question = Some(Question {
+            pending,
+            stage: Stage::Asking(Spoken::After(before)),
         });
-        self.speak(&question, super::response::Words::Own);
+        Some(question)
     }
+}
 
+/// How the question is said and heard.
+impl Confirmation {
     /// The client hears this clause next.
-    pub(super) fn question_begins_with(&mut self, clause: ClauseId) {
-        if let Some(pending) = &mut self.confirmation
-            && matches!(pending.stage, Stage::Asking(before) if clause > before)
+    pub(super) fn clause_begins(&mut self, clause: ClauseId) {
+        if let Some(question) = &mut self.question
+            && matches!(question.stage, Stage::Asking(Spoken::After(before)) if clause > before)
         {
-            pending.stage = Stage::Begun;
+            question.stage = Stage::Asking(Spoken::Partly);
         }
     }
 
-    /// The response with the question in it has been sent to its end: from when it has been heard,
-    /// a yes counts.
-    pub(super) fn question_was_sent(&mut self) {
-        let heard = self.playout.audible_until().max(self.common.now);
-        if let Some(pending) = self.confirmation.as_mut().filter(|p| !p.is_asked()) {
-            let expires = heard + pending.expiry;
-            pending.stage = Stage::Asked(Window {
+    /// The response with the question in it has been sent to its end, and is heard to its end at
+    /// `heard`: from then on a yes counts.
+    pub(super) fn was_sent(&mut self, common: &mut Common, heard: Time) {
+        if let Some(question) = &mut self.question
+            && matches!(question.stage, Stage::Asking(_))
+        {
+            let heard = heard.max(common.now);
+            let expires = heard + question.pending.expiry;
+            question.stage = Stage::Asked(Window {
                 heard,
                 expires,
                 accepted: false,
             });
-            self.common.timers.set(Timer::ConfirmationExpired, expires);
+            common.timers.set(Timer::ConfirmationExpired, expires);
         }
     }
 
     /// The question has been heard earlier than the clock had it.
-    pub(super) fn question_was_heard(&mut self) {
-        let now = self.common.now;
-        if let Some(Stage::Asked(window)) = self.confirmation.as_mut().map(|p| &mut p.stage) {
+    pub(super) fn was_heard(&mut self, now: Time) {
+        if let Some(Stage::Asked(window)) = self.question.as_mut().map(|q| &mut q.stage) {
             window.heard = now.min(window.heard);
         }
     }
 
     /// The question has not been heard to its end after all.
-    pub(super) fn question_was_cut_short(&mut self) {
-        if let Some(pending) = &mut self.confirmation {
-            pending.close();
-            self.common.timers.clear(Timer::ConfirmationExpired);
+    pub(super) fn was_not_heard(&mut self, common: &mut Common) {
+        if let Some(question) = &mut self.question
+            && matches!(question.stage, Stage::Asked(_))
+        {
+            question.stage = Stage::Asking(Spoken::Partly);
+            common.timers.clear(Timer::ConfirmationExpired);
         }
     }
 
     /// Something else is about to be said. A yes after that may be to that: the question has to be
     /// the last thing that was heard, and is returned to be asked again.
-    pub(super) fn ask_again(&mut self) -> Option<String> {
-        let asked = self.confirmation.as_ref().filter(|p| p.is_asked())?;
-        let question = asked.question.clone();
-        self.question_was_cut_short();
+    pub(super) fn ask_again(&mut self, common: &mut Common) -> Option<String> {
+        let asked = self.question.as_ref().filter(|q| q.window().is_some())?;
+        let question = asked.pending.question.clone();
+        self.was_not_heard(common);
         Some(question)
     }
 
     /// An answer is about to be given to something else. A yes to a question that was asked before
     /// it counts no more.
-    pub(super) fn withdraw_asked_question(&mut self) {
-        if self.confirmation.as_ref().is_some_and(Pending::is_asked) {
-            self.withdraw(ConfirmationOutcome::Abandoned);
+    pub(super) fn withdraw_asked(&mut self, common: &mut Common, history: &mut History) {
+        if self.is_asked() {
+            self.withdraw(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
     /// The question cannot be said to its end: nobody can know what a yes would be to.
-    pub(super) fn withdraw_unasked_question(&mut self) {
-        if self.confirmation.as_ref().is_some_and(|p| !p.is_asked()) {
-            self.withdraw(ConfirmationOutcome::Abandoned);
+    pub(super) fn withdraw_unasked(&mut self, common: &mut Common, history: &mut History) {
+        if self.open().is_some_and(|q| q.window().is_none()) {
+            self.withdraw(common, history, ConfirmationOutcome::Abandoned);
+        }
+    }
+
+    /// The agent was stopped for good while it was asking.
+    pub(super) fn abandon_unasked(&mut self, common: &mut Common) {
+        if self.open().is_some_and(|q| q.window().is_none()) {
+            self.end(common, ConfirmationOutcome::Abandoned);
         }
     }
 
     /// The user spoke or pressed a key before the question had been heard: that is no answer to it.
-    pub(super) fn abandon_unheard_question(&mut self) {
-        if self.question_is_unheard() {
-            self.end_confirmation(ConfirmationOutcome::Abandoned);
+    pub(super) fn abandon_unheard(&mut self, common: &mut Common) {
+        if self.is_unheard(common.now) {
+            self.end(common, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// A question that has not been heard to its end. It can be asked again.
-    pub(super) fn take_unheard_question(&mut self) -> Option<Pending> {
-        if !self.question_is_unheard() {
-            return None;
+    /// A sound has stopped the agent: a question that has not been heard to its end waits until it is
+    /// known whether that was speech.
+    pub(super) fn cut_short(&mut self, common: &mut Common) {
+        if !self.is_unheard(common.now) {
+            return;
         }
-        self.common.timers.clear(Timer::ConfirmationExpired);
-        let mut question = self.confirmation.take()?;
-        question.close();
-        Some(question)
-    }
-
-    fn question_is_unheard(&self) -> bool {
-        let unheard = |p: &Pending| {
-            p.window()
-                .is_none_or(|window| window.heard > self.common.now)
-        };
-        self.confirmation.as_ref().is_some_and(unheard)
-    }
-
-    /// The wait for a yes is over, unless the user is just saying something.
-    pub(super) fn on_confirmation_expired(&mut self) {
-        if self.utterance.is_some() {
-            let later = self.common.now + Micros::from_ms(STILL_SPEAKING_MS);
-            self.common.timers.set(Timer::ConfirmationExpired, later);
-        } else {
-            self.end_confirmation(ConfirmationOutcome::Expired);
+        common.timers.clear(Timer::ConfirmationExpired);
+        if let Some(question) = &mut self.question {
+            question.stage = Stage::CutShort(match question.stage {
+                Stage::Asking(spoken) | Stage::CutShort(spoken) => spoken,
+                Stage::Asked(_) => Spoken::Partly,
+            });
         }
     }
 
-    /// The user's turn, begun at `began`, while a call waits for a yes. `true` if it was one.
-    pub(super) fn answer_confirmation(
+    /// The sound that cut the question short was no speech: it is said to its end.
+    pub(super) fn resume(&mut self) {
+        if let Some(question) = &mut self.question
+            && let Stage::CutShort(spoken) = question.stage
+        {
+            question.stage = Stage::Asking(spoken);
+        }
+    }
+
+    /// The sound that cut the question short was speech.
+    pub(super) fn abandon_cut_short(&mut self, common: &mut Common) {
+        if self.question.as_ref().is_some_and(Question::is_cut_short) {
+            self.end(common, ConfirmationOutcome::Abandoned);
+        }
+    }
+
+    /// A call waits, and no sound has cut its question short.
+    pub(super) fn is_open(&self) -> bool {
+        self.open().is_some()
+    }
+
+    /// The question was sent to its end, and waits for its answer.
+    pub(super) fn is_asked(&self) -> bool {
+        self.question.as_ref().and_then(Question::window).is_some()
+    }
+
+    fn open(&self) -> Option<&Question> {
+        self.question.as_ref().filter(|q| !q.is_cut_short())
+    }
+
+    fn is_unheard(&self, now: Time) -> bool {
+        let unheard = |q: &Question| q.window().is_none_or(|window| window.heard > now);
+        self.open().is_some_and(unheard)
+    }
+}
+
+/// How the question is answered.
+impl Confirmation {
+    /// The user's turn, begun at `began`. Returns the call that is to run if it was a yes.
+    pub(super) fn answer(
         &mut self,
+        common: &mut Common,
+        history: &mut History,
         text: &str,
         began: Time,
-        latency: TurnLatency,
-    ) -> bool {
-        match self.outcome_of(text, began) {
-            None => false,
-            Some(ConfirmationOutcome::Accepted) => {
-                self.run_confirmed(latency);
-                true
-            }
-            Some(outcome) => {
-                self.withdraw(outcome);
-                false
+    ) -> Option<Pending> {
+        match self.open()?.outcome_of(text, began) {
+            ConfirmationOutcome::Accepted => self.end(common, ConfirmationOutcome::Accepted),
+            outcome => {
+                self.withdraw(common, history, outcome);
+                None
             }
         }
     }
 
     /// The same in writing. What is accepted runs when the client asks for an answer.
-    pub(super) fn answer_in_writing(&mut self, text: &str) {
+    pub(super) fn answer_in_writing(
+        &mut self,
+        common: &mut Common,
+        history: &mut History,
+        text: &str,
+    ) {
+        let Some(question) = self.question.as_mut().filter(|q| !q.is_cut_short()) else {
+            return;
+        };
         // Who writes has the whole question before them, heard or not.
-        let window = self.confirmation.as_ref().and_then(Pending::window);
-        let read = window.map_or(self.common.now, |window| window.heard.max(self.common.now));
-        match self.outcome_of(text, read) {
-            None => {}
-            Some(ConfirmationOutcome::Accepted) => {
-                if let Some(Stage::Asked(window)) = self.confirmation.as_mut().map(|p| &mut p.stage)
-                {
-                    window.accepted = true;
-                }
-            }
-            Some(outcome) => self.withdraw(outcome),
+        let heard = question.window().map(|window| window.heard);
+        let read = heard.map_or(common.now, |heard| heard.max(common.now));
+        match (question.outcome_of(text, read), &mut question.stage) {
+            (ConfirmationOutcome::Accepted, Stage::Asked(window)) => window.accepted = true,
+            (outcome, _) => self.withdraw(common, history, outcome),
         }
     }
 
-    /// The client asks for an answer: runs what was accepted in writing.
-    pub(super) fn run_accepted(&mut self) {
-        let window = self.confirmation.as_ref().and_then(Pending::window);
-        if window.is_some_and(|window| window.accepted) {
-            let latency = TurnLatency::of_turn_at(self.common.now);
-            self.run_confirmed(latency);
+    /// The client asks for an answer: returns the call that was accepted in writing, to be run.
+    pub(super) fn take_accepted(&mut self, common: &mut Common) -> Option<Pending> {
+        let window = self.question.as_ref().and_then(Question::window)?;
+        match window.accepted {
+            true => self.end(common, ConfirmationOutcome::Accepted),
+            false => None,
         }
     }
 
-    /// What words begun at `began` mean for the call that waits, if one does.
-    fn outcome_of(&self, text: &str, began: Time) -> Option<ConfirmationOutcome> {
-        let pending = self.confirmation.as_ref()?;
-        let window = pending.window();
-        let in_time = |window: Window| (window.heard..=window.expires).contains(&began);
-        Some(match reply(text, pending.asked()) {
-            _ if window.is_some_and(|window| began > window.expires) => {
-                ConfirmationOutcome::Expired
-            }
-            Reply::Yes if window.is_some_and(in_time) => ConfirmationOutcome::Accepted,
-            Reply::No => ConfirmationOutcome::Declined,
-            Reply::Yes | Reply::Other => ConfirmationOutcome::Abandoned,
-        })
+    /// The call that a click may answer, also while a sound has cut its question short.
+    pub(super) fn awaited(&self) -> Option<CallId> {
+        self.question.as_ref().map(|q| q.pending.call)
+    }
+
+    /// The same for a key: it has to follow some of the question.
+    pub(super) fn awaited_by_key(&self) -> Option<CallId> {
+        let question = self.question.as_ref()?;
+        let unsaid = |spoken| matches!(spoken, Spoken::After(_));
+        match question.stage {
+            Stage::Asking(spoken) | Stage::CutShort(spoken) if unsaid(spoken) => None,
+            _ => Some(question.pending.call),
+        }
+    }
+
+    /// Takes the call that a click or a key answers: the caller tells how it ended.
+    pub(super) fn take(&mut self, common: &mut Common) -> Option<Pending> {
+        common.timers.clear(Timer::ConfirmationExpired);
+        self.question.take().map(|question| question.pending)
+    }
+
+    /// The wait for a yes is over, unless the user is just saying something.
+    pub(super) fn on_expired(&mut self, common: &mut Common, user_speaks: bool) {
+        if user_speaks {
+            let later = common.now + Micros::from_ms(STILL_SPEAKING_MS);
+            common.timers.set(Timer::ConfirmationExpired, later);
+        } else {
+            self.end(common, ConfirmationOutcome::Expired);
+        }
     }
 
     /// The call that waits does not run, and the model is told.
-    fn withdraw(&mut self, outcome: ConfirmationOutcome) {
-        if let Some(pending) = &self.confirmation {
+    fn withdraw(
+        &mut self,
+        common: &mut Common,
+        history: &mut History,
+        outcome: ConfirmationOutcome,
+    ) {
+        if let Some(pending) = self.question.as_ref().map(|q| &q.pending) {
             let text = format!("The user did not confirm {}: it was not run.", pending.name);
-            let item = self.common.item_id();
-            self.history.push(item, Message::System { text });
+            history.push(common.item_id(), Message::System { text });
         }
-        self.end_confirmation(outcome);
+        self.end(common, outcome);
     }
 
-    /// The call that a click or a key may answer, also while a sound has cut its question short.
-    pub(super) fn awaited_confirmation(&self) -> Option<&Pending> {
-        let interrupted = || self.interrupted.as_ref()?.question();
-        self.confirmation.as_ref().or_else(interrupted)
+    /// No call waits any more; the client is told about the one that did.
+    fn end(&mut self, common: &mut Common, outcome: ConfirmationOutcome) -> Option<Pending> {
+        let pending = self.take(common)?;
+        pending.tell_end(common, outcome);
+        Some(pending)
     }
+}
 
-    /// A click or a key instead of a spoken answer.
-    pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
-        if self.awaited_confirmation().map(|p| p.call) != Some(call) {
-            return self.common.refuse(
-                "Confirm",
-                format!("no call {call} waits for a confirmation"),
-            );
-        }
-        self.common.mark_activity();
-        self.drop_held();
-        let interrupted = || self.interrupted.as_mut()?.take_question();
-        let pending = self.confirmation.take().or_else(interrupted);
-        self.stop_for_good(ResponseStatus::Cancelled);
-        self.confirmation = pending;
-        let item = self.common.item_id();
-        let name = self.confirmation.as_ref().map_or("", |p| &p.name);
-        let text = if accepted {
-            format!("The user confirmed {name} by hand.")
-        } else {
-            format!("The user declined {name} by hand: it was not run.")
-        };
-        self.history.push(item, Message::System { text });
-        if accepted {
-            let latency = TurnLatency::of_turn_at(self.common.now);
-            self.run_confirmed(latency);
-        } else {
-            self.end_confirmation(ConfirmationOutcome::Declined);
-            let declined = self.common.policy.phrases.declined.clone();
-            if self.utterance.is_some() {
-                // Said if that is no more than the key's own tone.
-                self.interrupted = Some(Interrupted::with_rest(declined));
-            } else {
-                self.announcements.push_back(declined);
-            }
-        }
+impl Pending {
+    /// Tells the client how the wait has ended.
+    pub(super) fn tell_end(&self, common: &mut Common, outcome: ConfirmationOutcome) {
+        let call = self.call;
+        common.notify(Event::ConfirmationEnded { call, outcome });
     }
+}
 
-    fn run_confirmed(&mut self, latency: TurnLatency) {
-        let Some(pending) = self.confirmation.take() else {
-            return;
-        };
-        self.common.timers.clear(Timer::ConfirmationExpired);
-        self.common.notify(Event::ConfirmationEnded {
-            call: pending.call,
-            outcome: ConfirmationOutcome::Accepted,
-        });
-        self.stop_for_good(ResponseStatus::Interrupted);
-        self.open_response(latency);
-        let tool = self.operators(&pending.name).cloned();
-        self.carry_out(
-            pending.call,
-            &pending.name,
-            pending.arguments,
-            tool.as_deref(),
-        );
-    }
-
-    pub(super) fn end_confirmation(&mut self, outcome: ConfirmationOutcome) {
-        self.common.timers.clear(Timer::ConfirmationExpired);
-        if let Some(pending) = self.confirmation.take() {
-            let call = pending.call;
-            self.common
-                .notify(Event::ConfirmationEnded { call, outcome });
-        }
-    }
+/// Tells the model that a call was not run, and `why`.
+fn tell_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
+    let text = format!("A call of {name} was not run: {why}");
+    history.push(common.item_id(), Message::System { text });
 }

@@ -5,9 +5,9 @@ use super::Conversation;
 use super::ids::CallId;
 use super::response::{Response, Words};
 use super::speculation::Track;
+use super::template::render;
 use super::time::Micros;
 use super::timer::Timer;
-use crate::llm::untrusted::sanitise;
 use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -67,15 +67,6 @@ fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<Str
         long.or(short)
     };
     template.cloned()
-}
-
-/// A template of a tool with a call's arguments filled in; `None` if it does not fit them.
-pub(super) fn render(
-    tool: &Declaration,
-    template: &str,
-    arguments: &Map<String, Value>,
-) -> Option<String> {
-    crate::tools::say(tool, template, arguments, None).map(|text| sanitise(&text))
 }
 
 impl Conversation {

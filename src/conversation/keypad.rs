@@ -29,8 +29,7 @@ impl Conversation {
             return self.expect_nothing();
         }
         self.expect_no_words();
-        let pending = self.awaited_confirmation().filter(|p| p.has_begun());
-        if let Some(call) = pending.map(|p| p.call)
+        if let Some(call) = self.confirmation.awaited_by_key()
             && self.keys.is_empty()
             && matches!(key, YES | NO)
         {
@@ -40,7 +39,7 @@ impl Conversation {
         if self.client.turn_detection.interrupt {
             self.barge_in();
             self.forget_interrupted();
-            self.abandon_unheard_question();
+            self.confirmation.abandon_unheard(&mut self.common);
         }
         if key != ENTER && self.keys.len() < MOST_KEYS {
             self.keys.push(key);

@@ -50,6 +50,7 @@ mod relayed;
 mod response;
 mod silence;
 mod speculation;
+mod template;
 #[cfg(test)]
 mod tests;
 mod text_limits;
@@ -79,7 +80,7 @@ use crate::llm::ToolChoice;
 use aside::Aside;
 use barge_in::{Interrupted, Resume};
 use common::Common;
-use confirm::Pending;
+use confirm::Confirmation;
 use endpointer::SpeechDetector;
 use history::History;
 use playout::Playout;
@@ -110,8 +111,7 @@ pub struct Conversation {
     speculation: Speculation,
     /// An answer that is being made and not given.
     held: Option<Held>,
-    /// A committed call that waits for the user's yes.
-    confirmation: Option<Pending>,
+    confirmation: Confirmation,
     /// Committed calls that the server runs, with their items.
     running: BTreeMap<CallId, ItemId>,
     /// What was cut short by the utterance that is going on.
@@ -175,7 +175,7 @@ impl Conversation {
             playout: Playout::default(),
             speculation: Speculation::default(),
             held: None,
-            confirmation: None,
+            confirmation: Confirmation::default(),
             running: BTreeMap::new(),
             interrupted: None,
             resume: None,
@@ -270,7 +270,10 @@ impl Conversation {
                 Timer::SynthesisOverdue => self.on_synthesis_overdue(),
                 Timer::DeadAir => self.fill_dead_air(),
                 Timer::GenerationOverdue => self.on_generation_overdue(),
-                Timer::ConfirmationExpired => self.on_confirmation_expired(),
+                Timer::ConfirmationExpired => {
+                    let user_speaks = self.utterance.is_some();
+                    self.confirmation.on_expired(&mut self.common, user_speaks);
+                }
                 Timer::PlayoutEnd => {}
                 Timer::KeysComplete => self.take_keys(),
                 Timer::Silence => self.on_silent_user(),
@@ -335,7 +338,7 @@ impl Conversation {
         let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
             let question = match self.ending {
-                None => self.ask_again(),
+                None => self.confirmation.ask_again(&mut self.common),
                 Some(_) => None,
             };
             match question {

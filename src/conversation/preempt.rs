@@ -34,7 +34,7 @@ impl Conversation {
         let policy = &self.common.policy.speculation;
         let free = self.response.is_none()
             && self.respond_next.is_none()
-            && self.confirmation.is_none()
+            && !self.confirmation.is_open()
             && self.held.is_none();
         if !policy.enabled
             || !policy.preemptive

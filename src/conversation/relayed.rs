@@ -1,7 +1,6 @@
 //! Clients with a recogniser and a voice of their own: what the user says comes in as words, and when
 //! the user speaks over the agent, the client has stopped it already and tells which words were heard.
 
-use super::barge_in::Interrupted;
 use super::response::Response;
 use super::time::Micros;
 use super::timer::Timer;
@@ -45,14 +44,14 @@ impl Conversation {
             .iter()
             .any(|(item, heard)| *heard < self.history.length(*item))
         {
-            self.question_was_cut_short();
+            self.confirmation.was_not_heard(&mut self.common);
         }
         let amid_an_item = self.response.as_ref().is_some_and(Response::is_speaking);
         if self.playout.audible_until() > self.common.now || amid_an_item {
             self.stop_for_words();
         } else {
-            self.question_was_heard();
-            self.abandon_unheard_question();
+            self.confirmation.was_heard(self.common.now);
+            self.confirmation.abandon_unheard(&mut self.common);
         }
         // The clock may have taken more for heard.
         for (item, heard) in heard {
@@ -79,7 +78,7 @@ impl Conversation {
     /// The client's voice has said all that it was given, as far as the client knows.
     pub(super) fn on_voice_ended(&mut self) {
         if self.playout.end(self.common.now) {
-            self.question_was_heard();
+            self.confirmation.was_heard(self.common.now);
         }
     }
 
@@ -88,14 +87,8 @@ impl Conversation {
         if !self.utterance.as_ref().is_some_and(Utterance::is_wordless) {
             return;
         }
-        let question = self
-            .interrupted
-            .as_mut()
-            .and_then(Interrupted::take_question);
+        self.confirmation.resume();
         self.drop_utterance();
-        if question.is_some() {
-            self.confirmation = question;
-        }
     }
 
     /// It was a key that means nothing: what the client has stopped goes on.

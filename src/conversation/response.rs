@@ -5,7 +5,6 @@ use super::barge_in::{Resume, Unfinished};
 use super::clauses::Clauses;
 use super::client::missing_tool;
 use super::commit::{EndingCall, Waiting};
-use super::confirm::Pending;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
 use super::preempt::Held;
@@ -100,8 +99,6 @@ pub(super) struct Response {
     pub(super) failed: bool,
     /// The apology for the voice was tried.
     apologised: bool,
-    /// A committed call whose question is asked when everything else has been said.
-    pub(super) asks: Option<Pending>,
     /// A call that ends the conversation when everything has been said.
     pub(super) ends_with: Option<EndingCall>,
     /// The user has gone on meanwhile: it does not end the conversation.
@@ -148,7 +145,6 @@ impl Response {
             answer: Said::within(most),
             nothing_new: false,
             failed: false,
-            asks: None,
             ends_with: None,
             goes_on: false,
             answer_from: None,
@@ -322,7 +318,8 @@ impl Conversation {
 
     fn open_untracked(&mut self, latency: TurnLatency, next: NextAnswer) {
         let NextAnswer { terms, requested } = next;
-        self.withdraw_asked_question();
+        self.confirmation
+            .withdraw_asked(&mut self.common, &mut self.history);
         let turn = self.common.turn_id();
         let response = Response::new(
             turn,
@@ -701,7 +698,7 @@ impl Conversation {
             response.announced.push(item);
             self.common.notify(Event::AgentItemStarted { item });
         }
-        self.question_begins_with(id);
+        self.confirmation.clause_begins(id);
         self.common.notify(Event::AgentSpeech {
             item,
             clause: id,
@@ -747,17 +744,22 @@ impl Conversation {
             return self.watch_dead_air();
         }
         self.common.timers.clear(Timer::DeadAir);
-        if response.asks.is_some() && !response.failed {
+        if self.confirmation.is_wanted() && !response.failed {
             if response.client_called || self.respond_next.is_some() {
-                self.put_off_confirmation();
+                self.confirmation
+                    .put_off(&mut self.common, &mut self.history);
                 return self.advance_response();
             }
             self.call_off_end();
-            self.ask_confirmation();
+            let question = self.confirmation.ask(&mut self.common, &mut self.history);
+            if let Some(question) = question {
+                self.speak(&question, Words::Own);
+            }
             return self.advance_response();
         }
         if self.playout.all_sent() {
-            self.question_was_sent();
+            let heard = self.playout.audible_until();
+            self.confirmation.was_sent(&mut self.common, heard);
             if !self.awaits_ending_call() {
                 self.finish_response();
             }
@@ -816,6 +818,7 @@ impl Conversation {
         status: ResponseStatus,
         reason: Discard,
     ) {
+        self.confirmation.forget_wanted();
         if let Some(ending) = response.ends_with.take() {
             self.call_off(ending.call);
         }
@@ -888,7 +891,8 @@ impl Conversation {
             return;
         }
         self.common.timers.clear(Timer::SynthesisOverdue);
-        self.withdraw_unasked_question();
+        self.confirmation
+            .withdraw_unasked(&mut self.common, &mut self.history);
         for clause in self.playout.drop_from(id) {
             self.history.drop_clause(clause.item, clause.index);
             self.common
@@ -918,7 +922,7 @@ impl Conversation {
         };
         response.failed = true;
         response.owes_answer = false;
-        response.asks = None;
+        self.confirmation.forget_wanted();
         let waiting = std::mem::take(&mut response.waiting);
         if let Some(request) = response.generation.take() {
             self.common

@@ -458,7 +458,14 @@ impl Conversation {
             text: text.to_owned(),
             spoken,
         });
-        if ends || self.answer_confirmation(text, began, latency) {
+        if ends {
+            return self.drop_held();
+        }
+        let answered = self
+            .confirmation
+            .answer(&mut self.common, &mut self.history, text, began);
+        if let Some(confirmed) = answered {
+            self.run_confirmed(confirmed, latency);
             return self.drop_held();
         }
         self.route(text, true);

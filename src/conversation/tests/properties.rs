@@ -56,7 +56,9 @@ fn act(sim: &mut Sim, step: &Move) {
             text: "Ding dong.".into(),
         },
         Move::Confirm(accepted) => {
-            let call = sim.core.confirmation.as_ref().map_or(CallId(0), |p| p.call);
+            let waits = sim.core.confirmation.is_open();
+            let call = sim.core.confirmation.awaited().filter(|_| waits);
+            let call = call.unwrap_or(CallId(0));
             Input::Confirm { call, accepted }
         }
         Move::Key(key) => Input::Key { key },

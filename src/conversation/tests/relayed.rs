@@ -222,7 +222,7 @@ fn a_key_that_stops_the_question_answers_it() {
         sim.input(Input::Key { key });
         sim.no_audio(10_000);
         assert_eq!(sim.tools_started.len(), started, "{key}");
-        assert!(sim.core.utterance.is_none() && sim.core.confirmation.is_none());
+        assert!(sim.core.utterance.is_none() && !sim.core.confirmation.is_open());
     }
 }
 
