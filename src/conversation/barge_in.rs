@@ -1,7 +1,6 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
-use super::commit::EndingCall;
 use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
@@ -13,16 +12,7 @@ pub(super) struct Interrupted {
     /// What of its words was not heard.
     rest: String,
     /// What was to come after them.
-    more: Option<Resume>,
-}
-
-/// What is taken up again after a noise, when the words that were not heard have been said.
-#[derive(Debug)]
-pub(super) enum Resume {
-    /// The answer: the model had not ended, or a tool was still running.
-    Answer(Box<Unfinished>),
-    /// The end of the conversation.
-    End(EndingCall),
+    more: Option<Box<Unfinished>>,
 }
 
 /// What is kept of an answer for its second half.
@@ -51,6 +41,7 @@ impl Conversation {
     /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
         let before = self.resume.take();
+        let was_ending = self.ending.is_resuming();
         let mut stopped = self.stop_response(ResponseStatus::Interrupted);
         if stopped.is_none() && self.playout.audible_until() > self.common.now {
             self.common.outputs.push_back(Output::Flush);
@@ -59,9 +50,9 @@ impl Conversation {
             stopped = Some(Interrupted::with_rest(join(rest)));
         }
         let has_stopped = stopped.is_some();
-        if has_stopped || before.is_some() {
+        if has_stopped || before.is_some() || was_ending {
             let stopped = stopped.unwrap_or_default();
-            self.forget_interrupted();
+            self.ending.cut_short();
             self.interrupted = Some(Interrupted {
                 more: stopped.more.or(before),
                 ..stopped
@@ -75,7 +66,7 @@ impl Conversation {
     /// Ends the response that is being given, and takes neither it nor an earlier one up again.
     /// `false` if there was none.
     pub(super) fn stop_for_good(&mut self, status: ResponseStatus) -> bool {
-        let paused = self.interrupted.is_some() || self.resume.is_some();
+        let paused = self.interrupted.is_some() || self.is_resuming();
         self.forget_interrupted();
         self.interrupted = self.stop_response(status);
         let stopped = self.interrupted.is_some();
@@ -101,14 +92,10 @@ impl Conversation {
         rest.extend(open.into_iter().filter(|_| !outside));
         self.playout.flush(self.common.now);
         self.clear_response_timers();
-        let more = match response.ends_with.take() {
-            Some(ending) => Some(Resume::End(ending)),
-            // A client that was called asks for the answer itself.
-            None if response.client_called || outside => None,
-            None => response
-                .unfinished()
-                .then(|| Resume::Answer(response.second_half())),
-        };
+        let ends = self.ending.is_promised() && self.ending.cut_short();
+        // A client that was called asks for the answer itself.
+        let goes_on = !ends && !response.client_called && !outside && response.unfinished();
+        let more = goes_on.then(|| response.second_half());
         self.close_response(response, status, Discard::Interrupted);
         Some(Interrupted {
             rest: join(rest),
@@ -164,54 +151,41 @@ impl Conversation {
             self.announcements.push_front(interrupted.rest);
         }
         self.resume = interrupted.more;
+        self.ending.resume();
     }
 
     /// What stopped the agent was speech: what it was saying is not taken up again.
     pub(super) fn forget_interrupted(&mut self) {
         self.forget_resuming();
-        let Some(interrupted) = self.interrupted.take() else {
-            return;
-        };
+        self.interrupted = None;
         self.confirmation.abandon_cut_short(&mut self.common);
-        self.resume = interrupted.more;
-        self.forget_resuming();
-    }
-
-    /// The conversation goes on after what is being said, or was until a noise cut it short.
-    pub(super) fn call_off_end(&mut self) {
-        let mut ended = Vec::new();
-        if let Some(response) = &mut self.response {
-            response.goes_on = true;
-            if let Some(ending) = response.ends_with.take() {
-                // An answer is owed from here on.
-                response.silent_until = self.common.now + self.common.policy.dead_air;
-                ended.push(ending);
-            }
-        }
-        let interrupted = self.interrupted.as_mut().map(|i| &mut i.more);
-        for more in interrupted.into_iter().chain([&mut self.resume]) {
-            if let Some(Resume::End(ending)) = more.take_if(|m| matches!(m, Resume::End(_))) {
-                ended.push(ending);
-            }
-        }
-        for ending in &ended {
+        if let Some(ending) = self.ending.take_cut_short() {
             self.call_off(ending.call);
         }
     }
 
-    /// A call that ends the conversation waits for the goodbye to be heard.
-    pub(super) fn is_about_to_end(&self) -> bool {
-        let ends = |more: Option<&Resume>| matches!(more, Some(Resume::End(_)));
-        self.response
-            .as_ref()
-            .is_some_and(|r| r.ends_with.is_some())
-            || ends(self.interrupted.as_ref().and_then(|i| i.more.as_ref()))
-            || ends(self.resume.as_ref())
+    /// The conversation goes on after what is being said, or was until a noise cut it short.
+    pub(super) fn call_off_end(&mut self) {
+        let was_promised = self.ending.is_promised();
+        let Some(ending) = self.ending.go_on(self.response.is_some()) else {
+            return;
+        };
+        if let Some(response) = self.response.as_mut().filter(|_| was_promised) {
+            // An answer is owed from here on.
+            response.silent_until = self.common.now + self.common.policy.dead_air;
+        }
+        self.call_off(ending.call);
+    }
+
+    /// What a noise cut short is to be taken up again when nobody speaks.
+    fn is_resuming(&self) -> bool {
+        self.resume.is_some() || self.ending.is_resuming()
     }
 
     /// What a noise cut short is not taken up again after all.
     pub(super) fn forget_resuming(&mut self) {
-        if let Some(Resume::End(ending)) = self.resume.take() {
+        self.resume = None;
+        if let Some(ending) = self.ending.take_resuming() {
             self.call_off(ending.call);
         }
     }

@@ -1,6 +1,7 @@
 //! Commits: the calls that the model has asked for in full, and what comes of them.
 
 use super::confirm::Pending;
+use super::ending::{EndingCall, Promise};
 use super::ids::CallId;
 use super::latency::TurnLatency;
 use super::response::Words;
@@ -16,15 +17,6 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// What the history is going to hold, once it is there.
     pub(super) result: Option<Value>,
-}
-
-/// A committed call that ends the conversation, and that has not begun.
-#[derive(Debug)]
-pub(super) struct EndingCall {
-    pub(super) call: CallId,
-    name: String,
-    arguments: Map<String, Value>,
-    how: EndsCall,
 }
 
 impl Conversation {
@@ -154,25 +146,24 @@ impl Conversation {
         self.tell_call(call, &name, arguments.clone(), false);
         let filler = tool.fillers.short.first();
         let words = filler.and_then(|template| render(tool, template, &arguments));
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if response.goes_on {
-            return self.call_off(call);
-        }
-        if response.ends_with.is_some() {
-            let already = json!({ "status": "the conversation ends already" });
-            return self.on_call_finished(call, Ok(already));
-        }
-        response.ends_with = Some(EndingCall {
+        let promise = self.ending.promise(EndingCall {
             call,
             name,
             arguments,
             how,
         });
-        if !response.said {
-            let words = words.unwrap_or_else(|| self.common.policy.phrases.goodbye.clone());
-            self.speak(&words, Words::Own);
+        match promise {
+            Promise::CalledOff => self.call_off(call),
+            Promise::Already => {
+                let already = json!({ "status": "the conversation ends already" });
+                self.on_call_finished(call, Ok(already));
+            }
+            Promise::Kept if self.response.as_ref().is_some_and(|r| !r.said) => {
+                let goodbye = &self.common.policy.phrases.goodbye;
+                let words = words.unwrap_or_else(|| goodbye.clone());
+                self.speak(&words, Words::Own);
+            }
+            Promise::Kept => {}
         }
     }
 
@@ -180,13 +171,13 @@ impl Conversation {
     /// conversation: one of its own, which does not begin before the goodbye has been heard, or any
     /// that runs.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
-        if self.handing_over.is_some() {
+        if self.ending.is_handing_over() {
             return true;
         }
         let Some(response) = &mut self.response else {
             return false;
         };
-        let (Some(track), Some(ending)) = (&response.track, &response.ends_with) else {
+        let (Some(track), Some(ending)) = (&response.track, self.ending.promised()) else {
             return false;
         };
         let (track, how) = (track.id, ending.how);
@@ -202,8 +193,8 @@ impl Conversation {
             return false;
         }
         response.silent_until = self.common.now + self.common.policy.dead_air;
-        if let Some(ending) = response.ends_with.take() {
-            self.handing_over = Some(ending.call);
+        if let Some(ending) = self.ending.take_promised() {
+            self.ending.hand_over(ending.call);
             self.wait_for(ending.call, None);
             self.commit_run(track, ending.call, &ending.name, ending.arguments);
             self.watch_dead_air();
@@ -215,7 +206,7 @@ impl Conversation {
     pub(super) fn end_with(&mut self, ending: &EndingCall) {
         let ends = json!({ "status": "the conversation ends" });
         self.on_call_finished(ending.call, Ok(ends));
-        self.ending = Some(HangUpReason::AgentEnded);
+        self.ending.hang_up_for(HangUpReason::AgentEnded);
     }
 
     /// The conversation goes on: what was to end it does not run.
@@ -229,10 +220,7 @@ impl Conversation {
         let Some(item) = self.running.remove(&call) else {
             return;
         };
-        let handed_over = self.handing_over.take_if(|running| *running == call);
-        if handed_over.is_some() && result.is_ok() {
-            self.ending = Some(HangUpReason::HandedOver);
-        }
+        self.ending.call_finished(call, result.is_ok());
         let output = match &result {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),

@@ -7,12 +7,11 @@ use super::common::Common;
 use super::history::History;
 use super::ids::{CallId, ClauseId};
 use super::output::{ConfirmationOutcome, Event};
-use super::template::render;
+use super::template::question;
 use super::time::{Micros, Time};
 use super::timer::Timer;
 use crate::llm::Message;
-use crate::llm::untrusted::sanitise;
-use crate::tools::{self, Declaration, plain};
+use crate::tools::{self, Declaration};
 use serde_json::{Map, Value};
 
 #[cfg(test)]
@@ -118,24 +117,6 @@ impl Question {
     }
 }
 
-/// The question with the exact arguments in it.
-fn question(tool: &Declaration, template: Option<&str>, arguments: &Map<String, Value>) -> String {
-    let own = template.and_then(|template| render(tool, template, arguments));
-    own.unwrap_or_else(|| {
-        let name = tool.spec.name.replace(['_', '-'], " ");
-        let list = arguments.iter().map(|(key, value)| {
-            let value = match plain(value.clone()) {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
-            format!("{} {value}", key.replace(['_', '-'], " "))
-        });
-        let list = list.collect::<Vec<_>>().join(", ");
-        let with = if list.is_empty() { "" } else { " with " };
-        sanitise(&format!("Shall I {name}{with}{list}?"))
-    })
-}
-
 /// What the response wants.
 impl Confirmation {
     /// Has a committed call wait for the user's yes; `false` if its tool does not want that. The
@@ -190,13 +171,9 @@ impl Confirmation {
         let Some(Wanted { pending, others }) = self.wanted.take() else {
             return;
         };
+        let why = "the user has not been asked yet. Call it again if it is still wanted.";
         for name in [&pending.name].into_iter().chain(&others) {
-            tell_put_off(
-                common,
-                history,
-                name,
-                "the user has not been asked yet. Call it again if it is still wanted.",
-            );
+            tell_put_off(common, history, name, why);
         }
     }
 
@@ -204,13 +181,10 @@ impl Confirmation {
     pub(super) fn ask(&mut self, common: &mut Common, history: &mut History) -> Option<String> {
         let Wanted { pending, others } = self.wanted.take()?;
         self.end(common, ConfirmationOutcome::Abandoned);
+        let why =
+            "only one call at a time can wait for the user's yes. Call it again after this one.";
         for name in &others {
-            tell_put_off(
-                common,
-                history,
-                name,
-                "only one call at a time can wait for the user's yes. Call it again after this one.",
-            );
+            tell_put_off(common, history, name, why);
         }
         common.notify(Event::ConfirmationAsked {
             call: pending.call,
@@ -311,8 +285,7 @@ impl Confirmation {
         }
     }
 
-    /// A sound has stopped the agent: a question that has not been heard to its end waits until it is
-    /// known whether that was speech.
+    /// A sound has stopped the agent: an unheard question waits until the sound has been judged.
     pub(super) fn cut_short(&mut self, common: &mut Common) {
         if !self.is_unheard(common.now) {
             return;

@@ -15,6 +15,7 @@
 //! | `commit` | the calls that the model has asked for, and their results |
 //! | `speculation` | what may run before it is committed, and how it ends |
 //! | `preempt` | answers that are made before the turn is certainly over |
+//! | `ending` | how the conversation ends, by a call of the agent or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `assent` | which words are a yes |
 //! | `filler` | what is said while the user waits |
@@ -35,6 +36,7 @@ mod client;
 mod commit;
 mod common;
 mod confirm;
+mod ending;
 mod endpointer;
 mod filler;
 mod history;
@@ -78,9 +80,10 @@ pub use time::{Micros, Samples, Time};
 
 use crate::llm::ToolChoice;
 use aside::Aside;
-use barge_in::{Interrupted, Resume};
+use barge_in::{Interrupted, Unfinished};
 use common::Common;
 use confirm::Confirmation;
+use ending::Ending;
 use endpointer::SpeechDetector;
 use history::History;
 use playout::Playout;
@@ -116,10 +119,8 @@ pub struct Conversation {
     running: BTreeMap<CallId, ItemId>,
     /// What was cut short by the utterance that is going on.
     interrupted: Option<Interrupted>,
-    /// What noise cut short and is to be taken up again.
-    resume: Option<Resume>,
-    /// The call that runs to hand the conversation over.
-    handing_over: Option<CallId>,
+    /// The answer that noise cut short, and that is to be taken up again.
+    resume: Option<Box<Unfinished>>,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The answer that is to be given when nobody speaks.
@@ -128,7 +129,7 @@ pub struct Conversation {
     unheard: BTreeSet<ItemId>,
     /// Answers that are being given beside the conversation.
     asides: Vec<Aside>,
-    ending: Option<HangUpReason>,
+    ending: Ending,
     /// Keys of a number that is being typed in.
     keys: String,
     /// The last key answered a confirmation.
@@ -179,12 +180,11 @@ impl Conversation {
             running: BTreeMap::new(),
             interrupted: None,
             resume: None,
-            handing_over: None,
             announcements: VecDeque::new(),
             respond_next: None,
             unheard: BTreeSet::new(),
             asides: Vec::new(),
-            ending: None,
+            ending: Ending::default(),
             keys: String::new(),
             answered_by_key: false,
             prompted: 0,
@@ -254,7 +254,7 @@ impl Conversation {
             Input::VoiceEnded => self.on_voice_ended(),
             Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
             Input::Announce { text } => self.announcements.push_back(text),
-            Input::Drain => self.ending = Some(HangUpReason::Shutdown),
+            Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
         }
         self.settle();
     }
@@ -300,9 +300,9 @@ impl Conversation {
     /// What follows from every change: clauses are asked for, a finished response ends, and what
     /// has waited for silence gets its turn.
     fn settle(&mut self) {
-        if self.ending == Some(HangUpReason::HandedOver) {
+        if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
             // The line is somebody else's: nothing more is heard on it.
-            let done = |r: &Response| r.generation().is_none() && r.ends_with.is_none();
+            let done = |r: &Response| r.generation().is_none() && !self.ending.is_promised();
             if self.response.as_ref().is_some_and(done) && self.playout.all_sent() {
                 self.finish_response();
             } else {
@@ -337,7 +337,7 @@ impl Conversation {
         }
         let goes_on = !self.is_too_long();
         if let Some(text) = self.announcements.pop_front() {
-            let question = match self.ending {
+            let question = match self.ending.hang_up() {
                 None => self.confirmation.ask_again(&mut self.common),
                 Some(_) => None,
             };
@@ -346,11 +346,13 @@ impl Conversation {
                 None => self.say(&text),
             }
         } else if goes_on && let Some(resume) = self.resume.take() {
-            self.resume_response(resume);
+            self.resume_response(*resume);
+        } else if goes_on && let Some(ending) = self.ending.take_resuming() {
+            self.resume_ending(ending);
         } else if goes_on && self.respond_next.is_some() && self.unheard.is_empty() {
             self.respond();
         } else {
-            match self.ending {
+            match self.ending.hang_up() {
                 Some(reason) => self.let_go(reason),
                 None => self.watch_silence(),
             }
@@ -361,7 +363,7 @@ impl Conversation {
 
     /// Ends the session.
     fn let_go(&mut self, reason: HangUpReason) {
-        self.ending = None;
+        self.ending.has_hung_up();
         self.hang_up();
         self.common.outputs.push_back(Output::HangUp { reason });
     }
@@ -410,6 +412,6 @@ impl Conversation {
         };
         self.announcements.clear();
         self.announcements.push_back(phrase.clone());
-        self.ending = Some(reason);
+        self.ending.hang_up_for(reason);
     }
 }

@@ -1,10 +1,11 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::answer_end::{AnswerPolicy, Said};
-use super::barge_in::{Resume, Unfinished};
+use super::barge_in::Unfinished;
 use super::clauses::Clauses;
 use super::client::missing_tool;
-use super::commit::{EndingCall, Waiting};
+use super::commit::Waiting;
+use super::ending::EndingCall;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
 use super::preempt::Held;
@@ -99,10 +100,6 @@ pub(super) struct Response {
     pub(super) failed: bool,
     /// The apology for the voice was tried.
     apologised: bool,
-    /// A call that ends the conversation when everything has been said.
-    pub(super) ends_with: Option<EndingCall>,
-    /// The user has gone on meanwhile: it does not end the conversation.
-    pub(super) goes_on: bool,
     /// The first clause after a tool's result.
     answer_from: Option<ClauseId>,
 }
@@ -145,8 +142,6 @@ impl Response {
             answer: Said::within(most),
             nothing_new: false,
             failed: false,
-            ends_with: None,
-            goes_on: false,
             answer_from: None,
         }
     }
@@ -269,33 +264,33 @@ impl Conversation {
         requested
     }
 
-    /// Takes up again what noise cut short: an answer when the calls that still run are done, or at
-    /// once; the end of the conversation.
-    pub(super) fn resume_response(&mut self, resume: Resume) {
+    /// Takes up again the answer that noise cut short: when the calls that still run are done, or at
+    /// once.
+    pub(super) fn resume_response(&mut self, half: Unfinished) {
         let is_new = self.respond_next.is_some();
         self.open_response(TurnLatency::of_turn_at(self.common.now));
-        let mut running: Vec<CallId> = self.running.keys().copied().collect();
-        match resume {
-            Resume::Answer(half) => {
-                if let Some(response) = self.response.as_mut().filter(|_| !is_new) {
-                    response.terms = half.terms;
-                    response.history = half.history;
-                    response.steps = half.steps + u32::from(half.has_called && running.is_empty());
-                }
-                if running.is_empty() {
-                    return self.start_generation();
-                }
-            }
-            Resume::End(ending) => {
-                running.retain(|call| *call != ending.call);
-                if let Some(response) = &mut self.response {
-                    response.ends_with = Some(ending);
-                }
-            }
+        let running: Vec<CallId> = self.running.keys().copied().collect();
+        if let Some(response) = self.response.as_mut().filter(|_| !is_new) {
+            response.terms = half.terms;
+            response.history = half.history;
+            response.steps = half.steps + u32::from(half.has_called && running.is_empty());
+        }
+        if running.is_empty() {
+            return self.start_generation();
         }
         for call in running {
             self.wait_for(call, None);
         }
+    }
+
+    /// Takes up again the end of the conversation, whose goodbye noise cut short.
+    pub(super) fn resume_ending(&mut self, ending: EndingCall) {
+        self.open_response(TurnLatency::of_turn_at(self.common.now));
+        let running: Vec<CallId> = self.running.keys().copied().collect();
+        for call in running.into_iter().filter(|call| *call != ending.call) {
+            self.wait_for(call, None);
+        }
+        self.ending.promise(ending);
     }
 
     /// Says words of our own.
@@ -320,6 +315,7 @@ impl Conversation {
         let NextAnswer { terms, requested } = next;
         self.confirmation
             .withdraw_asked(&mut self.common, &mut self.history);
+        self.ending.response_begins();
         let turn = self.common.turn_id();
         let response = Response::new(
             turn,
@@ -715,7 +711,7 @@ impl Conversation {
                 && r.waiting.is_empty()
                 && !r.client_called
                 && r.may_go_on()
-                && r.ends_with.is_none()
+                && !self.ending.is_promised()
         }) {
             if let Some(response) = &mut self.response {
                 response.steps += 1;
@@ -794,11 +790,11 @@ impl Conversation {
     }
 
     pub(super) fn finish_response(&mut self) {
-        let Some(mut response) = self.response.take() else {
+        let Some(response) = self.response.take() else {
             return;
         };
         self.clear_response_timers();
-        if let Some(ending) = response.ends_with.take() {
+        if let Some(ending) = self.ending.take_promised() {
             self.end_with(&ending);
         }
         let status = if response.failed {
@@ -819,7 +815,7 @@ impl Conversation {
         reason: Discard,
     ) {
         self.confirmation.forget_wanted();
-        if let Some(ending) = response.ends_with.take() {
+        if let Some(ending) = self.ending.take_promised() {
             self.call_off(ending.call);
         }
         let waiting = std::mem::take(&mut response.waiting);

@@ -32,8 +32,7 @@ impl Conversation {
         self.common.mark_activity();
         self.common.timers.clear(Timer::Silence);
         self.prompted = 0;
-        if self.ending == Some(HangUpReason::Idle) {
-            self.ending = None;
+        if self.ending.stay_for_user() {
             let goodbye = &self.common.policy.phrases.goodbye_idle;
             self.announcements.retain(|text| text != goodbye);
         }

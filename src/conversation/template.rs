@@ -1,7 +1,7 @@
-//! The words that a tool's declaration has for a call.
+//! What is said about a call: a template of its tool, or a question in our own words.
 
 use crate::llm::untrusted::sanitise;
-use crate::tools::Declaration;
+use crate::tools::{Declaration, plain};
 use serde_json::{Map, Value};
 
 /// A template of a tool with a call's arguments filled in; `None` if it does not fit them.
@@ -11,4 +11,26 @@ pub(super) fn render(
     arguments: &Map<String, Value>,
 ) -> Option<String> {
     crate::tools::say(tool, template, arguments, None).map(|text| sanitise(&text))
+}
+
+/// The question before a call, with the exact arguments in it.
+pub(super) fn question(
+    tool: &Declaration,
+    template: Option<&str>,
+    arguments: &Map<String, Value>,
+) -> String {
+    let own = template.and_then(|template| render(tool, template, arguments));
+    own.unwrap_or_else(|| {
+        let name = tool.spec.name.replace(['_', '-'], " ");
+        let list = arguments.iter().map(|(key, value)| {
+            let value = match plain(value.clone()) {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            format!("{} {value}", key.replace(['_', '-'], " "))
+        });
+        let list = list.collect::<Vec<_>>().join(", ");
+        let with = if list.is_empty() { "" } else { " with " };
+        sanitise(&format!("Shall I {name}{with}{list}?"))
+    })
 }

@@ -416,7 +416,7 @@ impl Conversation {
             self.drop_listening(Discard::NoTurn);
             return self.resume_interrupted();
         }
-        if self.is_about_to_end() && agrees(text) {
+        if self.ending.is_near() && agrees(text) {
             self.resume_interrupted();
         } else {
             self.forget_interrupted();
@@ -442,7 +442,7 @@ impl Conversation {
     ) {
         self.answered_by_key = false;
         // "I'll put you through." "Okay."
-        let ends = self.is_about_to_end() && agrees(text);
+        let ends = self.ending.is_near() && agrees(text);
         if !ends {
             self.call_off_end();
         }
