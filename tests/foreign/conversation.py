@@ -69,7 +69,7 @@ class Conversation:
         elif kind == "response.created":
             self.begins()
         elif kind == "response.done":
-            self.ends(event["response"]["status"])
+            self.ends(event["response"])
         elif kind == "response.output_audio.delta":
             self.speaks(len(base64.b64decode(event["delta"])) / BYTES_PER_MS)
         elif kind == "response.output_audio_transcript.done":
@@ -82,9 +82,13 @@ class Conversation:
         self.open += 1
         self.last_event = self.sent_ms
 
-    def ends(self, status):
+    def ends(self, response):
         self.open -= 1
-        self.step["responses"].append(status)
+        self.step["responses"].append(response["status"])
+        messages = [item for item in response["output"] or [] if item["type"] == "message"]
+        # LiveKit speaks the first alone.
+        if len(messages) > 1:
+            self.complaints.append(f"several messages in a response: {json.dumps(messages)}")
         self.last_event = self.sent_ms
 
     def speaks(self, ms):

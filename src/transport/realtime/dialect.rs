@@ -44,8 +44,13 @@ enum Asked {
     Cancel,
     /// The same, by a client that need not know whether there is a response.
     ClearOutput,
-    Truncate,
-    /// By the client's name of the item.
+    /// An item by the client's name, once for each of the session's items that it stands for.
+    Truncate {
+        name: String,
+        /// There are more of them.
+        more: bool,
+    },
+    /// The same.
     Delete(String),
     Add {
         name: String,
@@ -62,7 +67,7 @@ impl Asked {
             Self::Commit(_) => "commitaudio",
             Self::Respond(_) => "respond",
             Self::Cancel | Self::ClearOutput => "cancelresponse",
-            Self::Truncate => "truncate",
+            Self::Truncate { .. } => "truncate",
             Self::Delete(_) => "deleteitem",
             Self::Add { .. } => "additem",
         }
@@ -328,6 +333,13 @@ impl Realtime {
         let called = self.response.as_ref().is_some_and(|r| r.client_called);
         let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond(_));
         !self.is_answering() || called && !self.pending.iter().any(waits)
+    }
+
+    /// Whether the client has asked for an item to be cut or deleted, and it is not done.
+    fn is_to_change(&self, item: &str) -> bool {
+        self.pending.iter().any(|pending| {
+            matches!(&pending.asked, Asked::Truncate { name, .. } | Asked::Delete(name) if name == item)
+        })
     }
 
     /// Whether a response is open once the session has done what it was asked.

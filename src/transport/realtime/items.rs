@@ -10,16 +10,80 @@ const MAX_ITEMS: usize = 1000;
 /// One item.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The session's id of it.
-    pub(super) id: ItemId,
+    /// The session's items that it stands for: several if the agent spoke them in one go.
+    pub(super) parts: Vec<Part>,
     /// As it is told to the client.
     pub(super) json: Value,
     /// The agent has said it in this session.
     pub(super) speech: bool,
-    /// Audio of it that was sent.
-    pub(super) audio: Micros,
     /// Text of it that the client sent, bytes.
     pub(super) created_text: usize,
+}
+
+/// One of the session's items.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The session's id of it.
+    pub(super) id: ItemId,
+    /// Audio of it that was sent.
+    pub(super) audio: Micros,
+    /// The agent's words, as far as they were heard.
+    pub(super) text: String,
+    /// How much of it was heard, if it was cut.
+    pub(super) cut: Option<Micros>,
+}
+
+impl Part {
+    fn new(id: ItemId) -> Self {
+        Self {
+            id,
+            audio: Micros(0),
+            text: String::new(),
+            cut: None,
+        }
+    }
+}
+
+impl Item {
+    /// The session's ids of it, in order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ItemId> {
+        self.parts.iter().map(|part| part.id)
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.parts.iter().any(|part| part.cut.is_some())
+    }
+
+    /// The parts that were heard: those up to the first that was cut.
+    fn heard_parts(&self) -> &[Part] {
+        let cut = self.parts.iter().position(|part| part.cut.is_some());
+        &self.parts[..cut.map_or(self.parts.len(), |at| at + 1)]
+    }
+
+    /// The agent's words, as far as they were heard.
+    pub(super) fn said(&self) -> String {
+        let texts = self.heard_parts().iter().map(|part| part.text.as_str());
+        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+        texts.join(" ")
+    }
+
+    /// How much of its audio was heard.
+    pub(super) fn heard(&self) -> Micros {
+        let heard = |part: &Part| part.cut.unwrap_or(part.audio).0;
+        Micros(self.heard_parts().iter().map(heard).sum())
+    }
+
+    /// How much of each part was heard, if so much was heard of all. More than all is all.
+    pub(super) fn cuts(&self, heard: Micros) -> Vec<(ItemId, Micros)> {
+        let mut left = heard;
+        let mut cuts = Vec::new();
+        for part in &self.parts {
+            let heard = left.min(part.audio);
+            left = Micros(left.0 - heard.0);
+            cuts.push((part.id, heard));
+        }
+        cuts
+    }
 }
 
 /// Where an item is put, by the client's names.
@@ -66,13 +130,20 @@ impl Items {
         self.items.insert(
             name.to_owned(),
             Item {
-                id,
+                parts: vec![Part::new(id)],
                 json,
                 speech: false,
-                audio: Micros(0),
                 created_text: 0,
             },
         );
+    }
+
+    /// Has an item stand for one more of the session's.
+    pub(super) fn join(&mut self, name: &str, id: ItemId) {
+        if let Some(item) = self.items.get_mut(name) {
+            item.parts.push(Part::new(id));
+            self.names.insert(id, name.to_owned());
+        }
     }
 
     /// Keeps an item that is not part of the conversation until it is removed.
@@ -99,9 +170,29 @@ impl Items {
 
     pub(super) fn remove(&mut self, name: &str) {
         if let Some(item) = self.items.remove(name) {
-            self.names.remove(&item.id);
+            for id in item.ids() {
+                self.names.remove(&id);
+            }
             self.order.retain(|other| other != name);
         }
+    }
+
+    /// Removes one of the session's items. Returns the item that stood for it alone, and removes it.
+    pub(super) fn remove_part(&mut self, id: ItemId) -> Option<(String, Item)> {
+        let name = self.names.remove(&id)?;
+        let item = self.items.get_mut(&name)?;
+        item.parts.retain(|part| part.id != id);
+        if !item.parts.is_empty() {
+            return None;
+        }
+        self.order.retain(|other| *other != name);
+        let item = self.items.remove(&name)?;
+        Some((name, item))
+    }
+
+    pub(super) fn part_mut(&mut self, id: ItemId) -> Option<&mut Part> {
+        let item = self.items.get_mut(self.names.get(&id)?)?;
+        item.parts.iter_mut().find(|part| part.id == id)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Item> {

@@ -20,7 +20,8 @@ pub(super) struct Response {
     pub(super) audio: Micros,
     /// The names of its items, in order.
     pub(super) output: Vec<String>,
-    /// The item of speech that is open.
+    /// The item of speech that is open: until something that the client is told follows it, or the
+    /// response is over.
     pub(super) speech: Option<Speech>,
     /// A tool of the client was called in it.
     pub(super) client_called: bool,
@@ -33,6 +34,8 @@ pub(super) struct Speech {
     pub(super) index: usize,
     /// The words so far.
     pub(super) text: String,
+    /// The agent is speaking; else the item waits for what the agent may say next.
+    pub(super) is_spoken: bool,
 }
 
 impl Response {
@@ -60,8 +63,15 @@ impl Response {
             name,
             index,
             text: String::new(),
+            is_spoken: true,
         });
         place
+    }
+
+    /// Whether the item of speech that is open is the last one.
+    pub(super) fn ends_with_speech(&self) -> bool {
+        let speech = self.speech.as_ref();
+        speech.is_some_and(|speech| speech.index + 1 == self.output.len())
     }
 
     /// Adds words to the open item. Returns its place and the words, set off from those before.

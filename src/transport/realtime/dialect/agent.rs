@@ -65,6 +65,7 @@ impl Realtime {
         id: ItemId,
         json: Value,
     ) -> Option<(String, usize)> {
+        self.end_silent_speech();
         let response = self.response.as_mut()?;
         let (response_id, index) = (response.id.clone(), response.output.len());
         let outside = response.outside;
@@ -98,7 +99,17 @@ impl Realtime {
         }
     }
 
+    /// What the agent says in one go is one item of the client's, for clients that are not told of
+    /// what the server does in between: some take the first message of a response for all of it.
     pub(super) fn agent_item_started(&mut self, item: ItemId) {
+        if let Some(name) = self.speech_that_goes_on() {
+            self.items.join(&name, item);
+            if let Some(speech) = self.response.as_mut().and_then(|r| r.speech.as_mut()) {
+                speech.is_spoken = true;
+            }
+            return;
+        }
+        self.end_speech(false);
         let name = self.writer.id("item");
         let json = shape::agent_item(&name, "in_progress", false, None);
         if self.output_item(&name, item, json).is_none() {
@@ -116,6 +127,14 @@ impl Realtime {
             "response.content_part.added",
             merge(place, json!({ "part": part })),
         );
+    }
+
+    /// The client's name of the item that is open, if what the agent says next belongs to it.
+    fn speech_that_goes_on(&self) -> Option<String> {
+        let response = self.response.as_ref().filter(|r| r.ends_with_speech())?;
+        let name = &response.speech.as_ref()?.name;
+        let is_whole = !self.items.get(name)?.is_cut() && !self.is_to_change(name);
+        (is_whole && !self.session.vendor_events).then(|| name.clone())
     }
 
     pub(super) fn agent_speech(&mut self, text: &str) {
@@ -137,6 +156,9 @@ impl Realtime {
         let Some(response) = &mut self.response else {
             return;
         };
+        if let Some(part) = self.items.part_mut(item) {
+            part.audio = part.audio + length;
+        }
         let Some(name) = self.items.name(item).map(str::to_owned) else {
             return;
         };
@@ -149,9 +171,6 @@ impl Realtime {
         response.audio = response.audio + length;
         let audio = response.encoder.encode(samples);
         let place = response.place(&name, index);
-        if let Some(item) = self.items.get_mut(&name) {
-            item.audio = item.audio + length;
-        }
         self.send_audio(place, &audio, length);
     }
 
@@ -169,22 +188,69 @@ impl Realtime {
             .extend(frame.map(|frame| Effect::SendAudio { frame, length }));
     }
 
+    /// The item of the client's stays open: the agent may say more.
     pub(super) fn agent_item_done(&mut self, item: ItemId, text: &str, interrupted: bool) {
-        let Some(name) = self.items.name(item).map(str::to_owned) else {
+        let Some(part) = self.items.part_mut(item) else {
             return;
         };
-        let Some(response) = self.response.as_mut() else {
-            return;
-        };
-        let Some(speech) = response.speech.take_if(|speech| speech.name == name) else {
-            return;
-        };
-        let (place, text_only) = (response.place(&name, speech.index), response.text_only);
-        let id = response.id.clone();
-        let rest = response.encoder.finish();
-        if !interrupted && !text_only {
-            self.send_audio(place.clone(), &rest, Micros(0));
+        part.text = text.to_owned();
+        if interrupted {
+            part.cut = Some(part.audio);
         }
+        let name = self.items.name(item);
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        let speech = response.speech.as_mut();
+        let Some(speech) = speech.filter(|speech| name == Some(&speech.name)) else {
+            return;
+        };
+        speech.is_spoken = false;
+        let (name, index) = (speech.name.clone(), speech.index);
+        let place = response.place(&name, index);
+        let rest = response.encoder.finish();
+        if !interrupted && !response.text_only {
+            self.send_audio(place, &rest, Micros(0));
+        }
+        if self
+            .response
+            .as_ref()
+            .is_some_and(|r| !r.ends_with_speech())
+        {
+            self.end_speech(true);
+        }
+    }
+
+    /// Ends the item of speech that is open, unless the agent is speaking.
+    fn end_silent_speech(&mut self) {
+        let speech = self.response.as_ref().and_then(|r| r.speech.as_ref());
+        if speech.is_some_and(|speech| !speech.is_spoken) {
+            self.end_speech(true);
+        }
+    }
+
+    /// Ends the item of speech that is open; `whole`: all that it was to say was said.
+    fn end_speech(&mut self, whole: bool) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        let Some(speech) = response.speech.take() else {
+            return;
+        };
+        let Some(item) = self.items.get(&speech.name) else {
+            return;
+        };
+        let text = match speech.is_spoken {
+            true => speech.text,
+            false => item.said(),
+        };
+        let status = match whole && !speech.is_spoken && !item.is_cut() {
+            true => "completed",
+            false => "incomplete",
+        };
+        let (name, index) = (speech.name, speech.index);
+        let (id, text_only) = (response.id.clone(), response.text_only);
+        let place = response.place(&name, index);
         if text_only {
             self.tell(
                 "response.output_text.done",
@@ -197,18 +263,13 @@ impl Realtime {
                 merge(place.clone(), json!({ "transcript": text })),
             );
         }
-        let part = shape::content_part(text_only, text);
+        let part = shape::content_part(text_only, &text);
         self.tell(
             "response.content_part.done",
             merge(place, json!({ "part": part })),
         );
-        let status = if interrupted {
-            "incomplete"
-        } else {
-            "completed"
-        };
-        let json = shape::agent_item(&name, status, text_only, Some(text));
-        self.output_item_done(&id, speech.index, &name, json);
+        let json = shape::agent_item(&name, status, text_only, Some(&text));
+        self.output_item_done(&id, index, &name, json);
     }
 
     pub(super) fn response_done(
@@ -221,7 +282,10 @@ impl Realtime {
         if status == ResponseStatus::Cancelled {
             self.answered("cancelresponse");
         }
-        self.close_speech();
+        self.end_speech(matches!(
+            status,
+            ResponseStatus::Completed | ResponseStatus::Failed
+        ));
         let Some(response) = self.response.take() else {
             return;
         };
@@ -238,21 +302,6 @@ impl Realtime {
             json!({"response_id": response.id, "turn": turn.to_string(), "status": status,
                 "latency": latency}),
         );
-    }
-
-    /// Ends an item of speech that the session left open.
-    fn close_speech(&mut self) {
-        let Some(speech) = self
-            .response
-            .as_ref()
-            .and_then(|response| response.speech.as_ref())
-        else {
-            return;
-        };
-        let text = speech.text.clone();
-        if let Some(id) = self.items.get(&speech.name).map(|item| item.id) {
-            self.agent_item_done(id, &text, true);
-        }
     }
 
     pub(super) fn stage_failed(&mut self, stage: String, message: String) {

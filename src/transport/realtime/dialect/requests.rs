@@ -233,7 +233,7 @@ impl Realtime {
     }
 
     fn check_new(&self, name: String) -> Result<String, Fault> {
-        if self.id_of(&name).is_some() {
+        if !self.ids_of(&name).is_empty() {
             let message = format!("Error adding item: the item with id '{name}' already exists.");
             let code = "item_create_duplicate_item_id";
             return Err(Fault::new(code, "item.id", message));
@@ -248,8 +248,8 @@ impl Realtime {
             Some(root) if root == "root" => Ok((Spot::Start, Place::Start)),
             // What the client is not shown may stand behind the last that it is.
             Some(name) if self.will_be_last(&name) => Ok((Spot::After(name), Place::End)),
-            Some(name) => match self.id_of(&name) {
-                Some(id) => Ok((Spot::After(name), Place::After(id))),
+            Some(name) => match self.ids_of(&name).last() {
+                Some(id) => Ok((Spot::After(name), Place::After(*id))),
                 None => Err(unknown_item("previous_item_id", "invalid_value", &name)),
             },
         }
@@ -270,15 +270,17 @@ impl Realtime {
         last == Some(name)
     }
 
-    /// The id of the item of this name, if there is one once the session has done what it was asked.
-    fn id_of(&self, name: &str) -> Option<ItemId> {
+    /// The session's ids of the item of this name once the session has done what it was asked; none
+    /// if there is no such item then.
+    fn ids_of(&self, name: &str) -> Vec<ItemId> {
         let asked = self.pending.iter().map(|pending| &pending.asked);
-        let now = self.items.get(name).map(|item| item.id);
+        let item = self.items.get(name);
+        let now = item.map(|item| item.ids().collect()).unwrap_or_default();
         asked.fold(now, |known, asked| match asked {
             Asked::Add {
                 name: other, id, ..
-            } if other == name => Some(*id),
-            Asked::Delete(other) if other == name => None,
+            } if other == name => vec![*id],
+            Asked::Delete(other) if other == name => Vec::new(),
             _ => known,
         })
     }
@@ -353,19 +355,24 @@ impl Realtime {
             return Err(Fault::new("invalid_value", "item_id", message));
         }
         // Clients count what they have played by a clock of their own: more than all is all.
-        let heard = Micros::from_ms(audio_end_ms).min(item.audio);
-        let item = item.id;
-        self.expect(event_id, Asked::Truncate)?;
-        self.ask(Input::Truncate { item, heard });
+        let cuts = item.cuts(Micros::from_ms(audio_end_ms));
+        for (index, &(item, heard)) in cuts.iter().enumerate() {
+            let (name, more) = (name.to_owned(), index + 1 < cuts.len());
+            self.expect(event_id, Asked::Truncate { name, more })?;
+            self.ask(Input::Truncate { item, heard });
+        }
         Ok(())
     }
 
     fn delete(&mut self, name: &str, event_id: &Option<String>) -> Result<(), Fault> {
-        let item = self
-            .id_of(name)
-            .ok_or_else(|| unknown_item("item_id", "item_delete_invalid_item_id", name))?;
-        self.expect(event_id, Asked::Delete(name.to_owned()))?;
-        self.ask(Input::DeleteItem { item });
+        let items = self.ids_of(name);
+        if items.is_empty() {
+            return Err(unknown_item("item_id", "item_delete_invalid_item_id", name));
+        }
+        for item in items {
+            self.expect(event_id, Asked::Delete(name.to_owned()))?;
+            self.ask(Input::DeleteItem { item });
+        }
         Ok(())
     }
 
@@ -418,9 +425,10 @@ impl Realtime {
     fn terms(&self, request: &ResponseRequest, text_only: bool) -> Result<ResponseTerms, Fault> {
         let context = request.input.as_ref().map(|items| {
             let items = items.iter().enumerate();
-            items
+            let context = items
                 .map(|(index, item)| self.context(item, index))
-                .collect::<Result<Vec<_>, _>>()
+                .collect::<Result<Vec<_>, _>>();
+            context.map(|items| items.concat())
         });
         Ok(ResponseTerms {
             instructions: request.instructions.clone(),
@@ -436,18 +444,19 @@ impl Realtime {
         })
     }
 
-    fn context(&self, item: &InputItem, index: usize) -> Result<Context, Fault> {
+    fn context(&self, item: &InputItem, index: usize) -> Result<Vec<Context>, Fault> {
         let content = match item {
             InputItem::Reference(name) => {
-                let id = self.id_of(name).ok_or_else(|| {
+                let items = self.ids_of(name);
+                if items.is_empty() {
                     let param = format!("response.input[{index}].id");
-                    unknown_item(&param, "invalid_value", name)
-                })?;
-                return Ok(Context::Item(id));
+                    return Err(unknown_item(&param, "invalid_value", name));
+                }
+                return Ok(items.into_iter().map(Context::Item).collect());
             }
             InputItem::Item(content) => content.clone(),
         };
-        Ok(Context::Message(match content {
+        Ok(vec![Context::Message(match content {
             ItemContent::System(text) => Message::System { text },
             ItemContent::User(text) => Message::User { text },
             ItemContent::Agent(text) => Message::Agent {
@@ -470,7 +479,7 @@ impl Realtime {
                 name: "the tool".into(),
                 output: serde_json::from_str(&output).unwrap_or(Value::String(output)),
             },
-        }))
+        })])
     }
 
     fn cancel(&mut self, response: Option<String>, event_id: &Option<String>) -> Result<(), Fault> {

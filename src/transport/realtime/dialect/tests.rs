@@ -500,7 +500,7 @@ fn what_the_server_runs_is_shown_only_to_clients_that_ask() {
         let all = told(&mut realtime(asks), with_server_tool());
         let shown: Vec<&str> = match asks {
             true => vec!["message", "mcp_call", "message"],
-            false => vec!["message", "message"],
+            false => vec!["message"],
         };
         let kinds = |items: Vec<&Value>| -> Vec<String> {
             let kind = |item: &Value| item["type"].as_str().unwrap().to_owned();
@@ -1010,5 +1010,368 @@ fn a_busy_recogniser_is_not_taken_for_silence() {
         assert_eq!(failed["item_id"], all[0]["item"]["id"]);
         assert_eq!(failed["content_index"], 1);
         assert_eq!(failed["error"]["code"], code);
+    }
+}
+
+/// What the agent says in an item of the session, and its audio.
+fn begins(item: u64, text: &str, ms: usize) -> Vec<Outbound> {
+    let (item, clause, text) = (ItemId(item), ClauseId(item), text.to_owned());
+    let speech = Event::AgentSpeech { item, clause, text };
+    let samples = vec![1; 24 * ms];
+    let audio = Outbound::Audio {
+        item,
+        clause,
+        samples,
+    };
+    let started = happened(Event::AgentItemStarted { item });
+    vec![started, happened(speech), audio]
+}
+
+fn ends(item: u64, text: &str, interrupted: bool) -> Outbound {
+    let (item, text) = (ItemId(item), text.to_owned());
+    happened(Event::AgentItemDone {
+        item,
+        text,
+        interrupted,
+    })
+}
+
+fn says(item: u64, text: &str, ms: usize) -> Vec<Outbound> {
+    let done = ends(item, text, false);
+    begins(item, text, ms).into_iter().chain([done]).collect()
+}
+
+fn response_started() -> Outbound {
+    happened(Event::ResponseStarted {
+        turn: TurnId(1),
+        requested: false,
+    })
+}
+
+/// All that the client is told of what the session does, audio included.
+fn heard(realtime: &mut Realtime, session: impl IntoIterator<Item = Outbound>) -> Vec<Value> {
+    let effects = session.into_iter().flat_map(|o| realtime.session(o));
+    let text = |effect: Effect| match effect {
+        Effect::Send(text) => Some(text),
+        Effect::SendAudio { frame, .. } => match frame {
+            crate::transport::Frame::Text(text) => Some(text),
+            crate::transport::Frame::Binary(_) => None,
+        },
+        _ => None,
+    };
+    let texts = effects.filter_map(text);
+    texts
+        .map(|text| serde_json::from_str(&text).expect("JSON"))
+        .collect()
+}
+
+/// A filler of 600 ms and a question of 900 ms.
+fn filler_and_question() -> Vec<Outbound> {
+    let mut all = vec![response_started()];
+    all.extend(says(1, "One moment.", 600));
+    all.extend(says(2, "Shall I open a ticket?", 900));
+    all
+}
+
+fn completed() -> Outbound {
+    happened(response_done(ResponseStatus::Completed))
+}
+
+fn count(events: &[Value], kind: &str) -> usize {
+    of_type(events, kind).len()
+}
+
+fn name_of(events: &[Value]) -> Value {
+    of_type(events, "response.output_item.added")[0]["item"]["id"].clone()
+}
+
+fn send(realtime: &mut Realtime, event: &Value) -> Vec<Effect> {
+    realtime.client(ClientMessage::Text(&event.to_string()))
+}
+
+#[test]
+fn a_filler_and_the_answer_behind_it_are_one_message() {
+    for text_only in [false, true] {
+        let mut realtime = realtime(false);
+        if text_only {
+            let session = json!({"type": "realtime", "output_modalities": ["text"]});
+            send(
+                &mut realtime,
+                &json!({"type": "session.update", "session": session}),
+            );
+        }
+        let all = heard(
+            &mut realtime,
+            filler_and_question().into_iter().chain([completed()]),
+        );
+        let (delta, done, field) = match text_only {
+            true => (
+                "response.output_text.delta",
+                "response.output_text.done",
+                "text",
+            ),
+            false => (
+                "response.output_audio_transcript.delta",
+                "response.output_audio_transcript.done",
+                "transcript",
+            ),
+        };
+        for kind in [
+            "response.output_item.added",
+            "response.content_part.added",
+            "conversation.item.added",
+            done,
+            "response.content_part.done",
+            "response.output_item.done",
+            "conversation.item.done",
+        ] {
+            assert_eq!(count(&all, kind), 1, "{kind}: {all:?}");
+        }
+        let name = name_of(&all);
+        let whole = "One moment. Shall I open a ticket?";
+        let deltas = of_type(&all, delta);
+        let text: String = deltas
+            .iter()
+            .map(|e| e["delta"].as_str().unwrap())
+            .collect();
+        assert_eq!(text, whole);
+        let audio = of_type(&all, "response.output_audio.delta");
+        assert_eq!(audio.len(), if text_only { 0 } else { 2 });
+        for event in deltas.into_iter().chain(audio) {
+            assert_eq!(event["item_id"], name);
+            assert_eq!(
+                (&event["output_index"], &event["content_index"]),
+                (&json!(0), &json!(0))
+            );
+        }
+        assert_eq!(of_type(&all, done)[0][field], whole);
+        let at = |kind: &str| all.iter().position(|e| e["type"] == kind).unwrap();
+        let last = all.iter().rposition(|e| e["type"] == delta).unwrap();
+        assert!(last < at(done) && at(done) < at("response.done"), "{all:?}");
+        let response = &of_type(&all, "response.done")[0]["response"];
+        assert_eq!(response["output"].as_array().unwrap().len(), 1);
+        assert_eq!(response["output"][0]["status"], "completed");
+        assert_eq!(response["output"][0]["content"][0][field], whole);
+        let spoken = &response["usage"]["output_token_details"]["audio_tokens"];
+        assert_eq!(*spoken, if text_only { 0 } else { 30 });
+        let typed = Event::UserItem {
+            item: ItemId(9),
+            text: "Yes".into(),
+            spoken: false,
+        };
+        let next = told(&mut realtime, vec![typed]);
+        assert_eq!(next[0]["previous_item_id"], name);
+    }
+}
+
+#[test]
+fn what_is_shown_between_two_messages_keeps_them_apart() {
+    let called = |by_client| {
+        happened(Event::ToolCalled {
+            item: ItemId(5),
+            call: CallId(3),
+            name: "get_weather".into(),
+            arguments: Map::new(),
+            by_client,
+        })
+    };
+    for (vendor, by_client) in [(false, true), (true, false)] {
+        let mut realtime = realtime(vendor);
+        let mut session = vec![response_started()];
+        session.extend(begins(1, "One moment.", 600));
+        // A call is told while the words before it are still being said.
+        session.extend([called(by_client), ends(1, "One moment.", false)]);
+        session.extend(says(2, "Here it is.", 900));
+        let mut all = heard(&mut realtime, session);
+        assert_eq!(count(&all, "response.output_audio_transcript.done"), 1);
+        all.extend(heard(&mut realtime, [completed()]));
+        let added = of_type(&all, "response.output_item.added");
+        assert_eq!(added.len(), 3, "{all:?}");
+        let names = added.iter().map(|e| &e["item"]["id"]);
+        let audio = of_type(&all, "response.output_audio.delta");
+        let spoken = names.step_by(2).collect::<Vec<_>>();
+        assert_eq!(
+            audio.iter().map(|e| &e["item_id"]).collect::<Vec<_>>(),
+            spoken
+        );
+        let texts: Vec<_> = of_type(&all, "response.output_audio_transcript.done")
+            .iter()
+            .map(|e| e["transcript"].clone())
+            .collect();
+        assert_eq!(texts, ["One moment.", "Here it is."]);
+    }
+}
+
+#[test]
+fn an_interrupted_message_of_two_items_ends_with_what_was_heard_of_both() {
+    let mut realtime = realtime(false);
+    let mut session = vec![response_started()];
+    session.extend(says(1, "One moment.", 600));
+    session.extend(begins(2, "Shall I open a ticket?", 200));
+    session.push(ends(2, "Shall I", true));
+    session.push(happened(response_done(ResponseStatus::Interrupted)));
+    let all = heard(&mut realtime, session);
+    let response = &of_type(&all, "response.done")[0]["response"];
+    let item = &response["output"][0];
+    assert_eq!(item["status"], "incomplete");
+    assert_eq!(item["content"][0]["transcript"], "One moment. Shall I");
+    assert_eq!(response["output"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_filler_that_was_sent_and_not_heard_is_cut_in_its_message() {
+    let mut realtime = realtime(false);
+    let mut session = vec![response_started()];
+    session.extend(says(1, "One moment.", 600));
+    session.extend(begins(2, "Shall I open a ticket?", 100));
+    session.push(ends(2, "", true));
+    session.push(happened(Event::ItemTruncated {
+        item: ItemId(1),
+        heard: Micros::from_ms(400),
+        text: "One".into(),
+    }));
+    session.push(happened(response_done(ResponseStatus::Interrupted)));
+    let all = heard(&mut realtime, session);
+    let item = &of_type(&all, "response.done")[0]["response"]["output"][0];
+    assert_eq!(item["content"][0]["transcript"], "One");
+    assert_eq!(item["status"], "incomplete");
+    assert_eq!(count(&all, "conversation.item.truncated"), 0, "{all:?}");
+}
+
+#[test]
+fn a_truncation_of_a_message_cuts_the_items_of_which_it_is_made() {
+    for (asked, first, second, text) in [
+        (400, 400, 0, "One"),
+        (600, 600, 0, "One moment."),
+        (1_000, 600, 400, "One moment. Shall I"),
+        (9_000, 600, 900, "One moment. Shall I open a ticket?"),
+    ] {
+        let mut realtime = realtime(false);
+        let session = filler_and_question().into_iter().chain([completed()]);
+        let name = name_of(&heard(&mut realtime, session));
+        let truncate = json!({
+            "type": "conversation.item.truncate", "item_id": name, "content_index": 0,
+            "audio_end_ms": asked,
+        });
+        let cut = |item, ms| (ItemId(item), Micros::from_ms(ms));
+        let cuts = [cut(1, first), cut(2, second)];
+        let requests = cuts.map(|(item, heard)| Effect::Request(Input::Truncate { item, heard }));
+        assert_eq!(send(&mut realtime, &truncate), requests);
+        let texts = match asked {
+            400 => ["One", ""],
+            600 => ["One moment.", ""],
+            1_000 => ["One moment.", "Shall I"],
+            _ => ["One moment.", "Shall I open a ticket?"],
+        };
+        let truncated = cuts.into_iter().zip(texts).map(|((item, heard), text)| {
+            let text = text.into();
+            Event::ItemTruncated { item, heard, text }
+        });
+        let all = told(&mut realtime, truncated.collect());
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(all[0]["type"], "conversation.item.truncated");
+        assert_eq!(all[0]["audio_end_ms"], (first + second));
+        let retrieve = json!({"type": "conversation.item.retrieve", "item_id": name});
+        let shown = events(&send(&mut realtime, &retrieve));
+        assert_eq!(shown[0]["item"]["content"][0]["transcript"], text);
+    }
+}
+
+#[test]
+fn a_message_of_two_items_is_deleted_and_referred_to_as_one() {
+    let mut realtime = realtime(false);
+    let session = filler_and_question().into_iter().chain([completed()]);
+    let name = name_of(&heard(&mut realtime, session));
+    let response = json!({"conversation": "none", "output_modalities": ["text"],
+        "input": [{"type": "item_reference", "id": name}]});
+    let effects = send(
+        &mut realtime,
+        &json!({"type": "response.create", "response": response}),
+    );
+    let [Effect::Request(Input::RespondWith(terms))] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    let both = [ItemId(1), ItemId(2)];
+    let context = both.map(crate::conversation::Context::Item);
+    assert_eq!(terms.context, Some(context.to_vec()));
+    let behind = create(name.as_str(), message("x", "system", "Hm."));
+    let effects = realtime.client(ClientMessage::Text(&behind));
+    assert!(matches!(
+        effects[..],
+        [Effect::Request(Input::AddItem {
+            place: Place::End,
+            ..
+        })]
+    ));
+    told(
+        &mut realtime,
+        vec![Event::ItemAdded {
+            item: ItemId::of_client(1),
+        }],
+    );
+    let behind = create(name.as_str(), message("y", "system", "Hm."));
+    let effects = realtime.client(ClientMessage::Text(&behind));
+    assert!(matches!(
+        effects[..],
+        [Effect::Request(Input::AddItem { place: Place::After(after), .. })] if after == both[1]
+    ));
+    let delete = json!({"type": "conversation.item.delete", "item_id": name});
+    let requests = both.map(|item| Effect::Request(Input::DeleteItem { item }));
+    assert_eq!(send(&mut realtime, &delete), requests);
+    let deleted = both.map(|item| Event::ItemDeleted { item });
+    let all = told(&mut realtime, deleted.to_vec());
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert_eq!(all[0]["item_id"], name);
+    let again = events(&send(&mut realtime, &delete));
+    assert_eq!(again[0]["error"]["code"], "item_delete_invalid_item_id");
+}
+
+#[test]
+fn what_is_said_after_a_filler_was_cut_or_deleted_is_a_message_of_its_own() {
+    for kind in ["conversation.item.delete", "conversation.item.truncate"] {
+        let mut realtime = realtime(false);
+        let filler = says(1, "One moment.", 600);
+        let session = [response_started()].into_iter().chain(filler);
+        let mut all = heard(&mut realtime, session);
+        let change = json!({"type": kind, "item_id": name_of(&all), "content_index": 0,
+            "audio_end_ms": 100});
+        send(&mut realtime, &change);
+        let item = ItemId(1);
+        let changed = match kind {
+            "conversation.item.delete" => Event::ItemDeleted { item },
+            _ => Event::ItemTruncated {
+                item,
+                heard: Micros::from_ms(100),
+                text: String::new(),
+            },
+        };
+        // The answer has begun before the session did what it was asked.
+        all.extend(heard(
+            &mut realtime,
+            says(2, "It is here.", 500)
+                .into_iter()
+                .chain([happened(changed), completed()]),
+        ));
+        assert_eq!(count(&all, "response.output_item.added"), 2, "{all:?}");
+        let output = of_type(&all, "response.done")[0]["response"]["output"].clone();
+        let last = output.as_array().unwrap().last().unwrap();
+        assert_eq!(last["content"][0]["transcript"], "It is here.");
+        assert_eq!(last["status"], "completed");
+    }
+}
+
+#[test]
+fn an_answer_that_reached_its_most_tokens_is_an_incomplete_message() {
+    for vendor in [false, true] {
+        let mut realtime = realtime(vendor);
+        let mut session = vec![response_started()];
+        session.extend(says(1, "The first is", 600));
+        session.push(happened(response_done(ResponseStatus::Incomplete)));
+        let all = heard(&mut realtime, session);
+        let done = of_type(&all, "response.output_item.done");
+        assert_eq!(done[0]["item"]["status"], "incomplete");
+        let response = &of_type(&all, "response.done")[0]["response"];
+        assert_eq!(response["status"], "incomplete");
+        assert_eq!(response["output"][0]["status"], "incomplete");
     }
 }

@@ -275,35 +275,51 @@ impl Realtime {
 
     pub(super) fn item_deleted(&mut self, id: ItemId) {
         self.answered("deleteitem");
-        let Some(name) = self.items.name(id).map(str::to_owned) else {
+        let Some((name, item)) = self.items.remove_part(id) else {
             return;
         };
-        if let Some(item) = self.items.get(&name) {
-            self.created_text = self.created_text.saturating_sub(item.created_text);
-            if item.json["type"] == "function_call"
-                && let Some(call) = item.json["call_id"].as_str()
-            {
-                self.calls.remove(call);
-            }
+        self.created_text = self.created_text.saturating_sub(item.created_text);
+        if item.json["type"] == "function_call"
+            && let Some(call) = item.json["call_id"].as_str()
+        {
+            self.calls.remove(call);
         }
-        self.items.remove(&name);
         self.tell("conversation.item.deleted", json!({"item_id": name}));
     }
 
     pub(super) fn item_truncated(&mut self, id: ItemId, heard: Micros, text: &str) {
-        self.answered("truncate");
+        let asked = self.answered("truncate").map(|pending| pending.asked);
+        let is_one_of_several = matches!(asked, Some(Asked::Truncate { more: true, .. }));
         let Some(name) = self.items.name(id).map(str::to_owned) else {
             return;
         };
-        self.items.put(
-            &name,
-            id,
-            shape::agent_item(&name, "incomplete", false, Some(text)),
-        );
+        if let Some(part) = self.items.part_mut(id) {
+            part.cut = (heard < part.audio).then_some(heard);
+            part.text = text.to_owned();
+        }
+        // What is not asked for and is still open is told when it ends.
+        if is_one_of_several || asked.is_none() && self.is_open(&name) {
+            return;
+        }
+        let Some(item) = self.items.get(&name) else {
+            return;
+        };
+        let (text, heard) = (item.said(), item.heard());
+        let json = shape::agent_item(&name, "incomplete", false, Some(&text));
+        if asked.is_none() && item.json == json {
+            return;
+        }
+        self.items.tell(&name, json);
         self.tell(
             "conversation.item.truncated",
             json!({"item_id": name, "content_index": 0, "audio_end_ms": heard.as_ms()}),
         );
+    }
+
+    /// Whether the agent may still add to an item that it has spoken.
+    fn is_open(&self, name: &str) -> bool {
+        let speech = self.response.as_ref().and_then(|r| r.speech.as_ref());
+        speech.is_some_and(|speech| speech.name == name)
     }
 }
 
