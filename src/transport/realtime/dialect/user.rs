@@ -329,17 +329,33 @@ impl Told {
     fn partial(&mut self, partial: &str) -> Option<String> {
         let before = std::mem::replace(&mut self.partial, partial.to_owned());
         let agreed = agreement(&before, partial);
-        let delta = agreed.strip_prefix(&self.text)?.to_owned();
+        let delta = behind(&self.text, agreed)?.to_owned();
         self.text.push_str(&delta);
         (!delta.is_empty()).then_some(delta)
     }
 
-    /// What of the whole transcript was not told; nothing if what was told differs.
+    /// What of the whole transcript was not told; nothing if it has other words than what was told.
     fn rest(self, whole: &str) -> String {
-        whole
-            .strip_prefix(&self.text)
-            .unwrap_or_default()
-            .to_owned()
+        behind(&self.text, whole).unwrap_or_default().to_owned()
+    }
+}
+
+/// What follows in `whole` the words of `told`, in whatever case and with whatever marks; `None` if it
+/// begins with other words.
+fn behind<'a>(told: &str, whole: &'a str) -> Option<&'a str> {
+    let mut rest = whole;
+    for letter in told.chars().filter(|c| c.is_alphanumeric()) {
+        let at = rest.find(char::is_alphanumeric)?;
+        let found = rest[at..].chars().next()?;
+        if !found.to_lowercase().eq(letter.to_lowercase()) {
+            return None;
+        }
+        rest = &rest[at + found.len_utf8()..];
+    }
+    let is_mark = |c: char| !c.is_alphanumeric() && !c.is_whitespace();
+    match told.ends_with(is_mark) {
+        true => Some(rest.trim_start_matches(is_mark)),
+        false => Some(rest),
     }
 }
 
@@ -394,6 +410,22 @@ mod tests {
             told.rest("how are you today, my friend?"),
             " today, my friend?"
         );
+    }
+
+    #[test]
+    fn a_transcript_with_the_same_words_in_other_marks_and_case_is_told_to_its_end() {
+        for (partial, whole, rest) in [
+            ("how are you", "How are you, my friend?", ", my friend?"),
+            ("well, I", "Well I think so.", " think so."),
+            ("is that it?", "Is that it, then?", " then?"),
+            ("how are you", "how are your friends?", "r friends?"),
+            ("it costs 2", "It costs two.", ""),
+        ] {
+            let mut told = Told::default();
+            told.partial(partial);
+            assert_eq!(told.partial(partial).as_deref(), Some(partial));
+            assert_eq!(told.rest(whole), rest, "{whole}");
+        }
     }
 
     #[test]
