@@ -25,6 +25,10 @@ const MAX_PADDING_MS: u64 = 5_000;
 /// The silences after which a client may have the user asked whether they are there, ms: OpenAI's.
 const IDLE_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 5_000..=30_000;
 
+/// The recogniser's name unless the client says otherwise: Whisper's among those of OpenAI, since the
+/// types of older clients allow no other.
+const RECOGNISER: &str = "whisper-1";
+
 /// Tools that a client may declare.
 const MAX_TOOLS: usize = 128;
 
@@ -549,7 +553,7 @@ impl Session {
             "audio": {
                 "input": {
                     "format": format,
-                    "transcription": {"model": model},
+                    "transcription": {"model": RECOGNISER},
                     "noise_reduction": null,
                     "turn_detection": with_defaults(
                         json!({"interrupt_response": true}),
@@ -979,6 +983,20 @@ mod tests {
         assert_eq!(eager("low"), Eagerness::Low);
         assert_eq!(eager("medium"), Eagerness::Auto);
         assert_eq!(eager("high"), Eagerness::High);
+    }
+
+    #[test]
+    fn the_recogniser_has_a_name_that_older_clients_types_list() {
+        let mut session = Session::new("sess_1", "undertone", false);
+        let model = |session: &Session| {
+            session.to_json()["audio"]["input"]["transcription"]["model"].clone()
+        };
+        assert_eq!(model(&session), "whisper-1");
+        session.transcribes = true;
+        assert_eq!(model(&session), "whisper-1");
+        let update = json!({"audio": {"input": {"transcription": {"model": "mine"}}}});
+        session.apply(parse(update).expect("valid"));
+        assert_eq!(model(&session), "mine");
     }
 
     #[test]
