@@ -203,7 +203,7 @@ pub(super) const SESSION: &[Field] = &[
     ),
     echoed(
         "audio.input.transcription.model",
-        "the operator chooses the recogniser; the name is echoed",
+        "the operator chooses the recogniser; the name is echoed, `whisper-1` by default",
     ),
     echoed(
         "audio.input.transcription.language",
