@@ -221,8 +221,13 @@ impl Conversation {
     pub(super) fn cancel_response(&mut self) {
         let stopped = self.stop_for_good(ResponseStatus::Cancelled);
         if !self.drop_next_answer() && !stopped {
-            self.common
+            return self
+                .common
                 .refuse("CancelResponse", "no response is being given".into());
+        }
+        // A client that cancels because the user goes on has what was said so far answered, too.
+        if self.utterance.is_none() {
+            self.history.give_up_question();
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct History {
 struct Item {
     id: ItemId,
     content: Content,
+    /// The client has cancelled the answer to it.
+    given_up: bool,
 }
 
 #[derive(Debug)]
@@ -119,7 +121,7 @@ impl History {
     /// Puts an item before the one at `at`, or at the end.
     pub(super) fn insert(&mut self, at: usize, id: ItemId, message: Message) {
         let content = Content::Fixed(message);
-        self.items.insert(at, Item { id, content });
+        self.items.insert(at, Item::new(id, content));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -156,10 +158,7 @@ impl History {
             outside,
             ..Speech::default()
         };
-        self.items.push(Item {
-            id,
-            content: Content::Spoken(speech),
-        });
+        self.items.push(Item::new(id, Content::Spoken(speech)));
     }
 
     /// Adds a clause to an answer and returns its place. Its length is not known until it has been
@@ -255,8 +254,11 @@ impl History {
     /// Only letters and digits are compared. Of several places the last is meant, rather one where
     /// an answer begins.
     pub(super) fn heard_with(&self, words: &str) -> Vec<(ItemId, Micros)> {
-        let is_users = |item: &Item| matches!(item.content, Content::Fixed(Message::User { .. }));
-        let from = self.items.iter().rposition(is_users).map_or(0, |at| at + 1);
+        let from = self
+            .items
+            .iter()
+            .rposition(Item::is_users)
+            .map_or(0, |at| at + 1);
         let answers: Vec<(ItemId, &Speech)> = self.items[from..]
             .iter()
             .filter_map(|item| match &item.content {
@@ -337,7 +339,22 @@ impl History {
     /// The messages of the items from the `first` on.
     pub(super) fn messages_from(&self, first: usize) -> Vec<Message> {
         let items = self.items.iter().skip(first);
-        items.filter_map(Item::message).collect()
+        items.flat_map(Item::messages).collect()
+    }
+
+    /// The client wants no answer to the user's message that nothing has followed.
+    pub(super) fn give_up_question(&mut self) {
+        let last = self.items.iter_mut().rfind(|item| item.message().is_some());
+        if let Some(item) = last.filter(|item| item.is_users()) {
+            item.given_up = true;
+        }
+    }
+
+    /// The user's last message is to be answered after all.
+    pub(super) fn take_up_question(&mut self) {
+        if let Some(item) = self.items.iter_mut().rfind(|item| item.is_users()) {
+            item.given_up = false;
+        }
     }
 
     /// Whether the model is never shown an answer.
@@ -376,6 +393,28 @@ impl History {
 }
 
 impl Item {
+    fn new(id: ItemId, content: Content) -> Self {
+        Self {
+            id,
+            content,
+            given_up: false,
+        }
+    }
+
+    fn is_users(&self) -> bool {
+        matches!(self.content, Content::Fixed(Message::User { .. }))
+    }
+
+    /// Its message, and behind one that was given up the answer of which nothing was heard: else the
+    /// next message would be answered together with it.
+    fn messages(&self) -> impl Iterator<Item = Message> {
+        let given_up = self.given_up.then(|| Message::Agent {
+            text: String::new(),
+            interrupted: true,
+        });
+        self.message().into_iter().chain(given_up)
+    }
+
     fn message(&self) -> Option<Message> {
         match &self.content {
             Content::Fixed(Message::User { text }) if text.is_empty() => None,

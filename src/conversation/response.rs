@@ -220,6 +220,7 @@ impl Conversation {
             return self.respond_after_this(next);
         }
         self.open_response(latency);
+        self.history.take_up_question();
         let nothing_new = self.history.ends_with_the_agent();
         if let Some(response) = &mut self.response {
             response.nothing_new = nothing_new;

@@ -397,6 +397,9 @@ impl Chat {
             self.push(Role::Assistant, "", speech);
         }
         if interrupted {
+            if text.trim().is_empty() {
+                self.push(Role::Assistant, "", SILENCE.to_owned());
+            }
             self.push(Role::User, "\n", INTERRUPTED.to_owned());
         }
     }
@@ -704,6 +707,13 @@ mod tests {
 
     #[test]
     fn what_the_user_says_twice_before_an_answer_is_two_messages() {
+        let cancelled = chat(vec![user("What can you do?"), agent("", true), user("Hm")]);
+        let expected = [
+            (Role::User, "What can you do?".to_owned()),
+            (Role::Assistant, SILENCE.to_owned()),
+            (Role::User, format!("{INTERRUPTED}\nHm")),
+        ];
+        assert_eq!(cancelled, expected);
         let said = ["Add a note: buy milk", "Who won the World Cup in 1998?"].map(user);
         let second = format!("{UNANSWERED}\nWho won the World Cup in 1998?");
         let expected = [

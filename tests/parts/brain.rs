@@ -1006,6 +1006,19 @@ async fn two_messages_that_nobody_has_answered_are_two_requests() {
 }
 
 #[tokio::test]
+async fn a_message_whose_answer_was_cancelled_before_its_first_word_is_not_answered_with_the_next()
+{
+    let cut = Message::Agent {
+        text: String::new(),
+        interrupted: true,
+    };
+    let messages = [user("What can you do?"), cut, user("What is 3 plus 4?")];
+    let heard = generate(&messages, TOOLS.specs()).await;
+    let alone = generate(&messages[2..], TOOLS.specs()).await;
+    assert_eq!((heard.calls(), heard.words), (alone.calls(), alone.words));
+}
+
+#[tokio::test]
 async fn a_message_takes_back_what_was_asked_in_those_before_it() {
     let timer = "Set a timer for ten minutes";
     for later in [

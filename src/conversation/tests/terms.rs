@@ -782,6 +782,65 @@ fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
     all.into_iter().map(told).collect()
 }
 
+fn typed(sim: &mut Sim, text: &str) {
+    sim.input(NewItem::User { text: text.into() }.at_the_end());
+}
+
+/// The messages of the last prompt: of the user, or the agent's, that was cut where it is `true`.
+fn prompted(sim: &Sim) -> Vec<(String, bool)> {
+    let told = |message: &Message| match message {
+        Message::User { text } => (text.clone(), false),
+        Message::Agent { text, interrupted } => (format!("agent: {text}"), *interrupted),
+        other => panic!("{other:?}"),
+    };
+    let last = sim.prompts.last().unwrap();
+    last.messages.iter().map(told).collect()
+}
+
+#[test]
+fn a_message_whose_answer_the_client_has_cancelled_is_not_answered_with_the_next() {
+    let said = |text: &str| (text.to_owned(), false);
+    let cut = ("agent: ".to_owned(), true);
+    let mut sim = sim();
+    typed(&mut sim, "what can you do");
+    respond(&mut sim, ResponseTerms::default());
+    sim.input(Input::CancelResponse);
+    typed(&mut sim, "what is 3 plus 4");
+    respond(&mut sim, ResponseTerms::default());
+    sim.silence(3_000);
+    let expected = [said("what can you do"), cut, said("what is 3 plus 4")];
+    assert_eq!(prompted(&sim), expected);
+    let told = responses(&sim).into_iter().map(|(_, status)| status);
+    let expected = [ResponseStatus::Cancelled, ResponseStatus::Completed];
+    assert_eq!(told.collect::<Vec<_>>(), expected.map(Some));
+}
+
+#[test]
+fn a_cancelled_answer_that_the_client_asks_for_again_is_given() {
+    let mut sim = sim();
+    typed(&mut sim, "what can you do");
+    respond(&mut sim, ResponseTerms::default());
+    sim.input(Input::CancelResponse);
+    respond(&mut sim, brief());
+    sim.silence(3_000);
+    assert_eq!(prompted(&sim), [("what can you do".to_owned(), false)]);
+}
+
+/// Clients cancel when the user goes on, though the server has done so.
+#[test]
+fn who_goes_on_before_the_first_word_is_answered_once_though_the_client_cancels() {
+    let mut sim = sim();
+    ask(&mut sim, "what is the weather", 200);
+    let answers = sim.prompts.len();
+    sim.speak("in paris", 400);
+    sim.input(Input::CancelResponse);
+    sim.speak("in paris", 600);
+    sim.silence(3_000);
+    assert!(sim.prompts.len() > answers);
+    let said = ["what is the weather", "in paris"].map(|text| (text.to_owned(), false));
+    assert_eq!(prompted(&sim), said);
+}
+
 #[test]
 fn a_response_that_is_cancelled_before_it_began_is_told_as_cancelled() {
     let cancelled = (true, Some(ResponseStatus::Cancelled));
