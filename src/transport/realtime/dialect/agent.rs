@@ -109,7 +109,7 @@ impl Realtime {
             }
             return;
         }
-        self.end_speech(false);
+        self.end_speech(true);
         let name = self.writer.id("item");
         let json = shape::agent_item(&name, "in_progress", false, None);
         if self.output_item(&name, item, json).is_none() {
@@ -229,7 +229,8 @@ impl Realtime {
         }
     }
 
-    /// Ends the item of speech that is open; `whole`: all that it was to say was said.
+    /// Ends the item of speech that is open; `whole`: nothing more was to come, so that it is complete
+    /// if all of it was heard.
     fn end_speech(&mut self, whole: bool) {
         let Some(response) = &mut self.response else {
             return;

@@ -1203,6 +1203,25 @@ fn what_is_shown_between_two_messages_keeps_them_apart() {
 }
 
 #[test]
+fn clients_that_ask_for_our_events_get_a_whole_message_each_time_the_agent_speaks() {
+    let mut realtime = realtime(true);
+    let session = filler_and_question().into_iter().chain([completed()]);
+    let all = heard(&mut realtime, session);
+    let done = of_type(&all, "response.output_item.done");
+    let done = done.iter().map(|event| {
+        let item = &event["item"];
+        (&item["status"], &item["content"][0]["transcript"])
+    });
+    assert_eq!(
+        done.collect::<Vec<_>>(),
+        [
+            (&json!("completed"), &json!("One moment.")),
+            (&json!("completed"), &json!("Shall I open a ticket?"))
+        ]
+    );
+}
+
+#[test]
 fn an_interrupted_message_of_two_items_ends_with_what_was_heard_of_both() {
     let mut realtime = realtime(false);
     let mut session = vec![response_started()];
