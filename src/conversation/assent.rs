@@ -575,34 +575,19 @@ impl Cut<'_> {
     /// The pieces that may begin at a word: how long each is, and what it adds.
     fn pieces(&self, at: usize) -> Vec<(usize, Found)> {
         let rest = &self.said[at..];
-        let nothing = Found::default();
-        let yes = Found {
-            yes: true,
-            ..nothing
+        let found = |mark: fn(&mut Found)| {
+            let mut found = Found::default();
+            mark(&mut found);
+            found
         };
-        let okay = Found {
-            okay: true,
-            ..nothing
-        };
-        let rather_yes = Found {
-            rather_yes: true,
-            ..nothing
-        };
-        let thanks = Found {
-            thanks: true,
-            ..nothing
-        };
-        let short = Found {
-            short: true,
-            ..nothing
-        };
+        let short = found(|f| f.short = true);
         let kinds = [
-            (YES, yes),
-            (OKAY, okay),
-            (RATHER_YES, rather_yes),
-            (THANKS, thanks),
+            (YES, found(|f| f.yes = true)),
+            (OKAY, found(|f| f.okay = true)),
+            (RATHER_YES, found(|f| f.rather_yes = true)),
+            (THANKS, found(|f| f.thanks = true)),
             (SHORT, short),
-            (POLITE, nothing),
+            (POLITE, Found::default()),
         ];
         let mut pieces: Vec<(usize, Found)> = Vec::new();
         for (phrases, found) in kinds {

@@ -136,7 +136,7 @@ pub struct Conversation {
     answered_by_key: bool,
     /// How often a silent user has been asked since the last sign of life.
     prompted: u32,
-    /// The server has much to do: no partial transcripts, no early answers.
+    /// The server has much to do: no partials are asked for.
     busy: bool,
 }
 

@@ -304,6 +304,7 @@ pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
         Err(_) => return busy("all sessions are taken"),
     };
     let (around, task) = (shared.around.clone(), shared.tasks.token());
+    // Boxed: the future would keep two copies of it.
     let dialect = Box::new(dialect);
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
         let dialect = socket::drive(socket, dialect, limits.intake, limits.rate, around).await;

@@ -146,7 +146,7 @@ pub(super) enum Level {
     /// Everything is done at once.
     #[default]
     Calm,
-    /// What only may be useful is left undone: early runs, partial transcripts, early answers.
+    /// What only may be useful is left undone: speculative runs and partials.
     Shedding,
     /// And new sessions are refused.
     Refusing,

@@ -269,6 +269,16 @@ async fn update(client: &mut Client, session: Value) -> Value {
     client.until("session.updated").await.pop().expect("one")
 }
 
+/// Adds an item of the user's with 100 ms of audio.
+async fn add_audio(client: &mut Client) {
+    let audio = STANDARD.encode([0; 4_800]);
+    let item = json!({"type": "message", "role": "user",
+        "content": [{"type": "input_audio", "audio": audio}]});
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+}
+
 async fn type_in(client: &mut Client, text: &str) {
     let item = json!({"type": "message", "role": "user",
         "content": [{"type": "input_text", "text": text}]});
@@ -626,11 +636,7 @@ async fn audio_without_words_is_told_and_what_follows_it_goes_on() {
     builders.asr = Box::new(|| Ok(Box::new(live::Hears(|_: &[f32]| Ok(String::new())))));
     let server = live::serve(builders);
     let mut client = server.realtime().await;
-    let item = json!({"type": "message", "role": "user", "content": [
-        {"type": "input_audio", "audio": STANDARD.encode([0; 4_800])}]});
-    client
-        .send(json!({"type": "conversation.item.create", "item": item}))
-        .await;
+    add_audio(&mut client).await;
     let kind = "conversation.item.input_audio_transcription.failed";
     let told = client.until(kind).await;
     let failed = find(&told, kind);
@@ -664,11 +670,7 @@ async fn a_client_is_heard_and_may_hang_up_while_its_items_are_transcribed() {
     let metrics = builders.witnesses.metrics.clone();
     let server = live::serve(builders);
     let mut client = server.realtime().await;
-    let item = json!({"type": "message", "role": "user", "content": [
-        {"type": "input_audio", "audio": STANDARD.encode([0; 4_800])}]});
-    client
-        .send(json!({"type": "conversation.item.create", "item": item}))
-        .await;
+    add_audio(&mut client).await;
     client.until("conversation.item.done").await;
     client.send(json!({"type": "response.create"})).await;
     client.send(json!({"type": "response.cancel"})).await;
