@@ -221,28 +221,22 @@ impl Program {
         }
     }
 
-    /// Asks until the agent heard what holds `word`.
-    pub fn ask(&mut self, sound: &Sound, question: &[f32], word: &str) {
+    /// Asks until the agent answers with a line that `is_right` takes. The agent may mishear a question, and
+    /// on a busy machine give the recogniser up: then it answers something else and is asked again.
+    pub fn ask(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         sound.say(question);
-        self.understands(sound, question, word);
+        self.answers(sound, question, is_right);
     }
 
-    /// Waits until the agent heard what holds `word`. On a busy machine the recogniser may be given up, and
-    /// then the agent asks back: it is asked again.
-    pub fn understands(&mut self, sound: &Sound, question: &[f32], word: &str) {
+    /// The same, when the question has been asked once already.
+    pub fn answers(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         for _ in 0..5 {
-            loop {
-                let line = self.line("");
-                if line.starts_with("you:") && line.to_lowercase().contains(word) {
-                    return;
-                }
-                if line.starts_with("agent: Sorry") {
-                    break;
-                }
+            if is_right(&self.line("agent:")) {
+                return;
             }
             sound.say(question);
         }
-        panic!("not understood: {:#?}", self.seen);
+        panic!("never answered: {:#?}", self.seen);
     }
 
     pub fn press_enter(&mut self) {
@@ -316,13 +310,13 @@ impl Recorder {
         }
     }
 
-    /// Listens until there was a sound and after it a second of silence. Returns all of it.
-    pub fn utterance(mut self) -> Vec<f32> {
+    /// Listens until there was a sound and after it a second of silence. Returns all since the last time.
+    pub fn utterance(&mut self) -> Vec<f32> {
         self.sound(1);
         let second = RATE as usize;
         while level_dbfs(&self.samples[self.samples.len().saturating_sub(second)..]) > -60.0 {
             self.next();
         }
-        self.samples
+        std::mem::take(&mut self.samples)
     }
 }

@@ -178,8 +178,8 @@ fn at_the_desk(folder: &Path, question: &(Vec<f32>, u32)) {
     let folder = folder.to_str().expect("a path in UTF-8");
     let mut talk = sound.undertone(&["talk", "--record", folder]);
     talk.line("microphone default");
-    talk.ask(&sound, &undertone::audio::to_f32(&spoken), "tokyo");
-    talk.line("agent:");
+    let spoken = undertone::audio::to_f32(&spoken);
+    talk.ask(&sound, &spoken, |answer| answer.contains("Tokyo"));
     talk.interrupt();
 }
 
