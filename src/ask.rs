@@ -25,16 +25,16 @@ const QUIET: Duration = Duration::from_millis(2_500);
 /// The longest wait for an answer to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What came of a question.
+/// The outcome of a recorded question.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Answer {
-    /// What was understood of the user, turn by turn.
+    /// The transcripts, turn by turn.
     pub heard: Vec<String>,
-    /// What the agent said, item by item.
+    /// The agent's words, item by item.
     pub said: Vec<String>,
     /// The stamps of each turn that was answered.
     pub turns: Vec<TurnLatency>,
-    /// What ran for each turn, and what came of it.
+    /// Each turn's tool runs and their outcomes.
     pub records: Vec<TurnRecord>,
     /// Every event with its time since the session began, ms.
     #[serde(skip)]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What [`Metrics::render`] gives.
+/// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Bounds for what a user waits for, seconds.
@@ -130,7 +130,7 @@ impl JournalFigures {
     }
 }
 
-/// What the server counts.
+/// The server's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -341,7 +341,7 @@ impl Metrics {
         out
     }
 
-    /// What the journal of changes tells how it is.
+    /// The figures through which the journal of changes reports its state.
     pub fn journal(&self) -> JournalFigures {
         self.journal.clone()
     }

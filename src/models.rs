@@ -100,11 +100,11 @@ pub struct Checked {
     /// The file as listed.
     #[serde(flatten)]
     pub file: ModelFile,
-    /// What was found.
+    /// The result.
     pub found: Found,
 }
 
-/// What was found in a file's place.
+/// The state of a model file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Found {
@@ -112,7 +112,7 @@ pub enum Found {
     Right,
     /// Nothing, or nothing that can be read.
     Unreadable {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A file of another size.
@@ -192,8 +192,7 @@ impl Models {
         }
     }
 
-    /// What is found in each listed file's place, in the list's order. Reads all of it, on two
-    /// threads.
+    /// Checks each listed file, in the list's order. Reads all of them, on two threads.
     pub fn check(&self) -> Vec<Checked> {
         let next = AtomicUsize::new(0);
         let work = || {

@@ -61,7 +61,7 @@ const CURRENCIES: &[Currency] = &[
     currency("THB", ("Thai baht", "Thai baht"), None),
 ];
 
-/// What stands for a currency before or behind a number, and what it is called then.
+/// Symbols written before or after a number, and the currencies that they stand for.
 const SYMBOLS: &[(&str, Currency)] = &[
     ("US$", currency("USD", ("US dollar", "US dollars"), CENT)),
     (

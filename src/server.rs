@@ -46,7 +46,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What `/healthz` answers.
+/// The answer of `/healthz`.
 pub(crate) const HEALTHY: &str = "ok";
 
 /// Bytes that the kernel may hold for a client that does not read (Linux doubles it). Left to
@@ -143,7 +143,7 @@ impl Default for ServerSettings {
     }
 }
 
-/// What the server serves.
+/// The application that the server serves.
 pub struct App {
     /// How.
     pub settings: ServerSettings,
@@ -159,9 +159,9 @@ pub struct App {
     pub routes: Router,
     /// Counted into.
     pub counters: Arc<Counters>,
-    /// What `/metrics` shows.
+    /// The figures of `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// What the page at `/` is told.
+    /// The description of this server for the page at `/`.
     pub playground: Playground,
     /// Who comes in later is served by what was sent here last, in place of `settings` and
     /// `playground`.
@@ -171,12 +171,12 @@ pub struct App {
 /// Says whether one more session finds the models free, and counts it if so. Must not block.
 pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What may change while the server runs: of the settings those that say who may come in.
+/// The parts that may change while the server runs; of the settings, those of access control.
 #[derive(Clone)]
 pub struct Renewed {
     /// How to serve.
     pub settings: Arc<ServerSettings>,
-    /// What the page at `/` is told.
+    /// The description of this server for the page at `/`.
     pub playground: Arc<Playground>,
 }
 

@@ -1,6 +1,6 @@
 //! The log: lines on stderr, as text or JSON, with every known secret masked.
 //!
-//! What people say is theirs: transcripts, answers and tool arguments are logged at DEBUG and
+//! People's words are private: transcripts, answers and tool arguments are logged at DEBUG and
 //! TRACE only, never at INFO or above. Secrets are logged at no level: [`init`] is given all of
 //! them, and what would print one prints [`MASK`] in its place, whichever crate wrote the line.
 //!
@@ -155,7 +155,7 @@ fn is_of_ort(directive: &str) -> bool {
     target.is_some_and(|target| target == "ort" || target.starts_with("ort::"))
 }
 
-/// What must never be printed.
+/// Secrets that must never be printed.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Arc<[SecretString]>);
 

@@ -31,7 +31,7 @@ pub struct Overloaded {
 pub struct Failed {
     /// The worker's name.
     pub worker: Arc<str>,
-    /// What the job panicked with, or why the state could not be built again after a panic.
+    /// The job's panic message, or why the state could not be rebuilt after a panic.
     pub reason: String,
 }
 
@@ -265,7 +265,7 @@ fn entry<J, R>(
     }
 }
 
-/// What the thread owns.
+/// State owned by the thread.
 struct Thread<B, H, S> {
     name: Arc<str>,
     build: B,

@@ -62,7 +62,7 @@ fn voice() -> Piper {
     Piper::load(folder.path()).expect("the voice")
 }
 
-/// What a microphone hears of `played` in a room: after `delay_ms`, with a hundred milliseconds of
+/// The echo of `played` at a microphone in a room: after `delay_ms`, with a hundred milliseconds of
 /// reverberation, `gain_db` louder in all.
 fn echo(played: &[f32], delay_ms: usize, gain_db: f32) -> Vec<f32> {
     let rate = RATE as usize;
@@ -119,7 +119,7 @@ fn longest(windows: &[bool]) -> usize {
         .unwrap_or(0)
 }
 
-/// What a small loudspeaker that is turned up makes of it.
+/// Distorts it like a small loudspeaker at full volume.
 fn distorted(samples: &[f32]) -> Vec<f32> {
     samples.iter().map(|s| (4.0 * s).tanh() / 4.0).collect()
 }
@@ -143,7 +143,7 @@ fn places() -> impl Iterator<Item = Place> {
     [false, true].into_iter().flat_map(placed).flatten()
 }
 
-/// What a canceller came to in a place.
+/// The figures of a canceller in one place.
 struct Figures {
     /// Echo return loss, dB, in the first second and from the third on.
     loss: (f32, f32),
@@ -275,7 +275,7 @@ fn the_agents_own_voice_is_no_interruption_and_the_users_is() {
     );
 }
 
-/// What WebRTC's own canceller leaves, by `scripts/webrtc_apm.py`.
+/// The output of WebRTC's own canceller, by `scripts/webrtc_apm.py`.
 fn cancelled_by_webrtc(played: &[f32], heard: &[f32]) -> Vec<f32> {
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let mut script = Command::new(python)

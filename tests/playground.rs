@@ -1,7 +1,7 @@
 //! The playground in a real browser: Debian's Chromium, with a microphone that plays questions,
 //! against the real server with the real models. `make test-tools` installs what it needs.
 //!
-//! What the browser showed and played stays in `target/artefacts/playground`.
+//! The screenshots and recordings stay in `target/artefacts/playground`.
 
 #![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
 

@@ -37,7 +37,7 @@ use undertone::vad::{Gated, SileroModel, Vad};
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What an idle session may cost: the promise.
+/// The memory that an idle session may take.
 const IDLE_BYTES: usize = 64 * 1024;
 
 /// The tests measure time and memory of this process: one after the other.
@@ -216,8 +216,8 @@ fn with_real_vad() -> Builders {
     }
 }
 
-/// What each of `count` sessions costs once it is open, and once it has heard two seconds of
-/// silence. Client and server share the process: the clients' sockets are counted, too.
+/// The memory of each of `count` sessions once it is open, and after two seconds of silence. Client and
+/// server share the process: the clients' sockets are counted, too.
 async fn idle_sessions(count: usize) -> (usize, usize) {
     let settings = ServerSettings {
         max_sessions: count + 16,
@@ -325,7 +325,7 @@ async fn half_a_minute_of_audio_at_ten_times_real_time_is_dropped_and_counted() 
     flood(30).await;
 }
 
-/// What callers of a server had.
+/// The measurements of a server's callers.
 #[derive(Default)]
 struct Served {
     /// From the end of each question to the first audio of its answer.

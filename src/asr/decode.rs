@@ -1,4 +1,4 @@
-//! What both Whisper engines share: how much context, when to stop, and what to believe.
+//! Rules that both Whisper engines share: audio context, stopping, and which transcripts to trust.
 
 /// Samples of one encoder frame: 20 ms at 16 kHz.
 pub(super) const ENCODER_FRAME: usize = 320;
@@ -130,7 +130,7 @@ fn accept(candidate: Candidate) -> String {
     }
 }
 
-/// What Whisper makes of silence and noise, unless it is sure of it.
+/// Texts that Whisper typically invents for silence and noise, unless it is confident.
 fn is_hallucination(text: &str, confidence: f32) -> bool {
     let words = text
         .trim_matches(|c: char| !c.is_alphanumeric())

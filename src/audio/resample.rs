@@ -8,8 +8,7 @@ const CHUNK_MS: u32 = 10;
 
 /// A streaming resampler of one mono channel.
 ///
-/// What comes out is not delayed against what goes in (by less than half a sample), but it comes
-/// up to 15 ms later;
+/// The output is aligned with the input to within half a sample, but arrives up to 15 ms later;
 /// [`Resampler::flush`] hands out the rest.
 pub struct Resampler {
     /// None if the rates are equal.

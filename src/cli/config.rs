@@ -18,7 +18,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// What is shown is shown although a secret of the server is missing.
+    /// `show` works although a secret of the server is missing.
     pub(super) fn scope(&self) -> Scope {
         match self {
             Self::Check => Scope::Server,

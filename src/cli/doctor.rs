@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// What takes longer to answer a trifle cannot hold a conversation.
+/// A backend that needs longer for a trivial question cannot hold a conversation.
 const BACKEND_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct Doctor {
     json: bool,
 }
 
-/// What one trial came to.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,

@@ -62,7 +62,7 @@ pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> 
     Ok(Engines::start(builders(config, witnesses)?)?)
 }
 
-/// What the engines are made of.
+/// Builds the parts of the engines.
 ///
 /// # Errors
 /// A model is missing, is not the file that belongs there, or a setting cannot be used.
@@ -99,7 +99,7 @@ pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
     })
 }
 
-/// What a running server takes over from a configuration that was read again.
+/// Builds the parts that a running server adopts from a reloaded configuration.
 ///
 /// # Errors
 /// As [`all`].
@@ -237,7 +237,7 @@ pub(super) fn remote_llm(
     Ok(OpenAiCompatible::new(settings, prompts)?)
 }
 
-/// What clients may add to the prompts of this model.
+/// Limits on the text that clients may add to this model's prompts.
 pub(super) fn text_limits(config: &Config, tools: &Registry) -> Result<TextLimits> {
     if config.llm.engine == LlmEngine::Brain {
         return Ok(TextLimits::default());

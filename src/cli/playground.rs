@@ -1,4 +1,4 @@
-//! What the page at `/` is told of this server.
+//! Describes this server to the page at `/`.
 
 use super::audio_file;
 use crate::conversation::verdict;

@@ -1,4 +1,4 @@
-//! What SIGHUP does: reads the configuration again, for sessions that begin from then on.
+//! SIGHUP: reloads the configuration for new sessions.
 
 use super::{engines, playground, serve};
 use crate::config::{Flags, Loaded};
@@ -31,7 +31,7 @@ const AT_START: [&str; 13] = [
 /// The engines of sessions that begin now.
 pub(super) type Current = Arc<RwLock<Arc<Engines>>>;
 
-/// What a running server can change.
+/// Reloads the settings that a running server can change.
 pub(super) struct Reloader {
     flags: Flags,
     loaded: Loaded,

@@ -14,7 +14,7 @@ pub(super) struct Signals {
     reload: bool,
 }
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     /// SIGTERM or Ctrl-C: to end.

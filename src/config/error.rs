@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and how to mend it.
+//! Configuration errors: what is wrong, where, and how to mend it.
 
 use crate::tools::declared::DeclarationError;
 use std::fmt;
@@ -44,7 +44,7 @@ pub struct ConfigError {
     pub origin: Origin,
     /// Key, value, and what is wrong with them.
     pub problem: String,
-    /// What is allowed, or what to do.
+    /// Says what is allowed, or what to do.
     pub fix: String,
 }
 

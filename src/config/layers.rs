@@ -93,7 +93,7 @@ impl Layers {
         self.set(key, value, Origin::Flag(flag.into()));
     }
 
-    /// What was typed, in its types.
+    /// The merged values, typed.
     pub(super) fn raw(&self) -> Result<RawConfig, ConfigError> {
         serde_path_to_error::deserialize(toml::Value::Table(self.table.clone()))
             .map_err(|error| self.wrong_type(&error.path().to_string()))

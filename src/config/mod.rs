@@ -56,9 +56,9 @@ pub struct Config {
     pub twilio: Option<Twilio>,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
-    /// What may run before it is certain.
+    /// Which tools may run speculatively.
     pub speculation: SpeculationPolicy,
-    /// What is said while the user waits.
+    /// Filler while the user waits.
     pub filler: FillerPolicy,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub struct Config {
     pub asterisk: AsteriskConfig,
     /// Home Assistant.
     pub wyoming: WyomingConfig,
-    /// What is logged, and how.
+    /// Logging.
     pub log: LogConfig,
 }
 
@@ -82,7 +82,7 @@ pub struct ServerConfig {
     /// Origins of web pages that may connect, as browsers send them (`https://example.org`), in
     /// addition to the server's own.
     pub allowed_origins: Vec<String>,
-    /// What a client has to present; `None` asks nothing.
+    /// The token that clients must present; `None` admits everyone.
     pub auth_token: Option<SecretString>,
     /// Signs the secrets that are made for clients; a key of each process alone if `None`.
     pub client_secret_key: Option<SecretString>,
@@ -209,7 +209,7 @@ pub struct SessionConfig {
     pub max_answer: Duration,
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
-    /// What is said without a language model.
+    /// Fixed phrases that need no language model.
     pub phrases: Phrases,
 }
 
@@ -245,7 +245,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged, and how.
+/// Logging.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
     /// A level, or directives of `tracing_subscriber::EnvFilter`.
@@ -256,7 +256,7 @@ pub struct LogConfig {
     pub turns: Option<PathBuf>,
 }
 
-/// What a command uses of the configuration. No secret is asked for that it does not use.
+/// The part of the configuration that a command uses. Only the secrets of that part are required.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The models: no secret at all, and no declared tool.
@@ -268,10 +268,10 @@ pub enum Scope {
     Server,
 }
 
-/// What the command line says about the configuration.
+/// Configuration from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// What the command uses.
+    /// The part that the command uses.
     pub scope: Scope,
     /// `--config`.
     pub config: Option<PathBuf>,
@@ -428,7 +428,7 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
     settings
 }
 
-/// What a key comes to, where an empty value stands for a choice of ours.
+/// The value in effect for a key; an empty value stands for a built-in choice.
 fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
         "models.dir" => config.models.dir.display().to_string().into(),

@@ -55,9 +55,9 @@ fn is_telephone_number(number: &str) -> bool {
 struct TrustingDoor {
     key: &'static str,
     protocol: &'static str,
-    /// What to do about an address that is none.
+    /// An example to show when the address is malformed.
     example: &'static str,
-    /// What to use in place of an address that other machines reach.
+    /// An address that only this machine reaches, to suggest instead.
     safer: &'static str,
 }
 

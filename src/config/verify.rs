@@ -1,4 +1,4 @@
-//! What a server would find missing when it starts, found before: as far as that takes no models.
+//! Checks before the start whatever can be checked without loading models.
 
 use super::{Config, ConfigError, LlmEngine, Loaded, Origin};
 use crate::llm::{Demands, Prompt, Prompts};

@@ -12,8 +12,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What a device should take or give at once. It holds two of them, so that is how long the agent
-/// can be heard after it was interrupted.
+/// The chunk of audio to ask a device for. A device holds two, which is how long the agent stays
+/// audible after an interruption.
 const CHUNK_MS: u32 = 30;
 
 /// Chunks that a device holds, by the rules of cpal.
@@ -59,9 +59,9 @@ impl Direction {
 /// A device as it is shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// What chooses it.
+    /// The name that selects it.
     pub name: String,
-    /// What it is, in the words of the system.
+    /// The system's description.
     pub description: String,
 }
 
@@ -156,7 +156,7 @@ impl Faults {
         }
     }
 
-    /// What a stream does about its errors: short glitches are logged, the rest ends it.
+    /// The error handler of a stream: logs short glitches, ends the stream on other errors.
     fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
         let (tell, name) = (self.tell.clone(), name.to_owned());
         move |reason| match reason.kind() {
@@ -184,7 +184,7 @@ impl Default for Faults {
 
 /// An opened microphone.
 pub struct Microphone {
-    /// What the system calls it.
+    /// The system's name for it.
     pub name: String,
     /// Rate of its audio, Hz.
     pub rate: u32,
@@ -234,7 +234,7 @@ impl Microphone {
         close(self.stream.take())
     }
 
-    /// What it has heard since it was last asked: mono, -1..1.
+    /// Takes the audio recorded since the last call: mono, -1..1.
     pub fn take(&mut self) -> Vec<f32> {
         take_all(&mut self.samples)
     }
@@ -257,13 +257,13 @@ impl std::fmt::Debug for Microphone {
 
 /// An opened loudspeaker.
 pub struct Loudspeaker {
-    /// What the system calls it.
+    /// The system's name for it.
     pub name: String,
     /// Rate of its audio, Hz.
     pub rate: u32,
-    /// What it has taken and not played yet, at most, ms.
+    /// Upper bound of the audio that it has taken and not played yet, ms.
     pub buffer_ms: u32,
-    /// What it is to play: mono, -1..1, at its rate.
+    /// Audio to play: mono, -1..1, at its rate.
     pub feed: Feed,
     played: Consumer<f32>,
     /// `None` once it is closed.
@@ -315,7 +315,7 @@ impl Loudspeaker {
         close(self.stream.take())
     }
 
-    /// What it has taken since it was last asked, silence included: mono, -1..1.
+    /// Takes the audio that it has played since the last call, silence included: mono, -1..1.
     pub fn take_played(&mut self) -> Vec<f32> {
         take_all(&mut self.played)
     }

@@ -23,7 +23,7 @@ const WATCH: u32 = 100;
 /// Frames of lead that do no harm: 20 ms.
 const TOLERANCE: usize = 2;
 
-/// What the loudspeaker plays may wait so long for the microphone, samples: 2 s.
+/// The longest that played audio waits for the microphone, samples: 2 s.
 const LONGEST: usize = 2 * RATE as usize;
 
 /// Removes the echo from one pair of streams.
@@ -46,7 +46,7 @@ impl EchoCanceller {
             .map_err(failed)
     }
 
-    /// What is left of the 10 ms that the microphone `heard` without what is `played`. Both are
+    /// Removes the echo of `played` from the 10 ms that the microphone `heard`. Both are
     /// [`FRAME`] samples at [`RATE`]; `played` must not lie behind its echo.
     ///
     /// # Errors

@@ -42,21 +42,21 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// with it: otherwise the connection would have ended.
 const GONE: Duration = Duration::from_secs(15);
 
-/// What comes from the agent.
+/// A message from the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromAgent {
     /// Audio to play: mono PCM16 at the line's rate.
     Audio(Vec<i16>),
     /// Play nothing more of what came so far.
     Clear,
-    /// What the user is heard to say.
+    /// The user's transcript.
     User {
         /// The words: all of the turn so far.
         text: String,
         /// The turn is over.
         last: bool,
     },
-    /// What the agent says.
+    /// The agent's speech.
     Agent {
         /// The words: the next clause, or with `last` all that was heard.
         text: String,
@@ -218,7 +218,7 @@ fn over(reason: HangUpReason) -> Over {
     }
 }
 
-/// What a server says in text; see [`crate::transport::pcm`].
+/// A text message of a server; see [`crate::transport::pcm`].
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Told {

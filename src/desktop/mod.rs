@@ -85,7 +85,7 @@ pub enum DesktopError {
         option: &'static str,
         /// Its name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         reason: cpal::Error,
     },
     /// The device stopped working.
@@ -95,7 +95,7 @@ pub enum DesktopError {
         device: &'static str,
         /// Its name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         reason: cpal::Error,
     },
     /// The echo canceller failed.
@@ -117,7 +117,7 @@ pub enum DesktopError {
     Screen(#[from] std::io::Error),
 }
 
-/// What one talks with.
+/// The devices of a conversation.
 #[derive(Debug)]
 pub struct Desk {
     /// The microphone's name; `None` for the system's choice.
@@ -194,7 +194,7 @@ impl Devices {
         )
     }
 
-    /// What the microphone has heard, without echo.
+    /// Returns the microphone's audio without echo.
     fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
         self.ear.played(&self.loudspeaker.take_played());
         self.ear.heard(&self.microphone.take())
@@ -204,7 +204,7 @@ impl Devices {
 struct Talk {
     devices: Devices,
     desk: Desk,
-    /// What the microphone heard since the level was last shown.
+    /// The microphone's audio since the level was last shown.
     recent: Vec<f32>,
     /// Frames of the microphone that nobody took.
     lost: u64,

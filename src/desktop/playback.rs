@@ -1,4 +1,4 @@
-//! What waits to be played, between the session and the loudspeaker's real-time thread.
+//! The queue of audio between the session and the loudspeaker's real-time thread.
 //!
 //! Playing is done on cpal itself, not on rodio: the agent is one mono stream without a file to
 //! decode or sources to mix, the echo canceller has to know each sample that is played and when, and
@@ -112,7 +112,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order: after a clear nothing older comes, and nothing newer is lost.
+        /// In any order of steps: a clear drops everything older, and nothing newer is lost.
         #[test]
         fn nothing_stale_is_played(steps in prop::collection::vec(0u8..4, 0..200)) {
             let (mut feed, mut drain) = queue(10_000);

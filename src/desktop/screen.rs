@@ -1,5 +1,5 @@
-//! What the user sees: a line for each thing that was said and, on a terminal, below them a line
-//! that changes, with the microphone's level and what is being said.
+//! The terminal output: a line for each thing said and, on a terminal, a status line below them with
+//! the microphone's level and the current words.
 
 use super::line::FromAgent;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub struct Screen<W> {
     terminal: bool,
     level: f32,
     listening: bool,
-    /// What is being said, and by whom.
+    /// The speaker and the words so far.
     going_on: String,
 }
 

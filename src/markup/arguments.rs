@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 32;
 /// Reads what stands between the parentheses of a call: `city="Boulder", days=3`, or one object.
 ///
 /// # Errors
-/// What is wrong, in words for the model that wrote it.
+/// If the text is malformed; worded for the model that wrote it.
 pub fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let mut reader = Reader::new(text);
     reader.skip_space();

@@ -1,4 +1,4 @@
-//! What stands between `<tool>` and `</tool>`.
+//! Parses the text between `<tool>` and `</tool>`.
 
 use super::arguments::{parse_arguments, parse_envelope};
 use super::{Events, Kind, MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, MAX_TAG_CHARS, Tag};
@@ -38,7 +38,7 @@ enum Stage {
     Skip,
 }
 
-/// What the parser has to do after a character.
+/// The parser's next step after a character.
 #[derive(Debug)]
 pub(super) enum Step {
     More,
@@ -141,7 +141,7 @@ impl Call {
         shape && self.tag.len() < MAX_TAG_CHARS
     }
 
-    /// What looked like a tag is content after all, up to the current character.
+    /// Treats the characters of a supposed tag, up to the current one, as content.
     fn tag_is_text(&mut self, c: char, out: &mut Events) -> Step {
         for held in std::mem::take(&mut self.tag).chars() {
             self.content(held, out);

@@ -377,7 +377,7 @@ impl Parser {
     }
 }
 
-/// What a tag is to us.
+/// The meaning of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Speech,
@@ -397,7 +397,7 @@ struct Tag<'a> {
     closing: bool,
     /// It closes itself.
     empty: bool,
-    /// What follows the name.
+    /// The text after the name.
     rest: &'a str,
 }
 

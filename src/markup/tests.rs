@@ -25,7 +25,7 @@ fn parse(text: &str) -> Vec<LlmEvent> {
 /// A tool's name and what became of its arguments.
 type Called = (String, Result<Value, String>);
 
-/// What is spoken, and each call with its arguments or error.
+/// Returns the spoken text, and each call with its arguments or error.
 fn read(text: &str) -> (String, Vec<Called>) {
     let (mut spoken, mut calls, mut open) = (String::new(), Vec::new(), String::new());
     for event in parse(text) {

@@ -104,7 +104,7 @@ pub struct Step {
     pub line: usize,
     /// When it happened.
     pub at: Time,
-    /// What happened; `None` if only time passed.
+    /// The input; `None` if only time passed.
     pub input: Option<Input>,
     /// The lines of its decisions as they were written.
     pub outputs: Vec<String>,
@@ -117,7 +117,7 @@ pub struct Recording {
     pub header: Header,
     /// Decisions that were made before anything happened, such as the greeting.
     pub opening: Vec<String>,
-    /// What happened.
+    /// The inputs and decisions.
     pub steps: Vec<Step>,
     /// The recording goes to the end of the session.
     pub complete: bool,
@@ -137,7 +137,7 @@ pub enum RecordingError {
     Line {
         /// Which, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }

@@ -3,7 +3,7 @@
 use super::{Line, Recording};
 use crate::conversation::{Conversation, Output};
 
-/// What came of a replay.
+/// The outcome of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Replayed {
     /// Inputs and passings of time that were fed.

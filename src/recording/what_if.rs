@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 /// A session as it was, and as it might have been.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// What was recorded.
+    /// Statistics of the recording.
     pub recorded: Stats,
     /// Under the other policy.
     pub changed: Stats,
-    /// What is not known of that.
+    /// The parts of the estimate that are unknown.
     pub unknown: Unknown,
 }
 
@@ -67,7 +67,7 @@ pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
     }
 }
 
-/// What the world did in the recording, and what the turns came to.
+/// Extracts the recorded jobs and the turns' records.
 fn observe(recording: &Recording) -> (World, Vec<TurnRecord>) {
     let policy = recording.header.policy.clone();
     let mut world = World::new(policy.tools.clone());

@@ -1,4 +1,4 @@
-//! What models and tools did in a recording: each job, how long it took, and its results.
+//! The jobs of models and tools in a recording: how long each took, and its results.
 
 use crate::conversation::{
     ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a clause of unknown length takes to be made.
+/// The assumed synthesis time of a clause of unknown length.
 const SYNTHESIS: Micros = Micros::from_ms(100);
 
 /// Names a job.
@@ -166,8 +166,8 @@ impl World {
         job.answers.push((at.since(job.asked), input.clone()));
     }
 
-    /// What was done when the same was asked, and whether it was the same: each job once as long
-    /// as there are more, those that were done to their end first. Of audio the nearest stretch.
+    /// Takes the recorded job for the same request, and tells whether it is the same. Each job is taken
+    /// once while there are others, completed ones first. For audio, the nearest stretch.
     pub(super) fn take(&mut self, output: &Output) -> Option<(Job, bool)> {
         let key = self.key(output)?;
         if let Some(job) = self.take_job(&key) {
@@ -213,7 +213,7 @@ impl World {
         (SYNTHESIS, Micros(length))
     }
 
-    /// What is asked, without names that differ from one session to the next.
+    /// The request without the ids that differ between sessions.
     fn key(&self, output: &Output) -> Option<String> {
         let asked = match output {
             Output::Generate { prompt, .. } => json!(["generate", nameless(prompt.clone())]),

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 /// How browsers show a token: they cannot set headers on a WebSocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
-/// What proxies and content delivery networks add to what they pass on.
+/// Headers that proxies and content delivery networks add.
 const FORWARDED: [&str; 12] = [
     "cdn-loop",
     "cf-connecting-ip",

@@ -1,5 +1,5 @@
-//! What is asked over HTTP around the Realtime API: client secrets, the list of models, and calls
-//! over WebRTC, which there are none of.
+//! The HTTP endpoints of the Realtime API: client secrets, the list of models, and WebRTC calls, which
+//! are refused.
 
 use super::routes::{admit_with_token, as_set, refusal};
 use super::secrets::{self, Grant, MAX_SESSION};

@@ -68,7 +68,7 @@ struct Open {
     waiting: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
 }
 
-/// What became of a try to find a place.
+/// The result of looking for a place.
 enum Try {
     Found(Arc<Place>),
     /// Somebody is about to go.
@@ -185,7 +185,7 @@ impl Open {
     }
 }
 
-/// What counts as one address: with IPv6 a subscriber has a whole /64 network.
+/// The network that counts as one address: an IPv6 subscriber has a whole /64.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -373,7 +373,7 @@ impl AsyncWrite for Socket {
         true
     }
 
-    /// What has been written is known here: the one who writes flushes when nothing is left.
+    /// A flush means that all has been written: the writer flushes when nothing is left.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.stream()?.poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {

@@ -1,4 +1,4 @@
-//! What comes in over bare TCP: admission like that of any other session.
+//! Admits connections over bare TCP like any other session.
 
 use super::connections::Place;
 use super::{Shared, accept};

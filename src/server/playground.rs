@@ -32,7 +32,7 @@ const REVALIDATE: &str = "no-cache";
 /// Speaks a text: a WAV file of mono PCM16 at 24 kHz; `None` if the voice cannot.
 pub type Say = Arc<dyn Fn(String) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
 
-/// What the page is told of this server.
+/// The description of this server for the page.
 #[derive(Clone, Default)]
 pub struct Playground {
     /// The tools, and how far each may go before it is committed.
@@ -152,7 +152,7 @@ fn answer(file: &File, tag: &HeaderValue, headers: &HeaderMap) -> Response {
     (about, file.content).into_response()
 }
 
-/// What the page shows of this server: its tools, and the questions to be played.
+/// Describes the server for the page: its tools, and the recorded questions.
 async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if let Err(refused) = routes::admit(&shared, &headers) {
         return refused;

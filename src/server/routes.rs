@@ -240,7 +240,7 @@ fn open_provider(
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
-/// What a dialect's sockets are allowed.
+/// Limits for a dialect's sockets.
 pub(super) struct Limits {
     /// Bytes of a message.
     message: usize,

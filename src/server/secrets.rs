@@ -12,7 +12,7 @@ use sha2::Sha256;
 use std::time::SystemTime;
 use uuid::Uuid;
 
-/// What every client secret begins with: OpenAI's "ephemeral key".
+/// The prefix of every client secret, as of OpenAI's ephemeral keys.
 const PREFIX: &str = "ek_";
 
 /// Bytes of a session's configuration that a secret carries at most: it travels in a header.
@@ -24,7 +24,7 @@ pub(super) struct Secrets {
     key: SecretString,
 }
 
-/// What a secret says.
+/// The contents of a secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Grant {
     /// When it ends, in seconds since 1970.
@@ -59,7 +59,7 @@ impl Secrets {
         format!("{PREFIX}{grant}.{signature}")
     }
 
-    /// What a secret grants at `now`, in seconds since 1970.
+    /// Returns the grant of a secret that is valid at `now`, in seconds since 1970.
     pub(super) fn read(&self, shown: &str, now: u64) -> Result<Grant, Unfit> {
         let grant = self.verified(shown).ok_or(Unfit::Unknown)?;
         match now < grant.expires_at {

@@ -46,7 +46,7 @@ pub struct Twilio {
     pub public_url: Url,
     /// The account's name: `AC` and 32 hexadecimal digits.
     pub account_sid: String,
-    /// What Twilio's requests are signed with, and ours to Twilio show.
+    /// Verifies the signatures of Twilio's requests, and authenticates ours to Twilio.
     pub auth_token: SecretString,
     /// Twilio's own address.
     pub api_url: Url,
@@ -122,7 +122,7 @@ async fn after_transfer(
     }
 }
 
-/// What Twilio has posted to `path`, if it was Twilio.
+/// Returns the form posted to `path`, if it is signed by Twilio.
 #[allow(
     clippy::result_large_err,
     reason = "the error is the answer, made once for each stranger"
@@ -179,7 +179,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
     }
 }
 
-/// What has Twilio open a socket to this server.
+/// The instructions that make Twilio open a socket to this server.
 fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
     let ticket = format!("<Parameter name=\"ticket\" value=\"{ticket}\"/>");
     if twilio.relay {

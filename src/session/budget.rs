@@ -1,11 +1,11 @@
-//! What speculation may spend in a day, over all sessions.
+//! The daily budget of speculation, over all sessions.
 
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What was spent today.
+/// The amount spent today.
 #[derive(Debug, Default)]
 pub(super) struct Budget(Mutex<Day>);
 

@@ -36,7 +36,7 @@ use tracing::Instrument;
 /// means that the session hangs, and then what is in it is lost with the session.
 const RESULTS: usize = 1_024;
 
-/// What jobs send back.
+/// The result of a job.
 enum Done {
     /// Something for the conversation.
     Input(Input),
@@ -772,7 +772,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// What the log says of an event. What people say stays at DEBUG.
+/// Logs an event. People's words are logged at DEBUG only.
 fn log(event: &Event) {
     match event {
         Event::ResponseDone {

@@ -81,7 +81,7 @@ pub struct Engines {
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) tts: Worker<SpeakJob, Result<(), TtsError>>,
     pub(super) tts_rate: u32,
-    /// What the voice is called.
+    /// The voice's name.
     voice: String,
     pub(super) prepared: Prepared,
     pub(super) llm: Arc<dyn Llm>,
@@ -156,19 +156,19 @@ pub struct Builders {
     pub tools: Arc<Registry>,
     /// Makes the sources of predictions, if there are to be any.
     pub router: Option<RouterBuilder>,
-    /// What remembers calls that change something; such calls are not remembered without it.
+    /// Remembers calls that change something; without it they are not remembered.
     pub journal: Option<Journal>,
     /// The time zone of users who name none.
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
     pub policy: Policy,
-    /// What is different on the telephone.
+    /// Settings for telephone calls.
     pub phone: PhoneManners,
     /// Who keeps what sessions do.
     pub witnesses: Witnesses,
 }
 
-/// What a running server may change, for sessions that begin from then on: see [`Builders`] for each.
+/// The parts that a running server may change for new sessions: see [`Builders`] for each.
 pub struct Manners {
     /// The language model.
     pub llm: Arc<dyn Llm>,
@@ -180,11 +180,11 @@ pub struct Manners {
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules.
     pub policy: Policy,
-    /// What is different on the telephone.
+    /// Settings for telephone calls.
     pub phone: PhoneManners,
 }
 
-/// What is different on the telephone.
+/// Settings for telephone calls.
 #[derive(Debug, Clone, Default)]
 pub struct PhoneManners {
     /// Said when a call is answered; nothing if empty.
@@ -370,7 +370,7 @@ fn policies(policy: &mut Policy, phone: PhoneManners, tools: &Registry) -> Polic
     phone.policy(policy)
 }
 
-/// What must be sayable when the voice is dead or late.
+/// Phrases to prepare, so that they can be said when the voice is dead or late.
 fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let phrases = policy.phrases.all().map(str::to_owned);
     let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
@@ -395,7 +395,7 @@ fn as_clauses(text: &str) -> Vec<String> {
     texts
 }
 
-/// What a tool says while the user waits, where the words are the same for every call.
+/// The fillers of a tool that are the same for every call.
 fn fixed_fillers(tool: &Declaration) -> Vec<String> {
     let Fillers { short, long, again } = &tool.fillers;
     let templates = short.iter().chain(long).chain(again);
@@ -468,7 +468,7 @@ impl Engines {
         policy
     }
 
-    /// What the voice is called, and the rate of what it makes, Hz.
+    /// The voice's name, and its sample rate, Hz.
     pub fn voice(&self) -> (&str, u32) {
         (&self.voice, self.tts_rate)
     }

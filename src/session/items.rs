@@ -46,7 +46,7 @@ pub(super) async fn transcribe(
     }
 }
 
-/// What is said in audio; `None` if the recogniser is busy or fails.
+/// Transcribes audio; `None` if the recogniser is busy or fails.
 async fn words_of(engines: &Engines, audio: &[i16], rate: u32) -> Option<String> {
     let mut resampler = Resampler::new(rate, Samples::RATE);
     let mut samples = resampler.push(&to_f32(audio));

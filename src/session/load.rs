@@ -146,24 +146,24 @@ pub(super) enum Level {
     /// Everything is done at once.
     #[default]
     Calm,
-    /// What only may be useful is left undone: speculative runs and partials.
+    /// Skips optional work: speculative runs and partials.
     Shedding,
     /// And new sessions are refused.
     Refusing,
 }
 
-/// What is known of one model.
+/// Observations of one model.
 #[derive(Debug, Default)]
 struct Observed {
-    /// What a job takes with all its steps, in the mean over the last ten or so.
+    /// Service time of a job with all its steps, averaged over about the last ten.
     service: u64,
-    /// What a step takes, likewise.
+    /// Service time of a step, likewise.
     step: u64,
     /// How long a job waits, in the mean over the last few. Half of it is forgotten each second in
     /// which none was waited for.
     wait: u64,
     waited_at: Time,
-    /// What was worked within the last turn: when it ended, and how long it took.
+    /// The work within the last turn: when it ended, and how long it took.
     work: VecDeque<(Time, u64)>,
 }
 

@@ -41,7 +41,7 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     SessionHandle { inbound, outbound }
 }
 
-/// What a transport sends into a session.
+/// Input that a transport sends into a session.
 #[derive(Debug)]
 pub enum Inbound {
     /// The user's audio: mono PCM16 at the session's input rate. Any length up to 1 s.
@@ -61,7 +61,7 @@ pub enum Inbound {
     Request(Input),
 }
 
-/// What a session sends to its transport, in order.
+/// Output that a session sends to its transport, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outbound {
     /// The agent's audio: 20 ms of mono PCM16 at the session's output rate, paced at most 200 ms
@@ -80,7 +80,7 @@ pub enum Outbound {
     Event {
         /// When it happened, since the session began.
         at: Time,
-        /// What.
+        /// The event.
         event: Event,
     },
     /// The session is over; nothing follows.

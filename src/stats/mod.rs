@@ -1,4 +1,4 @@
-//! What speculation did and what it cost, over many turns. A hit rate says nothing without its
+//! The benefit and the cost of speculation over many turns. A hit rate says nothing without its
 //! starts, so all figures are made and shown together.
 
 mod log;
@@ -60,7 +60,7 @@ pub struct Row {
     pub counts: Counts,
 }
 
-/// What was predicted, started, used and wasted.
+/// Counts of predictions, starts, uses and waste.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     /// Predictions.
@@ -73,7 +73,7 @@ pub struct Counts {
     pub wasted_calls: u64,
     /// How long those ran, seconds.
     pub wasted_seconds: f64,
-    /// What those cost, in the operator's currency.
+    /// Their cost, in the operator's currency.
     pub wasted_cost: f64,
     /// How much sooner results were there, seconds.
     pub saved_seconds: f64,

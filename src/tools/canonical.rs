@@ -109,8 +109,8 @@ fn level(value: &mut Value, kinds: &[Equivalence]) {
     }
 }
 
-/// What one kind levels may lay bare what another one does ("'f" is a unit without its mark), so
-/// they take turns until nothing changes. Two rounds are the most that any text has needed.
+/// One equivalence may expose work for another ("'f" is a unit once its mark is gone), so they are
+/// applied in turn until nothing changes. No text has needed more than two rounds.
 fn levelled(text: &str, kinds: &[Equivalence]) -> String {
     let mut text = text.to_owned();
     for _ in 0..MOST_ROUNDS {

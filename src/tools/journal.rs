@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Blank lines that such a try writes: a block of most file systems, and more than most lines.
 const PROBE: [u8; 4096] = [b'\n'; 4096];
 
-/// What the model is told of a call whose intent could not be written down.
+/// The result for the model of a call that could not be recorded and so did not run.
 const NOT_DONE: &str =
     "it was not done, because no record of changes can be kept at the moment; it may work later";
 
@@ -42,7 +42,7 @@ pub enum JournalError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A device, a pipe or a folder: reading it may never end.
@@ -62,7 +62,7 @@ pub enum JournalError {
     Panicked,
 }
 
-/// What is known of a call.
+/// The journal's knowledge of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
     /// Nothing: its intent is on disk now, and it may run.
@@ -453,7 +453,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// What a crash cut short gets an end, so that the next line is whole.
+/// Ends a line that a crash cut short, so that the next one is whole.
 fn end_line(file: &mut File) -> io::Result<()> {
     use std::io::Read;
     if file.seek(SeekFrom::End(0))? == 0 {
@@ -602,7 +602,7 @@ mod tests {
         assert!(matches!(other, Err(JournalError::KeyReused(_))));
     }
 
-    /// Whatever the last line was cut to, no call that may have run is started again.
+    /// Wherever the last line is cut, no call that may have run is started again.
     #[test]
     fn a_torn_last_line_never_lets_a_call_run_twice() {
         let folder = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ pub use session::{Clock, SessionTools, SystemClock};
 pub(crate) use template::plain;
 pub use template::say;
 
-/// What running a tool does to the world; decides what may ever run before it is certain.
+/// A tool's effect on the world. It decides whether the tool may ever run speculatively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -77,10 +77,10 @@ pub enum ToolError {
     Timeout(u64),
 }
 
-/// What is told of a tool that broke.
+/// The error text of a tool that broke.
 pub(crate) const BROKEN: &str = "it is not working right now";
 
-/// What is told of a tool that did not answer in time.
+/// The error text of a tool that did not answer in time.
 pub(crate) const LATE: &str = "it took too long to answer";
 
 impl ToolError {
@@ -101,13 +101,13 @@ impl ToolError {
 pub struct Declaration {
     /// Name, description and schema, as the model sees them.
     pub spec: ToolSpec,
-    /// What running it does to the world.
+    /// Its effect on the world.
     pub effect: Effect,
     /// How long it may take.
     pub timeout: Duration,
     /// Its calls leave this machine.
     pub network: bool,
-    /// What may happen before the model commits a call.
+    /// Rules for speculative runs, before the model commits a call.
     pub speculation: Speculation,
     /// Labels of what its result depends on. A committed write to one of them makes it stale.
     pub reads: Vec<String>,
@@ -115,7 +115,7 @@ pub struct Declaration {
     pub writes: Vec<String>,
     /// By argument: differences that do not matter when a predicted call is matched.
     pub equivalence: BTreeMap<String, Vec<Equivalence>>,
-    /// What may be said while it runs.
+    /// Fillers while it runs.
     pub fillers: Fillers,
     /// Whether the user has to say yes first.
     pub confirmation: Confirmation,
@@ -156,7 +156,7 @@ pub enum EndsCall {
     HandOver,
 }
 
-/// What may happen before the model commits a call.
+/// Rules for speculative runs, before the model commits a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Speculation {
     /// How far the operator lets it go. The tool's effect may tighten this, never loosen it.
@@ -169,13 +169,13 @@ pub struct Speculation {
     pub shareable: bool,
     /// Predictions below this are not followed, 0..1.
     pub min_confidence: f32,
-    /// What one call costs, in the operator's currency.
+    /// Cost of one call, in the operator's currency.
     pub cost: f64,
     /// Speculative calls of this tool in one turn.
     pub per_turn: u32,
     /// Speculative calls of this tool in a day, of all sessions; no limit if `None`.
     pub per_day: Option<u32>,
-    /// What they may cost in a day; no limit if `None`.
+    /// Their budget for a day; no limit if `None`.
     pub cost_per_day: Option<f64>,
 }
 
@@ -222,7 +222,7 @@ pub enum Equivalence {
     Place,
 }
 
-/// What may be said while a tool runs. Never a claim about its result.
+/// Fillers while a tool runs. They never claim anything about its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fillers {
     /// For a wait of a second or so. minijinja templates over the arguments.
@@ -249,7 +249,7 @@ pub enum Confirmation {
     },
 }
 
-/// What a tool is told of a call beside its arguments.
+/// The context of a call beside its arguments.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// The session's clock, zone and timers.

@@ -24,7 +24,7 @@ pub enum RegistryError {
     Schema {
         /// The tool.
         name: String,
-        /// What is wrong with the schema.
+        /// The problem with the schema.
         reason: String,
     },
     /// Nothing could be reached.

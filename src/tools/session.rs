@@ -1,4 +1,4 @@
-//! What tools may know and keep of the session that calls them.
+//! The session's data that tools may read and change.
 
 use super::builtin::Timers;
 use jiff::{Timestamp, tz::TimeZone};

@@ -1,6 +1,6 @@
 //! Tools that are programs: started without a shell, with no more of our environment than the
 //! declaration names, and gone with everything they started when nobody waits for them any more.
-//! What a program leaves running when it ends by itself stays.
+//! Processes that a program leaves running when it ends by itself are not killed.
 
 mod family;
 
@@ -19,12 +19,12 @@ use tokio::process::{Child, Command};
 
 /// Names the run in the environment of all that it starts.
 const MARK: &str = "UNDERTONE_RUN";
-/// What is kept of a program's complaints, bytes.
+/// How much of a program's stderr is kept, bytes.
 const MOST_COMPLAINT: usize = 4096;
 /// Where programs are looked for unless the declaration sets PATH: POSIX's own places.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What an environment variable of the program holds.
+/// The value of an environment variable.
 #[derive(Debug, Clone)]
 pub(crate) enum Variable {
     /// As it is written in the declaration.
@@ -55,7 +55,7 @@ pub struct SubprocessPlan {
 }
 
 impl SubprocessPlan {
-    /// What its environment holds.
+    /// The secrets in its environment.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
         self.environment
             .iter()
@@ -68,7 +68,7 @@ impl SubprocessPlan {
     /// Whether the program is there and may be run.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// If the program cannot be run: the problem, and what to do.
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let program = self.program.display();
         let places: Vec<PathBuf> = if self.program.is_absolute() {

@@ -27,7 +27,7 @@ static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What is said aloud: a value that is missing cannot be.
+/// Templates for speech: a missing value is an error.
 static SAID: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = strict();
     environment.set_formatter(|out, state, value| {
@@ -67,7 +67,7 @@ impl Template {
     /// Checks the syntax, and that only `known` variables occur.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The problem, and what is allowed.
     pub fn new(source: &str, known: &BTreeSet<String>) -> Result<Self, (String, String)> {
         let template = PLAIN.template_from_str(source).map_err(|error| {
             let fix =
@@ -103,7 +103,7 @@ impl Template {
     /// As text.
     ///
     /// # Errors
-    /// What minijinja says, such as of a division by zero.
+    /// The error of minijinja, such as a division by zero.
     pub fn text(&self, context: &Jinja) -> Result<String, String> {
         PLAIN
             .render_str(&self.0, context)
@@ -113,7 +113,7 @@ impl Template {
     /// As part of an address: what the values say is percent-encoded.
     ///
     /// # Errors
-    /// What minijinja says.
+    /// The error of minijinja.
     pub fn address(&self, context: &Jinja) -> Result<String, String> {
         ENCODING
             .render_str(&self.0, context)
@@ -124,7 +124,7 @@ impl Template {
     /// is text.
     ///
     /// # Errors
-    /// What minijinja says.
+    /// The error of minijinja.
     pub fn json(&self, context: &Jinja) -> Result<Value, String> {
         let Some(expression) = self.expression() else {
             return self.text(context).map(Value::from);
@@ -162,7 +162,7 @@ pub(crate) fn parameters(schema: &Value) -> BTreeSet<String> {
         .unwrap_or_default()
 }
 
-/// What templates see: the arguments by name, `none` for those that were left out, and `more`.
+/// The context of templates: the arguments by name, `none` for those left out, and `more`.
 pub(crate) fn context<'a>(
     schema: &Value,
     arguments: &Map<String, Value>,
@@ -180,8 +180,8 @@ pub(crate) fn context<'a>(
     Jinja::from(minijinja::value::Serde(&all))
 }
 
-/// What a template of `declaration` ([`super::Fillers`], [`Declaration::answer`], a question) says
-/// about a call: the arguments by name, the result as `result`, numbers and amounts of money as
+/// Renders a template of `declaration` ([`super::Fillers`], [`Declaration::answer`], a question) for a
+/// call: the arguments by name, the result as `result`, numbers and amounts of money as
 /// people write them. `None` if it cannot be rendered, as when a value is missing that it would say, or
 /// says nothing.
 pub fn say(

@@ -47,7 +47,7 @@ const PIECE_MS: u32 = 100;
 /// Requests that may wait. A client that has more under way does not wait for answers.
 const MAX_REQUESTS: usize = 256;
 
-/// What of a client has not reached the session yet.
+/// A client's audio and requests that have not reached the session yet.
 #[derive(Debug)]
 pub struct Intake {
     limits: IntakeLimits,
@@ -139,7 +139,7 @@ impl Intake {
         }
     }
 
-    /// What is to be handed on now.
+    /// Returns the next input that is due.
     pub fn pop(&mut self, now: Micros) -> Option<Inbound> {
         self.refill(now);
         if self.ready_at()? > now {

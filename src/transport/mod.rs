@@ -27,7 +27,7 @@ use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, SessionHandle};
 use std::sync::Arc;
 
-/// What a transport asks of a new session.
+/// The settings with which a transport opens a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOptions {
     /// The way by which the client came.
@@ -40,7 +40,7 @@ pub struct SessionOptions {
     pub spoken_by: SpokenBy,
     /// The model that the client named, for what it is worth.
     pub model: Option<String>,
-    /// What the client calls itself: its `User-Agent`.
+    /// The client's `User-Agent`.
     pub client: Option<String>,
     /// The provider's name of a telephone call that it can put through to others.
     pub call: Option<String>,
@@ -110,7 +110,7 @@ pub enum Frame {
     Binary(Vec<u8>),
 }
 
-/// What a dialect wants done, in order.
+/// An action that a dialect asks of the socket. They are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Open the session. Happens once, before any audio or request.
@@ -134,7 +134,7 @@ pub enum Effect {
         audio: Vec<i16>,
         /// Its id.
         id: ItemId,
-        /// What is to be added.
+        /// The item.
         item: Box<Input>,
     },
     /// Give a request of the client to the session.
@@ -176,21 +176,20 @@ pub mod close_code {
 
 /// A translator between one client's messages and one session. Does no I/O and has no clock.
 pub trait Dialect: Send + 'static {
-    /// What is to be done when the socket opens.
+    /// Returns the actions to take when the socket opens.
     fn start(&mut self) -> Vec<Effect>;
 
-    /// What follows from a message of the client.
+    /// Handles a message from the client.
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect>;
 
-    /// What follows from something that the session sent. After a
-    /// [`Outbound::HangUp`] the socket is closed without the dialect asking for it.
+    /// Handles output of the session. After an [`Outbound::HangUp`] the socket closes without a request
+    /// from the dialect.
     fn session(&mut self, outbound: Outbound) -> Vec<Effect>;
 
-    /// What follows from `dropped` of the client's audio having been thrown away, because it came
-    /// faster than it may.
+    /// Handles the loss of `dropped` of the client's audio, which arrived faster than the limit.
     fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
 
-    /// What a silent client is sent to show that it is still there; a ping of the WebSocket if `None`.
+    /// The message that probes a silent client; a WebSocket ping if `None`.
     fn knock(&self) -> Option<String> {
         None
     }

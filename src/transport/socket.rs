@@ -62,7 +62,7 @@ impl Default for SocketLimits {
     }
 }
 
-/// What happened on all sockets since the server started.
+/// Counters over all sockets since the server started.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Sessions that were opened.
@@ -79,7 +79,7 @@ pub struct Counters {
     pub bad_clients: AtomicU64,
 }
 
-/// What a socket needs of the server around it.
+/// The parts of the server that a socket uses.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Opens the session.
@@ -545,7 +545,7 @@ pub(crate) fn close_of_hang_up(reason: HangUpReason) -> Close {
     Close { code, reason }
 }
 
-/// What an error of the socket means.
+/// Classifies an error of the socket.
 ///
 /// The library's error type is not part of axum's interface, so its words tell the kinds apart;
 /// the tests of malformed frames hold them fast.

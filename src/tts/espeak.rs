@@ -83,7 +83,7 @@ impl Espeak {
     }
 }
 
-/// What of `words` espeak may see: one line of words. Everything else would break the line
+/// Reduces `words` to one line that is safe for espeak. Everything else would break the line
 /// protocol, or is markup to espeak: `[[` opens raw phonemes, `<` SSML.
 fn sanitised(words: &str) -> String {
     let spaced: String = words

@@ -54,7 +54,7 @@ struct Model {
     decoder: Session,
 }
 
-/// What `voice.json` says.
+/// The contents of `voice.json`.
 #[derive(Debug, Deserialize)]
 struct Voice {
     audio: Audio,
@@ -278,7 +278,7 @@ impl Voice {
     }
 }
 
-/// What lies between encoder and decoder: f32 [`CHANNELS`, frames], row-major.
+/// The latent between encoder and decoder: f32 [`CHANNELS`, frames], row-major.
 struct Latent {
     values: Vec<f32>,
     frames: usize,

@@ -6,7 +6,7 @@ use ort::session::Session;
 use ort::value::TensorRef;
 use std::path::Path;
 
-/// What the model hears: 8 s at 16 kHz.
+/// The model's input: 8 s at 16 kHz.
 const SAMPLES: usize = 8 * 16_000;
 
 /// Smart Turn.

@@ -1,4 +1,4 @@
-//! What the tests with real models share: where things are, and how words are counted.
+//! Shared by the tests with real models: paths, voices, word error rates.
 #![allow(dead_code, reason = "each test uses its part")]
 
 #[cfg(feature = "desktop")]
@@ -100,7 +100,7 @@ impl Booth {
         panic!("{text:?} is never understood, but {heard:?}");
     }
 
-    /// What is understood of mono speech at `rate` Hz.
+    /// The transcript of mono speech at `rate` Hz.
     pub fn hear(&mut self, speech: &[i16], rate: u32) -> String {
         let mut samples = vec![0.0; 8_000];
         samples.extend(resampled(&to_f32(speech), rate, 16_000));

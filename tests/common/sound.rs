@@ -254,7 +254,7 @@ impl Program {
     }
 }
 
-/// What the loudspeaker plays from now on, at 16 kHz.
+/// Records the loudspeaker from now on, at 16 kHz.
 pub struct Recorder {
     _parec: Running,
     chunks: Receiver<Vec<u8>>,

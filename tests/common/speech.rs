@@ -145,7 +145,7 @@ pub fn noisy(speech: &[f32], noise: &[f32], snr_db: f32) -> Vec<f32> {
     pairs.map(|(speech, noise)| speech + noise).collect()
 }
 
-/// What is left after a telephone line: 300 to 3,400 Hz, 8 kHz, the µ-law.
+/// The sound after a telephone line: 300 to 3,400 Hz, 8 kHz, the µ-law.
 pub fn over_the_telephone(samples: &[f32]) -> Vec<f32> {
     let band = high_pass(&low_pass(samples, 3_400.0), 300.0);
     let line = to_i16(&resampled(&band, RATE as u32, g711::RATE));

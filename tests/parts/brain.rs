@@ -725,7 +725,7 @@ async fn a_strangers_tool_of_a_built_in_name_gets_the_arguments_that_it_declares
     assert_eq!(said.calls(), "");
 }
 
-/// What the brain called, by whether it should have.
+/// The brain's calls, by whether they were right.
 #[derive(Debug, Default)]
 struct Tally {
     /// Requests that its tools can do, and those of them that it called something for.

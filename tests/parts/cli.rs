@@ -343,7 +343,7 @@ fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
     assert!(said.contains("UNDERTONE_TWILIO_AUTH_TOKEN"), "{said}");
 }
 
-/// What the recogniser hears of what the voice says, numbers as digits.
+/// The voice's speech as transcribed by the recogniser, numbers as digits.
 fn heard(folder: &Path, text: &str) -> String {
     let say = ["say", text, "--out", "out.wav"];
     let output = run_with(&weights(), folder, &say);

@@ -27,7 +27,7 @@ type Seen = (Option<String>, Value);
 
 /// How the server answers the next chat request.
 enum Reply {
-    /// Whatever comes through the channel; the sender sees when the client is gone.
+    /// Streams the pieces from the channel; the sender sees when the client is gone.
     Stream(Pieces),
     Status(u16, &'static [(&'static str, &'static str)], String),
     /// No headers, ever.

@@ -43,7 +43,7 @@ impl Ears {
         runs.map(<[bool]>::len).max().unwrap_or(0)
     }
 
-    /// What is understood of `audio`, turn by turn, with two seconds of silence around it.
+    /// The transcripts of `audio`, turn by turn, with two seconds of silence around it.
     fn turns(&mut self, audio: &[f32]) -> Vec<String> {
         let mut core = Conversation::new(Policy {
             turn_detection: TurnDetection {
@@ -111,7 +111,7 @@ fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
     hear(&mut EARS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What streaming the clips comes to.
+/// The figures of streaming the clips.
 struct Streamed {
     /// Word errors, percent.
     errors: f64,

@@ -25,7 +25,7 @@ const NEGATED: &str = "No, I do not want to check the weather in London right no
 /// How long the weather service thinks.
 const TOOL: Duration = Duration::from_millis(1_500);
 
-/// What the weather service saw.
+/// The requests at the weather service.
 #[derive(Default)]
 struct Seen {
     asked: AtomicUsize,
@@ -194,7 +194,7 @@ fn undertone(arguments: &[&str], config: Option<&Path>) -> String {
 struct Asked {
     answer: Value,
     events: String,
-    /// What the weather service was asked: requests in all, and those that were dropped.
+    /// The weather service's requests: all of them, and those that were dropped.
     requests: (usize, usize),
 }
 

@@ -91,7 +91,7 @@ async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// What the server was asked: method and address, headers, body.
+/// The server's requests: method and address, headers, body.
 type Seen = Arc<Mutex<Vec<(String, HeaderMap, String)>>>;
 
 async fn echo(
@@ -719,7 +719,7 @@ fn the_shipped_declarations_are_right_and_only_the_weather_is_asked_early() {
     declared::registry(&tools).unwrap();
 }
 
-/// What Open-Meteo and Frankfurter answer, in their forms.
+/// Answers in the forms of Open-Meteo and Frankfurter.
 async fn services(queries: Arc<Mutex<Vec<String>>>, failing: Arc<AtomicUsize>) -> SocketAddr {
     let search = {
         let queries = queries.clone();

@@ -112,7 +112,7 @@ pub(crate) async fn ask(client: &mut Client, question: &str) {
     client.send(json!({"type": "response.create"})).await;
 }
 
-/// What the agent says in its next response.
+/// The agent's words in its next response.
 pub(crate) async fn said(client: &mut Client) -> String {
     let events = client.until("response.done").await;
     let is_transcript = |event: &&Value| event["type"] == "response.output_audio_transcript.done";

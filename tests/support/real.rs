@@ -11,7 +11,7 @@ use undertone::tts::{Piper, Tts};
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad};
 
-/// What a newcomer has, with all models, but patient.
+/// The engines with the shipped settings and all models, but patient.
 pub(crate) fn shipped(change: impl FnOnce(&mut Config), witnesses: Witnesses) -> Arc<Engines> {
     let loaded = undertone::config::load(&Flags::default(), &Environment::default());
     let mut config = loaded.expect("the defaults").config;
@@ -19,7 +19,7 @@ pub(crate) fn shipped(change: impl FnOnce(&mut Config), witnesses: Witnesses) ->
     configured(&config, witnesses)
 }
 
-/// What the configuration wants, but patient.
+/// The engines of a configuration, but patient.
 pub(crate) fn configured(config: &Config, witnesses: Witnesses) -> Arc<Engines> {
     let built = undertone::cli::engines::builders(config, witnesses).expect("the models");
     let patient = Builders {

@@ -156,7 +156,7 @@ impl Caller {
         timeout(PATIENCE, frame).await.expect("in time")
     }
 
-    /// What the next frame's samples are, all the same.
+    /// The value that all samples of the next frame have.
     async fn tag(&mut self, kind: u8) -> i16 {
         let (got, payload) = self.frame().await.expect("a frame");
         assert_eq!(got, kind);

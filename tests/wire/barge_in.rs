@@ -47,8 +47,8 @@ async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
     (id, ms)
 }
 
-/// What was said of the answer according to the events up to its end, which must say that it was
-/// cut short, with no audio behind the clear.
+/// The words of the answer according to its events. It must end as cut short, without audio after the
+/// clear.
 fn cut_short(events: &[Heard], response: &str) -> String {
     let clear = events.iter().position(|e| e.is("undertone.clear"));
     let clear = clear.expect("a clear");
@@ -146,13 +146,13 @@ fn remembers(prompt: &Prompt, said: &[String]) {
     }
 }
 
-/// What a client hears of the agent.
+/// The agent's sound at a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sound {
     /// The user is found to speak.
     Verdict,
     Voice,
-    /// What was not played is to be dropped.
+    /// Audio that was not played is to be dropped.
     Flushed,
     Silence,
     Other,
@@ -248,7 +248,7 @@ async fn interrupt_socket(
     interrupt(line, llm, speak, sounds).await;
 }
 
-/// What a message in JSON is, by its `event` or `type`.
+/// Classifies a JSON message by its `event` or `type`.
 fn heard_json(message: &tungstenite::Message) -> Sound {
     let tungstenite::Message::Text(text) = message else {
         return Sound::Other;

@@ -390,7 +390,7 @@ async fn a_detector_that_fails_is_told_once() {
     assert_eq!(told(&events), 0);
 }
 
-/// What is said when all fails was made when the server started.
+/// The apology was synthesised when the server started.
 #[tokio::test]
 async fn with_neither_mind_nor_voice_the_user_still_hears_why() {
     let dead = Arc::new(AtomicBool::new(false));

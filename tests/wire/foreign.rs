@@ -40,7 +40,7 @@ async fn report(client: &mut Command) -> Value {
     serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
 }
 
-/// What the clients ask, by the names of the drivers' files.
+/// The clients' questions, by the names of the drivers' files.
 const SPOKEN: [(&str, &str); 4] = [
     ("sum", "What is twelve times seven?"),
     ("weather", "What's the weather in London?"),

@@ -19,7 +19,7 @@ use undertone::server::ServerSettings;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
-/// What `realtime_types.py` prints.
+/// The output of `realtime_types.py`.
 fn types(arguments: &[&str]) -> Value {
     let python = PathBuf::from(FOLDER).join(".venv/bin/python");
     assert!(python.exists(), "run `make test-tools`");

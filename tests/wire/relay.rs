@@ -69,7 +69,7 @@ impl Relay {
         self.0.send(message).await;
     }
 
-    /// What Twilio is given to say, up to the next end.
+    /// The text that Twilio is given to say, up to the next end.
     async fn told(&mut self) -> String {
         let mut told = String::new();
         loop {

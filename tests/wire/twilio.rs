@@ -36,7 +36,7 @@ use undertone::session::{Builders, PhoneManners};
 use undertone::tools::{Registry, builtin};
 use undertone::tts::{Speech, Tts, TtsError};
 
-/// What Twilio's own interface was asked: path, credentials, body.
+/// A request to Twilio's API: path, credentials, body.
 type Asked = (String, String, String);
 
 /// Stands for Twilio's own interface on loopback.
@@ -88,7 +88,7 @@ fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
     }
 }
 
-/// What a line does to what it carries.
+/// How late a telephone line is with audio and with marks.
 #[derive(Clone, Copy)]
 struct Line {
     /// How long audio is on its way to the caller's ear, in frames of 20 ms.
@@ -177,7 +177,7 @@ impl Phone {
     }
 }
 
-/// What a caller has on the way to their ear.
+/// The audio on its way to a caller's ear.
 #[derive(Default)]
 struct Playing {
     /// Frames that have come since the call began, and that were heard.
@@ -689,7 +689,7 @@ async fn a_conversation_with_tools_that_others_wrote() {
     assert!(heard["audio_ms"].as_u64() > Some(1_000), "{heard}");
 }
 
-/// What is said in mono PCM16 at 8 kHz.
+/// Transcribes mono PCM16 at 8 kHz.
 fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
     let mut resampler = Resampler::new(8_000, 16_000);
     let mut audio = resampler.push(&to_f32(&from_pcm16le(pcm).expect("whole samples")));

@@ -133,7 +133,7 @@ const SENTENCE: &str =
 /// How often a sentence is said: the voice never says it twice alike, and may be misheard once.
 const TRIES: usize = 4;
 
-/// What the voice says, whole and in pieces, is what the recogniser hears, whatever the format.
+/// The recogniser understands the voice's speech, whole and in pieces, in each format.
 async fn speaks_and_hears(address: SocketAddr, folder: &Path) {
     let path = |name: &str| folder.join(name).display().to_string();
     let (whole, pieces, stereo) = (path("whole.wav"), path("pieces.wav"), path("stereo.wav"));

@@ -26,7 +26,7 @@ impl Twilio {
     /// answers there, Twilio asks at [`super::DIALED`] what to do.
     ///
     /// # Errors
-    /// What Twilio or the network said.
+    /// The error of Twilio or of the network.
     pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
         let back = super::in_xml(&self.at(super::DIALED));
         let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");

@@ -1,6 +1,6 @@
 //! `read_calendar`: what an iCalendar file (RFC 5545) has for a day, repeated events included.
 //!
-//! What repeats is worked out by the `rrule` crate. Left out: zones that only a VTIMEZONE of the
+//! The `rrule` crate expands recurring events. Not supported: zones that only a VTIMEZONE of the
 //! file defines (their times count as the user's), tasks and journals.
 
 use super::{bad_file, blocking, declare, text};

@@ -134,7 +134,7 @@ impl Builtin {
         ]
     }
 
-    /// What the program says of the built-in tool with this name.
+    /// The declaration of the built-in tool with this name.
     pub(super) fn declaration(name: &str) -> Option<Declaration> {
         let always = always();
         let always = always.iter().map(|tool| tool.declaration().clone());

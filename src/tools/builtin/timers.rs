@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Timer {
     /// 1, 2, 3 ... in the order of setting; never used twice in a session.
     pub id: u64,
-    /// What the user called it.
+    /// The user's name for it.
     pub label: Option<String>,
     /// From setting to ringing.
     pub length: Duration,
@@ -27,7 +27,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// What to say when it rings: "Your 5 minute timer is done."
+    /// The announcement when it rings: "Your 5 minute timer is done."
     pub fn announcement(&self) -> String {
         match &self.label {
             Some(label) => format!("Your {label} timer is done."),

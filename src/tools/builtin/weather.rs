@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(6);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Units {
-    /// What is usual at the place.
+    /// The units that are usual at the place.
     #[default]
     Local,
     Celsius,

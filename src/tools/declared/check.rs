@@ -231,7 +231,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the registry asks of a tool, said with the file's name.
+    /// Applies the registry's checks; errors name the file.
     fn validated(&self, declaration: Declaration) -> Checked<Declaration> {
         let wrong = |key, error: crate::tools::RegistryError| {
             self.wrong(

@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is wrong with a declaration, where, and how to mend it. Secrets are never part of it.
+/// An error in a declaration: what, where, and how to mend it. It never contains secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct DeclarationError {
     /// The file.
@@ -27,9 +27,9 @@ pub struct DeclarationError {
     pub line: usize,
     /// The key, such as `http.url`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What is allowed, or what to do.
+    /// Says what is allowed, or what to do.
     pub fix: String,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for DeclarationError {
 pub struct Declared {
     /// The file that declares it.
     pub file: PathBuf,
-    /// What it is and may do.
+    /// The declaration.
     pub declaration: Declaration,
     /// How people ask for it.
     pub hints: RouterHints,
@@ -57,7 +57,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// What must never be printed.
+    /// Secrets that must never be printed.
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.kind {
             Kind::Http(plan) => plan.secrets().collect(),

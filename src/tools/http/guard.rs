@@ -23,7 +23,7 @@ impl Web {
     /// No connections yet.
     ///
     /// # Errors
-    /// What reqwest says if TLS cannot be set up.
+    /// If TLS cannot be set up.
     pub fn new() -> Result<Self, reqwest::Error> {
         Ok(Self {
             public: client().dns_resolver(Arc::new(PublicOnly)).build()?,

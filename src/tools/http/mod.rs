@@ -47,7 +47,7 @@ pub(crate) enum Body {
     Fixed(Value),
 }
 
-/// What is taken out of an answer.
+/// The selection from an answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Pick {
     /// A JSON pointer, RFC 6901.
@@ -158,7 +158,7 @@ impl HttpPlan {
         Ok(headers)
     }
 
-    /// What the declaration takes out of an answer; all of it if nothing is named.
+    /// Applies the declaration's selection to an answer; without one the whole answer is the result.
     fn picked(
         &self,
         body: Value,
@@ -223,7 +223,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// The answer of a service.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// JSON, or text where it is none.
@@ -236,7 +236,7 @@ impl Web {
     /// origin to another no header goes along. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// What went wrong, without the address's query and without secrets.
+    /// If the request fails. The error contains neither the address's query nor secrets.
     pub(crate) async fn fetch(
         &self,
         mut request: Request,
@@ -406,8 +406,8 @@ const OWN_FAULTS: [StatusCode; 5] = [
     StatusCode::TOO_MANY_REQUESTS,
 ];
 
-/// What a service that refuses a request (4xx) says at `pointer` is for the user. What one says that
-/// is out of order, or of the operator's mistakes, is not, nor is a bare status.
+/// Builds the error for a refused request (4xx). The service's text at `pointer` is for the user; the text
+/// of a service that is broken or misconfigured is not, nor is a bare status.
 pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> ToolError {
     let said = pointer.and_then(|pointer| answer.body.pointer(pointer)?.as_str());
     let said: Option<String> = said

@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What is started while others are being killed is killed in the next round.
+/// Processes started during a round of kills are killed in the next.
 const MOST_ROUNDS: usize = 16;
 
 /// A process as `/proc` tells of it.

@@ -45,7 +45,7 @@ const LONGEST: usize = 65_500;
 /// The frame of a format that has 20 ms of it, ms.
 const FRAME_MS: u32 = 20;
 
-/// What a call's media look like.
+/// The encoding of a call's media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     /// G.711.
@@ -120,11 +120,11 @@ struct Call {
     json: bool,
     /// Bytes of one frame: messages hold whole ones, since the rest of one is thrown away.
     frame: usize,
-    /// What does not fill a frame yet.
+    /// Samples that do not fill a frame yet.
     rest: Vec<i16>,
     /// Asterisk's queue is full.
     off: bool,
-    /// What waits for room in it.
+    /// Frames that wait for room in the queue.
     held: VecDeque<Vec<u8>>,
     held_length: Micros,
     marks: Marks,

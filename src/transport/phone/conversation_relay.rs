@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 /// Nothing is heard or played here: the rate of audio that does not come, Hz.
 pub const RATE: u32 = 8_000;
 
-/// What Twilio has to be told in `<ConversationRelay>`, besides the address: to send unfinished words,
-/// which it does only for this recogniser, keys, who is speaking, and what the caller says over the
-/// agent, which also stops the agent if the agent may be interrupted.
+/// The attributes of `<ConversationRelay>` besides the address. They ask Twilio for partials (which only
+/// this recogniser gives), keys, the speaker, and speech over the agent, which also stops the agent if
+/// it is `interruptible`.
 pub fn attributes(interruptible: bool) -> String {
     let interruptible = if interruptible { "any" } else { "none" };
     format!(
@@ -121,7 +121,7 @@ impl ConversationRelay {
         })]
     }
 
-    /// What a message means to a session that is open.
+    /// Translates a message for an open session.
     fn input(message: Message) -> Option<Input> {
         match message {
             Message::Prompt { voice_prompt, last } => Some(Input::Said {

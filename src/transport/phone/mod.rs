@@ -44,7 +44,7 @@ impl Marks {
         Some(format!("{}/{}", clause.0, self.sent.as_ms()))
     }
 
-    /// What it means that the mark `name` was played; `None` if it is none of ours.
+    /// Returns how much of which clause the mark `name` confirms as played; `None` if the mark is not ours.
     fn played(name: &str) -> Option<Input> {
         let (clause, ms) = name.split_once('/')?;
         Some(Input::Played {

@@ -1,4 +1,4 @@
-//! What a Realtime client may send: JSON text to typed requests, or the fault to tell it of.
+//! Parses the events of a Realtime client into typed requests, or into the fault to report.
 
 use super::codec::Format;
 use super::fields::{self, Ineffective};
@@ -39,13 +39,13 @@ const MAX_ITEM_TEXT: usize = 32 * 1024;
 pub struct ClientEvent {
     /// The client's own id of the event; quoted in errors about it.
     pub event_id: Option<String>,
-    /// What it asks for.
+    /// The request.
     pub request: ClientRequest,
-    /// What of it has no effect.
+    /// Fields of it that have no effect.
     pub ineffective: Vec<Ineffective>,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, PartialEq)]
 pub enum ClientRequest {
     /// `session.update`.
@@ -60,7 +60,7 @@ pub enum ClientRequest {
     Create {
         /// Where to put it: after this item, or before all others if this is `root`. `None` is the end.
         previous: Option<String>,
-        /// What to add.
+        /// The item.
         item: ClientItem,
     },
     /// `conversation.item.retrieve`.
@@ -69,7 +69,7 @@ pub enum ClientRequest {
     Truncate {
         /// The agent's item.
         item: String,
-        /// What was heard of it, ms.
+        /// How much of it the user heard, ms.
         audio_end_ms: u64,
     },
     /// `conversation.item.delete`.
@@ -97,7 +97,7 @@ pub enum ClientRequest {
 pub struct ClientItem {
     /// The client's own id for it.
     pub id: Option<String>,
-    /// What it is.
+    /// The content.
     pub content: ItemContent,
 }
 
@@ -110,7 +110,7 @@ pub enum ItemContent {
     User(String),
     /// A message of the user that was spoken elsewhere, whose words nobody knows yet.
     Spoken {
-        /// What was typed beside it.
+        /// Text in the same message.
         text: String,
         /// Its parts in the session's input format, each with its place in the content.
         audio: Vec<(usize, Vec<u8>)>,
@@ -126,7 +126,7 @@ pub enum ItemContent {
         /// The arguments by name.
         arguments: Map<String, Value>,
     },
-    /// What a tool of the client returned.
+    /// The result of a client's tool.
     ToolOutput {
         /// The id of the call, as it was told to the client.
         call: String,
@@ -135,7 +135,7 @@ pub enum ItemContent {
     },
 }
 
-/// What a client may say about one response.
+/// The settings of one response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResponseRequest {
     /// Instructions for this response alone.
@@ -146,7 +146,7 @@ pub struct ResponseRequest {
     pub metadata: Option<Value>,
     /// It is not part of the conversation.
     pub outside: bool,
-    /// What the model is shown in place of the conversation.
+    /// Items to show the model instead of the conversation.
     pub input: Option<Vec<InputItem>>,
     /// The client's tools for this response; those of the session if `None`.
     pub tools: Option<Vec<ToolSpec>>,
@@ -167,7 +167,7 @@ pub enum InputItem {
     Item(ItemContent),
 }
 
-/// What is wrong with an event.
+/// The reason why an event is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The client's own id of the event.
@@ -176,7 +176,7 @@ pub struct Fault {
     pub code: &'static str,
     /// The path of the field that is wrong.
     pub param: Option<String>,
-    /// What is wrong and what would be right.
+    /// Says what is wrong and how to mend it.
     pub message: String,
 }
 

@@ -96,7 +96,7 @@ impl Encoder {
         self.format
     }
 
-    /// What is ready of samples at [`RATE`].
+    /// Encodes samples at [`RATE`]; a resampler may hold some of them back.
     pub(super) fn encode(&mut self, samples: &[i16]) -> Vec<u8> {
         match self.format {
             Format::Pcm => to_pcm16le(samples),

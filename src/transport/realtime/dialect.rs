@@ -35,7 +35,7 @@ struct Pending {
     asked: Asked,
 }
 
-/// What was asked of the session.
+/// A request that the session has not carried out yet.
 #[derive(Debug)]
 enum Asked {
     /// So much audio.
@@ -77,7 +77,7 @@ impl Asked {
 /// An item that the client has added as audio.
 #[derive(Debug)]
 struct Recording {
-    /// What was typed beside it.
+    /// Text in the same message.
     text: String,
     length: Micros,
 }
@@ -107,7 +107,7 @@ pub struct Realtime {
     options: SessionOptions,
     writer: Writer,
     session: Session,
-    /// What the session is told as soon as it is open.
+    /// Settings to apply when the session opens.
     configuration: Settings,
     items: Items,
     utterance: Option<Utterance>,
@@ -122,7 +122,7 @@ pub struct Realtime {
     heard: Micros,
     /// Items that the client has added as audio and whose words are not known.
     recordings: HashMap<ItemId, Recording>,
-    /// What a transcription session was told of the utterance, and the partial before.
+    /// How much of the utterance's transcript a transcription session has sent, and the previous partial.
     told: Told,
     text_limits: TextLimits,
     /// The client's instructions, in characters, and its tools.
@@ -214,7 +214,7 @@ impl Realtime {
     /// The same, where the client's secret carries a session's configuration; null is none.
     ///
     /// # Errors
-    /// What is wrong with it, or that it holds more text than [`Realtime::within`] allows.
+    /// If the session is invalid, or holds more text than [`Realtime::within`] allows.
     pub fn configured(mut self, session: Value) -> Result<Self, Fault> {
         let Some(update) = secret_update(session)? else {
             return Ok(self);

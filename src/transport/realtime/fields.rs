@@ -4,7 +4,7 @@
 use super::client_events::Fault;
 use serde_json::{Map, Value};
 
-/// What the server does with a field.
+/// How the server treats a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Does what the protocol says.
@@ -427,7 +427,7 @@ impl Look {
         Ok(())
     }
 
-    /// What has a table of its own.
+    /// Checks an object whose fields have a table of their own.
     fn group(
         &mut self,
         tables: &[&'static [Field]],

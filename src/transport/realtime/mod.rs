@@ -20,7 +20,7 @@
 //! | `undertone.confirmation.ended` | `call_id`, `outcome` | `accepted`, `declined`, `abandoned` or `expired` |
 //! | `undertone.stage_failed` | `stage`, `message` | a stage failed; the conversation goes on |
 //!
-//! What such a client is told of the session carries `undertone_at`, when it happened. It may send
+//! Events to such a client carry `undertone_at`, the time at which they happened. It may send
 //! audio as binary messages, bare PCM16LE at 24 kHz, in place of `input_audio_buffer.append`.
 //! `{"undertone": {"speculation": false}}` in `session.update`, from any client, has nothing run
 //! before it is certain, and `true` takes that back; what the operator has turned off stays off.

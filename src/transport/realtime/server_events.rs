@@ -1,4 +1,4 @@
-//! What a Realtime client is told: names, ids and the common shapes of events.
+//! The events for a Realtime client: names, ids and common shapes.
 
 use super::beta;
 use super::client_events::Fault;

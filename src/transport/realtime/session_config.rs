@@ -32,7 +32,7 @@ const RECOGNISER: &str = "whisper-1";
 /// Tools that a client may declare.
 const MAX_TOOLS: usize = 128;
 
-/// What an update changes; `None` leaves a setting as it is.
+/// The changes of an update; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionUpdate {
     /// Instructions for the model.
@@ -61,8 +61,7 @@ pub struct SessionUpdate {
     pub vendor_events: Option<bool>,
     /// Run what may be needed before it is certain.
     pub speculation: Option<bool>,
-    /// What is repeated and has no effect: where it stands in the session, and how the client wrote
-    /// it.
+    /// Fields that are echoed without effect: the place in the session, and the client's value.
     pub echoed: Vec<(&'static str, Value)>,
 }
 
@@ -217,7 +216,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
     })
 }
 
-/// What the session repeats as it stands. Turn detection and transcription are repeated as a whole.
+/// The fields that the session echoes unchanged. Turn detection and transcription are echoed whole.
 /// `null` is the same as leaving a field out, unless it turns something off.
 fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
     let beta = [
@@ -321,7 +320,7 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
     })
 }
 
-/// What applies where the client leaves it out. `interrupt_response` and `threshold` are the
+/// The defaults. `interrupt_response` and `threshold` are the
 /// operator's, filled in by [`Session`].
 fn server_vad() -> Value {
     json!({
@@ -348,7 +347,7 @@ fn with_defaults(written: Value, mut defaults: Value) -> Value {
     defaults
 }
 
-/// What only one of the two kinds knows has no effect with the other.
+/// A field that only one of the two kinds has is without effect in the other.
 impl RawTurnDetection {
     fn is_server_vad(&self) -> bool {
         self.kind == "server_vad"

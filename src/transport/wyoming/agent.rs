@@ -28,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// The rate of audio that nobody hears, Hz.
 const RATE: u32 = 16_000;
 
-/// What the agent said to a sentence.
+/// The agent's answer to a sentence.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     /// All that was said since the answer before, also what nobody asked for: a timer may have rung.
@@ -258,7 +258,7 @@ mod tests {
         assert!(over.ask("and?".into()).await.1.is_none());
     }
 
-    /// What a sentence comes to whose session tells these events, and then the end of its answer.
+    /// The outcome of a sentence whose session sends these events and then ends its answer.
     async fn handled(events: impl IntoIterator<Item = Event>) -> bool {
         let (talk, _requests, session) = talk();
         tell(&session, [heard()]).await;

@@ -52,7 +52,7 @@ impl From<Refused> for End {
     }
 }
 
-/// What all clients share.
+/// State shared by all clients.
 #[derive(Clone)]
 pub struct Service {
     engines: Arc<Engines>,
@@ -133,7 +133,7 @@ struct Connection {
     around: Surroundings,
     /// The client has sent an event.
     asked: bool,
-    /// What is to be transcribed.
+    /// Audio to transcribe.
     recording: Option<Recording>,
     /// A text that is spoken while it comes in.
     reading_out: Option<ReadingOut>,
@@ -404,7 +404,7 @@ impl Connection {
     }
 }
 
-/// What has words of the client in it, fit for a log.
+/// Shortens a text with the client's words for the log.
 fn excerpt(reason: &str) -> String {
     let beginning = reason.chars().take(MOST_REASON);
     beginning

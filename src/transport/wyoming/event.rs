@@ -20,7 +20,7 @@ const MOST_PAYLOAD: u64 = 256 * 1024;
 pub(super) struct Event {
     /// Its `type`.
     pub(super) kind: String,
-    /// What it says.
+    /// Its data.
     pub(super) data: Map<String, Value>,
     /// Its bytes, such as audio.
     pub(super) payload: Vec<u8>,
@@ -85,7 +85,7 @@ impl Event {
         }))
     }
 
-    /// What it says, as `T`.
+    /// Its data as a `T`.
     ///
     /// # Errors
     /// If a field is missing or is of another type.

@@ -1,4 +1,4 @@
-//! What clients are told of this server: a program each to hear, to speak and to answer.
+//! The server's description for clients: one program each for recognition, synthesis and conversation.
 
 use serde_json::{Value, json};
 

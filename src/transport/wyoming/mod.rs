@@ -16,7 +16,7 @@
 //! name goes on with the one before it over the same connection, or over another one from the same
 //! address if that was answered less than a minute ago.
 //!
-//! What cannot be answered gets `error`, and the connection is closed: clients that wait for an
+//! A request that cannot be served gets `error`, and the connection closes: clients that wait for an
 //! answer do not all know that event.
 
 mod agent;

@@ -1,4 +1,4 @@
-//! What a client wants transcribed, as it comes in.
+//! Audio that a client wants transcribed, collected as it arrives.
 
 use super::Refused;
 use crate::asr::MAX_SAMPLES;

@@ -46,7 +46,7 @@ const READ: usize = 4096;
 /// Why a call ends.
 type End = ending::End<BadCall>;
 
-/// What a caller's side did wrong.
+/// A protocol violation by the caller's side.
 #[derive(Debug, thiserror::Error)]
 enum BadCall {
     #[error("{0}, which cannot be")]

@@ -1,4 +1,4 @@
-//! What is played to the caller, and when: a frame of 20 ms every 20 ms.
+//! Playout to the caller: a 20 ms frame every 20 ms.
 
 use crate::conversation::Micros;
 use crate::transport::outbox::MAX_AUDIO;

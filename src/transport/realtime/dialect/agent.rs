@@ -99,8 +99,8 @@ impl Realtime {
         }
     }
 
-    /// What the agent says in one go is one item of the client's, for clients that are not told of
-    /// what the server does in between: some take the first message of a response for all of it.
+    /// For clients without our events, all that the agent says in one response is one item: some of them
+    /// take the first message of a response for the whole answer.
     pub(super) fn agent_item_started(&mut self, item: ItemId) {
         if let Some(name) = self.speech_that_goes_on() {
             self.items.join(&name, item);

@@ -1,4 +1,4 @@
-//! What the client asks for.
+//! Carries out the client's requests.
 
 use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
@@ -17,13 +17,13 @@ use serde_json::{Map, Value, json};
 /// The least audio that can be committed: OpenAI's limit.
 const MIN_COMMIT: Micros = Micros::from_ms(100);
 
-/// What a client may add to the history in one session, bytes.
+/// The most that a client may add to the history in one session, bytes.
 const MAX_CREATED_TEXT: usize = 1024 * 1024;
 
 /// Audio in items that may wait to be transcribed.
 const MAX_RECORDED: Micros = Micros::from_ms(60_000);
 
-/// What an item takes beside its text and its ids, bytes.
+/// The size of an item without its text and ids, bytes.
 const ITEM: usize = 64;
 
 /// The code of texts that no prompt can hold: OpenAI's.
@@ -59,7 +59,7 @@ impl Realtime {
         Ok(())
     }
 
-    /// What fits no prompt is refused before the client is told that it is set.
+    /// Refuses instructions and tools that fit no prompt, before the update is confirmed.
     pub(super) fn check_set_up(&mut self, update: &SessionUpdate) -> Result<(), Fault> {
         let instructions = update
             .instructions
@@ -421,7 +421,7 @@ impl Realtime {
         Ok(())
     }
 
-    /// What the conversation is told of a response.
+    /// Translates the settings of a response for the conversation.
     fn terms(&self, request: &ResponseRequest, text_only: bool) -> Result<ResponseTerms, Fault> {
         let context = request.input.as_ref().map(|items| {
             let items = items.iter().enumerate();
@@ -562,7 +562,7 @@ impl Realtime {
     }
 }
 
-/// What an item counts towards what a client may add, bytes.
+/// The size that an item counts with towards [`MAX_CREATED_TEXT`], bytes.
 pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
     name.len() + content.size() + ITEM
 }

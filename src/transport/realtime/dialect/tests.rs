@@ -125,7 +125,7 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: no panic, and each event has its own id.
+    /// Any events in any order cause no panic, and each event sent has an id of its own.
     #[test]
     fn any_order_of_anything_is_survived(
         steps in prop::collection::vec(
@@ -1013,7 +1013,7 @@ fn a_busy_recogniser_is_not_taken_for_silence() {
     }
 }
 
-/// What the agent says in an item of the session, and its audio.
+/// The session's outputs for an item that the agent speaks.
 fn begins(item: u64, text: &str, ms: usize) -> Vec<Outbound> {
     let (item, clause, text) = (ItemId(item), ClauseId(item), text.to_owned());
     let speech = Event::AgentSpeech { item, clause, text };

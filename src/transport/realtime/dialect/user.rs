@@ -118,7 +118,7 @@ impl Realtime {
         );
     }
 
-    /// What was added as audio, which has been listened to; `None` if it is not there any more.
+    /// Takes the transcribed audio item `id`; `None` if it has been deleted.
     fn recording_of(&mut self, id: ItemId) -> Option<(String, Recording)> {
         let recording = self.recordings.remove(&id)?;
         Some((self.items.name(id)?.to_owned(), recording))
@@ -334,14 +334,14 @@ impl Told {
         (!delta.is_empty()).then_some(delta)
     }
 
-    /// What of the whole transcript was not told; nothing if it has other words than what was told.
+    /// The part of the transcript that has not been sent; empty if the words sent before differ.
     fn rest(self, whole: &str) -> String {
         behind(&self.text, whole).unwrap_or_default().to_owned()
     }
 }
 
-/// What follows in `whole` the words of `told`, in whatever case and with whatever marks; `None` if it
-/// begins with other words.
+/// The rest of `whole` after the words of `told`, ignoring case and punctuation; `None` if it begins
+/// with other words.
 fn behind<'a>(told: &str, whole: &'a str) -> Option<&'a str> {
     let mut rest = whole;
     for letter in told.chars().filter(|c| c.is_alphanumeric()) {
