@@ -3,7 +3,7 @@
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
 use crate::conversation::{
-    AnswerPolicy, EndpointPolicy, Micros, Policy, TextLimits, TurnDetection, VadPolicy,
+    AnswerPolicy, EndpointPolicy, Micros, Policy, TextLimits, Timeouts, TurnDetection, VadPolicy,
 };
 use crate::llm::{Brain, Demands, Llm, OpenAiCompatible, Prompt, Prompts, openai_compatible};
 use crate::models::Models;
@@ -281,10 +281,13 @@ pub(super) fn policy(config: &Config) -> Result<Policy> {
             interrupt: turn.interrupt,
             ..TurnDetection::default()
         },
-        dead_air: micros(config.llm.stall_filler),
-        generation_timeout: micros(config.llm.give_up),
-        idle: micros(session.idle),
-        session: micros(session.max),
+        timeouts: Timeouts {
+            dead_air: micros(config.llm.stall_filler),
+            generation_timeout: micros(config.llm.give_up),
+            idle: micros(session.idle),
+            session: micros(session.max),
+            ..Timeouts::default()
+        },
         tool_steps: session.max_tool_steps,
         answer: AnswerPolicy {
             words: session.max_answer_words,

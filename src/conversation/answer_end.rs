@@ -2,45 +2,14 @@
 //! words and the most seconds of speech that the operator allows.
 
 use super::ids::ClauseId;
+use super::policy::AnswerPolicy;
 use super::response::{Response, Words};
 use super::time::Micros;
 use super::timer::Timer;
 use super::{Conversation, Output};
-use serde::{Deserialize, Serialize};
 
 /// A word takes as long as this while none of the answer has been spoken.
 const WORD: Micros = Micros::from_ms(400);
-
-/// Bytes of the model for each word that it may say: what is not spoken, such as emoji or white
-/// space, has an end, too.
-const BYTES_PER_WORD: usize = 64;
-
-/// How long an answer may become.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct AnswerPolicy {
-    /// The most words of the model in one response.
-    pub words: usize,
-    /// The most speech in one response.
-    pub speech: Micros,
-}
-
-impl AnswerPolicy {
-    /// The most that the model may stream for it.
-    pub(super) fn bytes(&self) -> usize {
-        self.words.saturating_mul(BYTES_PER_WORD)
-    }
-}
-
-impl Default for AnswerPolicy {
-    /// Some three minutes: what a model says in 512 tokens fits.
-    fn default() -> Self {
-        Self {
-            words: 500,
-            speech: Micros::from_ms(180_000),
-        }
-    }
-}
 
 /// What the model has said in one response.
 #[derive(Debug)]

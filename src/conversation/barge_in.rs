@@ -172,7 +172,7 @@ impl Conversation {
         };
         if let Some(response) = self.response.as_mut().filter(|_| was_promised) {
             // An answer is owed from here on.
-            response.silent_until = self.common.now + self.common.policy.dead_air;
+            response.silent_until = self.common.now + self.common.policy.timeouts.dead_air;
         }
         self.call_off(ending.call);
     }

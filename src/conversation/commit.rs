@@ -192,7 +192,7 @@ impl Conversation {
         if how == EndsCall::HangUp {
             return false;
         }
-        response.silent_until = self.common.now + self.common.policy.dead_air;
+        response.silent_until = self.common.now + self.common.policy.timeouts.dead_air;
         if let Some(ending) = self.ending.take_promised() {
             self.ending.hand_over(ending.call);
             self.wait_for(ending.call, None);

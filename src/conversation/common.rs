@@ -50,7 +50,7 @@ impl Common {
             timers: Timers::default(),
             ids: Ids::default(),
         };
-        let end = common.now + common.policy.session;
+        let end = common.now + common.policy.timeouts.session;
         common.timers.set(Timer::SessionEnd, end);
         common.mark_activity();
         common
@@ -58,7 +58,8 @@ impl Common {
 
     /// Somebody speaks or does something: the session is not idle.
     pub(super) fn mark_activity(&mut self) {
-        self.timers.set(Timer::Idle, self.now + self.policy.idle);
+        self.timers
+            .set(Timer::Idle, self.now + self.policy.timeouts.idle);
     }
 
     /// Tells the client.

@@ -3,13 +3,13 @@
 
 use super::Conversation;
 use super::ids::CallId;
+use super::policy::{FillerLead, FillerPolicy};
 use super::response::{Response, Words};
 use super::speculation::Track;
 use super::template::render;
 use super::time::Micros;
 use super::timer::Timer;
 use crate::tools::Declaration;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Fillers that the conversation says by itself in one response, at most.
@@ -20,40 +20,6 @@ const FORESEEN: f64 = 0.75;
 
 /// An answer so near is waited for in silence.
 const NEAR: Micros = Micros::from_ms(400);
-
-/// What is said while the user waits for a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct FillerPolicy {
-    /// Who says the first one.
-    pub lead: FillerLead,
-    /// The router leads from this confidence on, 0..1.
-    pub confidence: f32,
-    /// A wait shorter than this needs none, ms.
-    pub worth_ms: u64,
-    /// From here on a wait is long, ms.
-    pub long_ms: u64,
-}
-
-/// Who says the first filler of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FillerLead {
-    /// The language model, in its own words; the tool's templates only if it is silent.
-    Model,
-    /// The tool's templates, as soon as the router is sure.
-    Router,
-}
-
-impl Default for FillerPolicy {
-    fn default() -> Self {
-        Self {
-            lead: FillerLead::Model,
-            confidence: 0.9,
-            worth_ms: 700,
-            long_ms: 2_500,
-        }
-    }
-}
 
 /// The template for a wait; `None` if it is too short to talk about or there is no template.
 fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<String> {
@@ -125,7 +91,7 @@ impl Conversation {
             return;
         }
         let since = self.playout.sent_until().max(response.began);
-        let wait = Micros(self.common.policy.dead_air.0 * u64::from(response.fillers + 1));
+        let wait = Micros(self.common.policy.timeouts.dead_air.0 * u64::from(response.fillers + 1));
         let due = (since + wait).max(response.silent_until);
         self.common.timers.set(Timer::DeadAir, due);
     }

@@ -59,24 +59,25 @@ mod text_limits;
 mod time;
 mod timer;
 mod turn;
+mod turn_detection;
 
-pub use answer_end::AnswerPolicy;
 pub use clauses::Clauses;
-pub use filler::{FillerLead, FillerPolicy};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 pub use input::{
-    Context, Eagerness, EndOfTurnRule, Input, Job, MaxTokens, NewItem, Place, ResponsePlace,
-    ResponseTerms, Settings, TurnDetection,
+    Context, Input, Job, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
 };
 pub use latency::TurnLatency;
 pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
-pub use policy::{EndpointPolicy, Policy, VadPolicy};
+pub use policy::{
+    AnswerPolicy, EndpointPolicy, FillerLead, FillerPolicy, Policy, SpeculationPolicy, TextLimits,
+    Timeouts, VadPolicy,
+};
 pub use speculation::{
     Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
-    SpeculationPolicy, TurnRecord, Verdict, verdict,
+    TurnRecord, Verdict, verdict,
 };
-pub use text_limits::TextLimits;
 pub use time::{Micros, Samples, Time};
+pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 
 use crate::llm::ToolChoice;
 use aside::Aside;
@@ -381,7 +382,7 @@ impl Conversation {
     /// The session has reached its greatest length: what is being said is said to its end, then the
     /// goodbye, and nothing the user does puts it off.
     fn is_too_long(&self) -> bool {
-        self.common.now >= Time(0) + self.common.policy.session
+        self.common.now >= Time(0) + self.common.policy.timeouts.session
     }
 
     /// Whether `input` would begin another turn; the client is told that there will be none.

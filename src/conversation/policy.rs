@@ -1,11 +1,7 @@
 //! The numbers behind the rules, as the operator set them.
 
-use super::answer_end::AnswerPolicy;
-use super::filler::FillerPolicy;
-use super::input::{Eagerness, TurnDetection};
-use super::speculation::SpeculationPolicy;
-use super::text_limits::TextLimits;
 use super::time::Micros;
+use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
@@ -20,25 +16,9 @@ pub struct Policy {
     pub endpoint: EndpointPolicy,
     /// How turns are taken, until the client says otherwise.
     pub turn_detection: TurnDetection,
-    /// Silence while an answer is owed, before the agent says that it takes a moment.
-    pub dead_air: Micros,
-    /// Silence of the language model after which it counts as dead.
-    pub generation_timeout: Micros,
-    /// How long a clause may take to be made, and its next piece after each piece.
-    pub synthesis_timeout: Micros,
-    /// How long the user's audio may stay away in the middle of an utterance before it counts as
-    /// silence: a client that mutes itself sends none.
-    pub audio_timeout: Micros,
-    /// How long after the end of the turn a transcript may take before the user is asked again.
-    pub transcript_timeout: Micros,
-    /// A user who says nothing for so long after the agent has spoken is asked whether they are
-    /// still there; never if `None`.
-    #[serde(default)]
-    pub silence_prompt: Option<Micros>,
-    /// Nobody speaks for this long: the session ends.
-    pub idle: Micros,
-    /// The greatest length of a session.
-    pub session: Micros,
+    /// How long anything may take.
+    #[serde(flatten)]
+    pub timeouts: Timeouts,
     /// Tool steps of one turn; in the last generation after them no tool is offered.
     pub tool_steps: u32,
     /// How much text a client may add.
@@ -59,6 +39,30 @@ pub struct Policy {
     pub speculation: SpeculationPolicy,
     /// What is said while the user waits.
     pub filler: FillerPolicy,
+}
+
+/// How long anything may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeouts {
+    /// Silence while an answer is owed, before the agent says that it takes a moment.
+    pub dead_air: Micros,
+    /// Silence of the language model after which it counts as dead.
+    pub generation_timeout: Micros,
+    /// How long a clause may take to be made, and its next piece after each piece.
+    pub synthesis_timeout: Micros,
+    /// How long the user's audio may stay away in the middle of an utterance before it counts as
+    /// silence: a client that mutes itself sends none.
+    pub audio_timeout: Micros,
+    /// How long after the end of the turn a transcript may take before the user is asked again.
+    pub transcript_timeout: Micros,
+    /// A user who says nothing for so long after the agent has spoken is asked whether they are
+    /// still there; never if `None`.
+    #[serde(default)]
+    pub silence_prompt: Option<Micros>,
+    /// Nobody speaks for this long: the session ends.
+    pub idle: Micros,
+    /// The greatest length of a session.
+    pub session: Micros,
 }
 
 /// How speech is told from silence.
@@ -139,6 +143,21 @@ impl EndpointPolicy {
     }
 }
 
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            dead_air: Micros::from_ms(1_500),
+            generation_timeout: Micros::from_ms(4_000),
+            synthesis_timeout: Micros::from_ms(4_000),
+            audio_timeout: Micros::from_ms(1_500),
+            transcript_timeout: Micros::from_ms(1_000),
+            silence_prompt: None,
+            idle: Micros::from_ms(300_000),
+            session: Micros::from_ms(3_600_000),
+        }
+    }
+}
+
 impl Default for VadPolicy {
     fn default() -> Self {
         Self {
@@ -173,14 +192,7 @@ impl Default for Policy {
             vad: VadPolicy::default(),
             endpoint: EndpointPolicy::default(),
             turn_detection: TurnDetection::default(),
-            dead_air: Micros::from_ms(1_500),
-            generation_timeout: Micros::from_ms(4_000),
-            synthesis_timeout: Micros::from_ms(4_000),
-            audio_timeout: Micros::from_ms(1_500),
-            transcript_timeout: Micros::from_ms(1_000),
-            silence_prompt: None,
-            idle: Micros::from_ms(300_000),
-            session: Micros::from_ms(3_600_000),
+            timeouts: Timeouts::default(),
             tool_steps: 5,
             text: TextLimits::default(),
             answer: AnswerPolicy::default(),
@@ -190,6 +202,123 @@ impl Default for Policy {
             tools: Arc::default(),
             speculation: SpeculationPolicy::default(),
             filler: FillerPolicy::default(),
+        }
+    }
+}
+
+/// How long an answer may become.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AnswerPolicy {
+    /// The most words of the model in one response.
+    pub words: usize,
+    /// The most speech in one response.
+    pub speech: Micros,
+}
+
+impl AnswerPolicy {
+    /// The most that the model may stream for it.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.saturating_mul(BYTES_PER_WORD)
+    }
+}
+
+impl Default for AnswerPolicy {
+    /// Some three minutes: what a model says in 512 tokens fits.
+    fn default() -> Self {
+        Self {
+            words: 500,
+            speech: Micros::from_ms(180_000),
+        }
+    }
+}
+
+/// Bytes of the model for each word that it may say: what is not spoken, such as emoji or white
+/// space, has an end, too.
+const BYTES_PER_WORD: usize = 64;
+
+/// What is said while the user waits for a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FillerPolicy {
+    /// Who says the first one.
+    pub lead: FillerLead,
+    /// The router leads from this confidence on, 0..1.
+    pub confidence: f32,
+    /// A wait shorter than this needs none, ms.
+    pub worth_ms: u64,
+    /// From here on a wait is long, ms.
+    pub long_ms: u64,
+}
+
+/// Who says the first filler of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FillerLead {
+    /// The language model, in its own words; the tool's templates only if it is silent.
+    Model,
+    /// The tool's templates, as soon as the router is sure.
+    Router,
+}
+
+impl Default for FillerPolicy {
+    fn default() -> Self {
+        Self {
+            lead: FillerLead::Model,
+            confidence: 0.9,
+            worth_ms: 700,
+            long_ms: 2_500,
+        }
+    }
+}
+
+/// What speculation may spend in one session.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpeculationPolicy {
+    /// Whether anything runs early at all.
+    pub enabled: bool,
+    /// Speculative calls in one turn.
+    pub per_turn: u32,
+    /// Speculative calls that run at the same time.
+    pub at_once: u32,
+    /// What a second that the user need not wait is worth, in the operator's currency. A call that
+    /// costs something runs early only if it is likely to be worth more than it wastes.
+    pub value_per_second: f64,
+    /// Ask the language model at the first pause that may be the end of the turn, and hold its
+    /// answer back until the end is certain.
+    pub preemptive: bool,
+    /// Such early generations in one turn.
+    pub generations_per_turn: u32,
+}
+
+impl Default for SpeculationPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            per_turn: 3,
+            at_once: 2,
+            value_per_second: 0.01,
+            preemptive: true,
+            generations_per_turn: 2,
+        }
+    }
+}
+
+/// How much text a client may add, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextLimits {
+    /// Its instructions and tools together.
+    pub set_up: usize,
+    /// One item, and what the user says at once.
+    pub item: usize,
+}
+
+impl Default for TextLimits {
+    /// For a model that is given no long prompts: what no client needs.
+    fn default() -> Self {
+        Self {
+            set_up: 256 * 1024,
+            item: 64 * 1024,
         }
     }
 }

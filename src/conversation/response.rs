@@ -1,6 +1,6 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
-use super::answer_end::{AnswerPolicy, Said};
+use super::answer_end::Said;
 use super::barge_in::Unfinished;
 use super::clauses::Clauses;
 use super::client::missing_tool;
@@ -8,6 +8,7 @@ use super::commit::Waiting;
 use super::ending::EndingCall;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
 use super::latency::TurnLatency;
+use super::policy::AnswerPolicy;
 use super::preempt::Held;
 use super::speculation::{Discard, Track};
 use super::time::{Micros, Time};
@@ -371,7 +372,7 @@ impl Conversation {
         };
         self.common.timers.set(
             Timer::GenerationOverdue,
-            self.common.now + self.common.policy.generation_timeout,
+            self.common.now + self.common.policy.timeouts.generation_timeout,
         );
         if let Some(response) = &mut self.response {
             response.generation = Some(request);
@@ -460,7 +461,7 @@ impl Conversation {
         response.latency.llm_first.get_or_insert(now);
         self.common.timers.set(
             Timer::GenerationOverdue,
-            now + self.common.policy.generation_timeout,
+            now + self.common.policy.timeouts.generation_timeout,
         );
         match &event {
             LlmEvent::Speech { text } => response.estimate.1 += text.chars().count(),
@@ -653,7 +654,7 @@ impl Conversation {
     /// A voice that hangs is as dead as one that fails.
     pub(super) fn watch_synthesis(&mut self) {
         if self.playout.being_made().is_some() {
-            let due = self.common.now + self.common.policy.synthesis_timeout;
+            let due = self.common.now + self.common.policy.timeouts.synthesis_timeout;
             self.common.timers.set(Timer::SynthesisOverdue, due);
         } else {
             self.common.timers.clear(Timer::SynthesisOverdue);

@@ -10,7 +10,9 @@ const PROMPTS: u32 = 2;
 impl Conversation {
     /// Nobody speaks and nothing waits: from here on the silence counts.
     pub(super) fn watch_silence(&mut self) {
-        if let Some(patience) = self.idle_timeout().or(self.common.policy.silence_prompt)
+        if let Some(patience) = self
+            .idle_timeout()
+            .or(self.common.policy.timeouts.silence_prompt)
             && !self.common.timers.is_set(Timer::Silence)
         {
             self.common

@@ -1,31 +1,11 @@
 //! How much text a client may add to what the model is given.
 
+use super::policy::TextLimits;
 use super::{Context, Conversation, Input, NewItem, ResponseTerms, Settings};
 use crate::llm::{Message, ToolSpec};
-use serde::{Deserialize, Serialize};
 
 /// The most characters of the output of a client's tool: what a model is shown of it is less.
 const LONGEST_OUTPUT: usize = 256 * 1024;
-
-/// How much text a client may add, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TextLimits {
-    /// Its instructions and tools together.
-    pub set_up: usize,
-    /// One item, and what the user says at once.
-    pub item: usize,
-}
-
-impl Default for TextLimits {
-    /// For a model that is given no long prompts: what no client needs.
-    fn default() -> Self {
-        Self {
-            set_up: 256 * 1024,
-            item: 64 * 1024,
-        }
-    }
-}
 
 impl TextLimits {
     /// Whether instructions and tools may be so long.

@@ -135,7 +135,7 @@ impl Conversation {
             Heard::Silence => self.on_silence(end),
         }
         if self.utterance.is_some() {
-            let stalled = self.common.now + self.common.policy.audio_timeout;
+            let stalled = self.common.now + self.common.policy.timeouts.audio_timeout;
             self.common.timers.set(Timer::AudioStalled, stalled);
         }
     }
@@ -399,7 +399,7 @@ impl Conversation {
             Some(text) if complete => self.end_turn(&text),
             _ => self.common.timers.set(
                 Timer::TranscriptOverdue,
-                due.max(pause.asked) + self.common.policy.transcript_timeout,
+                due.max(pause.asked) + self.common.policy.timeouts.transcript_timeout,
             ),
         }
     }

@@ -11,7 +11,7 @@ use super::load::{Gauge, Level, Stage};
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::audio::Resampler;
-use crate::conversation::{Clauses, Micros, Policy, Samples, TurnRecord};
+use crate::conversation::{Clauses, Micros, Policy, Samples, Timeouts, TurnRecord};
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
 use crate::metrics::Metrics;
@@ -203,7 +203,10 @@ impl PhoneManners {
         }
         Policy {
             greeting: self.greeting,
-            silence_prompt: self.silence_prompt,
+            timeouts: Timeouts {
+                silence_prompt: self.silence_prompt,
+                ..policy.timeouts
+            },
             tools: Arc::new(tools),
             ..policy.clone()
         }

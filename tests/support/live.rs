@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
-use undertone::conversation::{Micros, Policy};
+use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Engines};
@@ -52,11 +52,14 @@ impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
 pub(crate) fn patient(policy: Policy) -> Policy {
     let hour = Micros::from_ms(3_600_000);
     Policy {
-        dead_air: hour,
-        generation_timeout: hour,
-        synthesis_timeout: hour,
-        audio_timeout: hour,
-        transcript_timeout: hour,
+        timeouts: Timeouts {
+            dead_air: hour,
+            generation_timeout: hour,
+            synthesis_timeout: hour,
+            audio_timeout: hour,
+            transcript_timeout: hour,
+            ..policy.timeouts
+        },
         ..policy
     }
 }

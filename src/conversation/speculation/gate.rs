@@ -1,40 +1,9 @@
 //! The gate: what a prediction may cause before the model commits it. No other code decides that.
 
-use crate::conversation::Micros;
+use crate::conversation::policy::SpeculationPolicy;
+use crate::conversation::time::Micros;
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
 use serde::{Deserialize, Serialize};
-
-/// What speculation may spend in one session.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SpeculationPolicy {
-    /// Whether anything runs early at all.
-    pub enabled: bool,
-    /// Speculative calls in one turn.
-    pub per_turn: u32,
-    /// Speculative calls that run at the same time.
-    pub at_once: u32,
-    /// What a second that the user need not wait is worth, in the operator's currency. A call that
-    /// costs something runs early only if it is likely to be worth more than it wastes.
-    pub value_per_second: f64,
-    /// Ask the language model at the first pause that may be the end of the turn, and hold its
-    /// answer back until the end is certain.
-    pub preemptive: bool,
-    /// Such early generations in one turn.
-    pub generations_per_turn: u32,
-}
-
-impl Default for SpeculationPolicy {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            per_turn: 3,
-            at_once: 2,
-            value_per_second: 0.01,
-            preemptive: true,
-            generations_per_turn: 2,
-        }
-    }
-}
 
 /// What becomes of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

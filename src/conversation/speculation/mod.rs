@@ -9,7 +9,7 @@ mod gate;
 mod ledger;
 mod record;
 
-pub use gate::{Because, Decision, Decline, SpeculationPolicy, Verdict, verdict};
+pub use gate::{Because, Decision, Decline, Verdict, verdict};
 pub(super) use ledger::{Ledger, TrackId};
 pub use record::{Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord};
 

@@ -19,7 +19,10 @@ fn within(words: usize, seconds: u64) -> Policy {
 /// Does not hang up on a user who says nothing.
 fn patient() -> Policy {
     Policy {
-        idle: Micros::from_ms(3_000_000),
+        timeouts: Timeouts {
+            idle: Micros::from_ms(3_000_000),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     }
 }

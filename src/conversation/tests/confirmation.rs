@@ -204,11 +204,11 @@ fn a_yes_to_something_else_runs_nothing() {
 #[test]
 fn a_question_behind_which_something_was_said_is_asked_again() {
     let mut sim = asked();
-    sim.policy().silence_prompt = Some(Micros::from_ms(3_000));
+    sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(3_000));
     sim.silence(6_500);
     let there = &Phrases::default().still_there;
     assert_eq!(sim.spoken()[2..], [there, "Send 5 dollars to Ann?"]);
-    sim.policy().silence_prompt = None;
+    sim.policy().timeouts.silence_prompt = None;
     ask(&mut sim, "Yes.", 3_000);
     assert_eq!(sim.tools_started, ["transfer"]);
 }
@@ -216,14 +216,14 @@ fn a_question_behind_which_something_was_said_is_asked_again() {
 #[test]
 fn a_goodbye_does_not_ask_again() {
     let mut sim = asked();
-    sim.policy().silence_prompt = Some(Micros::from_ms(1_000));
+    sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(1_000));
     while sim.hung_up.is_none() {
         sim.silence(1_000);
     }
     assert_eq!(sim.spoken().last().unwrap(), "Goodbye.");
 
     let mut sim = asked();
-    sim.policy().silence_prompt = Some(Micros::from_ms(1_000));
+    sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(1_000));
     while sim.spoken().last().unwrap() != "Goodbye." {
         sim.silence(32);
     }

@@ -478,7 +478,10 @@ fn a_greeting_is_the_first_thing_said() {
 #[test]
 fn an_idle_session_ends() {
     let mut sim = Sim::new(Policy {
-        idle: Micros::from_ms(5_000),
+        timeouts: Timeouts {
+            idle: Micros::from_ms(5_000),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     });
     sim.silence(12_000);
@@ -489,7 +492,10 @@ fn an_idle_session_ends() {
 #[test]
 fn a_session_that_has_lasted_long_enough_says_goodbye() {
     let mut sim = Sim::new(Policy {
-        session: Micros::from_ms(5_000),
+        timeouts: Timeouts {
+            session: Micros::from_ms(5_000),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     });
     sim.silence(15_000);
@@ -500,7 +506,10 @@ fn a_session_that_has_lasted_long_enough_says_goodbye() {
 #[test]
 fn nobody_talks_a_session_past_its_greatest_length() {
     let policy = || Policy {
-        session: Micros::from_ms(20_000),
+        timeouts: Timeouts {
+            session: Micros::from_ms(20_000),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     };
     let long = "One two three four five six seven eight nine ten eleven twelve.";

@@ -383,7 +383,7 @@ proptest! {
         breaks in prop::bool::weighted(0.2),
     ) {
         let mut policy = with(tools());
-        policy.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
+        policy.timeouts.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
         let mut sim = Sim::new(policy);
         sim.tool_ms = tool_ms;
         sim.client_speaks = client_speaks;
@@ -427,8 +427,8 @@ proptest! {
             let mut policy = with(tools());
             policy.speculation.enabled = enabled;
             // What is said because of the wait differs with the wait; that is not at issue here.
-            policy.dead_air = Micros::from_ms(3_600_000);
-            policy.generation_timeout = policy.dead_air;
+            policy.timeouts.dead_air = Micros::from_ms(3_600_000);
+            policy.timeouts.generation_timeout = policy.timeouts.dead_air;
             let mut sim = Sim::new(policy);
             sim.scripts.extend(without_breaks(&scripts));
             sim.tool_ms = tool_ms;

@@ -86,7 +86,10 @@ fn one_is_yes_and_two_is_no() {
 fn a_silent_caller_is_asked_twice_and_then_left() {
     let phrases = Phrases::default();
     let mut sim = Sim::new(Policy {
-        silence_prompt: Some(Micros::from_ms(4_000)),
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(4_000)),
+            ..Timeouts::default()
+        },
         greeting: "Hello.".into(),
         ..Policy::default()
     });
@@ -102,7 +105,10 @@ fn a_silent_caller_is_asked_twice_and_then_left() {
 #[test]
 fn a_caller_who_speaks_is_not_asked() {
     let mut sim = Sim::new(Policy {
-        silence_prompt: Some(Micros::from_ms(4_000)),
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(4_000)),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     });
     for _ in 0..4 {
@@ -427,7 +433,10 @@ fn the_hash_key_behind_an_answer_is_none() {
 #[test]
 fn a_key_in_the_goodbye_keeps_the_call() {
     let mut sim = Sim::new(Policy {
-        silence_prompt: Some(Micros::from_ms(2_000)),
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(2_000)),
+            ..Timeouts::default()
+        },
         ..Policy::default()
     });
     let goodbye = Phrases::default().goodbye_idle;

@@ -323,9 +323,12 @@ fn with_tools(dice: &mut Dice) -> Policy {
 fn telephone(dice: &mut Dice) -> Policy {
     Policy {
         greeting: "Hello there.".into(),
-        silence_prompt: Some(Micros::from_ms(4_000)),
-        idle: Micros::from_ms(dice.pick(&[20_000, 300_000])),
-        session: Micros::from_ms(dice.pick(&[15_000, 3_600_000])),
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(4_000)),
+            idle: Micros::from_ms(dice.pick(&[20_000, 300_000])),
+            session: Micros::from_ms(dice.pick(&[15_000, 3_600_000])),
+            ..Timeouts::default()
+        },
         ..with_tools(dice)
     }
 }
@@ -340,7 +343,10 @@ fn limited(dice: &mut Dice) -> Policy {
             words: 60,
             speech: Micros::from_ms(20_000),
         },
-        session: Micros::from_ms(dice.pick(&[12_000, 3_600_000])),
+        timeouts: Timeouts {
+            session: Micros::from_ms(dice.pick(&[12_000, 3_600_000])),
+            ..Timeouts::default()
+        },
         tool_steps: 2,
         ..with_tools(dice)
     }
