@@ -985,6 +985,120 @@ async fn a_clients_tool_inherits_nothing_of_the_servers_of_the_same_name() {
 }
 
 #[tokio::test]
+async fn two_requests_in_one_breath_are_both_done_with_their_own_words() {
+    let weather = declared(
+        "get_weather",
+        "The current weather of a city",
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+    );
+    let with = |others: &Registry| {
+        let mut tools = others.specs().to_vec();
+        tools.retain(|tool| tool.name != "get_weather");
+        tools.push(weather.clone());
+        Arc::new(tools)
+    };
+    let mut wrong = Vec::new();
+    let mut check = |said: &str, heard: Said, expected: &str| {
+        if heard.calls() != expected {
+            wrong.push(format!("{said}\n  {}\n  not {expected}", heard.calls()));
+        }
+    };
+    for (said, calls) in [
+        (
+            "weather in Oslo and what time is it in Tokyo?",
+            r#"get_weather {"city":"Oslo"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "What time is it in Tokyo, and what's the weather in Smallville?",
+            r#"get_time {"place":"Tokyo"}; get_weather {"city":"Smallville"}"#,
+        ),
+        (
+            "What's the weather in St. Louis, what time is it in Tokyo?",
+            r#"get_weather {"city":"St. Louis"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "My name is Bob. What's the weather in Oslo, Norway? And set a timer for 5 minutes and 30 seconds. Thanks!",
+            r#"get_weather {"city":"Oslo"}; set_timer {"seconds":330}"#,
+        ),
+        (
+            "What's the weather and what time is it in Tokyo?",
+            r#"get_weather {"city":"Tokyo"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "What's the weather in Oslo and in what mood are you?",
+            r#"get_weather {"city":"Oslo"}"#,
+        ),
+        (
+            "What's the weather in Oslo and what time is it? No, never mind.",
+            "",
+        ),
+        ("Don't tell me the weather in Oslo and what time it is.", ""),
+        (
+            "My sister asked about the weather in Oslo and what time it is.",
+            "",
+        ),
+    ] {
+        for (brain, tools) in [(&*BRAIN, with(&TOOLS)), (&*WITH_DECLARED, with(&DECLARED))] {
+            check(
+                said,
+                generate_with(brain, &[user(said)], tools).await,
+                calls,
+            );
+        }
+    }
+    for (said, calls) in [
+        (
+            "What's the weather in Oslo and what time is it in Tokyo?",
+            r#"get_weather {"place":"Oslo"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "Add a note: buy milk. What time is it in Tokyo?",
+            r#"add_note {"text":"buy milk"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "What time is it in Tokyo, and add a note to buy milk and eggs.",
+            r#"get_time {"place":"Tokyo"}; add_note {"text":"buy milk and eggs"}"#,
+        ),
+        (
+            "Add a note: ask Bob and set a timer.",
+            r#"add_note {"text":"ask Bob and set a timer"}"#,
+        ),
+    ] {
+        let heard = generate_with(&WITH_DECLARED, &[user(said)], DECLARED.specs()).await;
+        check(said, heard, calls);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let said = "What's the weather and what is 5 plus 6?";
+    let asked = generate_with(&BRAIN, &[user(said)], with(&TOOLS)).await;
+    assert_eq!(asked.calls(), r#"calculate {"expression":"5 + 6"}"#);
+    assert!(
+        asked.words.starts_with("For that I need the city."),
+        "{asked:?}"
+    );
+    let id = || "1".to_owned();
+    let (name, arguments) = asked.calls[0].clone();
+    let history = [
+        user(said),
+        agent(&asked.words),
+        Message::ToolCall {
+            id: id(),
+            name: name.clone(),
+            arguments,
+        },
+        Message::ToolResult {
+            id: id(),
+            name,
+            output: json!({"result": 11}),
+        },
+        agent("5 plus 6 is 11."),
+        user("In Oslo."),
+    ];
+    let told = generate_with(&BRAIN, &history, with(&TOOLS)).await;
+    assert_eq!(told.calls(), r#"get_weather {"city":"Oslo"}"#);
+}
+
+#[tokio::test]
 async fn two_messages_that_nobody_has_answered_are_two_requests() {
     let messages = ["Add a note: buy milk", "Who won the World Cup in 1998?"].map(user);
     for messages in [messages.to_vec(), messages.iter().rev().cloned().collect()] {

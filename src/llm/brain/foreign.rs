@@ -4,7 +4,7 @@ use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::llm::ToolSpec;
 use crate::router::{EmbedError, RouterHints, RuleError, Rules, Today, slots, text};
-use crate::tools::{Declaration, Registry};
+use crate::tools::{Declaration, Effect, Registry};
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -92,6 +92,12 @@ impl Known {
     ) -> bool {
         let mut tools = tools.into_iter();
         tools.any(|tool| tool.name == name && !self.is_ours(tool))
+    }
+
+    /// Whether a tool of the server's own changes something, as a note does.
+    pub(super) fn changes(&self, name: &str) -> bool {
+        let known = self.tools.get(name);
+        known.is_some_and(|(declaration, _)| declaration.effect != Effect::Read)
     }
 
     /// The filler of a call, if its declaration has one.

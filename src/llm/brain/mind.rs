@@ -3,12 +3,14 @@
 use super::answers::{self, Asked};
 use super::classifier::Classifier;
 use super::foreign::{self, Known, Match};
+use super::parts;
 use super::request::{Request, Talk, Target};
 use super::rules;
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
 use crate::router::{EmbedError, expression, slots, text};
 use crate::tools::builtin::{self, HANG_UP, Unit};
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 /// Probability from which the classifier is believed.
 const SURE: f32 = 0.5;
@@ -18,6 +20,8 @@ const LIKELY: f32 = 0.4;
 const CERTAIN: f32 = 0.75;
 /// What is said before a call that has no words of its own.
 const ONE_MOMENT: &str = "One moment.";
+/// How the question for a missing argument begins.
+const FOR_THAT_I_NEED: &str = "For that I need the ";
 /// Tool calls in one answer.
 const MOST_CALLS: usize = 3;
 
@@ -223,6 +227,11 @@ fn has_call(answer: &[LlmEvent]) -> bool {
     answer.iter().any(opened)
 }
 
+fn lacks_argument(answer: &[LlmEvent]) -> bool {
+    let asks = |event: &LlmEvent| matches!(event, LlmEvent::Speech { text } if text.starts_with(FOR_THAT_I_NEED));
+    answer.iter().any(asks)
+}
+
 /// One answer of several: what needs no tool is said first, for what follows a call is not heard.
 fn at_once(answers: Vec<Vec<LlmEvent>>) -> Vec<LlmEvent> {
     let (calling, talking): (Vec<_>, Vec<_>) = answers.into_iter().partition(|a| has_call(a));
@@ -241,6 +250,107 @@ fn at_once(answers: Vec<Vec<LlmEvent>>) -> Vec<LlmEvent> {
 }
 
 fn answer_to(
+    said: &str,
+    before: &[Message],
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
+    if asked_for(prompt).is_none()
+        && let Some(answers) = several(said, before, prompt, known, classifier)?
+    {
+        return Ok(Some(at_once(answers)));
+    }
+    answer_to_one(said, before, prompt, known, classifier)
+}
+
+/// One request among several in an utterance.
+struct Part {
+    range: Range<usize>,
+    /// The answer to its words up to here, unless more has joined them.
+    answer: Option<Vec<LlmEvent>>,
+    /// It takes down what is said: whatever follows in its sentence may belong to it.
+    dictates: bool,
+}
+
+/// The answers to several requests in one breath; `None` if there are not several. A piece that
+/// asks for a tool by itself begins a request. Any other belongs to the request before it, or to
+/// the one behind it in its sentence.
+fn several(
+    said: &str,
+    before: &[Message],
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Option<Vec<Vec<LlmEvent>>>, EmbedError> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut lead = 0;
+    for piece in parts::pieces(said) {
+        if piece.begins_sentence {
+            lead = piece.range.start;
+        }
+        let last = parts.last_mut();
+        if let Some(last) = last.filter(|last| last.dictates && !piece.begins_sentence) {
+            last.extend(piece.range.end);
+            continue;
+        }
+        let words = &said[piece.range.clone()];
+        let answer = answer_to_one(words, &[], prompt, known, classifier)?.unwrap_or_default();
+        if has_call(&answer) || lacks_argument(&answer) {
+            let start = if parts.is_empty() {
+                lead
+            } else {
+                piece.range.start
+            };
+            parts.push(Part {
+                range: start..piece.range.end,
+                dictates: dictates(&answer, prompt, known),
+                answer: Some(answer),
+            });
+        } else if let Some(last) = parts.last_mut() {
+            last.extend(piece.range.end);
+        }
+    }
+    if parts.len() < 2 {
+        return Ok(None);
+    }
+    let place = slots::place(&text::normalise(said));
+    let mut answers = Vec::new();
+    for part in parts.into_iter().take(MOST_CALLS) {
+        let words = &said[part.range];
+        let whole = answer_to_one(words, before, prompt, known, classifier)?;
+        let whole = whole.filter(|whole| has_call(whole) || part.answer.is_none());
+        let mut answer = whole.or(part.answer).unwrap_or_else(|| beyond(prompt));
+        // "The weather and the time in Tokyo" share their place.
+        if lacks_argument(&answer)
+            && let Some(place) = &place
+        {
+            let words = format!("{words} in {place}");
+            let placed = answer_to_one(&words, before, prompt, known, classifier)?;
+            answer = placed.filter(|placed| has_call(placed)).unwrap_or(answer);
+        }
+        answers.push(answer);
+    }
+    Ok(Some(answers))
+}
+
+impl Part {
+    fn extend(&mut self, end: usize) {
+        self.range.end = end;
+        self.answer = None;
+    }
+}
+
+fn dictates(answer: &[LlmEvent], prompt: &Prompt, known: &Known) -> bool {
+    let built_in = |name: &str| {
+        let mut tools = prompt.tools.iter();
+        tools.any(|tool| tool.name == name && builtin::is_ours(tool))
+    };
+    let changes = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { name } if known.changes(name) && !built_in(name));
+    answer.iter().any(changes)
+}
+
+fn answer_to_one(
     said: &str,
     before: &[Message],
     prompt: &Prompt,
@@ -318,7 +428,7 @@ fn called(
     }
     Ok(match foreign::call(said, &text::normalise(said), tool) {
         Match::Call(name, arguments) => call(&name, arguments),
-        Match::Missing(argument) => speech(format!("For that I need the {argument}. Which one?")),
+        Match::Missing(argument) => which(&argument),
         Match::None => Vec::new(),
     })
 }
@@ -609,6 +719,14 @@ fn last_agent(before: &[Message]) -> Option<&str> {
     })
 }
 
+/// Whether the agent has asked for an argument since the user last spoke: the result of another
+/// call may have been said after the question.
+fn is_asked_for_argument(before: &[Message]) -> bool {
+    let spoken = before.iter().rev();
+    let mut spoken = spoken.take_while(|message| !matches!(message, Message::User { .. }));
+    spoken.any(|message| matches!(message, Message::Agent { text, .. } if text.trim().starts_with(FOR_THAT_I_NEED)))
+}
+
 fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
     before.iter().rev().find_map(|message| match message {
         Message::ToolCall {
@@ -626,8 +744,7 @@ fn by_declaration(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
-    let question = last_agent(before).unwrap_or_default();
-    let said = if question.starts_with("For that I need the ") {
+    let said = if is_asked_for_argument(before) {
         format!(
             "{} in {said}",
             last_user(before).trim_end_matches(['.', '?', '!'])
@@ -642,12 +759,14 @@ fn by_declaration(
                 Some(with_words(ONE_MOMENT.into(), &name, arguments))
             }
             Match::Call(name, arguments) => Some(with_filler(&name, arguments, known)),
-            Match::Missing(argument) => Some(speech(format!(
-                "For that I need the {argument}. Which one?"
-            ))),
+            Match::Missing(argument) => Some(which(&argument)),
             Match::None => None,
         },
     )
+}
+
+fn which(argument: &str) -> Vec<LlmEvent> {
+    speech(format!("{FOR_THAT_I_NEED}{argument}. Which one?"))
 }
 
 fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<LlmEvent> {

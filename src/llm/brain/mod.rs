@@ -8,6 +8,7 @@ mod answers;
 mod classifier;
 mod foreign;
 mod mind;
+mod parts;
 mod request;
 mod rules;
 

@@ -215,6 +215,11 @@ pub(super) fn is_told(sentence: &str) -> bool {
     matches(&TOLD, sentence)
 }
 
+/// The user takes back a part of what was just said.
+pub(super) fn is_corrected(sentence: &str) -> bool {
+    matches(&CORRECTION, sentence)
+}
+
 /// What a normalised sentence asks for, if a rule fits all of it.
 pub(super) fn read(sentence: &str) -> Vec<Request> {
     let core = core(sentence);
