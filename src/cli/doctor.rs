@@ -201,17 +201,17 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
 /// Asks the server for its models, by the client that the sessions use: costs nothing, and shows
 /// address, key and delay.
 fn language_model(config: &Config) -> Result<String> {
-    if config.llm.engine == LlmEngine::Brain {
+    let LlmEngine::OpenAiCompatible(remote) = &config.llm else {
         return Ok("the embedded brain".into());
-    }
-    let model = remote_llm(&config.llm, |settings| {
+    };
+    let model = remote_llm(remote, |settings| {
         settings.connect_timeout = BACKEND_PATIENCE;
         settings.stall_timeout = BACKEND_PATIENCE;
     })?;
     let health = runtime()?
         .block_on(model.check())
         .map_err(|error| anyhow!("{}", error.details()))?;
-    let name = &config.llm.model;
+    let name = &remote.settings.model;
     let delay = health.latency.as_millis();
     match health.model_listed {
         Some(true) => Ok(format!("{name} is there; an answer after {delay} ms")),
@@ -255,7 +255,7 @@ fn tools(config: &Config) -> Result<String> {
 }
 
 fn port(config: &Config) -> Result<String> {
-    let address = SocketAddr::new(config.server.host, config.server.port);
+    let address = config.server.bind;
     match TcpListener::bind(address) {
         Ok(_) => Ok(format!("{address} is free")),
         Err(_) if is_served(address) => Ok(format!("a server is up on {address}")),

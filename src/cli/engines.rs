@@ -1,17 +1,15 @@
 //! From the configuration to loaded models: the one place that knows which engine is which.
 
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
-use crate::config::{AsrEngine, Config, LlmConfig, LlmEngine};
-use crate::conversation::{
-    AnswerPolicy, EndpointPolicy, Micros, Policy, TextLimits, Timeouts, TurnDetection, VadPolicy,
-};
-use crate::llm::{Brain, Demands, Llm, OpenAiCompatible, Prompt, Prompts, openai_compatible};
+use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
+use crate::conversation::Policy;
+use crate::llm::{Brain, Llm, OpenAiCompatible, openai_compatible};
 use crate::models::Models;
 use crate::router::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::server::TransferCall;
-use crate::session::{Builders, Engines, Manners, PhoneManners, RouterBuilder, Witnesses};
+use crate::session::{Builders, Engines, Manners, RouterBuilder, Witnesses};
 use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -22,7 +20,7 @@ use std::sync::Arc;
 
 /// The models, held to their sha256: nothing is loaded that does not match.
 pub(super) fn verified_models(config: &Config) -> Result<Models> {
-    let models = Models::open(&config.models.dir)?;
+    let models = Models::open(&config.models)?;
     models.verify()?;
     Ok(models)
 }
@@ -109,23 +107,21 @@ pub(super) fn renewal(config: &Config) -> Result<Manners> {
 
 fn manners(config: &Config, models: &Models) -> Result<Manners> {
     let mut tools = declared::registry(&config.tools.declared)?;
-    if let Some((transfer, hints)) = config.twilio.as_ref().and_then(TransferCall::new) {
+    if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
-    let text = text_limits(config, &tools)?;
+    let instructions = config.policy.instructions.as_deref();
+    let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Manners {
         llm: llm(&config.llm, models, &tools)?,
         router: Some(router(config, models, &tools)),
         tools: Arc::new(tools),
-        zone: config.session.time_zone.clone(),
+        zone: config.time_zone.clone(),
         policy: Policy {
             text,
-            ..policy(config)?
+            ..config.policy.clone()
         },
-        phone: PhoneManners {
-            greeting: config.phone.greeting.clone(),
-            silence_prompt: config.phone.silence.map(micros),
-        },
+        phone: config.phone.clone(),
     })
 }
 
@@ -154,7 +150,7 @@ fn router(config: &Config, models: &Models, tools: &Registry) -> RouterBuilder {
     });
     let hinted: Vec<_> = hinted.collect();
     let (head, minilm) = (config.router_head.clone(), models.minilm());
-    let today = Today::new(Arc::new(SystemClock), config.session.time_zone.clone());
+    let today = Today::new(Arc::new(SystemClock), config.time_zone.clone());
     Box::new(move || {
         let mut sources: Vec<Box<dyn Predictor>> = vec![Box::new(
             Rules::new(&hinted, today.clone()).map_err(|error| unusable(Source::Rule, &error))?,
@@ -184,16 +180,20 @@ pub(super) fn asr_builder(
     config: &Config,
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Asr>, AsrError> + Send + use<> {
-    let engine = config.asr.engine;
-    let threads = config.asr.threads;
-    let built_in = match engine {
-        AsrEngine::WhisperOnnx => models.whisper_onnx(),
-        AsrEngine::WhisperCpp => models.whisper_ggml(),
-    };
-    let path = config.asr.model.clone().unwrap_or(built_in);
-    move || match engine {
-        AsrEngine::WhisperOnnx => Ok(Box::new(WhisperOnnx::load(&path)?) as Box<dyn Asr>),
-        AsrEngine::WhisperCpp => Ok(Box::new(WhisperCpp::load(&path, threads)?)),
+    let (engine, onnx, ggml) = (
+        config.asr.clone(),
+        models.whisper_onnx(),
+        models.whisper_ggml(),
+    );
+    move || match &engine {
+        AsrEngine::WhisperOnnx { model } => {
+            let model = WhisperOnnx::load(model.as_ref().unwrap_or(&onnx))?;
+            Ok(Box::new(model) as Box<dyn Asr>)
+        }
+        AsrEngine::WhisperCpp { model, threads } => {
+            let model = WhisperCpp::load(model.as_ref().unwrap_or(&ggml), *threads)?;
+            Ok(Box::new(model))
+        }
     }
 }
 
@@ -201,15 +201,15 @@ pub(super) fn tts_builder(
     config: &Config,
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Tts>, TtsError> + Send + use<> {
-    let path: PathBuf = config.tts.voice.clone().unwrap_or_else(|| models.voice());
+    let path: PathBuf = config.voice.clone().unwrap_or_else(|| models.voice());
     move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
 }
 
-fn llm(config: &LlmConfig, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
-    match config.engine {
+fn llm(engine: &LlmEngine, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
+    match engine {
         LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm(), tools)?)),
-        LlmEngine::OpenAiCompatible => {
-            let model = remote_llm(config, |_| ())?;
+        LlmEngine::OpenAiCompatible(remote) => {
+            let model = remote_llm(remote, |_| ())?;
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let model = model.clone();
                 // What goes wrong is logged there, and the first turn tries again.
@@ -222,82 +222,10 @@ fn llm(config: &LlmConfig, models: &Models, tools: &Registry) -> Result<Arc<dyn 
 
 /// The model behind an OpenAI-compatible server, with the settings changed by `adapt`.
 pub(super) fn remote_llm(
-    config: &LlmConfig,
+    remote: &RemoteLlm,
     adapt: impl FnOnce(&mut openai_compatible::Settings),
 ) -> Result<OpenAiCompatible> {
-    let url = config.base_url.clone().context("llm.base_url is not set")?;
-    let mut settings = openai_compatible::Settings {
-        api_key: config.api_key.clone(),
-        temperature: config.temperature,
-        max_tokens: Some(config.max_tokens),
-        ..openai_compatible::Settings::new(url, &config.model)
-    };
+    let mut settings = remote.settings.clone();
     adapt(&mut settings);
-    let prompts = Prompts::default().limited(config.max_prompt_tokens);
-    Ok(OpenAiCompatible::new(settings, prompts)?)
-}
-
-/// Limits on the text that clients may add to this model's prompts.
-pub(super) fn text_limits(config: &Config, tools: &Registry) -> Result<TextLimits> {
-    if config.llm.engine == LlmEngine::Brain {
-        return Ok(TextLimits::default());
-    }
-    let prompt = Prompt {
-        instructions: config.llm.instructions.clone(),
-        messages: Vec::new(),
-        tools: tools.specs(),
-        demands: Demands::default(),
-    };
-    let prompts = Prompts::default().limited(config.llm.max_prompt_tokens);
-    Ok(prompts.room_for_clients(&prompt)?)
-}
-
-fn micros(duration: std::time::Duration) -> Micros {
-    Micros(duration.as_micros() as u64)
-}
-
-/// The numbers behind the conversation's rules, from the configuration.
-pub(super) fn policy(config: &Config) -> Result<Policy> {
-    let (turn, session) = (&config.turn, &config.session);
-    let windows = |ms: u64| u32::try_from(ms.div_ceil(32)).unwrap_or(u32::MAX).max(1);
-    let vad = VadPolicy::default();
-    Ok(Policy {
-        vad: VadPolicy {
-            threshold: turn.vad_threshold,
-            // Silero's own hysteresis.
-            release: (turn.vad_threshold - 0.15).max(0.01),
-            start_windows: windows(turn.start_ms),
-            interrupt_windows: vad.interrupt_windows.max(windows(turn.start_ms)),
-            ..vad
-        },
-        endpoint: EndpointPolicy {
-            partial_every_ms: turn.partial_ms,
-            complete_ms: turn.complete_ms,
-            unsure_ms: turn.unsure_ms,
-            incomplete_ms: turn.incomplete_ms,
-            ..EndpointPolicy::default()
-        },
-        turn_detection: TurnDetection {
-            interrupt: turn.interrupt,
-            ..TurnDetection::default()
-        },
-        timeouts: Timeouts {
-            dead_air: micros(config.llm.stall_filler),
-            generation_timeout: micros(config.llm.give_up),
-            idle: micros(session.idle),
-            session: micros(session.max),
-            ..Timeouts::default()
-        },
-        tool_steps: session.max_tool_steps,
-        answer: AnswerPolicy {
-            words: session.max_answer_words,
-            speech: micros(session.max_answer),
-        },
-        greeting: session.greeting.clone(),
-        instructions: config.llm.instructions.clone(),
-        speculation: config.speculation,
-        filler: config.filler,
-        phrases: session.phrases.clone(),
-        ..Policy::default()
-    })
+    Ok(OpenAiCompatible::new(settings, remote.prompts())?)
 }

@@ -18,7 +18,7 @@ mod stats;
 mod talk;
 mod transcribe;
 
-use crate::config::{Config, ConfigError, Environment, Flags, Ignored, Loaded, Scope};
+use crate::config::{Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Scope};
 use crate::models::ModelsError;
 use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
@@ -184,13 +184,13 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 fn secrets(config: &Config) -> Secrets {
     let server = &config.server;
-    let secrets = [
-        &server.auth_token,
-        &server.client_secret_key,
-        &config.llm.api_key,
-    ];
+    let key = match &config.llm {
+        LlmEngine::Brain => &None,
+        LlmEngine::OpenAiCompatible(remote) => &remote.settings.api_key,
+    };
+    let secrets = [&server.auth_token, &server.client_secret_key, key];
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
-    let twilio = config.twilio.as_ref().map(|twilio| &twilio.auth_token);
+    let twilio = server.twilio.as_ref().map(|twilio| &twilio.auth_token);
     let all = secrets.into_iter().flatten().chain(twilio).chain(tools);
     all.cloned().collect()
 }

@@ -28,7 +28,7 @@ pub(super) enum Models {
 
 impl Models {
     pub(super) fn run(&self, config: &Config) -> Result<ExitCode> {
-        let dir = &config.models.dir;
+        let dir = &config.models;
         match self {
             Self::List { json } => list(&Folder::open(dir)?, *json)?,
             Self::Pull => pull(dir)?,

@@ -1,6 +1,5 @@
 //! `undertone replay`.
 
-use super::engines;
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
 use crate::recording::{Difference, Recording, Replayed, Unknown, WhatIf, replay, what_if};
@@ -70,7 +69,7 @@ fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
         scope: Scope::Conversation,
         ..Flags::default()
     };
-    let other = engines::policy(&super::load(&flags)?.config)?;
+    let other = super::load(&flags)?.config.policy;
     Ok(Policy {
         vad: other.vad,
         endpoint: other.endpoint,

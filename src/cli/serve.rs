@@ -92,7 +92,7 @@ async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()>
         () = stopped => return Ok(()),
     };
     let settings = settings(config, doors.address, &engines);
-    super::print(&doors.welcome(config.twilio.as_ref()))?;
+    super::print(&doors.welcome(config.server.twilio.as_ref()))?;
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
     let (opener, gauged) = (current.clone(), engines.clone());
@@ -183,10 +183,10 @@ struct Doors {
 
 impl Doors {
     fn open(config: &Config) -> Result<Self> {
-        let address = SocketAddr::new(config.server.host, config.server.port);
+        let address = config.server.bind;
         let listener = named("server.host, server.port", server::bind(address))?;
-        let calls = config.asterisk.audiosocket.map(server::bind_audiosocket);
-        let home = config.wyoming.listen.map(server::bind_wyoming);
+        let calls = config.audiosocket.map(server::bind_audiosocket);
+        let home = config.wyoming.map(server::bind_wyoming);
         Ok(Self {
             address: listener.local_addr()?,
             listener,
@@ -259,22 +259,13 @@ fn max_connections(max_sessions: usize) -> usize {
     within
 }
 
-/// How to serve.
+/// How to serve at `bind`.
 pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> ServerSettings {
     ServerSettings {
-        text: engines.policy().text,
         bind,
-        max_sessions: config.server.max_sessions,
         max_connections: max_connections(config.server.max_sessions),
-        auth_token: config.server.auth_token.clone(),
-        client_secret_key: config.server.client_secret_key.clone(),
-        allowed_origins: config.server.allowed_origins.clone(),
-        insecure: config.server.insecure,
-        interrupt: config.turn.interrupt,
-        vad_threshold: config.turn.vad_threshold,
-        drain_deadline: config.server.drain,
-        twilio: config.twilio.clone(),
-        ..ServerSettings::default()
+        text: engines.policy().text,
+        ..config.server.clone()
     }
 }
 

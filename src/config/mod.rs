@@ -7,6 +7,7 @@
 //! folder, elsewhere from the working directory. Nothing else in the program reads the
 //! environment, but for the proxies that reqwest finds there for the language model and Twilio.
 
+mod check;
 mod error;
 mod layers;
 mod raw;
@@ -16,87 +17,52 @@ mod verify;
 pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
-use crate::conversation::{FillerPolicy, SpeculationPolicy};
-use crate::llm::Phrases;
-use crate::server::Twilio;
+use crate::conversation::{Policy, TextLimits};
+use crate::llm::{Demands, Prompt, Prompts, openai_compatible};
+use crate::server::ServerSettings;
+use crate::session::PhoneManners;
+use crate::tools::Registry;
 use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
 use layers::Layers;
-use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use url::Url;
 
 /// The file that is read from the working directory when no other is named.
 pub const FILE: &str = "undertone.toml";
 
-/// Everything the program needs to know, checked.
+/// Everything the program needs to know, checked: settings in the types that use them.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The socket and who may use it.
-    pub server: ServerConfig,
-    /// Where the models are.
-    pub models: ModelsConfig,
+    /// The sockets, who may use them, and the Twilio account whose calls are answered.
+    pub server: ServerSettings,
+    /// The folder of the models: the one that holds `files.toml`.
+    pub models: PathBuf,
     /// Speech recognition.
-    pub asr: AsrConfig,
-    /// The voice.
-    pub tts: TtsConfig,
-    /// When the user is speaking, and when the user is done.
-    pub turn: TurnConfig,
+    pub asr: AsrEngine,
+    /// The folder of another Piper voice than the built-in choice. It is the operator's own and not
+    /// held to any sha256.
+    pub voice: Option<PathBuf>,
     /// The language model.
-    pub llm: LlmConfig,
-    /// Limits and habits of one conversation.
-    pub session: SessionConfig,
-    /// Manners of telephone calls.
-    pub phone: PhoneConfig,
-    /// The Twilio account whose calls are answered, if there is one.
-    pub twilio: Option<Twilio>,
+    pub llm: LlmEngine,
+    /// The rules of a conversation, but for those that depend on tools and model.
+    pub policy: Policy,
+    /// The zone meant when no place is named.
+    pub time_zone: TimeZone,
+    /// Settings for telephone calls.
+    pub phone: PhoneManners,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
-    /// Which tools may run speculatively.
-    pub speculation: SpeculationPolicy,
-    /// Filler while the user waits.
-    pub filler: FillerPolicy,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
-    /// Calls from Asterisk.
-    pub asterisk: AsteriskConfig,
-    /// Home Assistant.
-    pub wyoming: WyomingConfig,
+    /// Where AudioSocket calls from Asterisk come in; `None` takes none.
+    pub audiosocket: Option<SocketAddr>,
+    /// Where Wyoming clients such as Home Assistant come in; `None` takes none.
+    pub wyoming: Option<SocketAddr>,
     /// Logging.
     pub log: LogConfig,
-}
-
-/// The socket and who may use it.
-#[derive(Debug, Clone)]
-pub struct ServerConfig {
-    /// The address to listen on.
-    pub host: IpAddr,
-    /// The TCP port; 0 takes any free one.
-    pub port: u16,
-    /// Sessions at once; one more is answered 503.
-    pub max_sessions: usize,
-    /// Origins of web pages that may connect, as browsers send them (`https://example.org`), in
-    /// addition to the server's own.
-    pub allowed_origins: Vec<String>,
-    /// The token that clients must present; `None` admits everyone.
-    pub auth_token: Option<SecretString>,
-    /// Signs the secrets that are made for clients; a key of each process alone if `None`.
-    pub client_secret_key: Option<SecretString>,
-    /// Listening beyond this machine without a token, or behind a proxy, is intended.
-    pub insecure: bool,
-    /// How long running conversations may go on after the signal to stop.
-    pub drain: Duration,
-}
-
-/// Where the models are.
-#[derive(Debug, Clone)]
-pub struct ModelsConfig {
-    /// The folder that holds `files.toml`.
-    pub dir: PathBuf,
 }
 
 /// The tools that the operator declared.
@@ -110,130 +76,70 @@ pub struct ToolsConfig {
     pub journal: PathBuf,
 }
 
-/// Which program transcribes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The speech recogniser. A `model` other than the built-in choice is the operator's own and not held
+/// to any sha256.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsrEngine {
-    /// Whisper on ONNX Runtime: the fastest on a CPU.
-    WhisperOnnx,
+    /// Whisper on ONNX Runtime, on one thread: the fastest on a CPU.
+    WhisperOnnx {
+        /// The folder of another model.
+        model: Option<PathBuf>,
+    },
     /// whisper.cpp, for any ggml model.
-    WhisperCpp,
-}
-
-/// Speech recognition.
-#[derive(Debug, Clone)]
-pub struct AsrConfig {
-    /// Which program transcribes.
-    pub engine: AsrEngine,
-    /// Another model than the built-in choice: a folder for ONNX, a ggml file for whisper.cpp. It
-    /// is the operator's own and not held to any sha256.
-    pub model: Option<PathBuf>,
-    /// Threads of whisper.cpp; ONNX Runtime always takes one.
-    pub threads: usize,
-}
-
-/// The voice.
-#[derive(Debug, Clone)]
-pub struct TtsConfig {
-    /// The folder of another Piper voice than the built-in choice. It is the operator's own and
-    /// not held to any sha256.
-    pub voice: Option<PathBuf>,
-}
-
-/// When the user is speaking, and when the user is done.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TurnConfig {
-    /// A window of 32 ms from this probability on is speech, 0..1.
-    pub vad_threshold: f32,
-    /// Speech that begins an utterance, ms.
-    pub start_ms: u64,
-    /// Speech between two partial transcripts, ms.
-    pub partial_ms: u64,
-    /// Silence that ends a turn which sounds complete, ms.
-    pub complete_ms: u64,
-    /// Silence that ends a turn which may be complete or not, ms.
-    pub unsure_ms: u64,
-    /// Silence that ends a turn which sounds unfinished, ms.
-    pub incomplete_ms: u64,
-    /// The user may interrupt the agent by speaking.
-    pub interrupt: bool,
-}
-
-/// Which language model answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LlmEngine {
-    /// The embedded one: intents, slots and templates.
-    Brain,
-    /// Any server that speaks OpenAI's chat completions.
-    OpenAiCompatible,
+    WhisperCpp {
+        /// Another ggml file.
+        model: Option<PathBuf>,
+        /// Its threads.
+        threads: usize,
+    },
 }
 
 /// The language model.
 #[derive(Debug, Clone)]
-pub struct LlmConfig {
-    /// Which one.
-    pub engine: LlmEngine,
-    /// The address up to and without `/chat/completions`; there if the engine is remote.
-    pub base_url: Option<Url>,
-    /// The model's name at that address; empty for the brain.
-    pub model: String,
-    /// Sent as a bearer token; `None` sends none.
-    pub api_key: Option<SecretString>,
-    /// Sampling temperature, 0..2; `None` leaves it to the server.
-    pub temperature: Option<f32>,
-    /// The longest answer, tokens.
-    pub max_tokens: u32,
+pub enum LlmEngine {
+    /// The embedded one: intents, slots and templates.
+    Brain,
+    /// Any server that speaks OpenAI's chat completions.
+    OpenAiCompatible(RemoteLlm),
+}
+
+/// A language model on a server.
+#[derive(Debug, Clone)]
+pub struct RemoteLlm {
+    /// Where it is and how it is asked.
+    pub settings: openai_compatible::Settings,
     /// The longest prompt, tokens of some four characters; older turns are left out.
     pub max_prompt_tokens: usize,
-    /// The operator's instructions, added to the system prompt.
-    pub instructions: Option<String>,
-    /// Silence while an answer is owed, before the agent says that it takes a moment.
-    pub stall_filler: Duration,
-    /// Silence of the model after which it counts as dead and the agent apologises.
-    pub give_up: Duration,
 }
 
-/// Limits and habits of one conversation.
-#[derive(Debug, Clone)]
-pub struct SessionConfig {
-    /// Said when the session begins; nothing if empty.
-    pub greeting: String,
-    /// Nobody speaks for this long: the session ends.
-    pub idle: Duration,
-    /// The longest session.
-    pub max: Duration,
-    /// Tool steps of one turn.
-    pub max_tool_steps: u32,
-    /// The most words of an answer.
-    pub max_answer_words: usize,
-    /// The most speech of an answer.
-    pub max_answer: Duration,
-    /// The zone meant when no place is named.
-    pub time_zone: TimeZone,
-    /// Fixed phrases that need no language model.
-    pub phrases: Phrases,
+impl RemoteLlm {
+    /// The prompts for it.
+    pub(crate) fn prompts(&self) -> Prompts {
+        Prompts::default().limited(self.max_prompt_tokens)
+    }
 }
 
-/// Calls from Asterisk.
-#[derive(Debug, Clone)]
-pub struct AsteriskConfig {
-    /// Where AudioSocket calls come in; `None` takes none.
-    pub audiosocket: Option<SocketAddr>,
-}
-
-/// Home Assistant.
-#[derive(Debug, Clone)]
-pub struct WyomingConfig {
-    /// Where Wyoming clients come in; `None` takes none.
-    pub listen: Option<SocketAddr>,
-}
-
-/// Manners of telephone calls.
-#[derive(Debug, Clone)]
-pub struct PhoneConfig {
-    /// Said when a call is answered; nothing if empty.
-    pub greeting: String,
-    /// A caller who says nothing for so long is asked whether they are still there.
-    pub silence: Option<Duration>,
+impl LlmEngine {
+    /// Limits on the text that clients may add to its prompts, beside the operator's `instructions` and
+    /// `tools`.
+    ///
+    /// # Errors
+    /// If these leave no room for a conversation.
+    pub(crate) fn text_limits(
+        &self,
+        instructions: Option<&str>,
+        tools: &Registry,
+    ) -> Result<TextLimits, minijinja::Error> {
+        let Self::OpenAiCompatible(remote) = self else {
+            return Ok(TextLimits::default());
+        };
+        remote.prompts().room_for_clients(&Prompt {
+            instructions: instructions.map(str::to_owned),
+            messages: Vec::new(),
+            tools: tools.specs(),
+            demands: Demands::default(),
+        })
+    }
 }
 
 /// How a log line is written.
@@ -431,12 +337,8 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
 /// The value in effect for a key; an empty value stands for a built-in choice.
 fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
-        "models.dir" => config.models.dir.display().to_string().into(),
-        "session.time_zone" => config
-            .session
-            .time_zone
-            .iana_name()
-            .map_or(value, Into::into),
+        "models.dir" => config.models.display().to_string().into(),
+        "session.time_zone" => config.time_zone.iana_name().map_or(value, Into::into),
         _ => value,
     }
 }

@@ -1,18 +1,24 @@
 //! From what was typed to what is meant. The first thing that is wrong ends it.
 
-use super::error::{ConfigError, nearest};
+use super::check::{Check, Checked};
+use super::error::ConfigError;
 use super::layers::Layers;
 use super::raw::{
-    RawAsr, RawAsterisk, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession,
-    RawSpeculation, RawTools, RawTts, RawTurn, RawTwilio, RawWyoming,
+    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession, RawSpeculation,
+    RawTools, RawTurn, RawTwilio,
 };
 use super::*;
-use crate::conversation::FillerLead;
+use crate::conversation::{
+    AnswerPolicy, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
+    TurnDetection, VadPolicy,
+};
+use crate::llm::Phrases;
+use crate::server::Twilio;
 use crate::tools::declared;
+use secrecy::SecretString;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-
-type Checked<T> = Result<T, ConfigError>;
+use std::net::IpAddr;
+use url::Url;
 
 /// A shorter token can be guessed.
 const SHORTEST_TOKEN: usize = 16;
@@ -26,21 +32,29 @@ pub(super) fn check(
 ) -> Checked<Config> {
     let check = Check { layers, env, scope };
     Ok(Config {
-        server: check.server(&raw.server)?,
-        models: check.models(&raw.models.dir)?,
+        server: ServerSettings {
+            interrupt: raw.turn.interrupt,
+            vad_threshold: check.vad(&raw.turn)?.threshold,
+            twilio: check.twilio(&raw.twilio)?,
+            ..check.server(&raw.server)?
+        },
+        models: check
+            .path("models.dir", &raw.models.dir)
+            .unwrap_or_else(crate::models::default_dir),
         asr: check.asr(&raw.asr)?,
-        tts: check.tts(&raw.tts)?,
-        turn: check.turn(&raw.turn)?,
+        voice: check.existing("tts.voice", &raw.tts.voice)?,
         llm: check.llm(&raw.llm)?,
-        session: check.session(&raw.session)?,
+        policy: check.policy(raw)?,
+        time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
-        twilio: check.twilio(&raw.twilio)?,
         tools: check.tools(&raw.tools)?,
-        speculation: check.speculation(&raw.speculation)?,
-        filler: check.filler(&raw.filler)?,
         router_head: check.existing("router.head", &raw.router.head)?,
-        asterisk: check.asterisk(&raw.asterisk, raw.server.insecure)?,
-        wyoming: check.wyoming(&raw.wyoming, raw.server.insecure)?,
+        audiosocket: check.trusting(
+            &AUDIOSOCKET,
+            &raw.asterisk.audiosocket,
+            raw.server.insecure,
+        )?,
+        wyoming: check.trusting(&WYOMING, &raw.wyoming.listen, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
 }
@@ -61,23 +75,32 @@ struct TrustingDoor {
     safer: &'static str,
 }
 
+const AUDIOSOCKET: TrustingDoor = TrustingDoor {
+    key: "asterisk.audiosocket",
+    protocol: "AudioSocket",
+    example: "use 127.0.0.1:9092 for an Asterisk on this machine",
+    safer: "a loopback address or chan_websocket",
+};
+
+const WYOMING: TrustingDoor = TrustingDoor {
+    key: "wyoming.listen",
+    protocol: "Wyoming",
+    example: "use 127.0.0.1:10300 for a Home Assistant on this machine",
+    safer: "a loopback address",
+};
+
 /// A name that Twilio gives to an account.
 fn is_account(sid: &str) -> bool {
     let digits = sid.strip_prefix("AC").unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-struct Check<'a> {
-    layers: &'a Layers,
-    env: &'a Environment,
-    scope: Scope,
-}
-
 impl Check<'_> {
-    fn server(&self, raw: &RawServer) -> Checked<ServerConfig> {
-        let server = ServerConfig {
-            host: self.host(&raw.host)?,
-            port: self.whole("server.port", raw.port, 0..=65_535)?,
+    fn server(&self, raw: &RawServer) -> Checked<ServerSettings> {
+        let port = self.whole("server.port", raw.port, 0..=65_535)?;
+        let drain = self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?;
+        let server = ServerSettings {
+            bind: SocketAddr::new(self.host(&raw.host)?, port),
             max_sessions: self.whole("server.max_sessions", raw.max_sessions, 1..=10_000)?,
             allowed_origins: self.origins(&raw.allowed_origins)?,
             auth_token: self.token(
@@ -91,119 +114,138 @@ impl Check<'_> {
                 "UNDERTONE_CLIENT_SECRET_KEY",
             )?,
             insecure: raw.insecure,
-            drain: self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?,
+            drain_deadline: drain.duration(),
+            ..ServerSettings::default()
         };
-        let is_safe = server.host.is_loopback() || server.auth_token.is_some() || server.insecure;
+        let host = server.bind.ip();
+        let is_safe = host.is_loopback() || server.auth_token.is_some() || server.insecure;
         if is_safe || self.scope < Scope::Server {
             return Ok(server);
         }
         Err(self.wrong(
             "server.host",
-            format!(
-                "server.host = \"{}\" lets other machines in, and no token is asked of them",
-                server.host
-            ),
+            format!("server.host = \"{host}\" lets other machines in, and no token is asked of them"),
             "set UNDERTONE_AUTH_TOKEN or server.auth_token_file, or say --insecure if that is meant",
         ))
     }
 
-    fn models(&self, typed: &str) -> Checked<ModelsConfig> {
-        let dir = self
-            .path("models.dir", typed)
-            .unwrap_or_else(crate::models::default_dir);
-        Ok(ModelsConfig { dir })
+    fn asr(&self, raw: &RawAsr) -> Checked<AsrEngine> {
+        let model = self.existing("asr.model", &raw.model)?;
+        let threads = self.whole("asr.threads", raw.threads, 1..=64)?;
+        let onnx = AsrEngine::WhisperOnnx {
+            model: model.clone(),
+        };
+        let cpp = AsrEngine::WhisperCpp { model, threads };
+        let engines = [("whisper-onnx", onnx), ("whisper-cpp", cpp)];
+        self.choice("asr.engine", &raw.engine, &engines)
     }
 
-    fn asr(&self, raw: &RawAsr) -> Checked<AsrConfig> {
-        let engines = [
-            ("whisper-onnx", AsrEngine::WhisperOnnx),
-            ("whisper-cpp", AsrEngine::WhisperCpp),
-        ];
-        Ok(AsrConfig {
-            engine: self.choice("asr.engine", &raw.engine, &engines)?,
-            model: self.existing("asr.model", &raw.model)?,
-            threads: self.whole("asr.threads", raw.threads, 1..=64)?,
+    fn policy(&self, raw: &RawConfig) -> Checked<Policy> {
+        let RawConfig { llm, session, .. } = raw;
+        Ok(Policy {
+            vad: self.vad(&raw.turn)?,
+            endpoint: self.endpoint(&raw.turn)?,
+            turn_detection: TurnDetection {
+                interrupt: raw.turn.interrupt,
+                ..TurnDetection::default()
+            },
+            timeouts: self.timeouts(raw)?,
+            tool_steps: self.whole("session.max_tool_steps", session.max_tool_steps, 0..=20)?,
+            answer: self.answer(&raw.session)?,
+            greeting: session.greeting.trim().to_owned(),
+            instructions: self.instructions(llm)?,
+            speculation: self.speculation(&raw.speculation)?,
+            filler: self.filler(&raw.filler)?,
+            phrases: self.phrases(&session.phrases_file)?,
+            ..Policy::default()
         })
     }
 
-    fn tts(&self, raw: &RawTts) -> Checked<TtsConfig> {
-        Ok(TtsConfig {
-            voice: self.existing("tts.voice", &raw.voice)?,
+    fn timeouts(&self, raw: &RawConfig) -> Checked<Timeouts> {
+        let RawConfig { llm, session, .. } = raw;
+        let give_up = ("llm.give_up_ms", llm.give_up_ms.unsigned_abs());
+        self.ordered(
+            ("llm.stall_filler_ms", llm.stall_filler_ms.unsigned_abs()),
+            give_up,
+        )?;
+        let (idle, session) = (session.idle_seconds, session.max_seconds);
+        Ok(Timeouts {
+            dead_air: self.millis("llm.stall_filler_ms", llm.stall_filler_ms, 100..=60_000)?,
+            generation_timeout: self.millis("llm.give_up_ms", llm.give_up_ms, 500..=120_000)?,
+            idle: self.seconds("session.idle_seconds", idle, 5..=DAY_SECONDS)?,
+            session: self.seconds("session.max_seconds", session, 10..=DAY_SECONDS)?,
+            ..Timeouts::default()
         })
     }
 
-    fn turn(&self, raw: &RawTurn) -> Checked<TurnConfig> {
-        let turn = TurnConfig {
-            vad_threshold: self.real("turn.vad_threshold", raw.vad_threshold, 0.05..=0.95)?,
-            start_ms: self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?,
-            partial_ms: self.whole("turn.partial_ms", raw.partial_ms, 100..=10_000)?,
+    fn vad(&self, raw: &RawTurn) -> Checked<VadPolicy> {
+        let threshold = self.real("turn.vad_threshold", raw.vad_threshold, 0.05..=0.95)?;
+        let start_ms: u32 = self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?;
+        let start_windows = start_ms.div_ceil(32);
+        let vad = VadPolicy::default();
+        Ok(VadPolicy {
+            threshold,
+            // Silero's own hysteresis.
+            release: (threshold - 0.15).max(0.01),
+            start_windows,
+            interrupt_windows: vad.interrupt_windows.max(start_windows),
+            ..vad
+        })
+    }
+
+    fn endpoint(&self, raw: &RawTurn) -> Checked<EndpointPolicy> {
+        let endpoint = EndpointPolicy {
+            partial_every_ms: self.whole("turn.partial_ms", raw.partial_ms, 100..=10_000)?,
             complete_ms: self.whole("turn.complete_ms", raw.complete_ms, 100..=5_000)?,
             unsure_ms: self.whole("turn.unsure_ms", raw.unsure_ms, 100..=10_000)?,
             incomplete_ms: self.whole("turn.incomplete_ms", raw.incomplete_ms, 100..=20_000)?,
-            interrupt: raw.interrupt,
+            ..EndpointPolicy::default()
         };
-        self.ordered(
-            ("turn.complete_ms", turn.complete_ms),
-            ("turn.unsure_ms", turn.unsure_ms),
-        )?;
-        self.ordered(
-            ("turn.unsure_ms", turn.unsure_ms),
-            ("turn.incomplete_ms", turn.incomplete_ms),
-        )?;
-        Ok(turn)
+        let unsure = ("turn.unsure_ms", endpoint.unsure_ms);
+        self.ordered(("turn.complete_ms", endpoint.complete_ms), unsure)?;
+        self.ordered(unsure, ("turn.incomplete_ms", endpoint.incomplete_ms))?;
+        Ok(endpoint)
     }
 
-    fn llm(&self, raw: &RawLlm) -> Checked<LlmConfig> {
-        let engines = [
-            ("brain", LlmEngine::Brain),
-            ("openai-compatible", LlmEngine::OpenAiCompatible),
-        ];
-        let engine = self.choice("llm.engine", &raw.engine, &engines)?;
-        let remote = engine == LlmEngine::OpenAiCompatible;
-        self.ordered(
-            ("llm.stall_filler_ms", raw.stall_filler_ms.unsigned_abs()),
-            ("llm.give_up_ms", raw.give_up_ms.unsigned_abs()),
-        )?;
-        Ok(LlmConfig {
-            engine,
-            base_url: self.base_url(&raw.base_url, remote)?,
-            model: self.needed("llm.model", &raw.model, remote, "name the model to ask for")?,
-            api_key: self.api_key(raw)?,
-            temperature: raw
-                .temperature
-                .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
-                .transpose()?,
-            max_tokens: self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?,
-            max_prompt_tokens: self.whole(
-                "llm.max_prompt_tokens",
-                raw.max_prompt_tokens,
-                500..=1_000_000,
-            )?,
-            instructions: self.instructions(raw)?,
-            stall_filler: self.millis("llm.stall_filler_ms", raw.stall_filler_ms, 100..=60_000)?,
-            give_up: self.millis("llm.give_up_ms", raw.give_up_ms, 500..=120_000)?,
+    fn answer(&self, raw: &RawSession) -> Checked<AnswerPolicy> {
+        let (words, seconds) = (raw.max_answer_words, raw.max_answer_seconds);
+        Ok(AnswerPolicy {
+            words: self.whole("session.max_answer_words", words, 10..=100_000)?,
+            speech: self.seconds("session.max_answer_seconds", seconds, 5..=DAY_SECONDS)?,
         })
     }
 
-    fn session(&self, raw: &RawSession) -> Checked<SessionConfig> {
-        Ok(SessionConfig {
-            greeting: raw.greeting.trim().to_owned(),
-            idle: self.seconds("session.idle_seconds", raw.idle_seconds, 5..=DAY_SECONDS)?,
-            max: self.seconds("session.max_seconds", raw.max_seconds, 10..=DAY_SECONDS)?,
-            max_tool_steps: self.whole("session.max_tool_steps", raw.max_tool_steps, 0..=20)?,
-            max_answer_words: self.whole(
-                "session.max_answer_words",
-                raw.max_answer_words,
-                10..=100_000,
-            )?,
-            max_answer: self.seconds(
-                "session.max_answer_seconds",
-                raw.max_answer_seconds,
-                5..=DAY_SECONDS,
-            )?,
-            time_zone: self.time_zone(&raw.time_zone)?,
-            phrases: self.phrases(&raw.phrases_file)?,
-        })
+    /// The settings of a server are checked whichever engine is chosen.
+    fn llm(&self, raw: &RawLlm) -> Checked<LlmEngine> {
+        let engines = [("brain", false), ("openai-compatible", true)];
+        let is_remote = self.choice("llm.engine", &raw.engine, &engines)?;
+        let base_url = self.base_url(&raw.base_url, is_remote)?;
+        let model = self.needed(
+            "llm.model",
+            &raw.model,
+            is_remote,
+            "name the model to ask for",
+        )?;
+        let api_key = self.api_key(raw)?;
+        let temperature = raw
+            .temperature
+            .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
+            .transpose()?;
+        let max_tokens = self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?;
+        let (key, most) = ("llm.max_prompt_tokens", raw.max_prompt_tokens);
+        let max_prompt_tokens = self.whole(key, most, 500..=1_000_000)?;
+        let Some(base_url) = base_url.filter(|_| is_remote) else {
+            return Ok(LlmEngine::Brain);
+        };
+        Ok(LlmEngine::OpenAiCompatible(RemoteLlm {
+            settings: openai_compatible::Settings {
+                api_key,
+                temperature,
+                max_tokens: Some(max_tokens),
+                ..openai_compatible::Settings::new(base_url, model)
+            },
+            max_prompt_tokens,
+        }))
     }
 
     fn phrases(&self, typed: &str) -> Checked<Phrases> {
@@ -214,11 +256,11 @@ impl Check<'_> {
         })
     }
 
-    fn phone(&self, raw: &RawPhone) -> Checked<PhoneConfig> {
+    fn phone(&self, raw: &RawPhone) -> Checked<PhoneManners> {
         let silence = self.seconds("phone.silence_seconds", raw.silence_seconds, 0..=300)?;
-        Ok(PhoneConfig {
+        Ok(PhoneManners {
             greeting: raw.greeting.trim().to_owned(),
-            silence: (!silence.is_zero()).then_some(silence),
+            silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })
     }
 
@@ -279,23 +321,6 @@ impl Check<'_> {
             }
         }
         Ok(raw.clone())
-    }
-
-    /// An http or https address without a query or a password.
-    fn address(&self, key: &str, typed: &str, fix: &str) -> Checked<Url> {
-        let plain = |url: &Url| {
-            matches!(url.scheme(), "http" | "https")
-                && url.has_host()
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.query().is_none()
-                && url.fragment().is_none()
-        };
-        let url = Url::parse(typed.trim()).ok().filter(plain);
-        url.ok_or_else(|| {
-            let problem = format!("{key} is not a plain http or https address");
-            self.wrong(key, problem, fix)
-        })
     }
 
     fn speculation(&self, raw: &RawSpeculation) -> Checked<SpeculationPolicy> {
@@ -382,30 +407,6 @@ impl Check<'_> {
         })
     }
 
-    fn asterisk(&self, raw: &RawAsterisk, insecure: bool) -> Checked<AsteriskConfig> {
-        let door = TrustingDoor {
-            key: "asterisk.audiosocket",
-            protocol: "AudioSocket",
-            example: "use 127.0.0.1:9092 for an Asterisk on this machine",
-            safer: "a loopback address or chan_websocket",
-        };
-        Ok(AsteriskConfig {
-            audiosocket: self.trusting(&door, &raw.audiosocket, insecure)?,
-        })
-    }
-
-    fn wyoming(&self, raw: &RawWyoming, insecure: bool) -> Checked<WyomingConfig> {
-        let door = TrustingDoor {
-            key: "wyoming.listen",
-            protocol: "Wyoming",
-            example: "use 127.0.0.1:10300 for a Home Assistant on this machine",
-            safer: "a loopback address",
-        };
-        Ok(WyomingConfig {
-            listen: self.trusting(&door, &raw.listen, insecure)?,
-        })
-    }
-
     /// Where a protocol without passwords comes in: on this machine alone, unless the operator means
     /// otherwise.
     fn trusting(
@@ -489,25 +490,6 @@ impl Check<'_> {
         Ok(Some(token.into()))
     }
 
-    /// A secret from the file that `key` names or from the environment, and where it was found.
-    fn secret<'a>(
-        &self,
-        key: &'a str,
-        file: &str,
-        variable: &'a str,
-    ) -> Checked<Option<(&'a str, String)>> {
-        match (self.secret_file(key, file)?, self.env.get(variable)) {
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(self.wrong(
-                key,
-                format!("{key} and {variable} are both set"),
-                "keep one of them",
-            )),
-            (Some(secret), None) => Ok(Some((key, secret))),
-            (None, Some(secret)) => Ok(Some((variable, secret.trim().to_owned()))),
-        }
-    }
-
     fn api_key(&self, raw: &RawLlm) -> Checked<Option<SecretString>> {
         if self.scope == Scope::Models {
             return Ok(None);
@@ -544,19 +526,6 @@ impl Check<'_> {
         if is_name { typed } else { "<not shown>" }
     }
 
-    fn secret_file(&self, key: &str, typed: &str) -> Checked<Option<String>> {
-        self.text_file(key, typed)?
-            .map(|text| match text.trim() {
-                "" => Err(self.wrong(
-                    key,
-                    format!("{key}: {typed} is empty"),
-                    "put the secret in it",
-                )),
-                secret => Ok(secret.to_owned()),
-            })
-            .transpose()
-    }
-
     fn instructions(&self, raw: &RawLlm) -> Checked<Option<String>> {
         let file = self.text_file("llm.instructions_file", &raw.instructions_file)?;
         if file.is_some() && !raw.instructions.is_empty() {
@@ -568,19 +537,6 @@ impl Check<'_> {
         }
         let text = file.unwrap_or_else(|| raw.instructions.clone());
         Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
-    }
-
-    fn text_file(&self, key: &str, typed: &str) -> Checked<Option<String>> {
-        let Some(path) = self.path(key, typed) else {
-            return Ok(None);
-        };
-        std::fs::read_to_string(&path).map(Some).map_err(|error| {
-            self.wrong(
-                key,
-                format!("{key}: cannot read {}: {error}", path.display()),
-                "name a file that this user may read",
-            )
-        })
     }
 
     fn base_url(&self, typed: &str, needed: bool) -> Checked<Option<Url>> {
@@ -627,104 +583,5 @@ impl Check<'_> {
                 "use a name of the IANA database such as Europe/Berlin (package tzdata)",
             )
         })
-    }
-
-    /// The path in `key`, made absolute where it counts from the file's folder; `None` if empty.
-    fn path(&self, key: &str, typed: &str) -> Option<PathBuf> {
-        let base = self.layers.base_of(key).unwrap_or_default();
-        (!typed.is_empty()).then(|| base.join(typed))
-    }
-
-    fn existing(&self, key: &str, typed: &str) -> Checked<Option<PathBuf>> {
-        let path = self.path(key, typed);
-        match path.as_ref().filter(|path| !path.exists()) {
-            None => Ok(path),
-            Some(path) => Err(self.wrong(
-                key,
-                format!("{key}: there is nothing at {}", path.display()),
-                "correct the path, or remove the key to use the built-in model",
-            )),
-        }
-    }
-
-    fn whole<T: TryFrom<i64>>(
-        &self,
-        key: &str,
-        typed: i64,
-        range: RangeInclusive<i64>,
-    ) -> Checked<T> {
-        let fitting = range.contains(&typed).then(|| T::try_from(typed).ok());
-        fitting
-            .flatten()
-            .ok_or_else(|| self.out_of(key, typed, &range))
-    }
-
-    fn seconds(&self, key: &str, typed: i64, range: RangeInclusive<i64>) -> Checked<Duration> {
-        self.whole(key, typed, range).map(Duration::from_secs)
-    }
-
-    fn millis(&self, key: &str, typed: i64, range: RangeInclusive<i64>) -> Checked<Duration> {
-        self.whole(key, typed, range).map(Duration::from_millis)
-    }
-
-    fn real(&self, key: &str, typed: f64, range: RangeInclusive<f64>) -> Checked<f32> {
-        if range.contains(&typed) {
-            return Ok(typed as f32);
-        }
-        Err(self.out_of(key, typed, &range))
-    }
-
-    fn out_of<T: std::fmt::Display>(
-        &self,
-        key: &str,
-        typed: T,
-        range: &RangeInclusive<T>,
-    ) -> ConfigError {
-        self.wrong(
-            key,
-            format!("{key} = {typed} is out of range"),
-            &format!("use {} to {}", range.start(), range.end()),
-        )
-    }
-
-    fn ordered(&self, less: (&str, u64), more: (&str, u64)) -> Checked<()> {
-        if less.1 <= more.1 {
-            return Ok(());
-        }
-        let (key, other) = (less.0, more.0);
-        let is_default = self.layers.origin(key) == Origin::Default;
-        Err(self.wrong(
-            if is_default { other } else { key },
-            format!("{key} = {} is longer than {other} = {}", less.1, more.1),
-            "the first must not be longer than the second",
-        ))
-    }
-
-    fn choice<T: Copy>(&self, key: &str, typed: &str, choices: &[(&str, T)]) -> Checked<T> {
-        let found = choices.iter().find(|(name, _)| *name == typed);
-        found.map(|(_, choice)| *choice).ok_or_else(|| {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let meant = nearest(typed, &names)
-                .map(|near| format!("did you mean \"{near}\"? "))
-                .unwrap_or_default();
-            self.wrong(
-                key,
-                format!("{key} = \"{typed}\" is unknown"),
-                &format!("{meant}use one of: {}", names.join(", ")),
-            )
-        })
-    }
-
-    fn wrong(&self, key: &str, problem: String, fix: &str) -> ConfigError {
-        let origin = if key.starts_with("UNDERTONE_") {
-            Origin::Env(key.into())
-        } else {
-            self.layers.origin(key)
-        };
-        ConfigError {
-            origin,
-            problem,
-            fix: fix.into(),
-        }
     }
 }

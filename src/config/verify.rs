@@ -1,7 +1,6 @@
 //! Checks before the start whatever can be checked without loading models.
 
-use super::{Config, ConfigError, LlmEngine, Loaded, Origin};
-use crate::llm::{Demands, Prompt, Prompts};
+use super::{Config, ConfigError, Loaded, Origin};
 use crate::router::Heads;
 use crate::tools::{Journal, declared};
 
@@ -28,21 +27,12 @@ impl Loaded {
     }
 
     fn verify_prompts(&self, config: &Config) -> Result<(), ConfigError> {
-        if config.llm.engine == LlmEngine::Brain {
-            return Ok(());
-        }
         let key = "llm.max_prompt_tokens";
         let fix = "raise it, shorten the instructions, or declare fewer tools";
         let tools = declared::registry(&config.tools.declared);
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
-        let prompt = Prompt {
-            instructions: config.llm.instructions.clone(),
-            messages: Vec::new(),
-            tools: tools.specs(),
-            demands: Demands::default(),
-        };
-        let prompts = Prompts::default().limited(config.llm.max_prompt_tokens);
-        let room = prompts.room_for_clients(&prompt);
+        let instructions = config.policy.instructions.as_deref();
+        let room = config.llm.text_limits(instructions, &tools);
         room.map(drop).map_err(|error| self.wrong(key, &error, fix))
     }
 

@@ -3,7 +3,9 @@
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use undertone::config::{Config, ConfigError, Environment, Flags, Loaded, Origin, load};
+use undertone::config::{Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, load};
+use undertone::conversation::Micros;
+use undertone::llm::openai_compatible::Settings;
 
 struct Setup {
     folder: tempfile::TempDir,
@@ -23,6 +25,13 @@ fn file(text: &str) -> Setup {
             config: Some(config),
             ..Flags::default()
         },
+    }
+}
+
+fn remote_model(config: &Config) -> &Settings {
+    match &config.llm {
+        LlmEngine::OpenAiCompatible(remote) => &remote.settings,
+        LlmEngine::Brain => panic!("the model is embedded"),
     }
 }
 
@@ -83,21 +92,24 @@ fn later_layers_win_and_each_setting_knows_its_origin() {
         .variable("UNDERTONE_SERVER__ALLOWED_ORIGINS", origins)
         .variable("UNDERTONE_TURN__UNSURE_MS", "700")
         .variable("UNDERTONE_TURN__INTERRUPT", "false")
+        .variable("UNDERTONE_LLM__ENGINE", "openai-compatible")
+        .variable("UNDERTONE_LLM__BASE_URL", "http://127.0.0.1:1/v1")
         .variable("UNDERTONE_LLM__TEMPERATURE", "1")
         .variable("UNDERTONE_LLM__MODEL", "7");
     setup.flags.port = Some(3);
     let loaded = setup.load().unwrap();
     let config = &loaded.config;
-    assert_eq!(config.server.port, 3);
-    assert_eq!(config.server.drain, Duration::from_secs(7));
+    assert_eq!(config.server.bind.port(), 3);
+    assert_eq!(config.server.drain_deadline, Duration::from_secs(7));
     assert_eq!(
         config.server.allowed_origins,
         ["https://a.example", "https://b.example:8443"]
     );
-    assert_eq!(config.turn.unsure_ms, 700);
-    assert!(!config.turn.interrupt);
-    assert_eq!(config.llm.temperature, Some(1.0));
-    assert_eq!(config.llm.model, "7");
+    assert_eq!(config.policy.endpoint.unsure_ms, 700);
+    assert!(!config.policy.turn_detection.interrupt);
+    let llm = remote_model(config);
+    assert_eq!(llm.temperature, Some(1.0));
+    assert_eq!(llm.model, "7");
 
     let origin = |key: &str| {
         let mut settings = loaded.settings.iter();
@@ -143,7 +155,7 @@ fn the_variables_of_a_cluster_are_no_settings() {
         .variable("UNDERTONE_AUTH_TOKN", "canary-canary-canary")
         .load()
         .unwrap();
-    assert_eq!(loaded.config.server.port, 8787);
+    assert_eq!(loaded.config.server.bind.port(), 8787);
     assert!(loaded.config.server.auth_token.is_none());
     let names: Vec<&str> = loaded.ignored.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names.len(), 5, "{names:?}");
@@ -235,10 +247,8 @@ fn other_machines_are_let_in_with_a_token_or_on_purpose() {
 #[test]
 fn doors_without_a_token_are_for_this_machine_or_on_purpose() {
     let doors: [(_, _, fn(&Config) -> _); 2] = [
-        ("asterisk", "audiosocket", |config| {
-            config.asterisk.audiosocket
-        }),
-        ("wyoming", "listen", |config| config.wyoming.listen),
+        ("asterisk", "audiosocket", |config| config.audiosocket),
+        ("wyoming", "listen", |config| config.wyoming),
     ];
     for (section, key, door) in doors {
         let at = |address: &str| file(&format!("[{section}]\n{key} = \"{address}\"\n"));
@@ -262,20 +272,25 @@ fn a_remote_model_needs_an_address_and_a_name() {
     let addressed = format!("{remote}base_url = \"http://127.0.0.1:1/v1\"\n");
     file(&addressed).refused(&["llm.model"]);
     let named = file(&format!("{addressed}model = \"m\"\n"));
-    let llm = named.load().unwrap().config.llm;
-    assert_eq!(llm.base_url.unwrap().as_str(), "http://127.0.0.1:1/v1");
+    let config = named.load().unwrap().config;
+    assert_eq!(
+        remote_model(&config).base_url.as_str(),
+        "http://127.0.0.1:1/v1"
+    );
     file("[llm]\nbase_url = \"ftp://x\"\n").refused(&["llm.base_url", "http"]);
 }
 
 #[test]
 fn secrets_are_read_from_files_and_variables_and_never_printed() {
     let canary = "canary-canary-canary";
-    let setup = file("[server]\nauth_token_file = \"token\"\n[llm]\napi_key_env = \"MY_KEY\"\n")
+    let llm = "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+    let text = format!("[server]\nauth_token_file = \"token\"\n{llm}api_key_env = \"MY_KEY\"\n");
+    let setup = file(&text)
         .beside("token", &format!("{canary}\n"))
         .variable("MY_KEY", canary);
     let loaded = setup.load().unwrap();
     let token = loaded.config.server.auth_token.as_ref().unwrap();
-    let key = loaded.config.llm.api_key.as_ref().unwrap();
+    let key = remote_model(&loaded.config).api_key.as_ref().unwrap();
     assert_eq!(
         (token.expose_secret(), key.expose_secret()),
         (canary, canary)
@@ -309,10 +324,10 @@ fn paths_in_the_file_count_from_its_folder() {
     let setup = file("[llm]\ninstructions_file = \"prompt.md\"\n[models]\ndir = \"weights\"\n")
         .beside("prompt.md", "Be kind.\n");
     let config = setup.load().unwrap().config;
-    assert_eq!(config.llm.instructions.as_deref(), Some("Be kind."));
-    assert_eq!(config.models.dir, setup.path("weights"));
+    assert_eq!(config.policy.instructions.as_deref(), Some("Be kind."));
+    assert_eq!(config.models, setup.path("weights"));
     let elsewhere = file("[models]\ndir = \"weights\"\n").variable("UNDERTONE_MODELS", "there");
-    let dir = elsewhere.load().unwrap().config.models.dir;
+    let dir = elsewhere.load().unwrap().config.models;
     assert_eq!(dir, Path::new("there"));
 }
 
@@ -383,7 +398,7 @@ fn twilio_needs_an_account_and_a_token() {
         .unwrap();
     assert!(!format!("{:?}", loaded.config).contains("secret-of-twilio"));
     assert!(!format!("{:?}", loaded.settings).contains("secret-of-twilio"));
-    let twilio = loaded.config.twilio.expect("an account");
+    let twilio = loaded.config.server.twilio.expect("an account");
     assert_eq!(twilio.auth_token.expose_secret(), "secret-of-twilio");
     assert_eq!(
         twilio.voice_url().as_str(),
@@ -391,7 +406,7 @@ fn twilio_needs_an_account_and_a_token() {
     );
     assert!(!twilio.relay, "audio, unless words are asked for");
     let relay = file(&format!("{TWILIO}relay = true")).variable(token, "secret-of-twilio");
-    assert!(relay.load().unwrap().config.twilio.unwrap().relay);
+    assert!(relay.load().unwrap().config.server.twilio.unwrap().relay);
 }
 
 #[test]
@@ -399,7 +414,7 @@ fn phrases_come_from_a_file_of_ones_own() {
     let with = "[session]\nphrases_file = \"mine.toml\"\n";
     let phrases = |text: &str| file(with).beside("mine.toml", text);
     let loaded = phrases("goodbye = 'So long.'").load().unwrap();
-    assert_eq!(loaded.config.session.phrases.goodbye, "So long.");
+    assert_eq!(loaded.config.policy.phrases.goodbye, "So long.");
     phrases("goodby = 'So long.'").refused(&["session.phrases_file", "mine.toml", "goodby"]);
     phrases("goodbye =").refused(&["session.phrases_file", "mine.toml", "line 1"]);
     file(with).refused(&["session.phrases_file", "mine.toml"]);
@@ -412,7 +427,7 @@ fn callers_are_put_through_to_telephone_numbers() {
             .variable("UNDERTONE_TWILIO_AUTH_TOKEN", "secret-of-twilio")
     };
     let loaded = with("{ reception = '+15551234567' }").load().unwrap();
-    let twilio = loaded.config.twilio.expect("an account");
+    let twilio = loaded.config.server.twilio.expect("an account");
     assert_eq!(twilio.transfer["reception"], "+15551234567");
     for number in ["5551234567", "+1 555 123 4567", "+1", "<Dial>", ""] {
         with(&format!("{{ reception = '{number}' }}")).refused(&[
@@ -425,12 +440,12 @@ fn callers_are_put_through_to_telephone_numbers() {
 
 #[test]
 fn without_an_address_there_is_no_twilio() {
-    assert!(file("").load().unwrap().config.twilio.is_none());
+    assert!(file("").load().unwrap().config.server.twilio.is_none());
 }
 
 #[test]
 fn a_silent_caller_is_asked_after_ten_seconds_or_never() {
-    let silence = |text: &str| file(text).load().unwrap().config.phone.silence;
-    assert_eq!(silence(""), Some(Duration::from_secs(10)));
+    let silence = |text: &str| file(text).load().unwrap().config.phone.silence_prompt;
+    assert_eq!(silence(""), Some(Micros::from_ms(10_000)));
     assert_eq!(silence("[phone]\nsilence_seconds = 0"), None);
 }
