@@ -228,12 +228,14 @@ impl Program {
         self.answers(sound, question, is_right);
     }
 
-    /// The same, when the question has been asked once already.
+    /// The same, when the question has been asked once already. It is not asked again before the agent has
+    /// finished.
     pub fn answers(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
-        for _ in 0..5 {
+        for _ in 0..8 {
             if is_right(&self.line("agent:")) {
                 return;
             }
+            Recorder::start(sound).silence();
             sound.say(question);
         }
         panic!("never answered: {:#?}", self.seen);
@@ -310,13 +312,19 @@ impl Recorder {
         }
     }
 
+    /// Listens until nothing has been played for a second.
+    pub fn silence(&mut self) {
+        let second = RATE as usize;
+        (0..10).for_each(|_| self.next());
+        while level_dbfs(&self.samples[self.samples.len() - second..]) > -60.0 {
+            self.next();
+        }
+    }
+
     /// Listens until there was a sound and after it a second of silence. Returns all since the last time.
     pub fn utterance(&mut self) -> Vec<f32> {
         self.sound(1);
-        let second = RATE as usize;
-        while level_dbfs(&self.samples[self.samples.len().saturating_sub(second)..]) > -60.0 {
-            self.next();
-        }
+        self.silence();
         std::mem::take(&mut self.samples)
     }
 }
