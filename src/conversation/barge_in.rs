@@ -1,62 +1,30 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
+use super::interruption::Stopped;
 use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
-use super::{Conversation, Event, Output, ResponseStatus, ResponseTerms};
-
-/// What was being said when an utterance began that may turn out to be none.
-#[derive(Debug, Default)]
-pub(super) struct Interrupted {
-    /// What of its words was not heard.
-    rest: String,
-    /// What was to come after them.
-    more: Option<Box<Unfinished>>,
-}
-
-/// What is kept of an answer for its second half.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) terms: ResponseTerms,
-    /// Items of the history before it began.
-    pub(super) history: usize,
-    /// Rounds of tools whose results the model has been given.
-    pub(super) steps: u32,
-    /// Calls of the round after them have been made.
-    pub(super) has_called: bool,
-}
-
-impl Interrupted {
-    pub(super) fn with_rest(rest: String) -> Self {
-        Self {
-            rest,
-            ..Self::default()
-        }
-    }
-}
+use super::{Conversation, Event, Output, ResponseStatus};
 
 impl Conversation {
     /// Stops the agent: no sound of before follows. The history keeps what was heard; committed tools
     /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
-        let before = self.resume.take();
         let was_ending = self.ending.is_resuming();
         let mut stopped = self.stop_response(ResponseStatus::Interrupted);
         if stopped.is_none() && self.playout.audible_until() > self.common.now {
             self.common.outputs.push_back(Output::Flush);
-            let rest = self.cut_done_items();
+            let rest = join(self.cut_done_items());
             self.playout.flush(self.common.now);
-            stopped = Some(Interrupted::with_rest(join(rest)));
+            stopped = Some(Stopped {
+                rest,
+                ..Stopped::default()
+            });
         }
         let has_stopped = stopped.is_some();
-        if has_stopped || before.is_some() || was_ending {
-            let stopped = stopped.unwrap_or_default();
+        if self.interruption.begin(stopped, was_ending) {
             self.ending.cut_short();
-            self.interrupted = Some(Interrupted {
-                more: stopped.more.or(before),
-                ..stopped
-            });
         }
         if has_stopped {
             self.confirmation.cut_short(&mut self.common);
@@ -66,19 +34,20 @@ impl Conversation {
     /// Ends the response that is being given, and takes neither it nor an earlier one up again.
     /// `false` if there was none.
     pub(super) fn stop_for_good(&mut self, status: ResponseStatus) -> bool {
-        let paused = self.interrupted.is_some() || self.is_resuming();
+        let waits = self.interruption.is_judging()
+            || self.interruption.is_resuming()
+            || self.ending.is_resuming();
         self.forget_interrupted();
-        self.interrupted = self.stop_response(status);
-        let stopped = self.interrupted.is_some();
+        let stopped = self.stop_response(status).is_some();
         if stopped {
             self.confirmation.abandon_unasked(&mut self.common);
         }
         self.forget_interrupted();
-        stopped || paused
+        stopped || waits
     }
 
     /// Ends the response that is being given, if there is one.
-    fn stop_response(&mut self, status: ResponseStatus) -> Option<Interrupted> {
+    fn stop_response(&mut self, status: ResponseStatus) -> Option<Stopped> {
         let mut response = self.response.take()?;
         if let Some(request) = response.generation() {
             self.common
@@ -95,11 +64,11 @@ impl Conversation {
         let ends = self.ending.is_promised() && self.ending.cut_short();
         // A client that was called asks for the answer itself.
         let goes_on = !ends && !response.client_called && !outside && response.unfinished();
-        let more = goes_on.then(|| response.second_half());
+        let unfinished = goes_on.then(|| response.second_half());
         self.close_response(response, status, Discard::Interrupted);
-        Some(Interrupted {
+        Some(Stopped {
             rest: join(rest),
-            more,
+            unfinished,
         })
     }
 
@@ -143,21 +112,20 @@ impl Conversation {
     /// What stopped the agent was no speech: it says what was not heard, and then goes on with what
     /// was still to come.
     pub(super) fn resume_interrupted(&mut self) {
-        let Some(interrupted) = self.interrupted.take() else {
+        let Some(rest) = self.interruption.was_noise() else {
             return;
         };
         self.confirmation.resume();
-        if !interrupted.rest.is_empty() {
-            self.announcements.push_front(interrupted.rest);
+        if !rest.is_empty() {
+            self.announcements.push_front(rest);
         }
-        self.resume = interrupted.more;
         self.ending.resume();
     }
 
     /// What stopped the agent was speech: what it was saying is not taken up again.
     pub(super) fn forget_interrupted(&mut self) {
         self.forget_resuming();
-        self.interrupted = None;
+        self.interruption.forget();
         self.confirmation.abandon_cut_short(&mut self.common);
         if let Some(ending) = self.ending.take_cut_short() {
             self.call_off(ending.call);
@@ -177,14 +145,9 @@ impl Conversation {
         self.call_off(ending.call);
     }
 
-    /// What a noise cut short is to be taken up again when nobody speaks.
-    fn is_resuming(&self) -> bool {
-        self.resume.is_some() || self.ending.is_resuming()
-    }
-
     /// What a noise cut short is not taken up again after all.
     pub(super) fn forget_resuming(&mut self) {
-        self.resume = None;
+        self.interruption.take_unfinished();
         if let Some(ending) = self.ending.take_resuming() {
             self.call_off(ending.call);
         }

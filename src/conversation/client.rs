@@ -1,6 +1,5 @@
 //! What the client may ask for.
 
-use super::barge_in::Interrupted;
 use super::ids::{CallId, ItemId};
 use super::latency::TurnLatency;
 use super::output::ConfirmationOutcome;
@@ -212,7 +211,7 @@ impl Conversation {
         let declined = self.common.policy.phrases.declined.clone();
         if self.utterance.is_some() {
             // Said if that is no more than the key's own tone.
-            self.interrupted = Some(Interrupted::with_rest(declined));
+            self.interruption.say_after_noise(declined);
         } else {
             self.announcements.push_back(declined);
         }

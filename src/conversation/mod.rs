@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `endpointer` | what is speech; how much silence ends a turn |
 //! | `turn` | the user's utterance, from first sound to transcript |
-//! | `barge_in` | the user speaks over the agent; false interruptions |
+//! | `interruption`, `barge_in` | the user speaks over the agent; false interruptions |
 //! | `response` | the agent's answer: generation and speech |
 //! | `aside` | answers in writing, beside the conversation |
 //! | `answer_end` | where an answer ends that the model does not end |
@@ -42,6 +42,7 @@ mod filler;
 mod history;
 mod ids;
 mod input;
+mod interruption;
 mod keypad;
 mod latency;
 mod output;
@@ -81,12 +82,12 @@ pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 
 use crate::llm::ToolChoice;
 use aside::Aside;
-use barge_in::{Interrupted, Unfinished};
 use common::Common;
 use confirm::Confirmation;
 use ending::Ending;
 use endpointer::SpeechDetector;
 use history::History;
+use interruption::Interruption;
 use playout::Playout;
 use preempt::Held;
 use response::{NextAnswer, Response};
@@ -118,10 +119,7 @@ pub struct Conversation {
     confirmation: Confirmation,
     /// Committed calls that the server runs, with their items.
     running: BTreeMap<CallId, ItemId>,
-    /// What was cut short by the utterance that is going on.
-    interrupted: Option<Interrupted>,
-    /// The answer that noise cut short, and that is to be taken up again.
-    resume: Option<Box<Unfinished>>,
+    interruption: Interruption,
     /// What waits to be told when nobody is speaking.
     announcements: VecDeque<String>,
     /// The answer that is to be given when nobody speaks.
@@ -179,8 +177,7 @@ impl Conversation {
             held: None,
             confirmation: Confirmation::default(),
             running: BTreeMap::new(),
-            interrupted: None,
-            resume: None,
+            interruption: Interruption::default(),
             announcements: VecDeque::new(),
             respond_next: None,
             unheard: BTreeSet::new(),
@@ -346,8 +343,8 @@ impl Conversation {
                 Some(question) => self.say(&format!("{text} {question}")),
                 None => self.say(&text),
             }
-        } else if goes_on && let Some(resume) = self.resume.take() {
-            self.resume_response(*resume);
+        } else if goes_on && let Some(unfinished) = self.interruption.take_unfinished() {
+            self.resume_response(*unfinished);
         } else if goes_on && let Some(ending) = self.ending.take_resuming() {
             self.resume_ending(ending);
         } else if goes_on && self.respond_next.is_some() && self.unheard.is_empty() {

@@ -1,12 +1,12 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
 use super::answer_end::Said;
-use super::barge_in::Unfinished;
 use super::clauses::Clauses;
 use super::client::missing_tool;
 use super::commit::Waiting;
 use super::ending::EndingCall;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
+use super::interruption::Unfinished;
 use super::latency::TurnLatency;
 use super::policy::AnswerPolicy;
 use super::preempt::Held;

@@ -301,7 +301,10 @@ fn a_key_confirms_although_its_tone_is_heard() {
         let mut sim = transfer();
         ask(&mut sim, "send five dollars to ann", 2_500);
         sim.speak("", 400);
-        assert!(sim.core.interrupted.is_some(), "the tone stops the agent");
+        assert!(
+            sim.core.interruption.is_judging(),
+            "the tone stops the agent"
+        );
         sim.input(Input::Key { key });
         sim.silence(4_000);
         assert_eq!(sim.tools_started.len(), started);

@@ -363,7 +363,7 @@ proptest! {
         let over = sim.core.response.is_none() && sim.core.utterance.is_none();
         prop_assert!(over, "a response goes on for ever");
         sim.input(Input::HangUp);
-        prop_assert!(sim.core.resume.is_none(), "a call that never ends");
+        prop_assert!(!sim.core.interruption.is_resuming(), "a call that never ends");
         responses_do_not_overlap(&sim)?;
         nothing_flushed_is_sent(&sim)?;
         only_reads_start_early(&sim)?;

@@ -227,7 +227,7 @@ fn a_cough_does_not_keep_the_agent_from_hanging_up() {
 /// Nothing is left over when all is said and done.
 fn nothing_is_left(sim: &Sim) {
     assert!(sim.core.running.is_empty(), "{:?}", sim.core.running);
-    assert!(sim.core.resume.is_none());
+    assert!(!sim.core.interruption.is_resuming());
 }
 
 #[test]

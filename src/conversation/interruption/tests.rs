@@ -1,0 +1,95 @@
+//! The states of an interruption by themselves; whole sessions are in `../tests/mod.rs`.
+
+use super::*;
+
+fn unfinished(steps: u32) -> Unfinished {
+    Unfinished {
+        terms: ResponseTerms::default(),
+        history: 3,
+        steps,
+        has_called: false,
+    }
+}
+
+fn stopped(rest: &str, steps: Option<u32>) -> Option<Stopped> {
+    Some(Stopped {
+        rest: rest.into(),
+        unfinished: steps.map(|steps| Box::new(unfinished(steps))),
+    })
+}
+
+#[test]
+fn a_sound_that_stops_nothing_is_no_interruption() {
+    let mut interruption = Interruption::default();
+    assert!(!interruption.begin(None, false));
+    assert!(!interruption.is_judging());
+    assert_eq!(interruption.was_noise(), None);
+}
+
+#[test]
+fn after_noise_the_rest_is_said_and_the_answer_goes_on() {
+    let mut interruption = Interruption::default();
+    assert!(interruption.begin(stopped("and it rains.", Some(1)), false));
+    assert_eq!(interruption.was_noise().unwrap(), "and it rains.");
+    assert!(interruption.is_resuming());
+    assert_eq!(
+        interruption.take_unfinished(),
+        Some(Box::new(unfinished(1)))
+    );
+    assert!(!interruption.is_resuming());
+}
+
+#[test]
+fn an_answer_that_was_all_made_does_not_go_on() {
+    let mut interruption = Interruption::default();
+    interruption.begin(stopped("and it rains.", None), false);
+    assert_eq!(interruption.was_noise().unwrap(), "and it rains.");
+    assert!(!interruption.is_resuming() && !interruption.is_judging());
+}
+
+#[test]
+fn a_second_noise_keeps_the_answer_that_the_first_has_stopped() {
+    let mut interruption = Interruption::default();
+    interruption.begin(stopped("", Some(1)), false);
+    interruption.was_noise();
+    assert!(interruption.begin(stopped("One moment.", None), false));
+    assert_eq!(
+        interruption.take_unfinished(),
+        None,
+        "not before it is judged"
+    );
+    assert_eq!(interruption.was_noise().unwrap(), "One moment.");
+    assert_eq!(
+        interruption.take_unfinished(),
+        Some(Box::new(unfinished(1)))
+    );
+}
+
+#[test]
+fn what_the_second_noise_stops_comes_before_what_the_first_has_stopped() {
+    let mut interruption = Interruption::default();
+    interruption.begin(stopped("", Some(1)), false);
+    interruption.was_noise();
+    interruption.begin(stopped("", Some(2)), false);
+    interruption.was_noise();
+    assert_eq!(
+        interruption.take_unfinished(),
+        Some(Box::new(unfinished(2)))
+    );
+}
+
+#[test]
+fn speech_gives_up_what_it_has_stopped() {
+    let mut interruption = Interruption::default();
+    interruption.begin(stopped("and it rains.", Some(1)), false);
+    interruption.forget();
+    assert_eq!(interruption.was_noise(), None);
+    assert_eq!(interruption.take_unfinished(), None);
+}
+
+#[test]
+fn a_goodbye_that_waits_is_judged_without_words() {
+    let mut interruption = Interruption::default();
+    assert!(interruption.begin(None, true));
+    assert_eq!(interruption.was_noise().unwrap(), "");
+}
