@@ -1,8 +1,8 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
+use super::answer::Answer;
 use super::interruption::Stopped;
-use super::response::Response;
 use super::speculation::Discard;
 use super::timer::Timer;
 use super::{Conversation, Event, Output, ResponseStatus};
@@ -48,24 +48,24 @@ impl Conversation {
 
     /// Ends the response that is being given, if there is one.
     fn stop_response(&mut self, status: ResponseStatus) -> Option<Stopped> {
-        let mut response = self.response.take()?;
-        if let Some(request) = response.generation() {
+        let mut answer = self.answer.take()?;
+        if let Some(request) = answer.request() {
             self.common
                 .outputs
                 .push_back(Output::CancelGeneration { request });
         }
         self.common.outputs.push_back(Output::Flush);
-        let open = self.cut_items(&response);
+        let open = self.cut_items(&answer);
         let mut rest = self.cut_done_items();
-        let outside = response.terms.is_outside();
+        let outside = answer.terms.is_outside();
         rest.extend(open.into_iter().filter(|_| !outside));
         self.playout.flush(self.common.now);
         self.clear_response_timers();
         let ends = self.ending.is_promised() && self.ending.cut_short();
         // A client that was called asks for the answer itself.
-        let goes_on = !ends && !response.client_called && !outside && response.unfinished();
-        let unfinished = goes_on.then(|| response.second_half());
-        self.close_response(response, status, Discard::Interrupted);
+        let goes_on = !ends && !answer.calls.has_client_s() && !outside && answer.is_unfinished();
+        let unfinished = goes_on.then(|| answer.unfinished());
+        self.close_response(answer, status, Discard::Interrupted);
         Some(Stopped {
             rest: join(rest),
             unfinished,
@@ -73,15 +73,15 @@ impl Conversation {
     }
 
     /// Cuts what is still being said at what was heard, and returns the rest.
-    fn cut_items(&mut self, response: &Response) -> Vec<String> {
+    fn cut_items(&mut self, answer: &Answer) -> Vec<String> {
         let mut rest = Vec::new();
-        for &item in &response.open_items {
+        for &item in answer.items.open() {
             let heard = self.playout.heard(item, self.common.now);
             self.playout.forget(item);
             // Cannot be longer than what was made; an item without audio is cut to nothing.
             let text = self.history.cut(item, heard).unwrap_or_default();
             rest.push(self.history.unheard_text(item));
-            if response.announced(item) {
+            if answer.items.was_announced(item) {
                 self.common.notify(Event::AgentItemDone {
                     item,
                     text,
@@ -135,12 +135,12 @@ impl Conversation {
     /// The conversation goes on after what is being said, or was until a noise cut it short.
     pub(super) fn call_off_end(&mut self) {
         let was_promised = self.ending.is_promised();
-        let Some(ending) = self.ending.go_on(self.response.is_some()) else {
+        let Some(ending) = self.ending.go_on(self.answer.is_some()) else {
             return;
         };
-        if let Some(response) = self.response.as_mut().filter(|_| was_promised) {
+        if let Some(answer) = self.answer.as_mut().filter(|_| was_promised) {
             // An answer is owed from here on.
-            response.silent_until = self.common.now + self.common.policy.timeouts.dead_air;
+            answer.dead_air.restart(&self.common);
         }
         self.call_off(ending.call);
     }

@@ -1,9 +1,9 @@
 //! What the client may ask for.
 
+use super::answer::NextAnswer;
 use super::ids::{CallId, ItemId};
 use super::latency::TurnLatency;
 use super::output::ConfirmationOutcome;
-use super::response::NextAnswer;
 use super::time::Micros;
 use super::{
     Conversation, EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus,
@@ -159,7 +159,7 @@ impl Conversation {
         }
         match terms.place {
             ResponsePlace::Aside => self.respond_aside(&terms),
-            ResponsePlace::Aloud if self.response.is_some() || self.utterance.is_some() => {
+            ResponsePlace::Aloud if self.answer.is_some() || self.utterance.is_some() => {
                 self.common.refuse(
                     "Respond",
                     "somebody is speaking: wait until they are done".into(),

@@ -1,23 +1,16 @@
 //! Commits: the calls that the model has asked for in full, and what comes of them.
 
+use super::answer::Words;
+use super::calls::Waiting;
 use super::confirm::Pending;
 use super::ending::{EndingCall, Promise};
 use super::ids::CallId;
 use super::latency::TurnLatency;
-use super::response::Words;
 use super::template::render;
 use super::timer::Timer;
 use super::{Conversation, Event, HangUpReason, ResponseStatus};
 use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
-
-/// A committed call.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) call: CallId,
-    /// What the history is going to hold, once it is there.
-    pub(super) result: Option<Value>,
-}
 
 impl Conversation {
     /// The model asked for a tool and the call is complete: this, and nothing before it, makes it
@@ -25,20 +18,22 @@ impl Conversation {
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
         let call = CallId(self.common.ids.next());
         let (now, most) = (self.common.now, self.common.policy.tool_steps);
-        let Some(terms) = self.response.as_ref().map(|r| &r.terms) else {
+        let Some(terms) = self.answer.as_ref().map(|a| &a.terms) else {
             return;
         };
         let is_clients = self.clients_in(terms).iter().any(|tool| tool.name == name);
         // Nothing of such an answer is in the history, so there is nothing to say about a result.
         let is_lost = terms.is_outside() && (!is_clients || arguments.is_err());
-        let Some(response) = &mut self.response else {
+        let Some(answer) = &mut self.answer else {
             return;
         };
-        if response.steps >= most || is_lost {
-            response.overstepped = true;
+        if answer.calls.rounds() >= most || is_lost {
+            if let Some(generation) = answer.generation() {
+                generation.overstep();
+            }
             return;
         }
-        response.latency.commit.get_or_insert(now);
+        answer.stamps.latency.commit.get_or_insert(now);
         let arguments = match arguments {
             Ok(arguments) => arguments,
             Err(reason) => {
@@ -85,15 +80,15 @@ impl Conversation {
     }
 
     fn hand_to_client(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        if let Some(response) = &mut self.response {
-            response.client_called = true;
+        if let Some(answer) = &mut self.answer {
+            answer.calls.hand_to_client();
         }
         self.tell_call(call, name, arguments, true);
     }
 
     /// Runs a committed call, or takes over the run that was predicted.
     fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        let track = self.response.as_ref().and_then(|r| r.track.as_ref());
+        let track = self.answer.as_ref().and_then(|a| a.track.as_ref());
         let Some(track) = track.map(|track| track.id) else {
             return;
         };
@@ -112,7 +107,7 @@ impl Conversation {
         by_client: bool,
     ) {
         let item = self.common.item_id();
-        let outside = self.response.as_ref().is_some_and(|r| r.terms.is_outside());
+        let outside = self.answer.as_ref().is_some_and(|a| a.terms.is_outside());
         if !outside {
             self.history.add_call(item, call, name, arguments.clone());
         }
@@ -129,8 +124,8 @@ impl Conversation {
     }
 
     pub(super) fn wait_for(&mut self, call: CallId, result: Option<Value>) {
-        if let Some(response) = &mut self.response {
-            response.waiting.push(Waiting { call, result });
+        if let Some(answer) = &mut self.answer {
+            answer.calls.wait_for(call, result);
         }
     }
 
@@ -158,7 +153,7 @@ impl Conversation {
                 let already = json!({ "status": "the conversation ends already" });
                 self.on_call_finished(call, Ok(already));
             }
-            Promise::Kept if self.response.as_ref().is_some_and(|r| !r.said) => {
+            Promise::Kept if self.answer.as_ref().is_some_and(|a| !a.has_spoken()) => {
                 let goodbye = &self.common.policy.phrases.goodbye;
                 let words = words.unwrap_or_else(|| goodbye.clone());
                 self.speak(&words, Words::Own);
@@ -174,10 +169,10 @@ impl Conversation {
         if self.ending.is_handing_over() {
             return true;
         }
-        let Some(response) = &mut self.response else {
+        let Some(answer) = &mut self.answer else {
             return false;
         };
-        let (Some(track), Some(ending)) = (&response.track, self.ending.promised()) else {
+        let (Some(track), Some(ending)) = (&answer.track, self.ending.promised()) else {
             return false;
         };
         let (track, how) = (track.id, ending.how);
@@ -192,7 +187,7 @@ impl Conversation {
         if how == EndsCall::HangUp {
             return false;
         }
-        response.silent_until = self.common.now + self.common.policy.timeouts.dead_air;
+        answer.dead_air.restart(&self.common);
         if let Some(ending) = self.ending.take_promised() {
             self.ending.hand_over(ending.call);
             self.wait_for(ending.call, None);
@@ -227,17 +222,12 @@ impl Conversation {
         };
         self.common
             .notify(Event::ToolFinished { item, call, result });
-        let now = self.common.now;
-        let waited = self.response.as_mut().and_then(|response| {
-            let waiting = response.waiting.iter_mut().find(|w| w.call == call)?;
-            Some((waiting, &mut response.latency))
-        });
-        match waited {
-            Some((waiting, latency)) => {
-                waiting.result = Some(output);
-                latency.tool_result = Some(now);
-            }
-            None => self.add_result(call, output),
+        let Some(answer) = &mut self.answer else {
+            return self.add_result(call, output);
+        };
+        match answer.calls.finish(call, output) {
+            Ok(()) => answer.stamps.latency.tool_result = Some(self.common.now),
+            Err(output) => self.add_result(call, output),
         }
     }
 
@@ -258,15 +248,9 @@ impl Conversation {
 
     /// The model has said all it can without the results, and they are all there.
     pub(super) fn take_results(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        let open = response.waiting.iter().any(|w| w.result.is_none());
-        if open || response.waiting.is_empty() || response.generation().is_some() {
-            return;
+        if let Some(answer) = self.answer.as_mut().filter(|a| !a.is_generating()) {
+            let results = answer.calls.take_complete(answer.may_go_on());
+            self.add_results(results);
         }
-        response.owes_answer = response.may_go_on();
-        let waiting = std::mem::take(&mut response.waiting);
-        self.add_results(waiting);
     }
 }

@@ -2,12 +2,13 @@
 //! claim about a result that is not there.
 
 use super::Conversation;
+use super::answer::Words;
+use super::common::Common;
 use super::ids::CallId;
 use super::policy::{FillerLead, FillerPolicy};
-use super::response::{Response, Words};
 use super::speculation::Track;
 use super::template::render;
-use super::time::Micros;
+use super::time::{Micros, Time};
 use super::timer::Timer;
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
@@ -20,6 +21,60 @@ const FORESEEN: f64 = 0.75;
 
 /// An answer so near is waited for in silence.
 const NEAR: Micros = Micros::from_ms(400);
+
+/// The silence while an answer is owed.
+#[derive(Debug)]
+pub(super) struct DeadAir {
+    /// The answer began to be owed.
+    since: Time,
+    /// Fillers that were said.
+    fillers: u32,
+    /// No filler before this.
+    silent_until: Time,
+}
+
+impl DeadAir {
+    /// An answer is owed from here on.
+    pub(super) fn since(now: Time) -> Self {
+        Self {
+            since: now,
+            fillers: 0,
+            silent_until: Time(0),
+        }
+    }
+
+    /// The wait for the answer begins only now.
+    pub(super) fn restart(&mut self, common: &Common) {
+        self.silent_until = common.now + common.policy.timeouts.dead_air;
+    }
+
+    pub(super) fn fillers(&self) -> u32 {
+        self.fillers
+    }
+
+    /// When the silence has lasted long enough for a filler, if it has lasted since `silent_since`. `None`
+    /// if there were enough of them.
+    fn ends(&self, silent_since: Time, patience: Micros) -> Option<Time> {
+        let wait = Micros(patience.0 * u64::from(self.fillers + 1));
+        let end = (silent_since.max(self.since) + wait).max(self.silent_until);
+        (self.fillers < MOST).then_some(end)
+    }
+
+    /// The silence has lasted, and the answer is expected in `wait`. `true` if it is waited for a little
+    /// longer: once, and only if it is about to come.
+    fn goes_on(&mut self, now: Time, wait: Micros) -> bool {
+        let goes_on = wait.0 > 0 && wait < NEAR && self.silent_until < now;
+        if goes_on {
+            self.silent_until = now + wait + NEAR;
+        }
+        goes_on
+    }
+
+    /// A filler is said.
+    fn fill(&mut self) {
+        self.fillers += 1;
+    }
+}
 
 /// The template for a wait; `None` if it is too short to talk about or there is no template.
 fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<String> {
@@ -67,9 +122,10 @@ impl Conversation {
         arguments: &Map<String, Value>,
     ) {
         let silent = self
-            .response
+            .answer
             .as_ref()
-            .is_some_and(|r| !r.said && r.fillers == 0 && r.is_waiting(call));
+            .filter(|a| !a.has_spoken() && a.dead_air.fillers() == 0)
+            .is_some_and(|a| a.calls.open().contains(&call));
         let Some(tool) = self.operators(name).cloned().filter(|_| silent) else {
             return;
         };
@@ -83,37 +139,27 @@ impl Conversation {
 
     /// While an answer is owed and nothing is being said, silence must not last.
     pub(super) fn watch_dead_air(&mut self) {
-        let Some(response) = &self.response else {
+        let Some(answer) = &self.answer else {
             return;
         };
-        if !self.playout.all_sent() || response.fillers >= MOST {
-            self.common.timers.clear(Timer::DeadAir);
-            return;
+        let patience = self.common.policy.timeouts.dead_air;
+        let end = answer.dead_air.ends(self.playout.sent_until(), patience);
+        match end.filter(|_| self.playout.all_sent()) {
+            Some(end) => self.common.timers.set(Timer::DeadAir, end),
+            None => self.common.timers.clear(Timer::DeadAir),
         }
-        let since = self.playout.sent_until().max(response.began);
-        let wait = Micros(self.common.policy.timeouts.dead_air.0 * u64::from(response.fillers + 1));
-        let due = (since + wait).max(response.silent_until);
-        self.common.timers.set(Timer::DeadAir, due);
     }
 
-    /// The silence has lasted. If the answer is about to come, it is waited for a little longer.
+    /// The silence has lasted.
     pub(super) fn fill_dead_air(&mut self) {
-        let Some(response) = &self.response else {
+        let Some(waiting) = self.answer.as_ref().map(|a| a.calls.open()) else {
             return;
         };
-        let waiting = response.waiting_calls();
-        let near = |wait: &Micros| wait.0 > 0 && *wait < NEAR;
         let remaining = self.remaining_wait(&waiting, FORESEEN);
-        if let Some(wait) = remaining.filter(near).filter(|_| !waiting.is_empty()) {
-            let until = self.common.now + wait;
-            if let Some(response) = self
-                .response
-                .as_mut()
-                .filter(|r| r.silent_until < self.common.now)
-            {
-                response.silent_until = until + NEAR;
-                return;
-            }
+        if let (Some(answer), Some(wait)) = (&mut self.answer, remaining)
+            && answer.dead_air.goes_on(self.common.now, wait)
+        {
+            return;
         }
         let text = self.waiting_words(&waiting);
         self.say_filler(&text);
@@ -121,7 +167,7 @@ impl Conversation {
 
     /// The words for a wait that drags on: the waiting tool's own, else the general ones.
     fn waiting_words(&self, waiting: &[CallId]) -> String {
-        let fillers = self.response.as_ref().map_or(0, |r| r.fillers) as usize;
+        let fillers = self.answer.as_ref().map_or(0, |a| a.dead_air.fillers()) as usize;
         let runs = &self.speculation.ledger;
         let run = runs
             .runs()
@@ -137,25 +183,10 @@ impl Conversation {
 
     /// Says a filler. It is in the history like any speech, but it is no answer.
     pub(super) fn say_filler(&mut self, text: &str) {
-        let Some(response) = &mut self.response else {
+        let Some(answer) = &mut self.answer else {
             return;
         };
-        response.fillers += 1;
+        answer.dead_air.fill();
         self.speak(text, Words::Filler);
-    }
-}
-
-impl Response {
-    /// Calls whose results are not there yet.
-    pub(super) fn waiting_calls(&self) -> Vec<CallId> {
-        let open = self
-            .waiting
-            .iter()
-            .filter(|waiting| waiting.result.is_none());
-        open.map(|waiting| waiting.call).collect()
-    }
-
-    pub(super) fn is_waiting(&self, call: CallId) -> bool {
-        self.waiting_calls().contains(&call)
     }
 }

@@ -1,5 +1,6 @@
 //! When each stage of a turn was reached.
 
+use super::ids::ClauseId;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,46 @@ impl TurnLatency {
         Self {
             end_of_turn: Some(now),
             ..Self::default()
+        }
+    }
+}
+
+/// The stamps of an answer that is being given.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    pub(super) latency: TurnLatency,
+    /// The first clause after a tool's result.
+    after_result: Option<ClauseId>,
+}
+
+impl From<TurnLatency> for Stamps {
+    /// Of an answer to a turn whose stages are stamped so far.
+    fn from(latency: TurnLatency) -> Self {
+        let after_result = None;
+        Self {
+            latency,
+            after_result,
+        }
+    }
+}
+
+impl Stamps {
+    /// A clause that is no filler was queued.
+    pub(super) fn queued(&mut self, clause: ClauseId) {
+        if self.latency.tool_result.is_some() {
+            self.after_result.get_or_insert(clause);
+        }
+    }
+
+    /// The client is about to hear a clause. What was sent before is heard until `sent_until`, unless
+    /// this `is_first`.
+    pub(super) fn heard(&mut self, now: Time, clause: ClauseId, sent_until: Time, is_first: bool) {
+        let latency = &mut self.latency;
+        latency.first_audio.get_or_insert(now);
+        let is_answer = self.after_result.is_some_and(|first| clause >= first);
+        if is_answer && latency.answer_audio.is_none() {
+            latency.answer_audio = Some(now);
+            latency.dead_air = (!is_first).then(|| now.since(sent_until));
         }
     }
 }

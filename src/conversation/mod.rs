@@ -9,10 +9,12 @@
 //! | `endpointer` | what is speech; how much silence ends a turn |
 //! | `turn` | the user's utterance, from first sound to transcript |
 //! | `interruption`, `barge_in` | the user speaks over the agent; false interruptions |
-//! | `response` | the agent's answer: generation and speech |
+//! | `answer`, `response` | the agent's answer: what it is made of, and how it is given |
+//! | `generation` | one run of the model: clauses and calls |
+//! | `calls` | the calls of an answer, round by round |
 //! | `aside` | answers in writing, beside the conversation |
 //! | `answer_end` | where an answer ends that the model does not end |
-//! | `commit` | the calls that the model has asked for, and their results |
+//! | `commit` | which calls run, and where their results go |
 //! | `speculation` | what may run before it is committed, and how it ends |
 //! | `preempt` | answers that are made before the turn is certainly over |
 //! | `ending` | how the conversation ends, by a call of the agent or a hang-up |
@@ -27,10 +29,12 @@
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
 
+mod answer;
 mod answer_end;
 mod aside;
 mod assent;
 mod barge_in;
+mod calls;
 mod clauses;
 mod client;
 mod commit;
@@ -39,6 +43,7 @@ mod confirm;
 mod ending;
 mod endpointer;
 mod filler;
+mod generation;
 mod history;
 mod ids;
 mod input;
@@ -51,6 +56,7 @@ mod policy;
 mod preempt;
 mod relayed;
 mod response;
+mod sentence;
 mod silence;
 mod speculation;
 mod template;
@@ -81,6 +87,7 @@ pub use time::{Micros, Samples, Time};
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 
 use crate::llm::ToolChoice;
+use answer::{Answer, NextAnswer};
 use aside::Aside;
 use common::Common;
 use confirm::Confirmation;
@@ -90,7 +97,6 @@ use history::History;
 use interruption::Interruption;
 use playout::Playout;
 use preempt::Held;
-use response::{NextAnswer, Response};
 use speculation::Speculation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::Timer;
@@ -98,7 +104,7 @@ use turn::Utterance;
 
 /// One conversation, from the first sound to the hang-up.
 ///
-/// What the user does is `utterance` (`None`: silent); what the agent does is `response`
+/// What the user does is `utterance` (`None`: silent); what the agent does is `answer`
 /// (`None`: idle). Barge-in is a pair of values, not a flag.
 #[derive(Debug)]
 pub struct Conversation {
@@ -111,7 +117,7 @@ pub struct Conversation {
     /// The user's audio before this belongs to earlier turns.
     audio_from: Samples,
     utterance: Option<Utterance>,
-    response: Option<Response>,
+    answer: Option<Answer>,
     playout: Playout,
     speculation: Speculation,
     /// An answer that is being made and not given.
@@ -171,7 +177,7 @@ impl Conversation {
             audio_end: Samples(0),
             audio_from: Samples(0),
             utterance: None,
-            response: None,
+            answer: None,
             playout: Playout::default(),
             speculation: Speculation::default(),
             held: None,
@@ -300,8 +306,8 @@ impl Conversation {
     fn settle(&mut self) {
         if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
             // The line is somebody else's: nothing more is heard on it.
-            let done = |r: &Response| r.generation().is_none() && !self.ending.is_promised();
-            if self.response.as_ref().is_some_and(done) && self.playout.all_sent() {
+            let done = |a: &Answer| !a.is_generating() && !self.ending.is_promised();
+            if self.answer.as_ref().is_some_and(done) && self.playout.all_sent() {
                 self.finish_response();
             } else {
                 self.stop_for_good(ResponseStatus::Interrupted);
@@ -310,7 +316,7 @@ impl Conversation {
         }
         loop {
             self.advance_response();
-            if self.utterance.is_some() || self.response.is_some() {
+            if self.utterance.is_some() || self.answer.is_some() {
                 self.common.timers.clear(Timer::Silence);
                 return;
             }
@@ -370,8 +376,8 @@ impl Conversation {
     fn hang_up(&mut self) {
         self.drop_held();
         self.forget_interrupted();
-        if let Some(response) = self.response.take() {
-            self.close_response(response, ResponseStatus::Cancelled, Discard::HungUp);
+        if let Some(answer) = self.answer.take() {
+            self.close_response(answer, ResponseStatus::Cancelled, Discard::HungUp);
         }
         self.drop_listening(Discard::HungUp);
     }

@@ -4,8 +4,8 @@
 //! what it has played corrects that clock by the lag between us and its loudspeaker, and no more:
 //! such tidings come late or not at all, so the least late of the last few is believed.
 
-use super::answer_end::{ends_sentence, words};
 use super::ids::{ClauseId, ItemId};
+use super::sentence::{ends_sentence, words};
 use super::time::{Micros, Time};
 use std::collections::VecDeque;
 

@@ -32,7 +32,7 @@ impl Conversation {
     /// The user may be done: asks the model for the answer to what was heard so far.
     pub(super) fn generate_early(&mut self, text: &str) {
         let policy = &self.common.policy.speculation;
-        let free = self.response.is_none()
+        let free = self.answer.is_none()
             && self.respond_next.is_none()
             && !self.confirmation.is_open()
             && self.held.is_none();

@@ -1,7 +1,6 @@
 //! Clients with a recogniser and a voice of their own: what the user says comes in as words, and when
 //! the user speaks over the agent, the client has stopped it already and tells which words were heard.
 
-use super::response::Response;
 use super::time::Micros;
 use super::timer::Timer;
 use super::turn::Utterance;
@@ -46,7 +45,7 @@ impl Conversation {
         {
             self.confirmation.was_not_heard(&mut self.common);
         }
-        let amid_an_item = self.response.as_ref().is_some_and(Response::is_speaking);
+        let amid_an_item = self.answer.as_ref().is_some_and(|a| a.items.is_speaking());
         if self.playout.audible_until() > self.common.now || amid_an_item {
             self.stop_for_words();
         } else {

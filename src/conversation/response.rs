@@ -1,211 +1,23 @@
 //! The agent's answer: generation, tools, speech, and the end of it.
 
-use super::answer_end::Said;
+use super::answer::{Answer, NextAnswer, Words};
+use super::calls::Calls;
 use super::clauses::Clauses;
 use super::client::missing_tool;
-use super::commit::Waiting;
+use super::common::Common;
 use super::ending::EndingCall;
-use super::ids::{CallId, ClauseId, ItemId, RequestId, TurnId};
+use super::generation::Generation;
+use super::ids::{CallId, ClauseId, RequestId};
 use super::interruption::Unfinished;
 use super::latency::TurnLatency;
-use super::policy::AnswerPolicy;
 use super::preempt::Held;
-use super::speculation::{Discard, Track};
-use super::time::{Micros, Time};
+use super::sentence::words;
+use super::speculation::Discard;
+use super::time::Micros;
 use super::timer::Timer;
 use super::{Conversation, Event, Job, Output, ResponseStatus, ResponseTerms};
-use crate::llm::{
-    Demands, LlmEvent, Message, Phrases, Prompt, TokenUsage, ToolChoice, ToolSpec, tokens_of,
-};
+use crate::llm::{Demands, LlmEvent, Message, Phrases, Prompt, TokenUsage, ToolChoice, ToolSpec};
 use std::sync::Arc;
-
-/// Clauses of the model that are withheld after the router's filler: one may be a filler of its own,
-/// two are an answer.
-const WITHHELD: usize = 1;
-
-/// Calls of one generation: a model that asks for more has lost its way, and is cut there.
-const MOST_CALLS: usize = 16;
-
-/// What words are to the one who waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Words {
-    /// The model's.
-    Answer,
-    /// Ours, in place of an answer.
-    Own,
-    Filler,
-}
-
-/// An answer that is to be given when nobody speaks.
-#[derive(Debug, Default)]
-pub(super) struct NextAnswer {
-    terms: ResponseTerms,
-    /// The client has asked for it.
-    requested: bool,
-}
-
-impl NextAnswer {
-    pub(super) fn requested(terms: ResponseTerms) -> Self {
-        let requested = true;
-        Self { terms, requested }
-    }
-}
-
-/// An answer that is being given.
-#[derive(Debug)]
-pub(super) struct Response {
-    pub(super) turn: TurnId,
-    pub(super) latency: TurnLatency,
-    /// Agent items that are not done, oldest first.
-    pub(super) open_items: Vec<ItemId>,
-    /// Items that the client was told of.
-    announced: Vec<ItemId>,
-    pub(super) terms: ResponseTerms,
-    /// Items of the history before it began.
-    history: usize,
-    pub(super) usage: TokenUsage,
-    /// The running generation has reached its most tokens.
-    breaks_off: bool,
-    /// What the running generation was asked, in tokens, and the characters of its answer.
-    estimate: (u64, usize),
-    /// The speculation of the turn that this answers; none for words of our own.
-    pub(super) track: Option<Track>,
-    pub(super) began: Time,
-    generation: Option<RequestId>,
-    cutter: Clauses,
-    /// The item that the next clause belongs to.
-    item: Option<ItemId>,
-    open_tool: Option<String>,
-    /// Calls of the running generation: what it says after the first it cannot know.
-    calls: usize,
-    /// Calls whose results the next generation needs, in the order of their commits.
-    pub(super) waiting: Vec<Waiting>,
-    /// A call ended, and the model has not been told.
-    pub(super) owes_answer: bool,
-    /// A call is the client's to run; the client asks for the next response.
-    pub(super) client_called: bool,
-    pub(super) steps: u32,
-    /// The model called a tool although none was offered any more.
-    pub(super) overstepped: bool,
-    pub(super) fillers: u32,
-    /// No filler before this, since the answer is near.
-    pub(super) silent_until: Time,
-    /// After the router's filler: what the model says waits here until it is known to be more than
-    /// another filler.
-    withheld: Option<Vec<String>>,
-    pub(super) said: bool,
-    /// What the model has said in all.
-    pub(super) answer: Said,
-    /// The model may keep silent: nothing has been said or done since the agent last spoke.
-    nothing_new: bool,
-    pub(super) failed: bool,
-    /// The apology for the voice was tried.
-    apologised: bool,
-    /// The first clause after a tool's result.
-    answer_from: Option<ClauseId>,
-}
-
-impl Response {
-    fn new(
-        turn: TurnId,
-        began: Time,
-        latency: TurnLatency,
-        terms: ResponseTerms,
-        most: AnswerPolicy,
-    ) -> Self {
-        Self {
-            turn,
-            latency,
-            open_items: Vec::new(),
-            announced: Vec::new(),
-            terms,
-            history: 0,
-            usage: TokenUsage::default(),
-            breaks_off: false,
-            estimate: (0, 0),
-            track: None,
-            began,
-            generation: None,
-            cutter: Clauses::default(),
-            item: None,
-            open_tool: None,
-            calls: 0,
-            waiting: Vec::new(),
-            owes_answer: false,
-            client_called: false,
-            steps: 0,
-            overstepped: false,
-            fillers: 0,
-            silent_until: Time(0),
-            withheld: None,
-            apologised: false,
-            said: false,
-            answer: Said::within(most),
-            nothing_new: false,
-            failed: false,
-            answer_from: None,
-        }
-    }
-
-    pub(super) fn generation(&self) -> Option<RequestId> {
-        self.generation
-    }
-
-    /// The generation that is to be cancelled; what it says from here on is not heard.
-    pub(super) fn stop_generation(&mut self) -> Option<RequestId> {
-        self.cutter = Clauses::default();
-        self.withheld = None;
-        self.open_tool = None;
-        self.item = None;
-        self.generation.take()
-    }
-
-    /// Counts the running generation by its characters, if nobody has counted its tokens.
-    fn count(&mut self) {
-        let (input, chars) = std::mem::take(&mut self.estimate);
-        self.usage.add(TokenUsage {
-            input,
-            cached: 0,
-            output: tokens_of(chars),
-        });
-    }
-
-    pub(super) fn announced(&self, item: ItemId) -> bool {
-        self.announced.contains(&item)
-    }
-
-    /// It has begun to say something that has not ended.
-    pub(super) fn is_speaking(&self) -> bool {
-        self.open_items.iter().any(|item| self.announced(*item))
-    }
-
-    /// More is to come than what is already in words.
-    pub(super) fn unfinished(&self) -> bool {
-        let more = self.generation.is_some() || !self.waiting.is_empty() || self.owes_answer;
-        more && !self.answer.is_cut
-    }
-
-    /// The running generation has asked for a call in full.
-    fn has_called(&self) -> bool {
-        self.calls > usize::from(self.open_tool.is_some()) && !self.overstepped
-    }
-
-    /// What is left of it to give, if it is cut short.
-    pub(super) fn second_half(&mut self) -> Box<Unfinished> {
-        Box::new(Unfinished {
-            terms: std::mem::take(&mut self.terms),
-            history: self.history,
-            steps: self.steps,
-            has_called: !self.waiting.is_empty() || self.owes_answer,
-        })
-    }
-
-    /// Something is still being made: the model's words, or a result.
-    fn owes(&self) -> bool {
-        let open = self.waiting.iter().any(|waiting| waiting.result.is_none());
-        self.generation.is_some() || (open && self.may_go_on())
-    }
-}
 
 impl Conversation {
     /// Answers what the history asks.
@@ -216,29 +28,27 @@ impl Conversation {
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end, and for items whose words are not known.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
-        if self.response.is_some() || !self.unheard.is_empty() {
+        if self.answer.is_some() || !self.unheard.is_empty() {
             let next = self.respond_next.take().unwrap_or_default();
             return self.respond_after_this(next);
         }
         self.open_response(latency);
         self.history.take_up_question();
         let nothing_new = self.history.ends_with_the_agent();
-        if let Some(response) = &mut self.response {
-            response.nothing_new = nothing_new;
+        if let Some(answer) = &mut self.answer {
+            answer.nothing_new = nothing_new;
         }
         let speaks = self.held.as_ref().is_some_and(Held::speaks_for_itself);
-        let filler = self
-            .response
-            .as_ref()
-            .and_then(|r| self.router_filler(r.track.as_ref()?));
-        if let Some(filler) = filler.filter(|_| !speaks) {
-            self.say_filler(&filler);
-            self.finish_item();
-            if let Some(response) = &mut self.response {
-                response.withheld = Some(Vec::new());
+        let track = self.answer.as_ref().and_then(|a| a.track.as_ref());
+        let filler = track.and_then(|track| self.router_filler(track));
+        let filler = filler.filter(|_| !speaks);
+        if let Some(filler) = &filler {
+            self.say_filler(filler);
+            if let Some(answer) = &mut self.answer {
+                answer.items.close();
             }
         }
-        self.start_generation();
+        self.start_generation(filler.is_some());
     }
 
     /// The user has gone on while an answer is being given: the conversation does not end with it.
@@ -272,13 +82,14 @@ impl Conversation {
         let is_new = self.respond_next.is_some();
         self.open_response(TurnLatency::of_turn_at(self.common.now));
         let running: Vec<CallId> = self.running.keys().copied().collect();
-        if let Some(response) = self.response.as_mut().filter(|_| !is_new) {
-            response.terms = half.terms;
-            response.history = half.history;
-            response.steps = half.steps + u32::from(half.has_called && running.is_empty());
+        if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
+            answer.terms = half.terms;
+            answer.history = half.history;
+            let rounds = half.steps + u32::from(half.has_called && running.is_empty());
+            answer.calls = Calls::after(rounds);
         }
         if running.is_empty() {
-            return self.start_generation();
+            return self.start_generation(false);
         }
         for call in running {
             self.wait_for(call, None);
@@ -308,8 +119,8 @@ impl Conversation {
         let next = self.respond_next.take().unwrap_or_default();
         self.forget_resuming();
         self.open_untracked(latency, next);
-        if let Some(response) = &mut self.response {
-            response.track = Some(track);
+        if let Some(answer) = &mut self.answer {
+            answer.track = Some(track);
         }
     }
 
@@ -319,17 +130,9 @@ impl Conversation {
             .withdraw_asked(&mut self.common, &mut self.history);
         self.ending.response_begins();
         let turn = self.common.turn_id();
-        let response = Response::new(
-            turn,
-            self.common.now,
-            latency,
-            terms,
-            self.common.policy.answer,
-        );
-        self.response = Some(Response {
-            history: self.history.len(),
-            ..response
-        });
+        let (now, most) = (self.common.now, self.common.policy.answer);
+        let items = self.history.len();
+        self.answer = Some(Answer::new(turn, now, latency, terms, items, most));
         self.common
             .notify(Event::ResponseStarted { turn, requested });
     }
@@ -338,25 +141,26 @@ impl Conversation {
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
         let next = NextAnswer::requested(terms);
         self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
-        self.start_generation();
+        self.start_generation(false);
     }
 
-    fn start_generation(&mut self) {
-        let Some(response) = &self.response else {
+    /// Asks the model for more of the answer. What it says first is withheld `after_filler`.
+    fn start_generation(&mut self, after_filler: bool) {
+        let Some(answer) = &self.answer else {
             return;
         };
-        let messages = match &response.terms.context {
+        let messages = match &answer.terms.context {
             None => self.history.messages(),
             Some(context) => {
                 let mut messages = self.messages_of(context);
-                messages.extend(self.history.messages_from(response.history));
+                messages.extend(self.history.messages_from(answer.history));
                 messages
             }
         };
-        let used = response.usage.output;
-        let prompt = self.prompt(messages, &response.terms, response.steps, used);
-        let asked = prompt.estimate();
-        let held = match response.terms.is_outside() {
+        let (rounds, used) = (answer.calls.rounds(), answer.usage().output);
+        let prompt = self.prompt(messages, &answer.terms, rounds, used);
+        let tokens = prompt.estimate();
+        let held = match answer.terms.is_outside() {
             true => None,
             false => self.take_held(&prompt),
         };
@@ -370,17 +174,10 @@ impl Conversation {
                 (request, self.common.now, Vec::new())
             }
         };
-        self.common.timers.set(
-            Timer::GenerationOverdue,
-            self.common.now + self.common.policy.timeouts.generation_timeout,
-        );
-        if let Some(response) = &mut self.response {
-            response.generation = Some(request);
-            response.estimate = (asked, 0);
-            response.calls = 0;
-            response.said = false;
-            response.owes_answer = false;
-            response.latency.generation.get_or_insert(began);
+        watch_generation(&mut self.common);
+        if let Some(answer) = &mut self.answer {
+            let generation = Generation::new(request, tokens, after_filler);
+            answer.begin_generation(generation, began);
         }
         for event in events {
             self.on_llm(request, event);
@@ -444,146 +241,139 @@ impl Conversation {
     }
 
     pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {
-        let now = self.common.now;
         if self.on_aside(request, &event) {
             return;
         }
         if self.held.as_ref().is_some_and(|h| h.request == request) {
             return self.hold(event);
         }
-        let Some(response) = self
-            .response
+        let Some(answer) = self.answer.as_mut() else {
+            return;
+        };
+        let turn = answer.turn;
+        let track = answer.track.as_ref().map(|track| track.id);
+        let llm_first = &mut answer.stamps.latency.llm_first;
+        let Some(generation) = answer
+            .generation
             .as_mut()
-            .filter(|r| r.generation == Some(request))
+            .filter(|g| g.request() == request)
         else {
             return;
         };
-        response.latency.llm_first.get_or_insert(now);
-        self.common.timers.set(
-            Timer::GenerationOverdue,
-            now + self.common.policy.timeouts.generation_timeout,
-        );
-        match &event {
-            LlmEvent::Speech { text } => response.estimate.1 += text.chars().count(),
-            LlmEvent::ToolOpened { name } => response.estimate.1 += name.chars().count(),
-            LlmEvent::ToolArguments { piece } => response.estimate.1 += piece.chars().count(),
-            _ => {}
-        }
+        llm_first.get_or_insert(self.common.now);
+        generation.count(&event);
+        watch_generation(&mut self.common);
         match event {
             LlmEvent::Speech { text } => self.on_words(&text),
-            LlmEvent::ToolOpened { .. } if response.calls == MOST_CALLS => {
-                self.common
-                    .outputs
-                    .push_back(Output::CancelGeneration { request });
-                self.end_generation();
-            }
-            LlmEvent::ToolOpened { name } => {
-                response.open_tool = Some(name.clone());
-                response.calls += 1;
-                let track = response.track.as_ref().map(|track| track.id);
-                self.drop_second_filler();
-                self.finish_item();
-                if let Some(track) = track {
-                    self.on_tool_opened(track, &name);
+            LlmEvent::ToolOpened { name } => match generation.begin_call(&name) {
+                Some(before) => {
+                    self.say_clauses(before);
+                    if let Some(answer) = &mut self.answer {
+                        answer.items.close();
+                    }
+                    if let Some(track) = track {
+                        self.on_tool_opened(track, &name);
+                    }
                 }
-            }
+                None => {
+                    self.cancel_generation(request);
+                    self.end_generation();
+                }
+            },
             LlmEvent::ToolArguments { .. } => {}
             LlmEvent::ToolClosed { arguments } => {
-                if let Some(name) = response.open_tool.take() {
+                if let Some(name) = generation.end_call() {
                     self.commit(&name, arguments);
                 }
             }
-            LlmEvent::Unable => {
-                let turn = response.turn;
-                self.common.notify(Event::Unable { turn });
-            }
-            LlmEvent::Cut => response.breaks_off = true,
-            LlmEvent::Used { usage } => {
-                response.usage.add(usage);
-                response.estimate = (0, 0);
-            }
+            LlmEvent::Unable => self.common.notify(Event::Unable { turn }),
+            LlmEvent::Cut => generation.was_cut(),
+            LlmEvent::Used { usage } => generation.was_counted(usage),
             LlmEvent::End => self.end_generation(),
         }
     }
 
-    /// The model says words. Behind a call they are dropped: it cannot know its result yet.
+    fn cancel_generation(&mut self, request: RequestId) {
+        self.common
+            .outputs
+            .push_back(Output::CancelGeneration { request });
+    }
+
+    /// The model says words.
     fn on_words(&mut self, text: &str) {
-        let Some(response) = &mut self.response else {
+        let Some(generation) = self.answer.as_mut().and_then(Answer::generation) else {
             return;
         };
-        let (has_called, request) = (response.calls > 0, response.generation);
-        if !has_called {
-            for clause in response.cutter.push(text) {
-                self.say_clause(clause);
-            }
-        }
-        if !self.is_endless(text) {
+        let (request, has_called) = (generation.request(), generation.has_begun_call());
+        let clauses = generation.words(text);
+        self.say_clauses(clauses);
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        if !answer.length.streamed(text.len()) {
             return;
         }
-        let said = self.response.as_ref().is_some_and(|r| r.said);
-        if !has_called && said {
+        if !has_called && answer.has_spoken() {
             return self.end_answer();
         }
-        if let Some(request) = request {
-            self.common
-                .outputs
-                .push_back(Output::CancelGeneration { request });
-        }
+        self.cancel_generation(request);
         self.end_generation();
     }
 
-    /// Speaks a clause of the model.
-    fn say_clause(&mut self, clause: String) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if let Some(withheld) = response.withheld.as_mut().filter(|w| w.len() < WITHHELD) {
-            return withheld.push(clause);
-        }
-        self.say_withheld();
-        self.queue_answer(clause);
-    }
-
-    fn say_withheld(&mut self) {
-        let withheld = self.response.as_mut().and_then(|r| r.withheld.take());
-        for clause in withheld.into_iter().flatten() {
-            self.queue_answer(clause);
+    /// Speaks clauses of the model, as far as the answer does not become too long with them.
+    fn say_clauses(&mut self, clauses: Vec<String>) {
+        for text in clauses {
+            let Some(answer) = self.answer.as_mut().filter(|a| !a.length.is_cut) else {
+                return;
+            };
+            let is_over = answer.length.said(words(&text));
+            let clause = self.queue_clause(text, Words::Answer);
+            if let Some(clause) = clause.filter(|_| is_over) {
+                self.cut_answer(clause);
+            }
         }
     }
 
-    /// The words before the call were to bridge the wait, as the router's filler already does.
-    fn drop_second_filler(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if response.withheld.take().is_some() {
-            response.cutter = Clauses::default();
-        }
-    }
-
+    /// The model has said everything.
     fn end_generation(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
-        self.say_withheld();
-        self.finish_item();
-        let Some(response) = &mut self.response else {
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        let clauses = generation.map(Generation::finish);
+        self.say_clauses(clauses.unwrap_or_default());
+        let Some(answer) = &mut self.answer else {
             return;
         };
-        response.generation = None;
-        response.count();
-        let breaks_off = std::mem::take(&mut response.breaks_off);
-        let most = response.terms.max_tokens;
-        let by_client = most.unwrap_or(self.client.max_tokens).number().is_some();
-        // A call that our own limit cut is told to the model, and silence is not what the user hears.
-        let is_answer = response.said && response.calls == 0;
-        response.answer.is_cut |= breaks_off && (by_client || is_answer);
-        let silent = !response.said && (response.calls == 0 || response.overstepped);
-        let nothing_new = response.nothing_new && response.steps == 0 && !breaks_off;
-        if silent && !nothing_new && !response.answer.is_cut {
-            let reason = match breaks_off {
-                true => "the language model reached its most tokens before its first word",
-                false => "the language model said nothing",
-            };
+        let most = answer.terms.max_tokens.unwrap_or(self.client.max_tokens);
+        if let Some(reason) = answer.end_generation(most.number().is_some()) {
             self.fail_response("llm", reason, |p| &p.llm_failed);
+        }
+    }
+
+    /// Ends the answer before the clause `from`, and behind a whole sentence as far as the words
+    /// before it are not being said yet. The model is stopped.
+    fn cut_answer(&mut self, from: ClauseId) {
+        for clause in self.playout.cut_answer(from) {
+            self.history.drop_clause(clause.item, clause.index);
+            if clause.asked {
+                let clause = clause.id;
+                self.common
+                    .outputs
+                    .push_back(Output::CancelClause { clause });
+            }
+        }
+        self.watch_synthesis();
+        self.end_answer();
+    }
+
+    /// The model says nothing more in this response.
+    fn end_answer(&mut self) {
+        self.common.timers.clear(Timer::GenerationOverdue);
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        answer.length.is_cut = true;
+        if let Some(request) = answer.stop_generation() {
+            self.cancel_generation(request);
         }
     }
 
@@ -597,39 +387,11 @@ impl Conversation {
         }
     }
 
-    pub(super) fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
-        let clause = ClauseId(self.common.ids.next());
-        let fresh = self.common.item_id();
-        let response = self.response.as_mut()?;
-        let item = *response.item.get_or_insert_with(|| {
-            response.open_items.push(fresh);
-            self.history
-                .begin_speech(fresh, response.terms.is_outside());
-            fresh
-        });
-        if words != Words::Filler {
-            response.said = true;
-            if response.latency.tool_result.is_some() {
-                response.answer_from.get_or_insert(clause);
-            }
-        }
-        let index = self.history.add_clause(item, &text);
-        let of_model = words == Words::Answer;
-        self.playout.push(clause, (item, index), text, of_model);
-        Some(clause)
-    }
-
-    /// What is said from here on is another item.
-    fn finish_item(&mut self) {
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if let Some(clause) = std::mem::take(&mut response.cutter).finish() {
-            self.say_clause(clause);
-        }
-        if let Some(response) = &mut self.response {
-            response.item = None;
-        }
+    /// Queues a clause, to be spoken behind all others.
+    fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
+        let answer = self.answer.as_mut()?;
+        let (common, history) = (&mut self.common, &mut self.history);
+        Some(answer.queue(common, history, &mut self.playout, text, words))
     }
 
     pub(super) fn on_synthesised(&mut self, clause: ClauseId, length: Micros, last: bool) {
@@ -639,14 +401,12 @@ impl Conversation {
         self.history
             .lengthen_clause(known.item, known.index, length);
         self.playout.made(clause, length, last);
-        if last {
-            self.answer_was_made(clause);
-        }
-        if let Some(response) = &mut self.response {
-            response
-                .latency
-                .first_synthesis
-                .get_or_insert(self.common.now);
+        if let Some(answer) = &mut self.answer {
+            if let Some((words, length)) = self.playout.made_of_answer(clause).filter(|_| last) {
+                answer.length.made(words, length);
+            }
+            let first = &mut answer.stamps.latency.first_synthesis;
+            first.get_or_insert(self.common.now);
         }
         self.watch_synthesis();
     }
@@ -669,56 +429,26 @@ impl Conversation {
 
     /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
     pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
-        self.announce_clause(id);
+        if let Some(answer) = &mut self.answer
+            && answer.announce(&mut self.common, &mut self.playout, id)
+        {
+            self.confirmation.clause_begins(id);
+        }
         self.playout.sent(self.common.now, id, until);
         self.common.mark_activity();
-    }
-
-    /// Tells the client what is about to be heard.
-    fn announce_clause(&mut self, id: ClauseId) {
-        let sent_until = self.playout.sent_until();
-        let (Some(clause), Some(response)) = (self.playout.get(id), &mut self.response) else {
-            return;
-        };
-        if std::mem::replace(&mut clause.announced, true) {
-            return;
-        }
-        let (item, text) = (clause.item, clause.text.clone());
-        response.latency.first_audio.get_or_insert(self.common.now);
-        if response.answer_from.is_some_and(|first| id >= first)
-            && response.latency.answer_audio.is_none()
-        {
-            response.latency.answer_audio = Some(self.common.now);
-            let filler = !response.announced.is_empty();
-            response.latency.dead_air = filler.then(|| self.common.now.since(sent_until));
-        }
-        if !response.announced.contains(&item) {
-            response.announced.push(item);
-            self.common.notify(Event::AgentItemStarted { item });
-        }
-        self.confirmation.clause_begins(id);
-        self.common.notify(Event::AgentSpeech {
-            item,
-            clause: id,
-            text,
-        });
     }
 
     /// Carries a response on: asks for audio, for the next generation, and ends what is done.
     pub(super) fn advance_response(&mut self) {
         self.take_results();
-        if self.response.as_ref().is_some_and(|r| {
-            r.owes_answer
-                && r.generation.is_none()
-                && r.waiting.is_empty()
-                && !r.client_called
-                && r.may_go_on()
-                && !self.ending.is_promised()
-        }) {
-            if let Some(response) = &mut self.response {
-                response.steps += 1;
-            }
-            self.start_generation();
+        if let Some(answer) = &mut self.answer
+            && !answer.is_generating()
+            && answer.calls.is_next_round_due()
+            && answer.may_go_on()
+            && !self.ending.is_promised()
+        {
+            answer.calls.begin_round();
+            self.start_generation(false);
         }
         while let Some(clause) = self.playout.next_to_ask().map(|clause| clause.id) {
             if self.ends_before(clause) {
@@ -735,15 +465,15 @@ impl Conversation {
             self.watch_synthesis();
         }
         self.close_items();
-        let Some(response) = &self.response else {
+        let Some(answer) = &self.answer else {
             return;
         };
-        if response.owes() {
+        if answer.is_being_made() {
             return self.watch_dead_air();
         }
         self.common.timers.clear(Timer::DeadAir);
-        if self.confirmation.is_wanted() && !response.failed {
-            if response.client_called || self.respond_next.is_some() {
+        if self.confirmation.is_wanted() && !answer.has_failed() {
+            if answer.calls.has_client_s() || self.respond_next.is_some() {
                 self.confirmation
                     .put_off(&mut self.common, &mut self.history);
                 return self.advance_response();
@@ -764,27 +494,32 @@ impl Conversation {
         }
     }
 
+    /// A clause is about to be asked for: ends the answer before it if there is no time for the rest of
+    /// its sentence. `true` if the clause is gone.
+    fn ends_before(&mut self, clause: ClauseId) -> bool {
+        let place = self.playout.place_in_answer(clause);
+        let (Some(place), Some(answer)) = (place, &mut self.answer) else {
+            return false;
+        };
+        if answer.length.ask(&place) {
+            return false;
+        }
+        self.cut_answer(clause);
+        true
+    }
+
     /// Items whose audio was all sent are done, in order.
     fn close_items(&mut self) {
-        while let Some(response) = &mut self.response {
-            let Some(&item) = response.open_items.first() else {
-                return;
-            };
-            if response.item == Some(item) && response.generation.is_some()
-                || !self.playout.item_sent(item)
-            {
-                return;
-            }
-            response.open_items.remove(0);
-            if response.item == Some(item) {
-                response.item = None;
-            }
-            let announced = response.announced(item);
-            let text = self.history.spoken_text(item);
-            if announced {
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        let is_generating = answer.is_generating();
+        let was_sent = |item| self.playout.item_sent(item);
+        while let Some(item) = answer.items.take_done(is_generating, was_sent) {
+            if answer.items.was_announced(item) {
                 self.common.notify(Event::AgentItemDone {
                     item,
-                    text,
+                    text: self.history.spoken_text(item),
                     interrupted: false,
                 });
             }
@@ -792,27 +527,21 @@ impl Conversation {
     }
 
     pub(super) fn finish_response(&mut self) {
-        let Some(response) = self.response.take() else {
+        let Some(answer) = self.answer.take() else {
             return;
         };
         self.clear_response_timers();
         if let Some(ending) = self.ending.take_promised() {
             self.end_with(&ending);
         }
-        let status = if response.failed {
-            ResponseStatus::Failed
-        } else if response.answer.is_cut {
-            ResponseStatus::Incomplete
-        } else {
-            ResponseStatus::Completed
-        };
-        self.close_response(response, status, Discard::TurnEnded);
+        let status = answer.status();
+        self.close_response(answer, status, Discard::TurnEnded);
     }
 
     /// Tells that a response is over, and ends its speculation.
     pub(super) fn close_response(
         &mut self,
-        mut response: Response,
+        mut answer: Answer,
         status: ResponseStatus,
         reason: Discard,
     ) {
@@ -820,17 +549,16 @@ impl Conversation {
         if let Some(ending) = self.ending.take_promised() {
             self.call_off(ending.call);
         }
-        let waiting = std::mem::take(&mut response.waiting);
-        self.add_results(waiting);
-        response.count();
-        let (turn, latency, fillers) = (response.turn, response.latency, response.fillers);
+        self.add_results(answer.calls.take_all());
+        let (turn, latency) = (answer.turn, answer.stamps.latency);
+        let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
         self.common.notify(Event::ResponseDone {
             turn,
             status,
             latency,
-            usage: response.usage,
+            usage,
         });
-        if let Some(track) = response.track {
+        if let Some(track) = answer.track {
             self.close_track(track, reason, |record| {
                 record.turn = Some(turn);
                 record.status = Some(status);
@@ -841,7 +569,7 @@ impl Conversation {
     }
 
     pub(super) fn on_generation_overdue(&mut self) {
-        let Some(request) = self.response.as_ref().and_then(Response::generation) else {
+        let Some(request) = self.answer.as_ref().and_then(Answer::request) else {
             return;
         };
         self.on_failed(Job::Generation(request), "the language model has stalled");
@@ -861,11 +589,7 @@ impl Conversation {
                 } else if self.held.as_ref().is_some_and(|h| h.request == request) {
                     // Nobody waits for it yet: it is asked for again when somebody does.
                     self.held = None;
-                } else if self
-                    .response
-                    .as_ref()
-                    .is_some_and(|r| r.generation == Some(request))
-                {
+                } else if self.answer.as_ref().and_then(Answer::request) == Some(request) {
                     self.on_generation_failed(request, reason);
                 }
             }
@@ -875,10 +599,9 @@ impl Conversation {
 
     /// After a call there was nothing more to say: what was asked for in full is carried out.
     fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
-        if self.response.as_ref().is_some_and(Response::has_called) {
-            self.common
-                .outputs
-                .push_back(Output::CancelGeneration { request });
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        if generation.is_some_and(|generation| generation.has_called()) {
+            self.cancel_generation(request);
             return self.end_generation();
         }
         self.fail_response("llm", reason, |p| &p.llm_failed);
@@ -897,13 +620,7 @@ impl Conversation {
                 .outputs
                 .push_back(Output::CancelClause { clause: clause.id });
         }
-        let Some(response) = &mut self.response else {
-            return;
-        };
-        if std::mem::replace(&mut response.apologised, true) {
-            // Not even the apology can be spoken: end in silence rather than try for ever.
-            response.failed = true;
-        } else {
+        if self.answer.as_mut().is_some_and(Answer::voice_fails) {
             self.fail_response("tts", reason, |p| &p.tts_failed);
         }
     }
@@ -915,21 +632,28 @@ impl Conversation {
             stage: stage.into(),
             message: reason.into(),
         });
-        let Some(response) = &mut self.response else {
+        let Some(answer) = &mut self.answer else {
             return;
         };
-        response.failed = true;
-        response.owes_answer = false;
         self.confirmation.forget_wanted();
-        let waiting = std::mem::take(&mut response.waiting);
-        if let Some(request) = response.generation.take() {
-            self.common
-                .outputs
-                .push_back(Output::CancelGeneration { request });
+        let generation = answer.fail();
+        let results = answer.calls.give_up();
+        if let Some(request) = generation.as_ref().map(Generation::request) {
+            self.cancel_generation(request);
         }
-        self.add_results(waiting);
-        self.finish_item();
+        self.add_results(results);
+        let last_words = generation.map(|mut generation| generation.last_words());
+        self.say_clauses(last_words.unwrap_or_default());
+        if let Some(answer) = &mut self.answer {
+            answer.items.close();
+        }
         let phrase = phrase(&self.common.policy.phrases).clone();
         self.speak(&phrase, Words::Own);
     }
+}
+
+/// A model that says nothing is taken for dead after a while.
+fn watch_generation(common: &mut Common) {
+    let overdue = common.now + common.policy.timeouts.generation_timeout;
+    common.timers.set(Timer::GenerationOverdue, overdue);
 }

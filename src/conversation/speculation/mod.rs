@@ -104,7 +104,7 @@ impl Conversation {
     /// A tool that the server is going to run if it is called: neither in the answer that is being
     /// given nor in the next one is the name the client's.
     pub(super) fn declaration(&self, name: &str) -> Option<Arc<Declaration>> {
-        let running = self.response.as_ref().map(|r| self.clients_in(&r.terms));
+        let running = self.answer.as_ref().map(|a| self.clients_in(&a.terms));
         let mut clients = self
             .client
             .tools
@@ -140,7 +140,7 @@ impl Conversation {
     pub(super) fn route_after_call(&mut self) {
         let calls = self.past_calls();
         let may = self.may_speculate();
-        let Some(track) = self.response.as_mut().and_then(|r| r.track.as_mut()) else {
+        let Some(track) = self.answer.as_mut().and_then(|a| a.track.as_mut()) else {
             return;
         };
         let heard = Heard {
@@ -378,7 +378,7 @@ impl Conversation {
         if self.speculation.listening.id == id {
             return Some(&mut self.speculation.listening);
         }
-        let track = self.response.as_mut().and_then(|r| r.track.as_mut());
+        let track = self.answer.as_mut().and_then(|a| a.track.as_mut());
         track.filter(|track| track.id == id)
     }
 

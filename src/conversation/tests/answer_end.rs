@@ -2,7 +2,7 @@
 
 use super::sim::{call_with, say};
 use super::*;
-use crate::conversation::answer_end::{ends_sentence, words};
+use crate::conversation::sentence::{ends_sentence, words};
 use proptest::prelude::*;
 use serde_json::json;
 
