@@ -32,7 +32,8 @@ impl Conversation {
             self.common.policy.speculation.enabled = on && self.client.may_speculate;
         }
         if let Some(turn_detection) = settings.turn_detection {
-            if turn_detection.rule == EndOfTurnRule::Client {
+            let speaking = self.utterance.as_ref().is_some_and(|u| !u.committed);
+            if turn_detection.rule == EndOfTurnRule::Client && speaking {
                 // From here on the client says when a turn is over; what was begun is part of it.
                 let from = self.utterance.as_ref().map(|utterance| utterance.from);
                 self.drop_utterance();
@@ -133,9 +134,15 @@ impl Conversation {
     /// The client knows better than our clock what was heard.
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
         match self.history.cut(item, heard) {
-            Some(text) => self
-                .common
-                .notify(Event::ItemTruncated { item, heard, text }),
+            Some(text) => {
+                // A client that stops the agent before the first word has had its answer. One that
+                // does so because the user goes on has what was said so far answered, too.
+                if text.is_empty() && self.utterance.is_none() {
+                    self.history.give_up_question_before(item);
+                }
+                self.common
+                    .notify(Event::ItemTruncated { item, heard, text });
+            }
             None => self
                 .common
                 .refuse("Truncate", "the agent has said no such item".into()),
@@ -219,14 +226,18 @@ impl Conversation {
 
     pub(super) fn cancel_response(&mut self) {
         let stopped = self.stop_for_good(ResponseStatus::Cancelled);
-        if !self.drop_next_answer() && !stopped {
+        let dropped = self.drop_next_answer();
+        if !dropped && !stopped {
             return self
                 .common
                 .refuse("CancelResponse", "no response is being given".into());
         }
+        if dropped && self.give_up_committed() {
+            return;
+        }
         // A client that cancels because the user goes on has what was said so far answered, too.
         if self.utterance.is_none() {
-            self.history.give_up_question();
+            self.history.give_up_question(&self.unheard);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::input::Place;
 use super::time::Micros;
 use crate::llm::Message;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// The history of one session.
 #[derive(Debug, Default)]
@@ -342,9 +343,22 @@ impl History {
         items.flat_map(Item::messages).collect()
     }
 
-    /// The client wants no answer to the user's message that nothing has followed.
-    pub(super) fn give_up_question(&mut self) {
-        let last = self.items.iter_mut().rfind(|item| item.message().is_some());
+    /// The client wants no answer to the user's message that nothing has followed. The words of
+    /// those that are `unheard` are still to come.
+    pub(super) fn give_up_question(&mut self, unheard: &BTreeSet<ItemId>) {
+        let says = |item: &Item| item.message().is_some() || unheard.contains(&item.id);
+        let last = self.items.iter_mut().rfind(|item| says(item));
+        if let Some(item) = last.filter(|item| item.is_users()) {
+            item.given_up = true;
+        }
+    }
+
+    /// The client has stopped the answer `id` before its first word: the user's message right before
+    /// it is not answered with the next one.
+    pub(super) fn give_up_question_before(&mut self, id: ItemId) {
+        let at = self.items.iter().position(|item| item.id == id);
+        let before = &mut self.items[..at.unwrap_or(0)];
+        let last = before.iter_mut().rfind(|item| item.message().is_some());
         if let Some(item) = last.filter(|item| item.is_users()) {
             item.given_up = true;
         }
@@ -408,11 +422,12 @@ impl Item {
     /// Its message, and behind one that was given up the answer of which nothing was heard: else the
     /// next message would be answered together with it.
     fn messages(&self) -> impl Iterator<Item = Message> {
-        let given_up = self.given_up.then(|| Message::Agent {
+        let message = self.message();
+        let given_up = (self.given_up && message.is_some()).then(|| Message::Agent {
             text: String::new(),
             interrupted: true,
         });
-        self.message().into_iter().chain(given_up)
+        message.into_iter().chain(given_up)
     }
 
     fn message(&self) -> Option<Message> {

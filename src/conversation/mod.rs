@@ -100,7 +100,7 @@ use preempt::Held;
 use speculation::Speculation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::Timer;
-use turn::Utterance;
+use turn::{Committed, Utterance};
 
 /// One conversation, from the first sound to the hang-up.
 ///
@@ -117,6 +117,8 @@ pub struct Conversation {
     /// The user's audio before this belongs to earlier turns.
     audio_from: Samples,
     utterance: Option<Utterance>,
+    /// What the client has committed behind the utterance, oldest first.
+    committed: VecDeque<Committed>,
     answer: Option<Answer>,
     playout: Playout,
     speculation: Speculation,
@@ -177,6 +179,7 @@ impl Conversation {
             audio_end: Samples(0),
             audio_from: Samples(0),
             utterance: None,
+            committed: VecDeque::new(),
             answer: None,
             playout: Playout::default(),
             speculation: Speculation::default(),
@@ -283,6 +286,7 @@ impl Conversation {
                 Timer::Silence => self.on_silent_user(),
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
+                    self.committed.clear();
                     self.drop_utterance();
                     self.say_goodbye(HangUpReason::TooLong);
                 }
@@ -316,6 +320,7 @@ impl Conversation {
         }
         loop {
             self.advance_response();
+            self.hear_committed();
             if self.utterance.is_some() || self.answer.is_some() {
                 self.common.timers.clear(Timer::Silence);
                 return;

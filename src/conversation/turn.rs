@@ -28,13 +28,23 @@ pub(super) struct Utterance {
     partial_text: String,
     next_partial: Samples,
     /// The client says that this is all.
-    committed: bool,
+    pub(super) committed: bool,
+    /// The client has cancelled the answer to it.
+    pub(super) given_up: bool,
     /// A stretch of it could not be transcribed.
     failed: bool,
     /// Answers that were asked for before the turn was over.
     pub(super) generations: u32,
     /// The client recognises the speech: words come in, and no audio.
     in_words: bool,
+}
+
+/// A turn that the client has committed by hand while the one before it was being transcribed.
+#[derive(Debug)]
+pub(super) struct Committed {
+    from: Samples,
+    to: Samples,
+    given_up: bool,
 }
 
 #[derive(Debug)]
@@ -67,6 +77,7 @@ impl Utterance {
             partial_text: String::new(),
             next_partial: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
             committed: false,
+            given_up: false,
             failed: false,
             generations: 0,
             in_words: false,
@@ -144,7 +155,7 @@ impl Conversation {
     pub(super) fn on_audio_stalled(&mut self) {
         match &self.utterance {
             Some(utterance) if utterance.in_words => self.on_words_overdue(),
-            Some(utterance) if !utterance.committed => self.finish_utterance(),
+            Some(utterance) if !utterance.committed => self.finish_utterance(self.audio_end),
             Some(_) | None => {}
         }
     }
@@ -430,6 +441,9 @@ impl Conversation {
             ..TurnLatency::default()
         };
         self.take_user_turn(text, true, utterance.began, latency);
+        if utterance.given_up && !self.client.turn_detection.respond {
+            self.history.give_up_question(&self.unheard);
+        }
     }
 
     /// What the user has said, or typed in on a telephone, is answered. It was begun at `began`.
@@ -488,7 +502,9 @@ impl Conversation {
         });
         self.drop_utterance();
         let phrase = self.common.policy.phrases.asr_failed.clone();
-        self.announcements.push_front(phrase);
+        if self.announcements.front() != Some(&phrase) {
+            self.announcements.push_front(phrase);
+        }
     }
 
     fn close_utterance(&mut self, utterance: &Utterance) {
@@ -505,39 +521,77 @@ impl Conversation {
 
     /// The client says that the user's turn is over.
     pub(super) fn commit_audio(&mut self) {
-        if self.utterance.is_none() {
-            let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
-            if length < MIN_COMMIT_MS {
-                return self.common.refuse(
-                    "CommitAudio",
-                    format!("the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"),
-                );
-            }
-            if self.client.turn_detection.rule != EndOfTurnRule::Client {
-                let message = "nobody has spoken since the last turn; with turn detection on, turns are committed by themselves";
-                return self.common.refuse("CommitAudio", message.into());
-            }
-            let mut utterance =
-                Utterance::starting(self.audio_from, self.audio_end, self.common.now, 0);
-            utterance.pause = Some(Pause::default());
-            self.utterance = Some(utterance);
-            if self.client.turn_detection.interrupt {
-                self.barge_in();
-            }
+        let speaking = self.utterance.as_ref().is_some_and(|u| !u.committed);
+        if speaking {
+            return self.finish_utterance(self.audio_end);
         }
-        self.finish_utterance();
+        let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
+        let refusal = if length < MIN_COMMIT_MS {
+            Some(format!(
+                "the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"
+            ))
+        } else if self.client.turn_detection.rule != EndOfTurnRule::Client {
+            Some("nobody has spoken since the last turn; with turn detection on, turns are committed by themselves".into())
+        } else if self.committed.len() == MOST_COMMITTED {
+            Some(format!(
+                "{MOST_COMMITTED} turns wait to be transcribed; wait for their transcripts"
+            ))
+        } else {
+            None
+        };
+        if let Some(message) = refusal {
+            return self.common.refuse("CommitAudio", message);
+        }
+        self.committed.push_back(Committed {
+            from: self.audio_from,
+            to: self.audio_end,
+            given_up: false,
+        });
+        self.audio_from = self.audio_end;
+        if self.client.turn_detection.interrupt {
+            self.barge_in();
+        }
     }
 
-    /// There is no more to come of this utterance: transcribes what is there, and ends the turn.
-    fn finish_utterance(&mut self) {
+    /// Transcribes what the client has committed by hand, one turn after the other.
+    pub(super) fn hear_committed(&mut self) {
+        if self.utterance.is_some() {
+            return;
+        }
+        let Some(next) = self.committed.pop_front() else {
+            return;
+        };
+        self.utterance = Some(Utterance {
+            pause: Some(Pause::default()),
+            given_up: next.given_up,
+            ..Utterance::starting(next.from, next.to, self.common.now, 0)
+        });
+        self.finish_utterance(next.to);
+    }
+
+    /// The client wants no answer to what it has committed last and is not transcribed yet; `false`
+    /// if there is nothing like that.
+    pub(super) fn give_up_committed(&mut self) -> bool {
+        let utterance = self.utterance.as_mut().filter(|u| u.committed);
+        let current = utterance.map(|utterance| &mut utterance.given_up);
+        let last = self.committed.back_mut().map(|next| &mut next.given_up);
+        let Some(given_up) = last.or(current) else {
+            return false;
+        };
+        *given_up = true;
+        true
+    }
+
+    /// There is no more to come of this utterance, which ends at `end`: transcribes what is there, and
+    /// ends the turn.
+    fn finish_utterance(&mut self, end: Samples) {
         let longest = Samples::from_ms(self.common.policy.endpoint.segment_ms).0;
         while let Some(utterance) = &self.utterance
-            && self.audio_end.since(utterance.segment_from) > longest
+            && end.since(utterance.segment_from) > longest
         {
             self.cut_long_segment(Samples(utterance.segment_from.0 + longest), false);
         }
-        let end = self.audio_end;
-        self.audio_from = end;
+        self.audio_from = self.audio_from.max(end);
         let asked = self.utterance.as_mut().is_some_and(|u| {
             u.committed = true;
             u.pause.get_or_insert_default().transcription.is_some()
@@ -587,6 +641,9 @@ impl Conversation {
         vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS
     }
 }
+
+/// Turns that the client has committed by hand and that may wait to be transcribed.
+const MOST_COMMITTED: usize = 64;
 
 /// Audio that a commit needs at least, ms (100: OpenAI Realtime).
 const MIN_COMMIT_MS: u64 = 100;

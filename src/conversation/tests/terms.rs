@@ -826,6 +826,159 @@ fn a_cancelled_answer_that_the_client_asks_for_again_is_given() {
     assert_eq!(prompted(&sim), [("what can you do".to_owned(), false)]);
 }
 
+#[test]
+fn a_spoken_question_whose_answer_is_cancelled_before_its_transcript_is_not_answered_with_the_next()
+{
+    let mut sim = sim();
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.speak("what can you do", 1_000);
+    sim.input(Input::CommitAudio);
+    respond(&mut sim, ResponseTerms::default());
+    sim.input(Input::CancelResponse);
+    sim.silence(1_000);
+    assert!(sim.prompts.is_empty());
+    sim.speak("what is 3 plus 4", 1_000);
+    sim.input(Input::CommitAudio);
+    respond(&mut sim, ResponseTerms::default());
+    sim.silence(3_000);
+    let said = |text: &str| (text.to_owned(), false);
+    let cut = ("agent: ".to_owned(), true);
+    let expected = [said("what can you do"), cut, said("what is 3 plus 4")];
+    assert_eq!(prompted(&sim), expected);
+}
+
+#[test]
+fn a_spoken_question_whose_answer_is_cancelled_and_asked_for_again_is_answered() {
+    let mut sim = sim();
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.speak("what can you do", 1_000);
+    sim.input(Input::CommitAudio);
+    respond(&mut sim, ResponseTerms::default());
+    sim.input(Input::CancelResponse);
+    respond(&mut sim, brief());
+    sim.silence(3_000);
+    assert_eq!(prompted(&sim), [("what can you do".to_owned(), false)]);
+}
+
+#[test]
+fn an_audio_item_whose_answer_is_cancelled_before_its_words_are_known_is_not_answered_with_the_next()
+ {
+    let mut sim = sim();
+    let item = ItemId::of_client(1);
+    sim.input(Input::AddItem {
+        id: Some(item),
+        place: Place::End,
+        item: NewItem::Spoken {
+            text: String::new(),
+        },
+    });
+    respond(&mut sim, ResponseTerms::default());
+    sim.input(Input::CancelResponse);
+    let words = Some("what can you do".into());
+    sim.input(Input::ItemHeard { item, words });
+    typed(&mut sim, "what is 3 plus 4");
+    respond(&mut sim, ResponseTerms::default());
+    sim.silence(3_000);
+    let said = |text: &str| (text.to_owned(), false);
+    let cut = ("agent: ".to_owned(), true);
+    let expected = [said("what can you do"), cut, said("what is 3 plus 4")];
+    assert_eq!(prompted(&sim), expected);
+}
+
+#[test]
+fn a_question_whose_answer_the_client_has_cut_at_its_first_word_is_not_answered_with_the_next() {
+    let said = |text: &str| (text.to_owned(), false);
+    let cut = ("agent: ".to_owned(), true);
+    for ms in [0, 1] {
+        let mut sim = sim();
+        typed(&mut sim, "what can you do");
+        respond(&mut sim, ResponseTerms::default());
+        sim.silence(3_000);
+        let item = (sim.events.iter()).find_map(|(_, event)| match event {
+            Event::AgentItemDone { item, .. } => Some(*item),
+            _ => None,
+        });
+        sim.input(Input::Truncate {
+            item: item.unwrap(),
+            heard: Micros::from_ms(ms),
+        });
+        typed(&mut sim, "what is 3 plus 4");
+        respond(&mut sim, ResponseTerms::default());
+        sim.silence(3_000);
+        let expected = [
+            said("what can you do"),
+            cut.clone(),
+            said("what is 3 plus 4"),
+        ];
+        assert_eq!(prompted(&sim), expected, "{ms} ms");
+    }
+}
+
+#[test]
+fn who_goes_on_while_the_client_cuts_the_answer_at_its_first_word_is_answered_once() {
+    let mut sim = sim();
+    ask(&mut sim, "what is the weather", 3_000);
+    let item = (sim.events.iter()).find_map(|(_, event)| match event {
+        Event::AgentItemDone { item, .. } => Some(*item),
+        _ => None,
+    });
+    sim.speak("in paris", 400);
+    let heard = Micros(0);
+    sim.input(Input::Truncate {
+        item: item.unwrap(),
+        heard,
+    });
+    sim.speak("in paris", 600);
+    sim.silence(3_000);
+    let said = ["what is the weather", "in paris"].map(|text| (text.to_owned(), false));
+    assert_eq!(prompted(&sim), said);
+}
+
+/// At OpenAI each commit makes an item of its own.
+#[test]
+fn a_second_commit_before_the_first_transcript_is_a_turn_of_its_own() {
+    let mut sim = sim();
+    sim.asr_ms = 1_000;
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::CommitAudio);
+    sim.speak("what can you do", 200);
+    sim.input(Input::CommitAudio);
+    sim.input(Input::CommitAudio);
+    assert!(
+        sim.saw(
+            |event| matches!(event, Event::Refused { request, .. } if request == "CommitAudio")
+        )
+    );
+    respond(&mut sim, ResponseTerms::default());
+    sim.silence(3_000);
+    let mut transcribed = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Transcribe { from, to, .. } => Some((*from, *to)),
+        _ => None,
+    });
+    let (first, second) = (transcribed.next().unwrap(), transcribed.next().unwrap());
+    assert_eq!(first.1, second.0, "no audio is lost and none heard twice");
+    assert!(transcribed.next().is_none());
+    let items = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::UserItem { text, .. } => Some((text.clone(), false)),
+        _ => None,
+    });
+    let items: Vec<_> = items.collect();
+    assert_eq!(items.len(), 2);
+    assert_eq!(prompted(&sim), items, "answered once");
+}
+
+#[test]
+fn settings_sent_behind_a_commit_do_not_take_it_back() {
+    let mut sim = sim();
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::CommitAudio);
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.silence(1_000);
+    assert!(sim.saw(|event| matches!(event, Event::UserItem { .. })));
+}
+
 /// Clients cancel when the user goes on, though the server has done so.
 #[test]
 fn who_goes_on_before_the_first_word_is_answered_once_though_the_client_cancels() {

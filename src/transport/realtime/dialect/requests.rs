@@ -530,6 +530,17 @@ impl Realtime {
         Ok(())
     }
 
+    /// The request that was refused: the first of its kind, but for commits, of which those before the
+    /// last may have been taken and wait for their words.
+    fn refused_one(&mut self, request: &str) -> Option<Pending> {
+        let is_commit = |pending: &Pending| matches!(pending.asked, Asked::Commit(_));
+        if request == "commitaudio" {
+            let at = self.pending.iter().rposition(is_commit)?;
+            return self.pending.remove(at);
+        }
+        self.answered(request)
+    }
+
     pub(super) fn refused(&mut self, request: &str, message: String) {
         let request = request.replace('_', "").to_lowercase();
         if request == "respondaside" {
@@ -541,7 +552,7 @@ impl Realtime {
             // It has ended by itself meanwhile.
             return self.refuse(&no_response());
         }
-        let pending = self.answered(&request);
+        let pending = self.refused_one(&request);
         let asked = pending.as_ref().map(|pending| &pending.asked);
         let fault = match asked {
             // It has ended by itself meanwhile.

@@ -894,6 +894,46 @@ fn what_is_committed_without_turn_detection_is_counted() {
     assert!(commit.is_empty(), "what came meanwhile can be committed");
 }
 
+/// At OpenAI each commit makes an item of its own.
+#[test]
+fn a_commit_before_the_words_of_the_one_before_it_has_its_own_item() {
+    let mut realtime = realtime(false);
+    for (ms, name) in [(1_000, "first"), (500, "second"), (100, "refused")] {
+        let audio = STANDARD.encode(vec![0; 48 * ms]);
+        let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
+        realtime.client(ClientMessage::Text(&append));
+        let commit = json!({"type": "input_audio_buffer.commit", "event_id": name}).to_string();
+        let told = events(&realtime.client(ClientMessage::Text(&commit)));
+        assert!(told.is_empty(), "{told:?}");
+    }
+    let refused = Event::Refused {
+        request: "CommitAudio".into(),
+        message: "no".into(),
+    };
+    let said = |id| Event::UserItem {
+        item: ItemId(id),
+        text: format!("turn {id}"),
+        spoken: true,
+    };
+    let all = told(&mut realtime, vec![refused, said(1), said(2)]);
+    assert_eq!(of_type(&all, "error")[0]["error"]["event_id"], "refused");
+    let committed = of_type(&all, "input_audio_buffer.committed");
+    let added = of_type(&all, "conversation.item.added");
+    let completed = of_type(
+        &all,
+        "conversation.item.input_audio_transcription.completed",
+    );
+    assert_eq!((committed.len(), added.len(), completed.len()), (2, 2, 2));
+    for (at, seconds) in [1.0, 0.5].into_iter().enumerate() {
+        let item = &committed[at]["item_id"];
+        assert_eq!(added[at]["item"]["id"], *item);
+        assert_eq!(completed[at]["item_id"], *item);
+        assert_eq!(completed[at]["transcript"], format!("turn {}", at + 1));
+        assert_eq!(completed[at]["usage"]["seconds"], seconds);
+    }
+    assert_eq!(committed[1]["previous_item_id"], committed[0]["item_id"]);
+}
+
 #[test]
 fn items_without_text_are_bounded_and_count_by_their_ids() {
     for item in [
