@@ -14,7 +14,6 @@ use super::latency::{Stamps, TurnLatency};
 use super::output::{Event, ResponseStatus};
 use super::playout::Playout;
 use super::policy::AnswerPolicy;
-use super::speculation::Track;
 use super::time::Time;
 use crate::llm::TokenUsage;
 
@@ -56,8 +55,6 @@ pub(super) struct Answer {
     pub(super) history: usize,
     pub(super) stamps: Stamps,
     usage: TokenUsage,
-    /// The speculation of the turn that this answers; none for words of our own.
-    pub(super) track: Option<Track>,
     pub(super) generation: Option<Generation>,
     pub(super) items: Items,
     pub(super) calls: Calls,
@@ -95,7 +92,6 @@ impl Answer {
             history,
             stamps: Stamps::from(latency),
             usage: TokenUsage::default(),
-            track: None,
             generation: None,
             items: Items::default(),
             calls: Calls::default(),

@@ -4,8 +4,9 @@ use super::answer::Words;
 use super::calls::Waiting;
 use super::confirm::Pending;
 use super::ending::{EndingCall, Promise};
-use super::ids::CallId;
+use super::ids::{CallId, RunId};
 use super::latency::TurnLatency;
+use super::speculation::TrackId;
 use super::template::render;
 use super::timer::Timer;
 use super::{Conversation, Event, HangUpReason, ResponseStatus};
@@ -21,7 +22,11 @@ impl Conversation {
         let Some(terms) = self.answer.as_ref().map(|a| &a.terms) else {
             return;
         };
-        let is_clients = self.clients_in(terms).iter().any(|tool| tool.name == name);
+        let is_clients = self
+            .client
+            .tools_in(terms)
+            .iter()
+            .any(|tool| tool.name == name);
         // Nothing of such an answer is in the history, so there is nothing to say about a result.
         let is_lost = terms.is_outside() && (!is_clients || arguments.is_err());
         let Some(answer) = &mut self.answer else {
@@ -46,7 +51,7 @@ impl Conversation {
         if is_clients {
             return self.hand_to_client(call, name, arguments);
         }
-        match self.operators(name).cloned() {
+        match self.common.policy.tool(name).cloned() {
             Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_deref()),
         }
@@ -70,7 +75,7 @@ impl Conversation {
     pub(super) fn run_confirmed(&mut self, confirmed: Pending, latency: TurnLatency) {
         self.stop_for_good(ResponseStatus::Interrupted);
         self.open_response(latency);
-        let tool = self.operators(&confirmed.name).cloned();
+        let tool = self.common.policy.tool(&confirmed.name).cloned();
         self.carry_out(
             confirmed.call,
             &confirmed.name,
@@ -88,8 +93,7 @@ impl Conversation {
 
     /// Runs a committed call, or takes over the run that was predicted.
     fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
-        let track = self.answer.as_ref().and_then(|a| a.track.as_ref());
-        let Some(track) = track.map(|track| track.id) else {
+        let Some(track) = self.speculation.answering().map(|track| track.id) else {
             return;
         };
         self.tell_call(call, name, arguments.clone(), false);
@@ -172,7 +176,8 @@ impl Conversation {
         let Some(answer) = &mut self.answer else {
             return false;
         };
-        let (Some(track), Some(ending)) = (&answer.track, self.ending.promised()) else {
+        let track = self.speculation.answering();
+        let (Some(track), Some(ending)) = (track, self.ending.promised()) else {
             return false;
         };
         let (track, how) = (track.id, ending.how);
@@ -195,6 +200,43 @@ impl Conversation {
             self.watch_dead_air();
         }
         true
+    }
+
+    /// Commits a call, whose result may be there already.
+    fn commit_run(
+        &mut self,
+        track: TrackId,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) {
+        let common = &mut self.common;
+        let done = self
+            .speculation
+            .commit(common, track, call, name, arguments);
+        if let Some(run) = done {
+            self.deliver(run, call);
+        }
+    }
+
+    /// A run of a tool has ended.
+    pub(super) fn on_tool_finished(&mut self, run: RunId, result: Result<Value, ToolError>) {
+        let Some(calls) = self.speculation.finish(&mut self.common, run, result) else {
+            return;
+        };
+        for call in calls {
+            self.deliver(run, call);
+        }
+        self.speculation.settle(&mut self.common, run);
+    }
+
+    /// Hands the result of a committed run to its call.
+    fn deliver(&mut self, run: RunId, call: CallId) {
+        if let Some(result) = self.speculation.result(run, call) {
+            self.on_call_finished(call, result);
+            self.speculation
+                .route_after_call(&mut self.common, &self.client);
+        }
     }
 
     /// The goodbye has been heard: nothing is left but to hang up.

@@ -3,10 +3,11 @@
 
 use super::Conversation;
 use super::answer::Words;
+use super::client_settings::ClientTools;
 use super::common::Common;
 use super::ids::CallId;
 use super::policy::{FillerLead, FillerPolicy};
-use super::speculation::Track;
+use super::speculation::{Speculation, Track};
 use super::template::render;
 use super::time::{Micros, Time};
 use super::timer::Timer;
@@ -15,9 +16,6 @@ use serde_json::{Map, Value};
 
 /// Fillers that the conversation says by itself in one response, at most.
 const MOST: u32 = 2;
-
-/// Waits are foreseen at this quantile of a tool's last latencies: three of four calls are faster.
-const FORESEEN: f64 = 0.75;
 
 /// An answer so near is waited for in silence.
 const NEAR: Micros = Micros::from_ms(400);
@@ -90,31 +88,65 @@ fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<Str
     template.cloned()
 }
 
+/// The filler that a prediction is enough for before the model has said anything.
+pub(super) fn of_prediction(
+    common: &Common,
+    clients: ClientTools,
+    speculation: &Speculation,
+    track: &Track,
+) -> Option<String> {
+    let policy = &common.policy.filler;
+    let call = track.likeliest()?;
+    if policy.lead != FillerLead::Router || call.confidence < policy.confidence {
+        return None;
+    }
+    let tool = clients.servers(&common.policy, &call.tool)?;
+    let wait = speculation.wait_for_prediction(track.id, tool, &call.arguments, common.now)?;
+    let wait = wait.unwrap_or(Micros::from_ms(policy.worth_ms));
+    render(tool, &choose(tool, wait, policy)?, &call.arguments)
+}
+
+/// The filler for a call that the model has made without a word before it.
+pub(super) fn of_call(
+    common: &Common,
+    speculation: &Speculation,
+    call: CallId,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> Option<String> {
+    let tool = common.policy.tool(name)?;
+    let wait = speculation.remaining_wait(&[call], common.now);
+    let wait = wait.unwrap_or(Micros::from_ms(1_000));
+    let template = choose(tool, wait, &common.policy.filler)?;
+    render(tool, &template, arguments)
+}
+
+/// The words for a wait that drags on after so many `fillers`: the waiting tool's own, else the general
+/// ones.
+pub(super) fn again(
+    common: &Common,
+    speculation: &Speculation,
+    waiting: &[CallId],
+    fillers: u32,
+) -> String {
+    let own = speculation.run_of(waiting).and_then(|run| {
+        let tool = common.policy.tool(&run.tool)?;
+        let again = &tool.fillers.again;
+        let template = again.get(fillers as usize % again.len().max(1))?;
+        render(tool, template, &run.arguments)
+    });
+    own.unwrap_or_else(|| common.policy.phrases.still_working.clone())
+}
+
 impl Conversation {
-    /// What the router's word is enough to say before the model has said anything.
+    /// The filler that a prediction in this track is enough for.
     pub(super) fn router_filler(&self, track: &Track) -> Option<String> {
-        let policy = &self.common.policy.filler;
-        let call = track.likeliest()?;
-        if policy.lead != FillerLead::Router || call.confidence < policy.confidence {
-            return None;
-        }
-        let tool = self.declaration(&call.tool)?;
-        let key = crate::tools::canonical(&tool, &call.arguments);
-        let ledger = &self.speculation.ledger;
-        let run = ledger.same(track.id, &call.tool, &key);
-        let run = run.and_then(|run| ledger.get(run));
-        if run.is_some_and(|run| run.outcome.is_some()) {
-            return None;
-        }
-        let elapsed = run.map_or(Micros(0), |run| self.common.now.since(run.started));
-        let wait = match ledger.observed(&call.tool, FORESEEN) {
-            Some(expected) => Micros(expected.0.saturating_sub(elapsed.0)),
-            None => Micros::from_ms(policy.worth_ms),
-        };
-        render(&tool, &choose(&tool, wait, policy)?, &call.arguments)
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        of_prediction(&self.common, clients, &self.speculation, track)
     }
 
-    /// The model has called a tool without a word before it: say something if the wait is long.
+    /// The model has called a tool without a word before it: says something if the wait is long.
     pub(super) fn fill_silent_call(
         &mut self,
         call: CallId,
@@ -126,13 +158,8 @@ impl Conversation {
             .as_ref()
             .filter(|a| !a.has_spoken() && a.dead_air.fillers() == 0)
             .is_some_and(|a| a.calls.open().contains(&call));
-        let Some(tool) = self.operators(name).cloned().filter(|_| silent) else {
-            return;
-        };
-        let wait = self.remaining_wait(&[call], FORESEEN);
-        let wait = wait.unwrap_or(Micros::from_ms(1_000));
-        let template = choose(&tool, wait, &self.common.policy.filler);
-        if let Some(text) = template.and_then(|template| render(&tool, &template, arguments)) {
+        let filler = of_call(&self.common, &self.speculation, call, name, arguments);
+        if let Some(text) = filler.filter(|_| silent) {
             self.say_filler(&text);
         }
     }
@@ -152,41 +179,24 @@ impl Conversation {
 
     /// The silence has lasted.
     pub(super) fn fill_dead_air(&mut self) {
-        let Some(waiting) = self.answer.as_ref().map(|a| a.calls.open()) else {
+        let Some(answer) = &mut self.answer else {
             return;
         };
-        let remaining = self.remaining_wait(&waiting, FORESEEN);
-        if let (Some(answer), Some(wait)) = (&mut self.answer, remaining)
-            && answer.dead_air.goes_on(self.common.now, wait)
-        {
+        let (now, waiting) = (self.common.now, answer.calls.open());
+        let remaining = self.speculation.remaining_wait(&waiting, now);
+        if remaining.is_some_and(|wait| answer.dead_air.goes_on(now, wait)) {
             return;
         }
-        let text = self.waiting_words(&waiting);
+        let fillers = answer.dead_air.fillers();
+        let text = again(&self.common, &self.speculation, &waiting, fillers);
         self.say_filler(&text);
-    }
-
-    /// The words for a wait that drags on: the waiting tool's own, else the general ones.
-    fn waiting_words(&self, waiting: &[CallId]) -> String {
-        let fillers = self.answer.as_ref().map_or(0, |a| a.dead_air.fillers()) as usize;
-        let runs = &self.speculation.ledger;
-        let run = runs
-            .runs()
-            .find(|run| run.calls.iter().any(|call| waiting.contains(call)));
-        let own = run.and_then(|run| {
-            let tool = self.operators(&run.tool)?;
-            let again = &tool.fillers.again;
-            let template = again.get(fillers % again.len().max(1))?;
-            render(tool, template, &run.arguments)
-        });
-        own.unwrap_or_else(|| self.common.policy.phrases.still_working.clone())
     }
 
     /// Says a filler. It is in the history like any speech, but it is no answer.
     pub(super) fn say_filler(&mut self, text: &str) {
-        let Some(answer) = &mut self.answer else {
-            return;
-        };
-        answer.dead_air.fill();
-        self.speak(text, Words::Filler);
+        if let Some(answer) = &mut self.answer {
+            answer.dead_air.fill();
+            self.speak(text, Words::Filler);
+        }
     }
 }

@@ -37,6 +37,7 @@ mod barge_in;
 mod calls;
 mod clauses;
 mod client;
+mod client_settings;
 mod commit;
 mod common;
 mod confirm;
@@ -86,9 +87,9 @@ pub use speculation::{
 pub use time::{Micros, Samples, Time};
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 
-use crate::llm::ToolChoice;
 use answer::{Answer, NextAnswer};
 use aside::Aside;
+use client_settings::{ClientSettings, ClientTools};
 use common::Common;
 use confirm::Confirmation;
 use ending::Ending;
@@ -147,33 +148,11 @@ pub struct Conversation {
     busy: bool,
 }
 
-/// What the client has set.
-#[derive(Debug)]
-struct ClientSettings {
-    instructions: Option<String>,
-    tools: Vec<crate::llm::ToolSpec>,
-    turn_detection: TurnDetection,
-    tool_choice: ToolChoice,
-    max_tokens: MaxTokens,
-    /// The session transcribes, and nothing is answered.
-    transcribe_only: bool,
-    /// The operator's switch: a client may turn speculation off, and on again only if this is on.
-    may_speculate: bool,
-}
-
 impl Conversation {
     /// A new conversation. The greeting, if there is one, is its first output.
     pub fn new(policy: Policy) -> Self {
         let mut conversation = Self {
-            client: ClientSettings {
-                instructions: None,
-                tools: Vec::new(),
-                turn_detection: policy.turn_detection,
-                tool_choice: ToolChoice::Auto,
-                max_tokens: MaxTokens::Unlimited,
-                transcribe_only: false,
-                may_speculate: policy.speculation.enabled,
-            },
+            client: ClientSettings::new(&policy),
             history: History::default(),
             detector: SpeechDetector::default(),
             audio_end: Samples(0),
@@ -226,9 +205,16 @@ impl Conversation {
             Input::Predicted {
                 request,
                 predictions,
-            } => self.on_predicted(request, predictions),
+            } => {
+                let terms = self.answer.as_ref().map(|a| &a.terms);
+                let clients = ClientTools::of(&self.client, terms);
+                self.speculation
+                    .on_predicted(&mut self.common, clients, request, predictions);
+            }
             Input::Load { busy } => self.busy = busy,
-            Input::RunRefused { run, reason } => self.on_run_refused(run, reason),
+            Input::RunRefused { run, reason } => {
+                self.speculation.on_refused(&mut self.common, run, reason);
+            }
             Input::ToolFinished { run, result } => self.on_tool_finished(run, result),
             Input::Confirm { call, accepted } => self.confirm(call, accepted),
             Input::HangUp => return self.hang_up(),
@@ -384,7 +370,8 @@ impl Conversation {
         if let Some(answer) = self.answer.take() {
             self.close_response(answer, ResponseStatus::Cancelled, Discard::HungUp);
         }
-        self.drop_listening(Discard::HungUp);
+        self.speculation
+            .drop_heard(&mut self.common, Discard::HungUp);
     }
 
     /// The session has reached its greatest length: what is being said is said to its end, then the

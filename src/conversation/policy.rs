@@ -103,6 +103,14 @@ pub struct EndpointPolicy {
     pub segment_ms: u64,
 }
 
+impl Policy {
+    /// The tool of this name that the server runs, also if the client has taken the name since: what was
+    /// committed as the server's stays the server's.
+    pub(super) fn tool(&self, name: &str) -> Option<&Arc<Declaration>> {
+        self.tools.iter().find(|tool| tool.spec.name == name)
+    }
+}
+
 impl VadPolicy {
     /// With what the client asks for. Speech goes on as far below the threshold as the operator has
     /// it.

@@ -1,6 +1,7 @@
 //! Preemptive generation: the model is asked at the first silence that may be the end of the turn,
 //! and what it says is held back until the end is certain. If the user goes on, it was never said.
 
+use super::client_settings::ClientTools;
 use super::ids::RequestId;
 use super::time::Time;
 use super::{Conversation, Output, ResponseTerms};
@@ -54,7 +55,7 @@ impl Conversation {
         messages.push(Message::User {
             text: text.to_owned(),
         });
-        let filler = self.router_filler(&self.speculation.listening);
+        let filler = self.router_filler(self.speculation.listening());
         let led = filler.is_some();
         if let Some(text) = filler {
             messages.push(Message::Agent {
@@ -81,7 +82,7 @@ impl Conversation {
     /// Keeps what the held generation says. A tool that it asks for may run early, like any
     /// prediction; it is not committed.
     pub(super) fn hold(&mut self, event: LlmEvent) {
-        let track = self.speculation.listening.id;
+        let track = self.speculation.listening().id;
         let most = self.common.policy.answer.bytes();
         let Some(held) = &mut self.held else { return };
         if held.streamed > most {
@@ -105,7 +106,10 @@ impl Conversation {
             }
             LlmEvent::ToolClosed { arguments } => {
                 if let (Some(name), Ok(arguments)) = (held.open_tool.take(), arguments) {
-                    self.on_held_call(track, &name, arguments);
+                    let terms = self.answer.as_ref().map(|a| &a.terms);
+                    let clients = ClientTools::of(&self.client, terms);
+                    self.speculation
+                        .on_held_call(&mut self.common, clients, &name, arguments);
                 }
             }
             LlmEvent::Speech { .. }

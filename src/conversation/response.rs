@@ -4,6 +4,7 @@ use super::answer::{Answer, NextAnswer, Words};
 use super::calls::Calls;
 use super::clauses::Clauses;
 use super::client::missing_tool;
+use super::client_settings::ClientTools;
 use super::common::Common;
 use super::ending::EndingCall;
 use super::generation::Generation;
@@ -12,7 +13,7 @@ use super::interruption::Unfinished;
 use super::latency::TurnLatency;
 use super::preempt::Held;
 use super::sentence::words;
-use super::speculation::Discard;
+use super::speculation::{Discard, TrackId};
 use super::time::Micros;
 use super::timer::Timer;
 use super::{Conversation, Event, Job, Output, ResponseStatus, ResponseTerms};
@@ -39,7 +40,7 @@ impl Conversation {
             answer.nothing_new = nothing_new;
         }
         let speaks = self.held.as_ref().is_some_and(Held::speaks_for_itself);
-        let track = self.answer.as_ref().and_then(|a| a.track.as_ref());
+        let track = self.speculation.answering();
         let filler = track.and_then(|track| self.router_filler(track));
         let filler = filler.filter(|_| !speaks);
         if let Some(filler) = &filler {
@@ -115,13 +116,10 @@ impl Conversation {
     /// Opens a response to what was heard. Whatever else asked for an answer gets this one, on its
     /// terms.
     pub(super) fn open_response(&mut self, latency: TurnLatency) {
-        let track = self.take_track();
+        self.speculation.begin_answer();
         let next = self.respond_next.take().unwrap_or_default();
         self.forget_resuming();
         self.open_untracked(latency, next);
-        if let Some(answer) = &mut self.answer {
-            answer.track = Some(track);
-        }
     }
 
     fn open_untracked(&mut self, latency: TurnLatency, next: NextAnswer) {
@@ -184,6 +182,14 @@ impl Conversation {
         }
     }
 
+    /// The model has begun to call a tool.
+    pub(super) fn on_tool_opened(&mut self, track: TrackId, name: &str) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        self.speculation
+            .on_tool_opened(&mut self.common, clients, track, name);
+    }
+
     /// What the model is given after `steps` of tools, and when it has `used` so many tokens in the
     /// answer.
     pub(super) fn prompt(
@@ -233,7 +239,7 @@ impl Conversation {
     /// The tools of an answer. Outside of the conversation the server runs none: its results would
     /// have nowhere to go.
     pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
-        let clients = self.clients_in(terms);
+        let clients = self.client.tools_in(terms);
         let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
         let own = self.common.policy.tools.iter().map(|tool| &tool.spec);
         let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));
@@ -251,7 +257,6 @@ impl Conversation {
             return;
         };
         let turn = answer.turn;
-        let track = answer.track.as_ref().map(|track| track.id);
         let llm_first = &mut answer.stamps.latency.llm_first;
         let Some(generation) = answer
             .generation
@@ -271,7 +276,7 @@ impl Conversation {
                     if let Some(answer) = &mut self.answer {
                         answer.items.close();
                     }
-                    if let Some(track) = track {
+                    if let Some(track) = self.speculation.answering().map(|track| track.id) {
                         self.on_tool_opened(track, &name);
                     }
                 }
@@ -558,14 +563,13 @@ impl Conversation {
             latency,
             usage,
         });
-        if let Some(track) = answer.track {
-            self.close_track(track, reason, |record| {
+        self.speculation
+            .end_answer(&mut self.common, reason, |record| {
                 record.turn = Some(turn);
                 record.status = Some(status);
                 record.latency = latency;
                 record.fillers = fillers;
             });
-        }
     }
 
     pub(super) fn on_generation_overdue(&mut self) {

@@ -348,6 +348,12 @@ impl Conversation {
         }
     }
 
+    /// Asks the sources of predictions what the words so far may need.
+    pub(super) fn route(&mut self, text: &str, paused: bool) {
+        self.speculation
+            .route(&mut self.common, &self.client, text, paused);
+    }
+
     /// What was heard up to a pause is what the turn may end with.
     fn route_pause(&mut self) {
         let utterance = self.utterance.as_ref();
@@ -424,7 +430,8 @@ impl Conversation {
         let pause = utterance.pause.unwrap_or_default();
         if text.is_empty() {
             self.common.notify(Event::UtteranceDropped);
-            self.drop_listening(Discard::NoTurn);
+            self.speculation
+                .drop_heard(&mut self.common, Discard::NoTurn);
             return self.resume_interrupted();
         }
         if self.ending.is_near() && agrees(text) {
@@ -610,7 +617,8 @@ impl Conversation {
         self.close_utterance(&utterance);
         self.common.notify(Event::UtteranceDropped);
         self.drop_held();
-        self.drop_listening(Discard::NoTurn);
+        self.speculation
+            .drop_heard(&mut self.common, Discard::NoTurn);
         self.forget_interrupted();
     }
 

@@ -1,0 +1,298 @@
+//! Predictions: what the sources are asked, and what follows from their answers.
+
+use super::gate::{self, Decision, Decline, Situation};
+use super::ledger::Run;
+use super::record::{Discard, PredictionRecord, SpeculationEvent};
+use super::{Speculation, TrackId};
+use crate::conversation::client_settings::{ClientSettings, ClientTools};
+use crate::conversation::common::Common;
+use crate::conversation::ids::RequestId;
+use crate::conversation::output::{Event, Output};
+use crate::llm::ToolChoice;
+use crate::router::{Heard, PastCall, Prediction, Source};
+use crate::tools::{Declaration, Eligibility, canonical};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How sure the model's own stream makes a call: it has only not closed the tag.
+const STREAMED: f32 = 0.95;
+
+/// Connections that were opened stay open at least this long (reqwest's pool: 90 s).
+const STAYS_WARM_MS: u64 = 60_000;
+
+/// The questions.
+impl Speculation {
+    /// Asks the sources what the words so far may need.
+    pub(in crate::conversation) fn route(
+        &mut self,
+        common: &mut Common,
+        client: &ClientSettings,
+        text: &str,
+        paused: bool,
+    ) {
+        let heard = Heard {
+            text: text.to_owned(),
+            paused,
+            calls: self.past_calls(),
+        };
+        if text.is_empty() || self.listening.asked == heard || !may_speculate(common, client) {
+            return;
+        }
+        self.listening.asked = heard.clone();
+        self.ask_router(common, self.listening.id, heard);
+    }
+
+    /// Asks the sources what may follow a call.
+    pub(in crate::conversation) fn route_after_call(
+        &mut self,
+        common: &mut Common,
+        client: &ClientSettings,
+    ) {
+        let calls = self.past_calls();
+        let Some(track) = &mut self.answering else {
+            return;
+        };
+        let heard = Heard {
+            calls,
+            ..track.asked.clone()
+        };
+        if track.asked == heard || !may_speculate(common, client) {
+            return;
+        }
+        track.asked = heard.clone();
+        let id = track.id;
+        self.ask_router(common, id, heard);
+    }
+
+    fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Heard) {
+        let request = common.request_id();
+        self.routes.insert(request, track);
+        common.outputs.push_back(Output::Route { request, heard });
+    }
+
+    fn past_calls(&self) -> Vec<PastCall> {
+        self.past.iter().map(|(_, call)| call.clone()).collect()
+    }
+}
+
+fn may_speculate(common: &Common, client: &ClientSettings) -> bool {
+    let policy = &common.policy.speculation;
+    let may = |tool: &Arc<Declaration>| gate::eligibility(tool, policy) > Eligibility::Forbid;
+    client.tool_choice != ToolChoice::None && common.policy.tools.iter().any(may)
+}
+
+/// The answers.
+impl Speculation {
+    /// The sources have answered.
+    pub(in crate::conversation) fn on_predicted(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        request: RequestId,
+        predictions: Vec<Prediction>,
+    ) {
+        let Some(id) = self.routes.remove(&request) else {
+            return;
+        };
+        // What was asked before it is about fewer words: an answer that was overtaken is dead.
+        self.routes
+            .retain(|asked, of| *of != id || *asked > request);
+        if self.track(id).is_none() {
+            return;
+        }
+        self.supersede(common, clients, id, &predictions);
+        for prediction in predictions {
+            self.follow(common, clients, id, prediction);
+        }
+    }
+
+    /// Discards runs of a tool that is now predicted with other arguments only.
+    fn supersede(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        track: TrackId,
+        predictions: &[Prediction],
+    ) {
+        let mut wanted: BTreeMap<&str, Vec<Map<String, Value>>> = BTreeMap::new();
+        for prediction in predictions {
+            if let Some(tool) = clients.servers(&common.policy, &prediction.tool) {
+                let keys = wanted.entry(&prediction.tool).or_default();
+                keys.push(canonical(tool, &prediction.arguments));
+            }
+        }
+        let outdated = |run: &Run| {
+            let others = wanted.get(run.tool.as_str());
+            run.track == track
+                && !matches!(run.predicted, Some((Source::Stream, _)))
+                && others.is_some_and(|keys| !keys.contains(&run.key))
+        };
+        for run in self.ledger.uncommitted(outdated) {
+            self.discard(common, run, Discard::Superseded);
+        }
+    }
+
+    /// The model has begun to call a tool: what was predicted of it is as good as asked for.
+    pub(in crate::conversation) fn on_tool_opened(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        track: TrackId,
+        name: &str,
+    ) {
+        let candidate = self.track(track).and_then(|t| t.candidates.get(name));
+        if let Some(candidate) = candidate.cloned() {
+            let prediction = Prediction {
+                confidence: candidate.confidence.max(STREAMED),
+                source: Source::Stream,
+                ..candidate
+            };
+            self.follow(common, clients, track, prediction);
+        } else if let Some(tool) = clients.servers(&common.policy, name)
+            && gate::eligibility(tool, &common.policy.speculation) > Eligibility::Forbid
+        {
+            self.warm_up(common, name);
+        }
+    }
+
+    /// An answer that is being held back asks for a tool: it is not committed before the answer is.
+    pub(in crate::conversation) fn on_held_call(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) {
+        let prediction = Prediction {
+            tool: tool.to_owned(),
+            arguments,
+            confidence: STREAMED,
+            source: Source::Stream,
+        };
+        self.follow(common, clients, self.listening.id, prediction);
+    }
+
+    /// Puts a prediction through the gate and does what it says.
+    fn follow(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        id: TrackId,
+        prediction: Prediction,
+    ) {
+        let tool = clients.servers(&common.policy, &prediction.tool).cloned();
+        let decision = match tool {
+            None => Decision::Declined(Decline::UnknownTool),
+            Some(tool) => {
+                let key = canonical(&tool, &prediction.arguments);
+                let decision = self.judge(common, id, &tool, &key, prediction.confidence);
+                match decision {
+                    Decision::Started => self.start_early(common, id, &tool, key, &prediction),
+                    Decision::WarmedUp => self.warm_up(common, &prediction.tool),
+                    Decision::Known | Decision::Declined(_) => {}
+                }
+                decision
+            }
+        };
+        let record = PredictionRecord {
+            at: common.now,
+            tool: prediction.tool.clone(),
+            source: prediction.source,
+            confidence: prediction.confidence,
+            decision,
+        };
+        common.notify(Event::Speculation(SpeculationEvent::Predicted {
+            prediction: record.clone(),
+            arguments: prediction.arguments.clone(),
+        }));
+        if let Some(track) = self.track(id) {
+            track.predictions.push(record);
+            track.candidates.insert(prediction.tool.clone(), prediction);
+        }
+    }
+
+    fn judge(
+        &mut self,
+        common: &Common,
+        id: TrackId,
+        tool: &Declaration,
+        key: &Map<String, Value>,
+        confidence: f32,
+    ) -> Decision {
+        let name = &tool.spec.name;
+        let policy = &common.policy.speculation;
+        if gate::eligibility(tool, policy) == Eligibility::Full
+            && self.ledger.same(id, name, key).is_some()
+        {
+            return Decision::Known;
+        }
+        let write_pending = self.write_pending(&common.policy, &tool.reads);
+        let running = self.ledger.speculating();
+        let expected = self.ledger.expected(name, 0.5);
+        let track = self.track(id);
+        let failed = track
+            .as_ref()
+            .is_some_and(|track| track.failed.contains(&(name.clone(), key.clone())));
+        let (started, started_of_tool) = track
+            .map(|track| {
+                let of_tool = track.started.get(name).copied().unwrap_or(0);
+                (track.started.values().sum(), of_tool)
+            })
+            .unwrap_or_default();
+        let situation = Situation {
+            started,
+            started_of_tool,
+            running,
+            failed,
+            write_pending,
+            expected,
+        };
+        gate::decide(tool, confidence, situation, policy)
+    }
+
+    fn start_early(
+        &mut self,
+        common: &mut Common,
+        track: TrackId,
+        tool: &Declaration,
+        key: Map<String, Value>,
+        prediction: &Prediction,
+    ) {
+        let run = common.run_id();
+        let name = &tool.spec.name;
+        if let Some(track) = self.track(track) {
+            *track.started.entry(name.clone()).or_default() += 1;
+        }
+        self.ledger.insert(Run {
+            predicted: Some((prediction.source, prediction.confidence)),
+            cost: tool.speculation.cost,
+            key,
+            ..Run::new(run, track, name, prediction.arguments.clone(), common.now)
+        });
+        common.outputs.push_back(Output::StartTool {
+            run,
+            committed: None,
+            name: name.clone(),
+            arguments: prediction.arguments.clone(),
+        });
+        common.notify(Event::Speculation(SpeculationEvent::Started {
+            at: common.now,
+            run,
+            tool: name.clone(),
+            arguments: prediction.arguments.clone(),
+            source: prediction.source,
+            confidence: prediction.confidence,
+        }));
+    }
+
+    fn warm_up(&mut self, common: &mut Common, name: &str) {
+        let warm = self.warmed.get(name);
+        if warm.is_some_and(|at| common.now.since(*at).as_ms() < STAYS_WARM_MS) {
+            return;
+        }
+        self.warmed.insert(name.to_owned(), common.now);
+        let tool = name.to_owned();
+        common.outputs.push_back(Output::WarmUp { tool });
+    }
+}

@@ -1,0 +1,284 @@
+//! Runs: which one a commit takes over, what makes a run stale, and how it ends.
+
+use super::gate;
+use super::ledger::Run;
+use super::record::{Discard, SpeculationEvent};
+use super::{Speculation, TrackId};
+use crate::conversation::common::Common;
+use crate::conversation::ids::{CallId, RunId};
+use crate::conversation::output::{Event, Output};
+use crate::conversation::policy::Policy;
+use crate::router::PastCall;
+use crate::tools::{Declaration, Eligibility, ToolError, canonical};
+use serde_json::{Map, Value};
+
+/// Committed calls that sources of predictions are told of.
+const PAST_CALLS: usize = 16;
+
+/// Commits.
+impl Speculation {
+    /// Commits a call: takes over the run that was predicted, or starts one. Returns the run if it has
+    /// its result already.
+    pub(in crate::conversation) fn commit(
+        &mut self,
+        common: &mut Common,
+        track: TrackId,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Option<RunId> {
+        let tool = common.policy.tool(name).cloned();
+        self.remember_call(call, name, &arguments);
+        if let Some(tool) = &tool {
+            self.make_stale(common, &tool.writes);
+            if let Some(run) = self.take_over(common, track, tool, call, &arguments) {
+                let taken = self.ledger.get(run)?;
+                return taken.outcome.is_some().then_some(run);
+            }
+        }
+        self.start_committed(common, track, call, name, arguments, tool.as_deref());
+        None
+    }
+
+    fn take_over(
+        &mut self,
+        common: &mut Common,
+        track: TrackId,
+        tool: &Declaration,
+        call: CallId,
+        arguments: &Map<String, Value>,
+    ) -> Option<RunId> {
+        if gate::eligibility(tool, &common.policy.speculation) < Eligibility::Full {
+            return None;
+        }
+        let (now, key) = (common.now, canonical(tool, arguments));
+        let run = self.ledger.committable(track, tool, &key)?;
+        if self.ledger.is_expired(run, tool, now) {
+            self.discard(common, run, Discard::Expired);
+            return None;
+        }
+        let entry = self.ledger.get_mut(run)?;
+        entry.calls.push(call);
+        entry.committed.get_or_insert(now);
+        let (ready, predicted) = (entry.outcome.is_some(), entry.predicted.is_some());
+        if predicted {
+            common.notify(Event::Speculation(SpeculationEvent::Committed {
+                at: now,
+                run,
+                call,
+                ready,
+            }));
+        }
+        Some(run)
+    }
+
+    fn start_committed(
+        &mut self,
+        common: &mut Common,
+        track: TrackId,
+        call: CallId,
+        name: &str,
+        arguments: Map<String, Value>,
+        tool: Option<&Declaration>,
+    ) {
+        let run = common.run_id();
+        let policy = &common.policy;
+        let deferred = tool.is_some_and(|tool| {
+            self.write_pending(policy, &tool.reads) || self.write_pending(policy, &tool.writes)
+        });
+        self.ledger.insert(Run {
+            key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
+            deferred,
+            calls: vec![call],
+            committed: Some(common.now),
+            cost: tool.map_or(0.0, |tool| tool.speculation.cost),
+            ..Run::new(run, track, name, arguments.clone(), common.now)
+        });
+        if !deferred {
+            common.outputs.push_back(Output::StartTool {
+                run,
+                committed: Some(call),
+                name: name.to_owned(),
+                arguments,
+            });
+        }
+    }
+
+    fn remember_call(&mut self, call: CallId, name: &str, arguments: &Map<String, Value>) {
+        let past = PastCall {
+            tool: name.to_owned(),
+            arguments: arguments.clone(),
+            result: None,
+        };
+        self.past.push((call, past));
+        if self.past.len() > PAST_CALLS {
+            self.past.remove(0);
+        }
+    }
+}
+
+/// Results.
+impl Speculation {
+    /// A run ended. Returns the calls that wait for its result, and after which [`Self::settle`] follows;
+    /// `None` if there is no such run. If nobody asked for it yet, nobody hears of it.
+    pub(in crate::conversation) fn finish(
+        &mut self,
+        common: &mut Common,
+        run: RunId,
+        result: Result<Value, ToolError>,
+    ) -> Option<Vec<CallId>> {
+        let failed = result.is_err();
+        if !self.ledger.finish(run, common.now, result) {
+            return None;
+        }
+        let calls = self.ledger.get(run)?.calls.clone();
+        if calls.is_empty() && failed {
+            self.discard_failed(common, run);
+        } else if calls.is_empty() {
+            let at = common.now;
+            common.notify(Event::Speculation(SpeculationEvent::Ready { at, run }));
+        }
+        Some(calls)
+    }
+
+    /// The result of a committed run, for its call.
+    pub(in crate::conversation) fn result(
+        &mut self,
+        run: RunId,
+        call: CallId,
+    ) -> Option<Result<Value, ToolError>> {
+        let (_, result) = self.ledger.get(run)?.outcome.clone()?;
+        if let Some((_, past)) = self.past.iter_mut().find(|(id, _)| *id == call) {
+            past.result = result.as_ref().ok().cloned();
+        }
+        Some(result)
+    }
+
+    /// The calls of a run that has ended have its result: if it was a write, what waited for it starts,
+    /// in the order in which it was committed.
+    pub(in crate::conversation) fn settle(&mut self, common: &mut Common, run: RunId) {
+        let run = self.ledger.get(run).filter(|run| run.is_committed());
+        let tool = run.and_then(|run| common.policy.tool(&run.tool)).cloned();
+        if let Some(tool) = tool.filter(|tool| !tool.writes.is_empty()) {
+            self.make_stale(common, &tool.writes);
+            let deferred = self.ledger.runs().filter(|run| run.deferred);
+            let deferred: Vec<RunId> = deferred.map(|run| run.id).collect();
+            for id in deferred {
+                self.start_deferred(common, id);
+            }
+        }
+        self.ledger.forget_told();
+    }
+
+    fn start_deferred(&mut self, common: &mut Common, id: RunId) {
+        let policy = &common.policy;
+        let Some(run) = self.ledger.get(id) else {
+            return;
+        };
+        let Some(tool) = policy.tool(&run.tool) else {
+            return;
+        };
+        // Its own entry must not count as the write that it waits for.
+        let labels = tool.reads.iter().chain(&tool.writes);
+        let blocked = self.ledger.runs().any(|other| {
+            other.id < id
+                && other.is_committed()
+                && other.outcome.is_none()
+                && policy
+                    .tool(&other.tool)
+                    .is_some_and(|other| labels.clone().any(|label| other.writes.contains(label)))
+        });
+        if blocked {
+            return;
+        }
+        let started = common.now;
+        if let Some(run) = self.ledger.get_mut(id) {
+            (run.deferred, run.started) = (false, started);
+            common.outputs.push_back(Output::StartTool {
+                run: id,
+                committed: run.calls.first().copied(),
+                name: run.tool.clone(),
+                arguments: run.arguments.clone(),
+            });
+        }
+    }
+
+    /// The server did not start a speculative run. If it was committed in the meantime, it is
+    /// speculative no more.
+    pub(in crate::conversation) fn on_refused(
+        &mut self,
+        common: &mut Common,
+        run: RunId,
+        reason: Discard,
+    ) {
+        let Some(refused) = self.ledger.get_mut(run) else {
+            return;
+        };
+        let Some(call) = refused.calls.first().copied() else {
+            return self.discard(common, run, reason);
+        };
+        (refused.predicted, refused.started) = (None, common.now);
+        common.outputs.push_back(Output::StartTool {
+            run,
+            committed: Some(call),
+            name: refused.tool.clone(),
+            arguments: refused.arguments.clone(),
+        });
+    }
+}
+
+/// Discards.
+impl Speculation {
+    /// Ends an uncommitted run. Its task is aborted; a result that comes all the same finds no
+    /// entry.
+    pub(super) fn discard(&mut self, common: &mut Common, run: RunId, reason: Discard) {
+        let Some((wasted, running)) = self.ledger.discard(run, common.now, reason) else {
+            return;
+        };
+        if running {
+            common.outputs.push_back(Output::AbortTool { run });
+        }
+        common.notify(Event::Speculation(SpeculationEvent::Discarded {
+            at: common.now,
+            run,
+            reason,
+            wasted,
+        }));
+    }
+
+    fn discard_failed(&mut self, common: &mut Common, run: RunId) {
+        let failed = self.ledger.get(run);
+        let failed = failed.map(|run| (run.track, (run.tool.clone(), run.key.clone())));
+        if let Some((track, call)) = failed
+            && let Some(track) = self.track(track)
+        {
+            track.failed.push(call);
+        }
+        self.discard(common, run, Discard::Failed);
+    }
+
+    /// A committed write to one of these is under way.
+    pub(super) fn write_pending(&self, policy: &Policy, labels: &[String]) -> bool {
+        let writes = |run: &Run| {
+            let tool = policy.tool(&run.tool);
+            run.is_committed()
+                && run.outcome.is_none()
+                && tool.is_some_and(|tool| tool.writes.iter().any(|label| labels.contains(label)))
+        };
+        !labels.is_empty() && self.ledger.runs().any(writes)
+    }
+
+    /// What was read before a write must not be used after it.
+    fn make_stale(&mut self, common: &mut Common, written: &[String]) {
+        if written.is_empty() {
+            return;
+        }
+        let reads = |run: &Run| {
+            let tool = common.policy.tool(&run.tool);
+            tool.is_some_and(|tool| tool.reads.iter().any(|label| written.contains(label)))
+        };
+        for run in self.ledger.mark_stale(reads) {
+            self.discard(common, run, Discard::Stale);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The speculation of one utterance and of the answer to it.
+
+use super::record::PredictionRecord;
+use crate::router::{Heard, Prediction};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Names a track.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::conversation) struct TrackId(pub(super) u64);
+
+/// What was predicted of one utterance.
+#[derive(Debug, Default)]
+pub(in crate::conversation) struct Track {
+    pub(in crate::conversation) id: TrackId,
+    pub(super) predictions: Vec<PredictionRecord>,
+    /// What was predicted last of each tool, to be followed if the model begins to call it.
+    pub(super) candidates: BTreeMap<String, Prediction>,
+    /// Speculative calls of each tool.
+    pub(super) started: BTreeMap<String, u32>,
+    /// Calls that have failed: they would fail again.
+    pub(super) failed: Vec<(String, Map<String, Value>)>,
+    /// What the sources were asked about last.
+    pub(super) asked: Heard,
+}
+
+impl Track {
+    pub(super) fn new(id: u64) -> Self {
+        Self {
+            id: TrackId(id),
+            ..Self::default()
+        }
+    }
+
+    /// The likeliest call that was predicted from the words so far.
+    pub(in crate::conversation) fn likeliest(&self) -> Option<&Prediction> {
+        let by_confidence =
+            |a: &&Prediction, b: &&Prediction| a.confidence.total_cmp(&b.confidence);
+        self.candidates.values().max_by(by_confidence)
+    }
+}
