@@ -131,6 +131,9 @@ const RATHER_YES: &[&str] = &[
     "that is alright",
 ];
 
+/// Said in earnest or in scorn: no yes, unless the question is repeated.
+const SCORN: &[&str] = &["yeah right"];
+
 /// What adds nothing to a clear yes. Without one it may be half a sentence ("I would…"), or decline
 /// ("it's okay").
 const SHORT: &[&str] = &[
@@ -521,6 +524,7 @@ struct Found {
     rather_yes: bool,
     thanks: bool,
     short: bool,
+    scorn: bool,
     /// The verb with its pronoun.
     verb: bool,
     /// Other words of the question. Only one piece: two may make another sense ("table", "2").
@@ -537,6 +541,7 @@ impl Found {
             rather_yes: self.rather_yes || more.rather_yes,
             thanks: self.thanks || more.thanks,
             short: self.short || more.short,
+            scorn: self.scorn || more.scorn,
             verb: self.verb || more.verb,
             words: self.words || more.words,
         })
@@ -544,7 +549,8 @@ impl Found {
 
     fn agrees(self) -> bool {
         let declines = self.short || self.rather_yes && self.thanks;
-        self.yes || (self.okay || self.rather_yes) && !declines
+        let in_earnest = !self.scorn || self.verb || self.words;
+        in_earnest && (self.yes || (self.okay || self.rather_yes) && !declines)
     }
 }
 
@@ -587,6 +593,7 @@ impl Cut<'_> {
             (RATHER_YES, found(|f| f.rather_yes = true)),
             (THANKS, found(|f| f.thanks = true)),
             (SHORT, short),
+            (SCORN, found(|f| f.scorn = true)),
             (POLITE, Found::default()),
         ];
         let mut pieces: Vec<(usize, Found)> = Vec::new();
@@ -599,6 +606,10 @@ impl Cut<'_> {
         for lead in beginnings(LEADS, rest) {
             let behind = self.repetitions(&rest[lead..]).into_iter();
             pieces.extend(behind.map(|(length, found)| (lead + length, found)));
+        }
+        if at > 0 && self.said[at - 1..].starts_with(&["yeah".into(), "right".into()]) {
+            // The two are one piece; only "right away" is not cut in two.
+            pieces.retain(|(length, _)| *length > 1);
         }
         pieces
     }

@@ -274,6 +274,35 @@ fn who_declines_politely_has_not_agreed() {
 }
 
 #[test]
+fn yeah_right_in_scorn_is_no_yes() {
+    check(
+        table,
+        &[
+            ("Yeah, right.", Other),
+            ("Yeah right!", Other),
+            ("Oh yeah, right.", Other),
+            ("Yeah, right, sure.", Other),
+            ("Right, yeah.", Yes),
+            ("Yes, right.", Yes),
+            ("Yeah, that's right.", Yes),
+            ("Yeah, all right.", Yes),
+            ("Yeah, right, book it please.", Yes),
+            ("Yeah, right, for Friday.", Other),
+        ],
+    );
+    assert!(!agrees("Yeah, right."));
+    let now = || ("Shall I call them right away?", "call", json!({}));
+    check(
+        now,
+        &[
+            ("Yeah, right away please.", Yes),
+            ("Yeah, right away.", Yes),
+            ("Yeah, right.", Other),
+        ],
+    );
+}
+
+#[test]
 fn an_unfinished_sentence_is_no_yes() {
     for said in [
         "I would…",
