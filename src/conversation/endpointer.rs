@@ -4,7 +4,7 @@ use super::policy::{EndpointPolicy, VadPolicy};
 use super::time::Samples;
 
 /// Samples of one window of the voice activity detector.
-const WINDOW: u64 = 512;
+pub(super) const WINDOW: u64 = 512;
 
 /// Turns window probabilities into stretches of speech.
 #[derive(Debug, Default)]

@@ -142,6 +142,8 @@ pub struct Conversation {
     keys: String,
     /// The last key answered a confirmation.
     answered_by_key: bool,
+    /// The user was asked to say something again, and has not been understood since.
+    asked_again: bool,
     /// How often a silent user has been asked since the last sign of life.
     prompted: u32,
     /// The server has much to do: no partials are asked for.
@@ -173,6 +175,7 @@ impl Conversation {
             ending: Ending::default(),
             keys: String::new(),
             answered_by_key: false,
+            asked_again: false,
             prompted: 0,
             busy: false,
             common: Common::new(policy),

@@ -101,7 +101,16 @@ pub struct EndpointPolicy {
     pub incomplete_below: f32,
     /// The longest stretch that is transcribed at once, ms; the recogniser takes 30 s.
     pub segment_ms: u64,
+    /// A user whose words were not recognised is asked to say them again if so much of the utterance
+    /// was certainly speech, ms; never if `None`.
+    #[serde(default)]
+    pub ask_again_ms: Option<u64>,
 }
+
+/// A window from this probability on is certainly speech. Of 6 s of a crowd, coughs, a dog, a horn,
+/// music and white noise no window measures more than 0.9; of speech in another language, muffled or
+/// in noise, whose words Whisper does not recognise, most measure more than this.
+pub(super) const CERTAIN: f32 = 0.97;
 
 impl Policy {
     /// The tool of this name that the server runs, also if the client has taken the name since: what was
@@ -190,6 +199,7 @@ impl Default for EndpointPolicy {
             complete_above: 0.8,
             incomplete_below: 0.2,
             segment_ms: 25_000,
+            ask_again_ms: Some(1_000),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The user's utterance, from the first sound to the transcript that ends the turn.
 
 use super::assent::agrees;
-use super::endpointer::{Heard, silence_needed};
+use super::endpointer::{Heard, WINDOW, silence_needed};
 use super::ids::RequestId;
 use super::latency::TurnLatency;
+use super::policy::CERTAIN;
 use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
@@ -31,6 +32,8 @@ pub(super) struct Utterance {
     pub(super) committed: bool,
     /// The client has cancelled the answer to it.
     pub(super) given_up: bool,
+    /// Windows that were certainly speech.
+    certain: u64,
     /// A stretch of it could not be transcribed.
     failed: bool,
     /// Answers that were asked for before the turn was over.
@@ -78,6 +81,7 @@ impl Utterance {
             next_partial: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
             committed: false,
             given_up: false,
+            certain: 0,
             failed: false,
             generations: 0,
             in_words: false,
@@ -145,7 +149,8 @@ impl Conversation {
             Heard::Speech => self.on_speech(end),
             Heard::Silence => self.on_silence(end),
         }
-        if self.utterance.is_some() {
+        if let Some(utterance) = &mut self.utterance {
+            utterance.certain += u64::from(probability >= CERTAIN);
             let stalled = self.common.now + self.common.policy.timeouts.audio_timeout;
             self.common.timers.set(Timer::AudioStalled, stalled);
         }
@@ -432,6 +437,10 @@ impl Conversation {
             self.common.notify(Event::UtteranceDropped);
             self.speculation
                 .drop_heard(&mut self.common, Discard::NoTurn);
+            if self.may_ask_again(utterance.certain) {
+                self.asked_again = true;
+                self.ask_again();
+            }
             return self.resume_interrupted();
         }
         if self.ending.is_near() && agrees(text) {
@@ -462,6 +471,7 @@ impl Conversation {
         latency: TurnLatency,
     ) {
         self.answered_by_key = false;
+        self.asked_again = false;
         // "I'll put you through." "Okay."
         let ends = self.ending.is_near() && agrees(text);
         if !ends {
@@ -508,6 +518,26 @@ impl Conversation {
             message: "what was said could not be transcribed".into(),
         });
         self.drop_utterance();
+        self.ask_again();
+    }
+
+    /// Whether the user, who has spoken for so many windows and was not understood, is asked to say it
+    /// again: once, since what goes on may be meant for others. An answer that the sound has stopped
+    /// goes on instead.
+    fn may_ask_again(&self, certain: u64) -> bool {
+        let least = self.common.policy.endpoint.ask_again_ms;
+        let said = Samples(certain * WINDOW).as_ms();
+        let answers = self.client.turn_detection.respond && !self.client.transcribe_only;
+        let is_next = self.respond_next.is_some() || self.ending.hang_up().is_some();
+        least.is_some_and(|least| said >= least)
+            && answers
+            && !is_next
+            && !self.asked_again
+            && !self.interruption.is_judging()
+    }
+
+    /// Asks the user to say it again.
+    fn ask_again(&mut self) {
         let phrase = self.common.policy.phrases.asr_failed.clone();
         if self.announcements.front() != Some(&phrase) {
             self.announcements.push_front(phrase);

@@ -32,10 +32,32 @@ pub fn clips() -> &'static [Clip] {
     })
 }
 
+/// A question in languages that the recogniser does not know.
+pub fn foreign() -> Vec<Clip> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let asked = [
+        ("fi", "Hyvää päivää, millainen sää huomenna on Helsingissä?"),
+        (
+            "fr",
+            "Bonjour, je voudrais savoir quel temps il fera demain à Lyon.",
+        ),
+    ];
+    let spoken = asked.map(|(voice, text)| {
+        let path = folder.path().join(voice);
+        say(voice, text, path.to_str().expect("a path in UTF-8"));
+        Clip {
+            name: voice.into(),
+            text: text.into(),
+            samples: read(&path),
+        }
+    });
+    spoken.into()
+}
+
 /// Writes the `text` as speech to the WAV `file`.
 fn say(voice: &str, text: &str, file: &str) {
     let (program, arguments) = match voice {
-        "en-gb" => (
+        "en-gb" | "fi" | "fr" => (
             "espeak-ng",
             ["-v", voice, "-s", "150", "-w", file, text].to_vec(),
         ),
@@ -62,6 +84,7 @@ pub fn noises() -> Vec<Clip> {
         ("mains hum", hum),
         ("a keyboard", keyboard),
         ("chimes", chimes),
+        ("coughs", coughs),
         ("a crowd behind a wall", || low_pass(&babble(), 800.0)),
     ]
     .map(|(name, make)| Clip {
@@ -96,6 +119,17 @@ pub fn keyboard() -> Vec<f32> {
         at += RATE / 6 + (hiss().abs() * RATE as f32 / 4.0) as usize;
     }
     samples
+}
+
+/// Three bursts that fade, in the band of a voice.
+pub fn coughs() -> Vec<f32> {
+    let (mut hiss, mut samples) = (hiss(7), vec![0.0; NOISE]);
+    for at in [RATE / 2, RATE, 4 * RATE] {
+        for (age, sample) in samples[at..at + RATE / 3].iter_mut().enumerate() {
+            *sample = hiss() * (-(age as f32) / 1_300.0).exp();
+        }
+    }
+    high_pass(&low_pass(&samples, 1_500.0), 300.0)
 }
 
 /// Chords that are struck and fade.

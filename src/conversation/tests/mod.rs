@@ -144,6 +144,51 @@ fn noise_makes_no_turn() {
     assert!(sim.prompts.is_empty());
 }
 
+/// Speech that no word is recognised in: the detector is certain of it.
+fn mumble(sim: &mut Sim, ms: u64) {
+    sim.words = String::new();
+    sim.windows(ms, 0.99);
+    sim.silence(3_000);
+}
+
+#[test]
+fn clear_speech_without_a_word_in_it_is_asked_for_again_once() {
+    let again = || Phrases::default().asr_failed;
+    let mut sim = sim();
+    mumble(&mut sim, 1_100);
+    assert!(sim.saw(|e| *e == Event::UtteranceDropped));
+    assert!(sim.prompts.is_empty());
+    assert_eq!(sim.spoken(), [again()]);
+    mumble(&mut sim, 2_000);
+    assert_eq!(sim.spoken(), [again()], "others may be speaking");
+    ask(&mut sim, "what time is it", 3_000);
+    let spoken = sim.spoken().len();
+    mumble(&mut sim, 2_000);
+    assert_eq!(sim.spoken()[spoken..], [again()]);
+}
+
+#[test]
+fn what_is_hardly_speech_is_not_asked_for_again() {
+    let mut sim = sim();
+    mumble(&mut sim, 900);
+    ask(&mut sim, "", 5_000);
+    sim.uninterruptible(false);
+    mumble(&mut sim, 2_000);
+    assert_eq!(sim.spoken(), Vec::<String>::new());
+}
+
+#[test]
+fn an_answer_that_unclear_speech_has_stopped_goes_on() {
+    let mut sim = sim();
+    sim.scripts
+        .push_back(vec![say("It is five past three in the afternoon."), end()]);
+    ask(&mut sim, "what time is it", 900);
+    mumble(&mut sim, 1_500);
+    let spoken = sim.spoken().join(" ");
+    assert!(!spoken.contains(&Phrases::default().asr_failed), "{spoken}");
+    assert_eq!(sim.ended().len(), 2, "{spoken}");
+}
+
 #[test]
 fn a_click_is_not_even_noise() {
     let mut sim = sim();

@@ -236,7 +236,7 @@ impl Sim {
         })));
     }
 
-    fn windows(&mut self, ms: u64, probability: f32) {
+    pub(super) fn windows(&mut self, ms: u64, probability: f32) {
         for _ in 0..ms.div_ceil(32) {
             self.advance(Time(self.now.0 + 32_000));
             self.audio = Samples(self.audio.0 + 512);
