@@ -119,6 +119,10 @@ fn manners(config: &Config, models: &Models) -> Result<Manners> {
         zone: config.time_zone.clone(),
         policy: Policy {
             text,
+            max_tokens: match &config.llm {
+                LlmEngine::OpenAiCompatible(remote) => remote.settings.max_tokens,
+                LlmEngine::Brain => None,
+            },
             ..config.policy.clone()
         },
         phone: config.phone.clone(),

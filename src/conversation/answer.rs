@@ -217,6 +217,11 @@ impl Answer {
         Some(generation)
     }
 
+    /// The tokens of its generations before the running one.
+    pub(super) fn earlier_usage(&self) -> TokenUsage {
+        self.usage
+    }
+
     /// The tokens of all its generations.
     pub(super) fn usage(&self) -> TokenUsage {
         let mut usage = self.usage;

@@ -27,6 +27,10 @@ pub struct Policy {
     /// How long an answer may become.
     #[serde(default)]
     pub answer: AnswerPolicy,
+    /// The most tokens that the operator allows the language model in one generation; as many as it
+    /// likes if `None`.
+    #[serde(default)]
+    pub max_tokens: Option<u32>,
     /// Said when the session begins; nothing if empty.
     pub greeting: String,
     /// The operator's instructions to the model.
@@ -214,6 +218,7 @@ impl Default for Policy {
             tool_steps: 5,
             text: TextLimits::default(),
             answer: AnswerPolicy::default(),
+            max_tokens: None,
             greeting: String::new(),
             instructions: None,
             phrases: Phrases::default(),

@@ -208,10 +208,6 @@ impl Conversation {
         .flatten()
         .collect();
         let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
-        let left = |most: u32| {
-            most.saturating_sub(u32::try_from(used).unwrap_or(most))
-                .max(1)
-        };
         let choice = terms.tool_choice.as_ref();
         let choice = choice.unwrap_or(&self.client.tool_choice);
         let tools = match choice {
@@ -230,7 +226,7 @@ impl Conversation {
             messages,
             tools: Arc::new(tools),
             demands: Demands {
-                max_tokens: most.number().map(left),
+                max_tokens: most.number().map(|most| left_of(most, used)),
                 tool_choice,
             },
         }
@@ -349,9 +345,24 @@ impl Conversation {
             return;
         };
         let most = answer.terms.max_tokens.unwrap_or(self.client.max_tokens);
-        if let Some(reason) = answer.end_generation(most.number().is_some()) {
-            self.fail_response("llm", reason, |p| &p.llm_failed);
+        let left = most
+            .number()
+            .map(|most| left_of(most, answer.earlier_usage().output));
+        let own = self.common.policy.max_tokens;
+        let is_clients = left.is_some_and(|left| own.is_none_or(|own| left <= own));
+        let is_cut = answer
+            .generation()
+            .is_some_and(|generation| generation.is_cut());
+        let Some(reason) = answer.end_generation(is_clients) else {
+            return;
+        };
+        if left.is_some() && is_cut {
+            // A client with a limit of its own knows such an end, the user does not.
+            answer.length.is_cut = true;
+            let phrase = self.common.policy.phrases.llm_failed.clone();
+            return self.speak(&phrase, Words::Own);
         }
+        self.fail_response("llm", reason, |p| &p.llm_failed);
     }
 
     /// Ends the answer before the clause `from`, and behind a whole sentence as far as the words
@@ -660,4 +671,10 @@ impl Conversation {
 fn watch_generation(common: &mut Common) {
     let overdue = common.now + common.policy.timeouts.generation_timeout;
     common.timers.set(Timer::GenerationOverdue, overdue);
+}
+
+/// The tokens that an answer may still have, of which `used` are used up: at least one.
+fn left_of(most: u32, used: u64) -> u32 {
+    let used = u32::try_from(used).unwrap_or(most);
+    most.saturating_sub(used).max(1)
 }

@@ -82,6 +82,26 @@ fn a_model_that_reaches_our_own_limit_before_its_first_word_does_not_leave_the_u
 }
 
 #[test]
+fn a_client_s_limit_above_ours_does_not_leave_the_user_in_silence() {
+    for (clients, ours, spoken) in [(40, 20, true), (20, 20, false), (20, 40, false)] {
+        let mut sim = Sim::new(Policy {
+            max_tokens: Some(ours),
+            ..Policy::default()
+        });
+        configure(&mut sim, at_most(clients));
+        sim.scripts.push_back(vec![cut(), end()]);
+        ask(&mut sim, "what time is it", 4_000);
+        let expected = if spoken {
+            &*Phrases::default().llm_failed
+        } else {
+            ""
+        };
+        assert_eq!(sim.spoken().join(" "), expected, "{clients}, {ours}");
+        assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
+    }
+}
+
+#[test]
 fn an_answer_goes_on_after_a_call_that_our_own_limit_cut() {
     let unread = |name: &str| {
         let arguments = Err("it was cut off".into());
