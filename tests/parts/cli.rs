@@ -301,6 +301,13 @@ fn without_secrets(folder: &Path) {
     let tool = "name = \"probe\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n\
         [http]\nurl = \"https://example.com\"\nheaders = { x-key = { env = \"NO_SUCH_SECRET\" } }\n";
     std::fs::write(folder.join("tools/probe.toml"), tool).unwrap();
+    let example = |text: String, intent: &str| {
+        format!("{}\n", serde_json::json!({"text": text, "intent": intent}))
+    };
+    let examples = (0..20).map(|n| {
+        example(format!("probe line {n}"), "probe") + &example(format!("tell me joke {n}"), "none")
+    });
+    std::fs::write(folder.join("examples.jsonl"), examples.collect::<String>()).unwrap();
 }
 
 #[test]
@@ -312,6 +319,15 @@ fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
         &["say", "Good morning to you.", "--out", "out.wav"][..],
         &["transcribe", "out.wav"],
         &["models", "list"],
+        &[
+            "router",
+            "train",
+            "examples.jsonl",
+            "--tools",
+            "tools",
+            "--out",
+            "head.json",
+        ],
     ] {
         let output = run_with(&weights(), folder, command);
         assert!(output.status.success(), "{command:?}: {}", stderr(&output));
