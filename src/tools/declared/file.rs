@@ -178,10 +178,12 @@ pub(crate) fn settings<T: DeserializeOwned>(
 
 /// serde's message, and what to do: of an unknown field or choice, the one that was meant.
 fn mended(message: &str, key: &str) -> (String, String) {
-    let message = message.lines().next().unwrap_or_default();
+    let mut message = message.lines().next().unwrap_or_default();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let fix = match quoted.as_slice() {
         [typed, known @ ..] if !known.is_empty() && message.starts_with("unknown") => {
+            // What is known stands in the fix.
+            message = message.split(", expected").next().unwrap_or(message);
             let likeness = |name: &&&str| strsim::jaro_winkler(typed, name);
             let best = known
                 .iter()
@@ -197,4 +199,26 @@ fn mended(message: &str, key: &str) -> (String, String) {
         _ => "correct its value".into(),
     };
     (message.to_owned(), fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_listed_once() {
+        let error = parse(Path::new("t.toml"), "name = \"t\"\nkind = \"htp\"\n").unwrap_err();
+        assert_eq!(error.problem, "unknown variant `htp`");
+        assert!(
+            error.fix.starts_with("did you mean `http`?"),
+            "{}",
+            error.fix
+        );
+        assert!(
+            error.fix.contains("known are: http, subprocess"),
+            "{}",
+            error.fix
+        );
+        assert_eq!((error.line, &*error.key), (2, "kind"));
+    }
 }
