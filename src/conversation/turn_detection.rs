@@ -56,7 +56,7 @@ pub enum EndOfTurnRule {
         /// Milliseconds of silence.
         ms: u64,
     },
-    /// The client says so with [`Input::CommitAudio`].
+    /// The client says so with [`CommitAudio`](super::Input::CommitAudio).
     Client,
 }
 
