@@ -15,9 +15,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use undertone::llm::ToolSpec;
-use undertone::router::examples::{DataSet, Example, Part};
-use undertone::router::{
-    Embedder, Heard, IntentHead, Intents, Predictor, RouterHints, Rules, Today, embed_all,
+use undertone::prediction::training::examples::{DataSet, Example, Part};
+use undertone::prediction::{
+    Embedder, Evidence, IntentHead, Intents, Predictor, RouterHints, Rules, Today, embed_all,
 };
 use undertone::tools::{Declaration, Effect, Registry, builtin};
 
@@ -78,8 +78,8 @@ fn tools() -> Vec<(Arc<Declaration>, RouterHints)> {
     tools
 }
 
-fn heard() -> Vec<Heard> {
-    let whole = |text: &&str| Heard {
+fn heard() -> Vec<Evidence> {
+    let whole = |text: &&str| Evidence {
         text: (*text).to_owned(),
         paused: true,
         calls: Vec::new(),
@@ -129,7 +129,7 @@ fn p99(mut times: Vec<Duration>) -> Duration {
 
 /// The slowest text's fastest round is what the code costs; above it is what the machine's other
 /// work costs.
-fn tail(name: &str, predictor: &mut dyn Predictor, heard: &[Heard]) {
+fn tail(name: &str, predictor: &mut dyn Predictor, heard: &[Evidence]) {
     let (mut times, mut work) = (Vec::new(), Vec::new());
     let mut fastest = vec![Duration::MAX; heard.len()];
     for _ in 0..ROUNDS {

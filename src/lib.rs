@@ -11,7 +11,8 @@
 //! | [`markup`] | incremental parser of `<speech>` and `<tool>` |
 //! | [`audio`] | resampling, pre-roll, log-mel features |
 //! | [`vad`] [`turn_model`] [`asr`] [`llm`] [`tts`] | the models, each behind a trait |
-//! | [`router`] | text to intents |
+//! | [`language`] | how people say numbers, dates, places, a yes: pure |
+//! | [`prediction`] | text to predicted tool calls |
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
 //! | [`recording`] | recorded sessions and their replay |
@@ -38,14 +39,14 @@ pub mod config;
 pub mod conversation;
 #[cfg(feature = "desktop")]
 pub mod desktop;
+pub mod language;
 pub mod llm;
 pub mod markup;
 pub mod metrics;
 pub mod models;
-mod money;
 pub mod onnx;
+pub mod prediction;
 pub mod recording;
-pub mod router;
 pub mod server;
 pub mod session;
 pub mod stats;

@@ -2,7 +2,7 @@
 //! or secrets.
 
 use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
-use crate::router::Source;
+use crate::prediction::Source;
 use crate::telemetry;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;

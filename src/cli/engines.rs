@@ -5,7 +5,7 @@ use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
 use crate::conversation::Policy;
 use crate::llm::{Brain, Llm, OpenAiCompatible, openai_compatible};
 use crate::models::Models;
-use crate::router::{
+use crate::prediction::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::server::TransferCall;

@@ -8,10 +8,10 @@
 use super::engines;
 use crate::config::Config;
 use crate::models::Models;
-use crate::router::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
-use crate::router::examples::{self, DataSet, Example, Part};
-use crate::router::{
-    Embedder, Heads, Heard, IntentHead, Predictor, RouterHints, Rules, Today, embed_all,
+use crate::prediction::training::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
+use crate::prediction::training::examples::{self, DataSet, Example, Part};
+use crate::prediction::{
+    Embedder, Evidence, Heads, IntentHead, Predictor, RouterHints, Rules, Today, embed_all,
 };
 use crate::tools::{Registry, builtin};
 use anyhow::{Context, Result, ensure};
@@ -259,8 +259,8 @@ fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
     let tools: Vec<_> = tools.map(|tool| (tool, RouterHints::default())).collect();
     let mut rules = Rules::new(&tools, Today::default())?;
     let measured = sets.iter().flat_map(DataSet::measuring);
-    let heard: Vec<Heard> = measured
-        .map(|example| Heard {
+    let heard: Vec<Evidence> = measured
+        .map(|example| Evidence {
             text: example.text.clone(),
             paused: true,
             calls: Vec::new(),

@@ -1,7 +1,7 @@
 //! Checks before the start whatever can be checked without loading models.
 
 use super::{Config, ConfigError, Loaded, Origin};
-use crate::router::Heads;
+use crate::prediction::Heads;
 use crate::tools::{Journal, declared};
 
 impl Loaded {

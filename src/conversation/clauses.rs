@@ -3,6 +3,7 @@
 //! Works character by character, so the clauses do not depend on how the text was cut into
 //! tokens. What must not be spoken (markdown, emoji, invisible characters) is left out on the way.
 
+use crate::language::en::sentences::{CONJUNCTIONS, Ending, ending, is_item_number, unclosed};
 use std::collections::VecDeque;
 
 /// Words before a comma, colon or dash ends the first clause: the first one starts the sound.
@@ -16,23 +17,6 @@ const MOST_WORDS: usize = 12;
 const WORDS_BEFORE_CONJUNCTION: usize = 4;
 /// Bytes of a clause without a single space, beyond which it is cut anywhere.
 const MOST_BYTES: usize = 400;
-
-const CONJUNCTIONS: &[&str] = &[
-    "and", "but", "or", "so", "because", "which", "that", "when", "while", "if", "then", "where",
-    "who", "since", "until", "with", "for", "from", "to", "in", "on", "at",
-];
-
-/// Their dot never ends a sentence.
-const ALWAYS_GO_ON: &[&str] = &[
-    "mr", "mrs", "ms", "dr", "prof", "st", "mt", "gen", "gov", "sen", "rep", "capt", "lt", "sgt",
-    "vs", "e.g", "i.e", "approx", "fig",
-];
-
-/// Their dot ends a sentence only if what follows does not look like its middle.
-const MAY_GO_ON: &[&str] = &[
-    "a.m", "p.m", "etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "no", "vol", "min",
-    "max", "ave", "blvd",
-];
 
 /// Cuts a response into clauses while it arrives. One per response, or [`Clauses::finish`] between.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +94,7 @@ impl Clauses {
     fn item_start(&self, at: usize, c: char) -> Option<usize> {
         let start = self.line?;
         let item = self.pending.get(start..at)?.strip_suffix('.')?;
-        (c == ' ' && start > 0 && is_number(item)).then_some(start)
+        (c == ' ' && start > 0 && is_item_number(item)).then_some(start)
     }
 
     /// Where a sentence ends, now that the character `c` at `at` is known.
@@ -148,61 +132,6 @@ impl Clauses {
         }
         (self.pending.len() > MOST_BYTES).then(|| before.rfind(' ').unwrap_or(at))
     }
-}
-
-/// What the end of a text says about the sentence.
-#[derive(Debug, PartialEq, Eq)]
-enum Ending {
-    /// Over.
-    Sentence,
-    /// An abbreviation that may also end a sentence: the next character tells.
-    Perhaps,
-    /// Not over.
-    None,
-}
-
-/// Judges `text`, which a space follows.
-fn ending(text: &str) -> Ending {
-    let text = unclosed(text);
-    if text.ends_with(['!', '?', '…']) {
-        return Ending::Sentence;
-    }
-    let Some(text) = text.strip_suffix('.') else {
-        return Ending::None;
-    };
-    let last = text
-        .rsplit([' ', '—', '(', '"', '“'])
-        .next()
-        .unwrap_or(text);
-    let word = last.to_lowercase();
-    let initials = last.chars().all(|c| c.is_uppercase() || c == '.') && last != "I";
-    let number_alone = last.len() == text.trim_start().len() && is_number(last);
-    if last.ends_with('.') {
-        return Ending::Sentence;
-    }
-    if ALWAYS_GO_ON.contains(&word.as_str()) || number_alone || is_initials(last, initials) {
-        return Ending::None;
-    }
-    if MAY_GO_ON.contains(&word.as_str()) {
-        return Ending::Perhaps;
-    }
-    Ending::Sentence
-}
-
-/// "J" of "J. Smith", "U.S" of "U.S.".
-fn is_initials(word: &str, capitals: bool) -> bool {
-    let mut letters = word.split('.');
-    capitals && letters.all(|letter| letter.chars().count() == 1)
-}
-
-/// The number of a list's item: "1" of "1. Milk".
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.len() <= 2 && word.bytes().all(|b| b.is_ascii_digit())
-}
-
-/// `text` without the quotes and brackets that close behind a mark.
-fn unclosed(text: &str) -> &str {
-    text.trim_end_matches(['"', '\'', '”', '’', ')', ']', '»'])
 }
 
 /// The best space of a long text to cut at: after its last comma, before its last conjunction, or

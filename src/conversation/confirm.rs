@@ -2,7 +2,6 @@
 //! declaration's own question is asked. A yes to that makes it run: in a new turn, in writing, by a
 //! key or a click. Until then it is not in the history.
 
-use super::assent::{Asked, Reply, reply};
 use super::common::Common;
 use super::history::History;
 use super::ids::{CallId, ClauseId};
@@ -10,6 +9,7 @@ use super::output::{ConfirmationOutcome, Event};
 use super::template::question;
 use super::time::{Micros, Time};
 use super::timer::Timer;
+use crate::language::en::assent::{Asked, Reply, reply};
 use crate::llm::Message;
 use crate::tools::{self, Declaration};
 use serde_json::{Map, Value};

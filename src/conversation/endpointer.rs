@@ -2,6 +2,7 @@
 
 use super::policy::{EndpointPolicy, VadPolicy};
 use super::time::Samples;
+use crate::language::en::sentences::reads_unfinished;
 
 /// Samples of one window of the voice activity detector.
 pub(super) const WINDOW: u64 = 512;
@@ -80,35 +81,6 @@ pub(super) fn silence_needed(
     }
 }
 
-/// Words after which an English sentence goes on.
-const LEADING_ON: &[&str] = &[
-    "a", "about", "an", "and", "at", "because", "between", "but", "by", "for", "from", "if", "in",
-    "into", "is", "like", "my", "of", "or", "so", "than", "that", "the", "their", "then", "to",
-    "uh", "um", "until", "what's", "when", "where", "which", "with", "your",
-];
-
-/// Words that end a question as well as they lead on, if the recogniser heard a question.
-const ENDS_A_QUESTION: &[&str] = &[
-    "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "to", "with",
-];
-
-/// Whether a transcript ends in a word that cannot be the last, such as "set a timer for".
-fn reads_unfinished(text: &str) -> bool {
-    let text = text.trim_end();
-    if text.ends_with("...") || text.ends_with('…') || text.ends_with(',') || text.ends_with('-')
-    {
-        return true;
-    }
-    let question = text.ends_with('?');
-    let last = text
-        .rsplit(char::is_whitespace)
-        .next()
-        .unwrap_or_default()
-        .trim_matches(|c: char| !c.is_alphanumeric())
-        .to_lowercase();
-    LEADING_ON.contains(&last.as_str()) && !(question && ENDS_A_QUESTION.contains(&last.as_str()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,26 +118,5 @@ mod tests {
         assert_eq!(wait(None, None), 500);
         assert_eq!(wait(Some(0.05), Some("What time")), 1_000);
         assert_eq!(wait(Some(0.95), Some("Set a timer for")), 1_000);
-    }
-
-    #[test]
-    fn unfinished_is_told_by_the_last_word() {
-        for text in [
-            "Set a timer for",
-            "I want to go to the",
-            "Well, um...",
-            "My number is,",
-        ] {
-            assert!(reads_unfinished(text), "{text}");
-        }
-        for text in [
-            "What is it for?",
-            "Yes.",
-            "",
-            "Set a timer for ten minutes.",
-            "Stop it",
-        ] {
-            assert!(!reads_unfinished(text), "{text}");
-        }
     }
 }

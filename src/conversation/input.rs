@@ -5,7 +5,7 @@ use super::speculation::Discard;
 use super::time::{Micros, Samples};
 use super::turn_detection::TurnDetection;
 use crate::llm::{LlmEvent, Message, ToolChoice, ToolSpec};
-use crate::router::Prediction;
+use crate::prediction::Prediction;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -19,7 +19,6 @@
 //! | `preempt` | answers that are made before the turn is certainly over |
 //! | `ending` | how the conversation ends, by a call of the agent or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
-//! | `assent` | which words are a yes |
 //! | `filler` | what is said while the user waits |
 //! | `keypad` | what the keys of a telephone mean |
 //! | `silence` | a user who says nothing is asked, and in the end left |
@@ -32,7 +31,6 @@
 mod answer;
 mod answer_end;
 mod aside;
-mod assent;
 mod barge_in;
 mod calls;
 mod clauses;

@@ -5,7 +5,7 @@ use super::latency::TurnLatency;
 use super::speculation::{SpeculationEvent, TurnRecord};
 use super::time::{Micros, Samples};
 use crate::llm::{Prompt, TokenUsage};
-use crate::router::Heard;
+use crate::prediction::Evidence;
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -51,7 +51,7 @@ pub enum Output {
         /// Answered by [`super::Input::Predicted`].
         request: RequestId,
         /// What is known.
-        heard: Heard,
+        heard: Evidence,
     },
     /// Run a tool.
     StartTool {

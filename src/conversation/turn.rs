@@ -1,6 +1,5 @@
 //! The user's utterance, from the first sound to the transcript that ends the turn.
 
-use super::assent::agrees;
 use super::endpointer::{Heard, WINDOW, silence_needed};
 use super::ids::RequestId;
 use super::latency::TurnLatency;
@@ -9,6 +8,7 @@ use super::speculation::Discard;
 use super::time::{Micros, Samples, Time};
 use super::timer::Timer;
 use super::{Conversation, EndOfTurnRule, Event, Output};
+use crate::language::en::assent::agrees;
 use crate::llm::Message;
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.

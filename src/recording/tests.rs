@@ -3,7 +3,7 @@ use crate::conversation::{
     CallId, ClauseId, Conversation, Job, Micros, RequestId, RunId, Samples, Time,
 };
 use crate::llm::{LlmEvent, ToolSpec};
-use crate::router::{Prediction, Source};
+use crate::prediction::{Prediction, Source};
 use crate::tools::{Declaration, Effect, Eligibility, ToolError};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -14,7 +14,7 @@ use crate::conversation::{
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
-use crate::router::Heard;
+use crate::prediction::Evidence;
 use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
 use crate::transport::{SessionOptions, SpokenBy};
 use crate::vad::WINDOW;
@@ -579,7 +579,7 @@ impl Driver {
     }
 
     /// Asks the sources of predictions. If they are busy, nothing is predicted.
-    fn route(&mut self, request: RequestId, heard: Heard) {
+    fn route(&mut self, request: RequestId, heard: Evidence) {
         let results = self.results.clone();
         let predicted = move |predictions| Input::Predicted {
             request,

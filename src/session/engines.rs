@@ -15,7 +15,7 @@ use crate::conversation::{Clauses, Micros, Policy, Samples, Timeouts, TurnRecord
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
 use crate::metrics::Metrics;
-use crate::router::{Heard, PredictError, Prediction, Router};
+use crate::prediction::{Evidence, PredictError, Prediction, Router};
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::builtin;
 use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
@@ -87,7 +87,7 @@ pub struct Engines {
     pub(super) llm: Arc<dyn Llm>,
     pub(super) tools: Arc<Registry>,
     /// The sources of predictions, if there are any.
-    pub(super) router: Option<Worker<Heard, Vec<Prediction>>>,
+    pub(super) router: Option<Worker<Evidence, Vec<Prediction>>>,
     pub(super) budget: Arc<Budget>,
     pub(super) journal: Option<Journal>,
     /// Committed calls that change something: they outlive the session that asked for them.
@@ -359,8 +359,8 @@ impl Engines {
 
 fn start_router(
     build: RouterBuilder,
-) -> Result<Worker<Heard, Vec<Prediction>>, SpawnError<PredictError>> {
-    Worker::spawn("router", INBOX, build, |router, heard: Heard, _| {
+) -> Result<Worker<Evidence, Vec<Prediction>>, SpawnError<PredictError>> {
+    Worker::spawn("router", INBOX, build, |router, heard: Evidence, _| {
         router.predict(&heard)
     })
 }

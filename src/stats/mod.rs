@@ -200,7 +200,7 @@ pub(crate) mod testing {
         CallId, Decision, Discard, Fate, Micros, PredictionRecord, ResponseStatus, RunId,
         RunRecord, Time, TurnId, TurnLatency, TurnRecord,
     };
-    use crate::router::Source;
+    use crate::prediction::Source;
     use serde_json::json;
 
     /// A run that started early, and was committed unless it was discarded.

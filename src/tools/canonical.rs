@@ -1,8 +1,8 @@
 //! The canonical form of a call's arguments: what a predicted call and a committed one are compared
 //! by. It is for comparing only; a tool is run with the arguments as they were given.
 
-use super::builtin::Unit;
-use super::{Declaration, Equivalence, places};
+use super::{Declaration, Equivalence};
+use crate::language::en::{places, units::Unit};
 use serde_json::{Map, Number, Value};
 
 /// Rounds of levelling after which it is given up.

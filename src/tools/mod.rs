@@ -12,7 +12,6 @@ mod canonical;
 pub mod declared;
 pub mod http;
 pub mod journal;
-pub mod places;
 mod registry;
 mod session;
 pub mod subprocess;

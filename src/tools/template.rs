@@ -1,7 +1,7 @@
 //! Templates in declarations: minijinja over a call's arguments, checked when they are loaded.
 
 use super::Declaration;
-use crate::money;
+use crate::language::en::money;
 use minijinja::{
     Environment, Error, ErrorKind, UndefinedBehavior, Value as Jinja, escape_formatter,
 };

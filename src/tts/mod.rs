@@ -4,7 +4,6 @@ mod espeak;
 mod piper;
 mod prepared;
 mod scripted;
-mod spoken;
 mod trim;
 
 pub use piper::Piper;

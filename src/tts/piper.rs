@@ -14,9 +14,9 @@ use ort::value::TensorRef;
 use serde::Deserialize;
 
 use super::espeak::Espeak;
-use super::spoken::{self, Phrase};
 use super::trim::Trimmer;
 use super::{Speech, Tts, TtsError};
+use crate::language::en::spoken::{self, Phrase};
 
 /// The tensor where the model was cut: f32 [1, 192, frames].
 const LATENT: &str = "/Mul_7_output_0";

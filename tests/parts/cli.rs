@@ -366,7 +366,7 @@ fn heard(folder: &Path, text: &str) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     let output = run_with(&weights(), folder, &["transcribe", "out.wav"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    undertone::router::text::normalise(&stdout(&output))
+    undertone::language::en::text::normalise(&stdout(&output))
 }
 
 /// The voice never says it twice alike: of three times once is enough.

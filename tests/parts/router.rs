@@ -11,8 +11,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use undertone::llm::ToolSpec;
-use undertone::router::{
-    Embedder, Heads, Heard, Intents, Prediction, Router, RouterHints, Rules, Source, Today,
+use undertone::prediction::{
+    Embedder, Evidence, Heads, Intents, Prediction, Router, RouterHints, Rules, Source, Today,
 };
 use undertone::tools::{Declaration, Effect};
 
@@ -222,7 +222,7 @@ fn router_of_own_examples() -> Router {
 }
 
 fn hear(router: &mut Router, text: &str, paused: bool) -> Option<Prediction> {
-    let heard = Heard {
+    let heard = Evidence {
         text: text.into(),
         paused,
         calls: Vec::new(),

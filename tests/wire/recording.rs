@@ -12,7 +12,7 @@ use support::{Server, local};
 use undertone::conversation::Policy;
 use undertone::llm::ToolSpec;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::router::{Heard, PredictError, Prediction, Predictor, Router, Source};
+use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, Recordings, Witnesses};
 use undertone::stats::TurnLog;
@@ -49,7 +49,7 @@ impl Predictor for Always {
         Source::Rule
     }
 
-    fn predict(&mut self, _: &Heard) -> Result<Vec<Prediction>, PredictError> {
+    fn predict(&mut self, _: &Evidence) -> Result<Vec<Prediction>, PredictError> {
         let arguments = Map::from_iter([("city".to_owned(), json!("Boulder"))]);
         Ok(vec![Prediction {
             tool: "weather".into(),

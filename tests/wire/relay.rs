@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use undertone::conversation::{Event, Fate, HangUpReason, Input};
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Message, ToolSpec};
-use undertone::router::{Heard, PredictError, Prediction, Predictor, Router, Source};
+use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{self, Builders, Inbound, Outbound, PhoneManners, Witnesses};
 use undertone::stats::{LoggedTurn, TurnLog};
@@ -133,7 +133,7 @@ impl Predictor for Guess {
         Source::Rule
     }
 
-    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
+    fn predict(&mut self, heard: &Evidence) -> Result<Vec<Prediction>, PredictError> {
         let look_up = Prediction {
             tool: "look_up".into(),
             arguments: Map::new(),

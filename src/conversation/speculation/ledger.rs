@@ -4,7 +4,7 @@ use super::record::{Discard, Fate, RunRecord};
 use super::track::TrackId;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::time::{Micros, Time};
-use crate::router::Source;
+use crate::prediction::Source;
 use crate::tools::{Declaration, ToolError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};

@@ -22,7 +22,7 @@ use super::ids::{CallId, RequestId};
 use super::latency::TurnLatency;
 use super::output::Event;
 use super::time::{Micros, Time};
-use crate::router::PastCall;
+use crate::prediction::PastCall;
 use crate::tools::{Declaration, canonical};
 use ledger::Ledger;
 use serde_json::{Map, Value};

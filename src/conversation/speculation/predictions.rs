@@ -9,7 +9,7 @@ use crate::conversation::common::Common;
 use crate::conversation::ids::RequestId;
 use crate::conversation::output::{Event, Output};
 use crate::llm::ToolChoice;
-use crate::router::{Heard, PastCall, Prediction, Source};
+use crate::prediction::{Evidence, PastCall, Prediction, Source};
 use crate::tools::{Declaration, Eligibility, canonical};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl Speculation {
         text: &str,
         paused: bool,
     ) {
-        let heard = Heard {
+        let heard = Evidence {
             text: text.to_owned(),
             paused,
             calls: self.past_calls(),
@@ -53,7 +53,7 @@ impl Speculation {
         let Some(track) = &mut self.answering else {
             return;
         };
-        let heard = Heard {
+        let heard = Evidence {
             calls,
             ..track.asked.clone()
         };
@@ -65,7 +65,7 @@ impl Speculation {
         self.ask_router(common, id, heard);
     }
 
-    fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Heard) {
+    fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });

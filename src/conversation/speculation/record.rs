@@ -2,7 +2,7 @@
 
 use super::gate::Decision;
 use crate::conversation::{CallId, Micros, ResponseStatus, RunId, Time, TurnId, TurnLatency};
-use crate::router::Source;
+use crate::prediction::Source;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

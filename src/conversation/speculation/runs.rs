@@ -8,7 +8,7 @@ use crate::conversation::common::Common;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
 use crate::conversation::policy::Policy;
-use crate::router::PastCall;
+use crate::prediction::PastCall;
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
 

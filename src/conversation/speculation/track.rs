@@ -1,7 +1,7 @@
 //! The speculation of one utterance and of the answer to it.
 
 use super::record::PredictionRecord;
-use crate::router::{Heard, Prediction};
+use crate::prediction::{Evidence, Prediction};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(in crate::conversation) struct Track {
     /// Calls that have failed: they would fail again.
     pub(super) failed: Vec<(String, Map<String, Value>)>,
     /// What the sources were asked about last.
-    pub(super) asked: Heard,
+    pub(super) asked: Evidence,
 }
 
 impl Track {

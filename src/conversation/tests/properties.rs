@@ -3,7 +3,7 @@
 use super::super::*;
 use super::sim::{Sim, Sources, Step, call, call_with, end, say};
 use super::{tool, with};
-use crate::router::{Prediction, Source};
+use crate::prediction::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
 use proptest::prelude::*;
 use serde_json::json;

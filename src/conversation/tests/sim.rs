@@ -3,8 +3,8 @@
 
 use super::super::*;
 use crate::llm::{LlmEvent, Prompt};
+use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;
-use crate::router::{Heard, Prediction};
 use crate::tools::{Effect, ToolError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -58,7 +58,7 @@ struct Clause {
 }
 
 /// What the sources of predictions say to what was heard.
-pub(super) type Sources = Box<dyn Fn(&Heard) -> Vec<Prediction>>;
+pub(super) type Sources = Box<dyn Fn(&Evidence) -> Vec<Prediction>>;
 
 pub(super) struct Sim {
     pub(super) core: Conversation,
@@ -83,7 +83,7 @@ pub(super) struct Sim {
     pub(super) router: Sources,
     /// How long they take from now on.
     pub(super) router_ms: u64,
-    pub(super) heard: Vec<Heard>,
+    pub(super) heard: Vec<Evidence>,
     /// Results name the run that they are of, so that they can be told apart.
     pub(super) marked: bool,
     /// The server starts no speculative runs.

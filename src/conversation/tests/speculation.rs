@@ -2,7 +2,7 @@
 
 use super::sim::{Script, Sim, Step, call_with, end, say};
 use super::*;
-use crate::router::{Prediction, Source};
+use crate::prediction::{Prediction, Source};
 use crate::tools::{Eligibility, EndsCall};
 use serde_json::{Value, json};
 

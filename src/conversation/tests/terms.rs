@@ -158,11 +158,11 @@ fn a_tool_that_the_client_brings_for_one_answer_is_not_run_early_by_the_server()
     policy.filler.confidence = 0.4;
     let mut sim = Sim::new(policy);
     sim.router = Box::new(|heard| {
-        let prediction = crate::router::Prediction {
+        let prediction = crate::prediction::Prediction {
             tool: "add_note".into(),
             arguments: serde_json::Map::new(),
             confidence: 0.4,
-            source: crate::router::Source::Rule,
+            source: crate::prediction::Source::Rule,
         };
         (!heard.text.is_empty())
             .then_some(prediction)

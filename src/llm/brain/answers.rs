@@ -2,8 +2,8 @@
 //! the result does not say.
 
 use super::request::Talk;
-use crate::money;
-use crate::router::{expression, numbers::plain};
+use crate::language::en::{durations, money};
+use crate::language::en::{expression, numbers::plain};
 use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
@@ -209,10 +209,7 @@ fn timer_name(timer: &Value) -> Option<String> {
 
 fn length(timer: &Value, field: &str, plural: bool) -> Option<String> {
     let seconds = timer.get(field)?.as_u64()?;
-    Some(crate::tools::builtin::length_words(
-        Duration::from_secs(seconds),
-        plural,
-    ))
+    Some(durations::in_words(Duration::from_secs(seconds), plural))
 }
 
 fn timers(output: &Value) -> Option<String> {

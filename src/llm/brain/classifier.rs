@@ -1,7 +1,8 @@
 //! The trained part: sentence embeddings and a head for our intents.
 
+use crate::language::en::text;
 use crate::llm::ToolSpec;
-use crate::router::{EmbedError, Embedder, Guess, Head, cosine, text};
+use crate::prediction::{EmbedError, Embedder, Guess, Head, cosine};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
@@ -128,7 +129,7 @@ fn nearest(said: &[Vec<f32>], words: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::audio::testing::weights_and_runtime;
-    use crate::router::Training;
+    use crate::prediction::Training;
     use sha2::{Digest, Sha256};
     use std::collections::BTreeMap;
 

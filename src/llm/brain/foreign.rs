@@ -2,8 +2,9 @@
 
 use super::classifier::{Classifier, Nearness};
 use super::rules;
+use crate::language::en::{slots, text};
 use crate::llm::ToolSpec;
-use crate::router::{EmbedError, RouterHints, RuleError, Rules, Today, slots, text};
+use crate::prediction::{EmbedError, RouterHints, RuleError, Rules, Today};
 use crate::tools::{Declaration, Effect, Registry};
 use regex::Regex;
 use serde_json::{Map, Value};

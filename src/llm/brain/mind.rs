@@ -6,9 +6,11 @@ use super::foreign::{self, Known, Match};
 use super::parts;
 use super::request::{Request, Talk, Target};
 use super::rules;
+use crate::language::en::units::Unit;
+use crate::language::en::{durations, expression, slots, text};
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
-use crate::router::{EmbedError, expression, slots, text};
-use crate::tools::builtin::{self, HANG_UP, Unit};
+use crate::prediction::EmbedError;
+use crate::tools::builtin::{self, HANG_UP};
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 
@@ -574,7 +576,7 @@ fn evident(intent: &str, core: &str) -> Option<Request> {
 }
 
 fn timer_of(core: &str) -> Option<Request> {
-    let seconds = slots::seconds(core)?;
+    let seconds = durations::seconds(core)?;
     (1..=24 * 3600)
         .contains(&seconds)
         .then_some(Request::SetTimer {
@@ -700,7 +702,7 @@ fn asks(heard: &str, question: &str) -> bool {
 fn again(rest: &str, (tool, arguments): (&str, &Map<String, Value>)) -> Option<Request> {
     match tool {
         "get_time" => {
-            let place = crate::tools::places::find(rest).ok()?;
+            let place = crate::language::en::places::find(rest).ok()?;
             Some(Request::Time(Some(place.name)))
         }
         "convert_units" => Some(Request::Convert {

@@ -15,7 +15,7 @@ mod rules;
 pub use classifier::ClassifierError;
 
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
-use crate::router::{EmbedError, RuleError};
+use crate::prediction::{EmbedError, RuleError};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;

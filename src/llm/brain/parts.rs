@@ -1,7 +1,7 @@
 //! Where in an utterance a second request may begin.
 
 use super::rules;
-use crate::router::text;
+use crate::language::en::text;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;

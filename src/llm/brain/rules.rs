@@ -1,9 +1,9 @@
 //! What is said plainly, read by rules: a sentence that one of them fits whole needs no model.
 
 use super::request::{Request, Talk, Target};
-use crate::router::{expression, slots, text};
-use crate::tools::builtin::Unit;
-use crate::tools::places;
+use crate::language::en::places;
+use crate::language::en::units::Unit;
+use crate::language::en::{durations, expression, text, units};
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -67,14 +67,14 @@ rule!(
     CONVERT,
     format!(
         r"^(?:convert |change |turn |express |what is |what are |how much is |how many is |how (?:far|long|hot|cold|heavy|tall|much|high|fast|big|warm) (?:is|are) |calculate )*(?P<n>-?\d+(?:\.\d+)?|an?|half an?) (?P<from>{0})(?: equals?| is| are| make)?(?: in| into| to| as| is how many| how many| equal to how many| is what in| in terms of)+ (?P<to>{0})$",
-        slots::unit_pattern()
+        units::pattern()
     )
 );
 rule!(
     HOW_MANY,
     format!(
         r"^(?:what is |how many |(?:what is )?the (?:total )?number of )(?P<to>{0})(?: are| is| or)?(?: there)?(?: in| equals?| make| makes| per| for)* (?P<n>-?\d+(?:\.\d+)?|an?|half (?:of )?an?|the) (?P<from>{0})$",
-        slots::unit_pattern()
+        units::pattern()
     )
 );
 rule!(
@@ -340,11 +340,11 @@ fn cancel(core: &str) -> Option<Request> {
 pub(super) fn target(words: &str, plural: bool) -> Target {
     static ALL: LazyLock<Option<Regex>> =
         LazyLock::new(|| rule(r"\b(?:all|every|both|everything)\b"));
-    let label = without(&WHICH_DROP, &slots::without_lengths(words));
+    let label = without(&WHICH_DROP, &durations::without(words));
     let label = label.split_whitespace().collect::<Vec<_>>().join(" ");
     if plural && label.is_empty() || matches(&ALL, words) {
         Target::All
-    } else if let Some(seconds) = slots::seconds(words) {
+    } else if let Some(seconds) = durations::seconds(words) {
         Target::Seconds(seconds)
     } else if label.is_empty() {
         Target::Only
@@ -354,8 +354,8 @@ pub(super) fn target(words: &str, plural: bool) -> Target {
 }
 
 fn set(core: &str) -> Option<Vec<Request>> {
-    let core = slots::plain_lengths(core);
-    let timed = !slots::lengths(&core).is_empty();
+    let core = durations::plain(core);
+    let timed = !durations::all(&core).is_empty();
     let found = SET
         .as_ref()?
         .captures(&core)
@@ -370,11 +370,11 @@ fn set(core: &str) -> Option<Vec<Request>> {
 /// "remind me in 10 minutes to ...", "let me know when 5 minutes are up".
 fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
     let names = ["rest", "when", "down", "clock", "time"];
-    let (core, whole) = (slots::plain_lengths(core), slots::plain_lengths(sentence));
+    let (core, whole) = (durations::plain(core), durations::plain(sentence));
     let found = captured(&REMIND, &core, &names).or_else(|| captured(&REMIND, &whole, &names));
     let rest = found??;
     let rest = rest.trim_start_matches("about ");
-    let after = slots::without_lengths(rest);
+    let after = durations::without(rest);
     let after = after.trim();
     let only = after.is_empty() || after.starts_with("to ");
     (only && rest.starts_with(|c: char| c.is_ascii_digit())).then(|| timers(&core, rest))
@@ -383,19 +383,19 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
 /// The timers that a request to set some names; `around` is what the rule left over.
 fn timers(core: &str, around: &str) -> Vec<Request> {
     let talk = |talk| vec![Request::Talk(talk)];
-    if matches(&TIME_OF_DAY, &slots::without_lengths(core)) {
+    if matches(&TIME_OF_DAY, &durations::without(core)) {
         return talk(Talk::TimeOfDay);
     }
     let corrected = CORRECTION
         .as_ref()
         .and_then(|correction| correction.find_iter(core).last());
     let said = corrected.map_or(core, |found| &core[found.end()..]);
-    let said = if slots::lengths(said).is_empty() {
+    let said = if durations::all(said).is_empty() {
         core
     } else {
         said
     };
-    let lengths = slots::lengths(said);
+    let lengths = durations::all(said);
     if lengths.iter().any(|&seconds| seconds == 0 || seconds > DAY) {
         return talk(Talk::BadLength);
     }
@@ -434,7 +434,7 @@ fn label(around: &str) -> Option<String> {
             r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|one|second|minute|hour|!|[\d.]+| )*$",
         )
     });
-    let around = slots::without_lengths(around);
+    let around = durations::without(around);
     let (before, after) = around.split_once(',').unwrap_or(("", &around));
     let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
     let meant = |words: &String| !words.is_empty() && words.len() <= 40 && !matches(&NOISE, words);

@@ -74,7 +74,8 @@ impl Tool for TransferCall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{Rules, Today, text};
+    use crate::language::en::text;
+    use crate::prediction::{Rules, Today};
     use secrecy::SecretString;
     use std::sync::Arc;
 

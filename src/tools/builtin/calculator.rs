@@ -1,8 +1,8 @@
 //! `calculate`: arithmetic, exact where it can be.
 
 use super::{declare, text};
-use crate::router::expression;
-use crate::router::numbers::plain;
+use crate::language::en::expression;
+use crate::language::en::numbers::plain;
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use fend_core::{Context, Interrupt};
 use futures_util::future::{BoxFuture, ready};

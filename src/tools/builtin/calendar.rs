@@ -4,7 +4,7 @@
 //! file defines (their times count as the user's), tasks and journals.
 
 use super::{bad_file, blocking, declare, text};
-use crate::router::{dates, text::normalise};
+use crate::language::en::{dates, text::normalise};
 use crate::tools::{CallContext, Declaration, Effect, Equivalence, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use jiff::civil::{Date, DateTime};

@@ -1,10 +1,13 @@
 //! `get_time`: the time and the date, here or anywhere.
 
 use super::{declare, text};
-use crate::tools::places::{self, Place};
+use crate::language::en::places::{self, Place};
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{
+    Timestamp,
+    tz::{TimeZone, TimeZoneDatabase},
+};
 use serde_json::{Map, Value, json};
 
 /// `get_time{place?}`: `{place?, reference?, time, date, zone}`. Without a place it is the
@@ -57,13 +60,18 @@ fn elsewhere(name: &str, now: Timestamp) -> Result<Value, ToolError> {
         zone,
         reference,
     } = places::find(name).map_err(|e| failed(e.to_string()))?;
-    let zone = TimeZone::get(&zone).map_err(|_| failed(format!("unknown time zone: {zone}")))?;
+    let zone = time_zone(&zone).map_err(|_| failed(format!("unknown time zone: {zone}")))?;
     let mut result = json!({ "place": name });
     if let (Some(city), Some(result)) = (reference, result.as_object_mut()) {
         result.insert("reference".into(), city.into());
     }
     merge(&mut result, describe(now, zone));
     Ok(result)
+}
+
+/// By the system's rules; by those of this program for a name that the system does not know.
+fn time_zone(name: &str) -> Result<TimeZone, jiff::Error> {
+    TimeZone::get(name).or_else(|_| TimeZoneDatabase::bundled().get(name))
 }
 
 fn describe(now: Timestamp, zone: TimeZone) -> Value {

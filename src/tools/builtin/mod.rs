@@ -12,9 +12,8 @@ mod weather;
 
 pub use calculator::Calculate;
 pub use clock::GetTime;
-pub(crate) use timers::length_words;
 pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, Which};
-pub use units::{ConvertUnits, Unit};
+pub use units::ConvertUnits;
 
 use super::http::Web;
 use super::{Declaration, Effect, EndsCall, Registry, RegistryError, Tool, ToolError};

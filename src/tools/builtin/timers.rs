@@ -1,6 +1,7 @@
 //! `set_timer`, `list_timers`, `cancel_timer`, and the list they work on.
 
 use super::{declare, text};
+use crate::language::en::durations;
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
@@ -31,7 +32,10 @@ impl Timer {
     pub fn announcement(&self) -> String {
         match &self.label {
             Some(label) => format!("Your {label} timer is done."),
-            None => format!("Your {} timer is done.", length_words(self.length, false)),
+            None => format!(
+                "Your {} timer is done.",
+                durations::in_words(self.length, false)
+            ),
         }
     }
 
@@ -46,27 +50,6 @@ impl Timer {
             result.insert("label".into(), label.as_str().into());
         }
         result
-    }
-}
-
-/// "5 minute", "1 hour and 30 minute"; with `plural`, "5 minutes", "1 hour and 30 minutes".
-pub(crate) fn length_words(length: Duration, plural: bool) -> String {
-    let seconds = length.as_secs();
-    let parts = [
-        (seconds / 3600, "hour"),
-        (seconds / 60 % 60, "minute"),
-        (seconds % 60, "second"),
-    ];
-    let ending = |count| if plural && count != 1 { "s" } else { "" };
-    let words: Vec<String> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count} {unit}{}", ending(*count)))
-        .collect();
-    match words.as_slice() {
-        [] => format!("0 second{}", ending(0)),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -438,19 +421,5 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(none.to_string(), "no timer is running");
-    }
-
-    #[test]
-    fn lengths_are_spoken() {
-        assert_eq!(length_words(Duration::from_secs(300), true), "5 minutes");
-        assert_eq!(length_words(Duration::from_secs(60), true), "1 minute");
-        assert_eq!(
-            length_words(Duration::from_secs(3690), true),
-            "1 hour, 1 minute and 30 seconds"
-        );
-        assert_eq!(
-            length_words(Duration::from_secs(5400), false),
-            "1 hour and 30 minute"
-        );
     }
 }

@@ -2,8 +2,9 @@
 //! is, then what the sky does there.
 
 use super::{declare, text};
+use crate::language::en::places;
 use crate::tools::http::{Request, Web, is_loopback, is_private_host, refusal};
-use crate::tools::{CallContext, Declaration, Effect, Equivalence, Tool, ToolError, places};
+use crate::tools::{CallContext, Declaration, Effect, Equivalence, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -429,8 +429,8 @@ impl Check<'_> {
 
     fn hints(&self, raw: &RawTool, known: &BTreeSet<String>) -> Checked<()> {
         for rule in &raw.router.rules {
-            let regex =
-                regex::Regex::new(&crate::router::rules::pattern(rule)).map_err(|error| {
+            let regex = regex::Regex::new(&crate::language::en::rule_syntax::pattern(rule))
+                .map_err(|error| {
                     let reason = error
                         .to_string()
                         .lines()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouterHints {
-    /// Regular expressions as [`crate::router::Rules`] reads them: over lower-case words without
+    /// Regular expressions as [`crate::prediction::Rules`] reads them: over lower-case words without
     /// punctuation, numbers as digits. Named groups are arguments.
     pub rules: Vec<String>,
     /// Sentences that ask for it.

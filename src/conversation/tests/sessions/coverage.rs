@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::llm::ToolChoice;
-use crate::router::Source;
+use crate::prediction::Source;
 use crate::tools::ToolError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

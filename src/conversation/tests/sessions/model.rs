@@ -4,7 +4,7 @@ use super::super::sim::{Script, Sources, Step, call_with, end, say};
 use super::super::*;
 use super::{Dice, Kind};
 use crate::llm::TokenUsage;
-use crate::router::{Prediction, Source};
+use crate::prediction::{Prediction, Source};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 

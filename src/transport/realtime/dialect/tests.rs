@@ -5,7 +5,7 @@ use crate::conversation::{
     Settings, SpeculationEvent, Time, TurnId, TurnLatency,
 };
 use crate::llm::TokenUsage;
-use crate::router::Source;
+use crate::prediction::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

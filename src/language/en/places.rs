@@ -3,7 +3,7 @@
 //! The names come from the IANA database's cities and from `places.tsv`, our own table of cities,
 //! countries and states, which wins where both know a name.
 
-use jiff::tz::{TimeZone, db};
+use jiff::tz::TimeZoneDatabase;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -214,7 +214,8 @@ pub fn may_continue(words: &str) -> bool {
 static PLACES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| {
     let mut places = HashMap::new();
     TABLE.lines().for_each(|line| add_line(&mut places, line));
-    db().available()
+    TimeZoneDatabase::bundled()
+        .available()
         .for_each(|zone| add_zone(&mut places, zone.as_str()));
     places
 });
@@ -256,7 +257,7 @@ fn by_zone(name: &str) -> Option<Place> {
     if !wanted.contains('/') {
         return None;
     }
-    let zone = TimeZone::get(&wanted).ok()?;
+    let zone = TimeZoneDatabase::bundled().get(&wanted).ok()?;
     let zone = zone.iana_name()?.to_owned();
     Some(Place {
         name: city_of(&zone),
@@ -466,7 +467,7 @@ mod tests {
     fn every_zone_of_the_table_exists() {
         for entry in PLACES.values() {
             assert!(
-                TimeZone::get(&entry.place.zone).is_ok(),
+                TimeZoneDatabase::bundled().get(&entry.place.zone).is_ok(),
                 "{}",
                 entry.place.zone
             );

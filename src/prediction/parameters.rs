@@ -1,14 +1,13 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
 use super::RouterHints;
-use super::{dates, expression, slots, text};
-use crate::tools::{Clock, Declaration, Equivalence, places};
+use crate::language::en::{dates, durations, expression, places, slots, text, units};
+use crate::tools::{Clock, Declaration, Equivalence};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Where predictions read which day it is.
 #[derive(Clone)]
@@ -42,7 +41,7 @@ impl std::fmt::Debug for Today {
     }
 }
 
-/// What a parameter is about: how words become its value.
+/// The kind of a parameter: how words become its value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// A city, country or region, by its usual name.
@@ -76,11 +75,11 @@ pub enum Kind {
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
     /// A call without it is refused.
     pub required: bool,
-    /// What words stand for here, whatever the kind.
+    /// Values that certain words stand for here, whatever the kind.
     pub words: BTreeMap<String, String>,
 }
 
@@ -143,7 +142,7 @@ fn written(words: &str, said: &str) -> Option<String> {
         .find(|run| !run.is_empty() && text::normalise(run) == words)
 }
 
-/// What a property is about, by its schema, then its name, then its description.
+/// The kind of a property, by its schema, then its name, then its description.
 fn kind(name: &str, schema: &Value) -> Kind {
     let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
@@ -215,27 +214,27 @@ impl Parameter {
             Kind::Day => return dates::read(words, today).map(|_| words.into()),
             _ => {}
         }
-        let words = tidy(words);
+        let words = slots::without_tail(words);
         if words.is_empty() {
             return None;
         }
         match &self.kind {
             Kind::Date | Kind::Day => None,
             Kind::Place => place(words).map(Value::from),
-            Kind::Seconds => slots::seconds(words)
+            Kind::Seconds => durations::seconds(words)
                 .or_else(|| words.parse().ok())
                 .map(Value::from),
-            Kind::Minutes => match slots::seconds(words) {
+            Kind::Minutes => match durations::seconds(words) {
                 Some(seconds) => (seconds % 60 == 0).then(|| json!(seconds / 60)),
                 None => words.parse::<u64>().ok().map(Value::from),
             },
-            Kind::Unit => Some(slots::unit(words)?.plural.into()),
+            Kind::Unit => Some(units::look_up(words)?.plural.into()),
             Kind::Expression => expression::read(words).map(Value::from),
-            Kind::Number => number(words).and_then(plain_number),
-            Kind::Integer => number(words)
+            Kind::Number => slots::number(words).and_then(plain_number),
+            Kind::Integer => slots::number(words)
                 .filter(|n| n.fract() == 0.0)
                 .map(|n| json!(n as i64)),
-            Kind::Boolean => boolean(words).map(Value::from),
+            Kind::Boolean => slots::boolean(words).map(Value::from),
             Kind::Choice(choices) => choice(words, choices).map(Value::from),
             Kind::Text => Some(words.into()),
         }
@@ -245,8 +244,8 @@ impl Parameter {
     pub fn may_grow(&self, words: &str) -> bool {
         match self.kind {
             Kind::Place => {
-                let words = tidy(words);
-                let name = words_of_a_name(words);
+                let words = slots::without_tail(words);
+                let name = slots::words_of_a_name(words);
                 // "tokyo right": the name is over.
                 name.len() == words.len()
                     && (places::find(name).is_err() || places::may_continue(name))
@@ -263,22 +262,6 @@ fn plain_number(number: f64) -> Option<Value> {
         return Some(json!(number as i64));
     }
     serde_json::Number::from_f64(number).map(Value::Number)
-}
-
-fn number(words: &str) -> Option<f64> {
-    match words {
-        "a" | "an" => Some(1.0),
-        "half a" | "half an" | "half" => Some(0.5),
-        words => words.trim_matches(['$', '€', '£', '%']).parse().ok(),
-    }
-}
-
-fn boolean(words: &str) -> Option<bool> {
-    match words {
-        "yes" | "true" | "on" => Some(true),
-        "no" | "false" | "off" => Some(false),
-        _ => None,
-    }
 }
 
 fn choice(words: &str, choices: &[String]) -> Option<String> {
@@ -302,7 +285,7 @@ fn place(words: &str) -> Option<String> {
     };
     let words = match listed(words) {
         Some(name) => return Some(name),
-        None => words_of_a_name(words),
+        None => slots::words_of_a_name(words),
     };
     if let Some(name) = listed(words) {
         return Some(name);
@@ -312,61 +295,6 @@ fn place(words: &str) -> Option<String> {
     }
     let short = words.split(' ').count() <= 4 && !words.contains(|c: char| c.is_ascii_digit());
     short.then(|| places::title_case(words.trim_start_matches("the ")))
-}
-
-/// The words up to the first that no place has in its name: "boulder" of "boulder is like".
-pub(crate) fn words_of_a_name(words: &str) -> &str {
-    const NEVER: [&str; 28] = [
-        "is",
-        "are",
-        "was",
-        "were",
-        "will",
-        "be",
-        "been",
-        "being",
-        "looks",
-        "look",
-        "looking",
-        "going",
-        "doing",
-        "gonna",
-        "gets",
-        "getting",
-        "like",
-        "right",
-        "now",
-        "currently",
-        "today",
-        "tonight",
-        "tomorrow",
-        "if",
-        "because",
-        "when",
-        "please",
-        "but",
-    ];
-    let mut end = 0;
-    for word in words.split(' ') {
-        if NEVER.contains(&word) {
-            break;
-        }
-        end += word.len() + 1;
-    }
-    words[..end.min(words.len())].trim_end()
-}
-
-/// The words without the courtesies and adverbs that people end a request with.
-fn tidy(words: &str) -> &str {
-    static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
-            r"(?: (?:please|now|right now|currently|at the moment|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend)|for me|thanks|thank you|like|again|then|!)|!)+$",
-        )
-        .ok()
-    });
-    let words = words.trim();
-    let tail = TAIL.as_ref().and_then(|tail| tail.find(words));
-    tail.map_or(words, |found| &words[..found.start()])
 }
 
 #[cfg(test)]

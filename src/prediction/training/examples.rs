@@ -21,15 +21,15 @@ const HELD_OUT: u8 = 10;
 pub struct Example {
     /// As it was said.
     pub text: String,
-    /// What it asks for; [`NONE`] for nothing.
+    /// The intent; [`NONE`] for nothing.
     pub intent: String,
-    /// Where the text names what: byte ranges, in order, not overlapping.
+    /// Slots by name: byte ranges, in order, not overlapping.
     pub slots: Vec<(String, Range<usize>)>,
-    /// What the example is for.
+    /// Its split.
     pub part: Part,
 }
 
-/// What an example is for.
+/// A split of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Learning.
@@ -65,7 +65,7 @@ pub enum DataError {
     Format {
         /// Which file.
         path: PathBuf,
-        /// What is wrong, and what is expected.
+        /// The fault, and what is expected.
         reason: String,
     },
     /// There is nothing to learn or to measure.

@@ -18,7 +18,7 @@ const NEGLIGIBLE: f32 = 0.1;
 /// Longest name of a place in words.
 const PLACE_WORDS: usize = 4;
 
-/// A text and its slots, as in [`super::examples::Example`].
+/// A text and its slots, as in [`super::training::examples::Example`].
 pub(super) type Annotated<'a> = (&'a str, &'a [(String, Range<usize>)]);
 
 /// A trained tagger.
@@ -431,9 +431,9 @@ fn places(words: &[String]) -> Vec<&'static str> {
     let mut at = 0;
     while at < words.len() {
         let longest = PLACE_WORDS.min(words.len() - at);
-        let length = (1..=longest)
-            .rev()
-            .find(|&length| crate::tools::places::is_listed(&words[at..at + length].join(" ")));
+        let length = (1..=longest).rev().find(|&length| {
+            crate::language::en::places::is_listed(&words[at..at + length].join(" "))
+        });
         if let Some(length) = length {
             marks[at..at + length].fill("inside");
             marks[at] = "begin";

@@ -1,31 +1,24 @@
-//! Text to intents and to predicted tool calls: what the words ask for, before any language model
-//! has seen them.
+//! Predicted tool calls: what the user's words may need, before any language model has seen them.
 //!
-//! Rules read what is said plainly; sentence embeddings and a trained head judge the rest. Each is
-//! a [`Predictor`], as whatever comes next will be; the [`Router`] asks all of them and makes one
-//! list of what they say. Who predicted is recorded and counted elsewhere; the gate does not ask.
+//! Every source is a [`Predictor`]: rules read plain requests, sentence embeddings and a trained
+//! head classify the rest. The [`Router`] asks all of them and merges their predictions into one
+//! list. The gate (`conversation/speculation/gate.rs`) decides which of those run early; it treats
+//! all sources alike.
 
 mod builtin_rules;
-pub mod dates;
 mod embed;
-pub mod evaluation;
-pub mod examples;
-pub mod expression;
 mod features;
 mod fill;
 mod heads;
 mod intents;
 mod linear;
 mod logistic;
-mod manner;
-pub mod numbers;
 mod packed;
-pub mod parameters;
-mod prediction;
-pub(crate) mod rules;
-pub mod slots;
+mod parameters;
+mod predictor;
+mod rules;
 mod tagger;
-pub mod text;
+pub mod training;
 
 pub use crate::tools::RouterHints;
 pub use embed::{EmbedError, Embedder, cosine};
@@ -33,7 +26,7 @@ pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
 pub use parameters::Today;
-pub use prediction::{Heard, PastCall, PredictError, Prediction, Predictor, Source};
+pub use predictor::{Evidence, PastCall, PredictError, Prediction, Predictor, Source};
 pub use rules::{RuleError, Rules};
 
 /// More predictions than this are not passed on: by default three calls are started in a turn.
@@ -53,10 +46,10 @@ impl Router {
 
     /// The calls that may be needed, the likeliest first, each once. A source that fails is logged
     /// and changes nothing for the others.
-    pub fn predict(&mut self, heard: &Heard) -> Vec<Prediction> {
+    pub fn predict(&mut self, evidence: &Evidence) -> Vec<Prediction> {
         let mut merged: Vec<Prediction> = Vec::new();
         for predictor in &mut self.predictors {
-            match predictor.predict(heard) {
+            match predictor.predict(evidence) {
                 Ok(predictions) => merge(&mut merged, best_of_each(predictions)),
                 Err(error) => tracing::warn!(%error, "a source of predictions failed"),
             }
@@ -121,7 +114,7 @@ mod tests {
             self.0
         }
 
-        fn predict(&mut self, _: &Heard) -> Result<Vec<Prediction>, PredictError> {
+        fn predict(&mut self, _: &Evidence) -> Result<Vec<Prediction>, PredictError> {
             Ok(self.1.clone())
         }
     }
@@ -133,7 +126,7 @@ mod tests {
             Source::Draft
         }
 
-        fn predict(&mut self, _: &Heard) -> Result<Vec<Prediction>, PredictError> {
+        fn predict(&mut self, _: &Evidence) -> Result<Vec<Prediction>, PredictError> {
             Err(PredictError {
                 predictor: Source::Draft,
                 reason: "gone".into(),
@@ -167,7 +160,7 @@ mod tests {
                 vec![intent("Rome", 0.5), intent("Paris", 0.7)],
             )),
         ]);
-        let predictions = router.predict(&Heard::default());
+        let predictions = router.predict(&Evidence::default());
         let [rome, paris] = predictions.as_slice() else {
             panic!("{predictions:?}");
         };
@@ -185,7 +178,7 @@ mod tests {
         let broken = call("weather", "nowhere", f32::NAN, Source::Rule);
         let all = many.chain([broken]).collect();
         let mut router = Router::new(vec![Box::new(Says(Source::Rule, all))]);
-        let predictions = router.predict(&Heard::default());
+        let predictions = router.predict(&Evidence::default());
         assert_eq!(predictions.len(), MOST);
         assert!(
             predictions

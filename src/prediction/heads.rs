@@ -1,11 +1,12 @@
 //! Trained heads: what a text asks for, how sure that is, and whether it asks for anything.
 
-use super::examples::{DataSet, Example, NONE};
+use super::Embedder;
 use super::features::Vocabulary;
 use super::linear::{Features, Linear, Random, softmax};
-use super::manner::Manner;
 use super::tagger::Tagger;
-use super::{Embedder, text};
+use super::training::examples::{DataSet, Example, NONE};
+use crate::language::en::factuality::Factuality;
+use crate::language::en::text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Written into every file; another number is another format.
 const FORMAT: u32 = 1;
-/// What people say that asks for nothing: for sets that have too few such examples themselves.
-const NOTHING: &str = include_str!("nothing.txt");
+/// Examples that ask for nothing: for sets that have too few such examples themselves.
+const NOTHING: &str = include_str!("training/nothing.txt");
 /// A set with fewer examples of [`NONE`] gets ours beside them.
 const FEW: usize = 20;
 /// How much being likely nothing counts against being likely something. Between 0 and 1 nothing
@@ -76,11 +77,12 @@ pub struct IntentHead {
     pub fingerprint: String,
     /// In ascending order.
     intents: Vec<String>,
-    /// How each intent is asked for.
-    manners: Vec<Manner>,
+    /// How the examples of each intent are phrased.
+    #[serde(rename = "manners")]
+    factuality: Vec<Factuality>,
     /// Scores are divided by it before they become probabilities.
     temperature: f32,
-    /// What scores less asks for nothing.
+    /// A text that scores less asks for nothing.
     threshold: f32,
     vocabulary: Vocabulary,
     linear: Linear,
@@ -88,7 +90,7 @@ pub struct IntentHead {
     taggers: BTreeMap<String, Tagger>,
 }
 
-/// What a head makes of a text.
+/// How a head classifies a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// The likeliest intent beside [`NONE`].
@@ -195,7 +197,7 @@ impl IntentHead {
         Ok(Self {
             name: set.name.clone(),
             fingerprint: set.fingerprint(),
-            manners: manners(&prepared, &intents),
+            factuality: factuality(&prepared, &intents),
             temperature: temperature(&calibration),
             threshold: threshold(&calibration, none, coverage),
             taggers: taggers(&examples),
@@ -205,7 +207,7 @@ impl IntentHead {
         })
     }
 
-    /// What a normalised text with this embedding asks for.
+    /// Classifies a normalised text with this embedding.
     pub fn judge(&self, text: &str, embedding: &[f32]) -> Judgement {
         let features = Features {
             embedding: embedding.to_vec(),
@@ -239,11 +241,13 @@ impl IntentHead {
     }
 
     /// How an intent is usually asked for.
-    pub(super) fn manner(&self, intent: &str) -> Manner {
+    pub(super) fn factuality(&self, intent: &str) -> Factuality {
         let place = self
             .intents
             .binary_search_by(|one| one.as_str().cmp(intent));
-        place.map(|place| self.manners[place]).unwrap_or_default()
+        place
+            .map(|place| self.factuality[place])
+            .unwrap_or_default()
     }
 
     fn none(&self) -> Option<usize> {
@@ -253,7 +257,7 @@ impl IntentHead {
     fn is_sound(&self) -> bool {
         self.intents.len() >= 2
             && self.intents.windows(2).all(|two| two[0] < two[1])
-            && self.manners.len() == self.intents.len()
+            && self.factuality.len() == self.intents.len()
             && self.temperature > 0.0
             && self.vocabulary.is_sound()
             && self.linear.fits(self.intents.len(), self.vocabulary.len())
@@ -384,10 +388,10 @@ pub(super) fn quantile(mut numbers: Vec<f32>, share: f32) -> Option<f32> {
 /// A text and the slots in it.
 type Taught<'a> = (&'a str, &'a [(String, Range<usize>)]);
 
-fn manners(examples: &[Prepared], intents: &[String]) -> Vec<Manner> {
+fn factuality(examples: &[Prepared], intents: &[String]) -> Vec<Factuality> {
     let of = |intent: &String| {
         let asked = examples.iter().filter(|one| one.intent == *intent);
-        Manner::shared(asked.map(|one| one.text.as_str()))
+        Factuality::shared(asked.map(|one| one.text.as_str()))
     };
     intents.iter().map(of).collect()
 }

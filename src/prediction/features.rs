@@ -1,4 +1,4 @@
-//! What a text is made of: its words, pairs of words and pieces of words, each a number.
+//! The features of a text: its words, pairs of words and pieces of words, each a number.
 //!
 //! Sentence embeddings blur what single words tell ("euros", "gate"); n-grams keep it. Each n-gram
 //! is a 32-bit hash, so that a vocabulary is a list of numbers and needs no strings.

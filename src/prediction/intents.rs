@@ -4,13 +4,13 @@ use super::RouterHints;
 use super::heads::IntentHead;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::rules::{GROWING, OPEN};
-use super::{
-    Embedder, Heard, PredictError, Prediction, Predictor, Source, fill, manner::Manner, text,
-};
+use super::{Embedder, Evidence, PredictError, Prediction, Predictor, Source, fill};
+use crate::language::en::factuality::Factuality;
+use crate::language::en::text;
 use crate::tools::Declaration;
 use std::sync::Arc;
 
-/// What the head did not accept is worth less than any default threshold, and still seen.
+/// Confidence factor of calls that the head did not accept: below any default threshold, and still seen in traces.
 const DOUBTED: f32 = 0.5;
 
 /// Predicts by intent.
@@ -85,16 +85,18 @@ impl Intents {
         Ok(())
     }
 
-    fn predictions(&self, head: &IntentHead, heard: &Heard) -> Vec<Prediction> {
+    fn predictions(&self, head: &IntentHead, evidence: &Evidence) -> Vec<Prediction> {
         let (normalised, embedding) = &self.last;
         let judged = head.judge(normalised, embedding);
-        let found = head.slots(&judged.intent, &heard.text).unwrap_or_default();
+        let found = head
+            .slots(&judged.intent, &evidence.text)
+            .unwrap_or_default();
         let slots: Vec<(String, String)> = found
             .into_iter()
-            .map(|(name, range)| (name, text::normalise(&heard.text[range])))
+            .map(|(name, range)| (name, text::normalise(&evidence.text[range])))
             .collect();
-        let manner = Manner::of(normalised);
-        let meant = head.manner(&judged.intent);
+        let factuality = Factuality::of(normalised);
+        let meant = head.factuality(&judged.intent);
         let asked = self
             .tools
             .iter()
@@ -104,11 +106,11 @@ impl Intents {
             let mut filled = fill::arguments(&tool.parameters, &slots, normalised, today)?;
             for parameter in &tool.parameters {
                 if let Some(value) = filled.values.get_mut(&parameter.name) {
-                    *value = as_said(&parameter.kind, value.take(), &heard.text);
+                    *value = as_said(&parameter.kind, value.take(), &evidence.text);
                 }
             }
             let takes_day = tool.parameters.iter().any(|one| one.kind == Kind::Date);
-            let goes_on = match (heard.paused, filled.growing, filled.open) {
+            let goes_on = match (evidence.paused, filled.growing, filled.open) {
                 (true, _, _) | (false, false, false) => 1.0,
                 (false, true, _) => GROWING,
                 (false, false, true) => OPEN,
@@ -120,7 +122,7 @@ impl Intents {
                 confidence: judged.probability
                     * believed
                     * goes_on
-                    * manner.discount(meant, takes_day),
+                    * factuality.discount(meant, takes_day),
                 source: Source::Intent,
             })
         };
@@ -133,8 +135,8 @@ impl Predictor for Intents {
         Source::Intent
     }
 
-    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
-        let normalised = text::normalise(&heard.text);
+    fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
+        let normalised = text::normalise(&evidence.text);
         if normalised.is_empty() || !self.is_useful() {
             return Ok(Vec::new());
         }
@@ -142,7 +144,7 @@ impl Predictor for Intents {
         let all = self
             .heads
             .iter()
-            .flat_map(|head| self.predictions(head, heard));
+            .flat_map(|head| self.predictions(head, evidence));
         Ok(all.collect())
     }
 }

@@ -1,16 +1,16 @@
-//! How something is said: denied, told of the past, or supposed.
+//! Factuality of a request: negated, in the past, or hypothetical.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The user says not to do it.
+/// Confidence factor if the user says not to do it.
 const NEGATED: f32 = 0.3;
-/// The user speaks of the past, and the tool takes no day.
+/// Confidence factor if the user speaks of the past, and the tool takes no day.
 const PAST: f32 = 0.25;
-/// The user supposes, reports, or asks how to do it.
-const TOLD: f32 = 0.4;
-/// An intent of whose examples this share speaks so means it.
+/// Confidence factor if the user supposes, reports, or asks how to do it.
+const HYPOTHETICAL: f32 = 0.4;
+/// Share of an intent's examples from which on a sign is part of the intent.
 const MEANT: f32 = 0.05;
 
 static NEGATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -27,54 +27,56 @@ static PASTNESS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-static TELLING: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static HYPOTHESIS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"\b(?:if i|if you|imagine|suppose|pretend|i wish|how (?:do|can|would|could) (?:i|you|we|one)|he said|she said|they said|told me|asked me|my (?:wife|husband|mother|mom|father|dad|sister|brother|friend|boss) (?:asked|said|wants|set|told))\b",
     )
     .ok()
 });
 
-/// How something is said.
+/// Signs that a text is no plain request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Manner {
+pub(crate) struct Factuality {
     pub negated: bool,
     pub past: bool,
-    pub told: bool,
+    /// Supposed, reported, or about how to do it.
+    #[serde(rename = "told")]
+    pub hypothetical: bool,
 }
 
-impl Manner {
+impl Factuality {
     /// Of normalised text.
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let fits = |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|p| p.is_match(text));
         Self {
             negated: fits(&NEGATION),
             past: fits(&PASTNESS),
-            told: fits(&TELLING),
+            hypothetical: fits(&HYPOTHESIS),
         }
     }
 
-    /// What many of these texts share: who asks so for something means it.
-    pub(super) fn shared<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
-        let manners: Vec<Self> = texts.map(Self::of).collect();
+    /// The signs that many of these texts share: an intent that is asked for in such words means them.
+    pub(crate) fn shared<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
+        let all: Vec<Self> = texts.map(Self::of).collect();
         let often = |is: fn(&Self) -> bool| {
-            let count = manners.iter().filter(|manner| is(manner)).count();
-            count as f32 > MEANT * manners.len() as f32
+            let count = all.iter().filter(|one| is(one)).count();
+            count as f32 > MEANT * all.len() as f32
         };
         Self {
-            negated: often(|manner| manner.negated),
-            past: often(|manner| manner.past),
-            told: often(|manner| manner.told),
+            negated: often(|one| one.negated),
+            past: often(|one| one.past),
+            hypothetical: often(|one| one.hypothetical),
         }
     }
 
-    /// How much less likely a call is than it seems, 0..1: for what is said and not `meant`.
-    pub(super) fn discount(self, meant: Self, takes_day: bool) -> f32 {
+    /// The factor for the confidence of a call, 0..1: signs count unless the intent means them.
+    pub(crate) fn discount(self, meant: Self, takes_day: bool) -> f32 {
         let factor =
             |said: bool, meant: bool, factor: f32| if said && !meant { factor } else { 1.0 };
         factor(self.negated, meant.negated, NEGATED)
             * factor(self.past, meant.past || takes_day, PAST)
-            * factor(self.told, meant.told, TOLD)
+            * factor(self.hypothetical, meant.hypothetical, HYPOTHETICAL)
     }
 }
 
@@ -84,9 +86,9 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles_and_finds() {
-        let manner = Manner::of("i did not ask how do i do it");
-        assert!(manner.negated && manner.past && manner.told);
-        assert_eq!(Manner::of("what is the weather"), Manner::default());
+        let said = Factuality::of("i did not ask how do i do it");
+        assert!(said.negated && said.past && said.hypothetical);
+        assert_eq!(Factuality::of("what is the weather"), Factuality::default());
     }
 
     #[test]
@@ -96,11 +98,14 @@ mod tests {
             "why was my card declined",
             "card declined",
         ];
-        let meant = Manner::shared(texts.into_iter());
-        assert!(meant.negated && meant.past && !meant.told);
-        let said = Manner::of("my card did not work");
+        let meant = Factuality::shared(texts.into_iter());
+        assert!(meant.negated && meant.past && !meant.hypothetical);
+        let said = Factuality::of("my card did not work");
         assert_eq!(said.discount(meant, false), 1.0);
-        assert!(said.discount(Manner::default(), false) < 0.1);
-        assert_eq!(Manner::of("it was").discount(Manner::default(), true), 1.0);
+        assert!(said.discount(Factuality::default(), false) < 0.1);
+        assert_eq!(
+            Factuality::of("it was").discount(Factuality::default(), true),
+            1.0
+        );
     }
 }

@@ -16,7 +16,7 @@ const BATCH: usize = 256;
 /// Weights of n-grams below this share of their class's greatest are dropped.
 const NEGLIGIBLE: f32 = 0.02;
 
-/// What is known of a text.
+/// The features of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Features {
     /// The sentence embedding, of length 1.
@@ -31,7 +31,7 @@ pub(super) struct Features {
 pub(super) struct Linear {
     #[serde(with = "packed")]
     bias: Vec<f32>,
-    /// What one step of a stored weight is worth, per class.
+    /// The value of one step of a stored weight, per class.
     #[serde(with = "packed")]
     scales: Vec<f32>,
     /// `[Embedder::LENGTH, classes]`

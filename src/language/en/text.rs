@@ -1,10 +1,10 @@
-//! What people say and recognisers write, brought to one form.
+//! Normalisation: transcripts and typed text in one form.
 
 use super::numbers;
 use regex::{Regex, RegexSet};
 use std::sync::LazyLock;
 
-/// What is written for what, on lower-case text with plain apostrophes.
+/// Rewrites of lower-case text with plain apostrophes: pattern, replacement.
 const REWRITES: &[(&str, &str)] = &[
     (
         r"\b(what|where|who|how|when|that|there|here|it|he|she)'?s\b",

@@ -7,17 +7,16 @@
 //! to the form that the tool's schema wants; a rule whose capture means nothing there, or that
 //! leaves a required argument open, predicts nothing.
 //!
-//! What lies around the match only lowers the confidence, it forbids nothing: a read that was
+//! Words around the match only lower the confidence, they forbid nothing: a read that was
 //! started in vain is never heard, but costs. So "don't tell me the weather in Rome" and "what was
 //! the weather in Rome yesterday" stay visible in a trace and fall below the default threshold
 //! (0.5); an operator whose reads are free may set a lower one. A rule that names such words
 //! itself ("did i set a timer") means them.
 
-use super::manner::Manner;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
-use super::{
-    Heard, PredictError, Prediction, Predictor, RouterHints, Source, builtin_rules, slots, text,
-};
+use super::{Evidence, PredictError, Prediction, Predictor, RouterHints, Source, builtin_rules};
+use crate::language::en::factuality::Factuality;
+use crate::language::en::{rule_syntax, text};
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
@@ -44,7 +43,7 @@ pub enum RuleError {
         tool: String,
         /// The rule as it was written.
         rule: String,
-        /// What is wrong with it.
+        /// Its fault.
         reason: String,
     },
     /// A capture that is none of the tool's parameters.
@@ -103,8 +102,8 @@ struct Rulebook {
 struct Rule {
     tool: usize,
     pattern: Regex,
-    /// Its own words speak of the past, deny or suppose.
-    means: Manner,
+    /// Signs in its own words: a rule about the past means the past.
+    means: Factuality,
 }
 
 impl Rules {
@@ -135,7 +134,7 @@ impl Rules {
         })
     }
 
-    /// What normalised words ask for, in the order of the rules. `said` is how they were
+    /// The calls that normalised words ask for, in the order of the rules. `said` is how they were
     /// transcribed: free text and names keep the capitals that they have there. If not `paused`,
     /// the words may go on.
     pub fn read(&self, normalised: &str, said: &str, paused: bool) -> Vec<Prediction> {
@@ -157,11 +156,11 @@ impl Rules {
                     (false, false, true) => OPEN,
                     (false, false, false) => 1.0,
                 };
-                let manner = Manner::of(&tool.around(&found, words));
+                let factuality = Factuality::of(&tool.around(&found, words));
                 predictions.push(Prediction {
                     tool: tool.name.clone(),
                     arguments: filled.arguments,
-                    confidence: SURE * unsure * manner.discount(rule.means, tool.takes_day),
+                    confidence: SURE * unsure * factuality.discount(rule.means, tool.takes_day),
                     source: Source::Rule,
                 });
             }
@@ -175,10 +174,10 @@ impl Predictor for Rules {
         Source::Rule
     }
 
-    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError> {
-        let normalised = text::normalise(&heard.text);
+    fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
+        let normalised = text::normalise(&evidence.text);
         let core = text::without_fillers(&normalised);
-        Ok(self.read(core, &heard.text, heard.paused))
+        Ok(self.read(core, &evidence.text, evidence.paused))
     }
 }
 
@@ -259,7 +258,7 @@ impl Rulebook {
 impl Rule {
     fn new(tool: usize, declaration: &Declaration, rule: &str) -> Result<Self, RuleError> {
         let name = || declaration.spec.name.clone();
-        let pattern = RegexBuilder::new(&pattern(rule))
+        let pattern = RegexBuilder::new(&rule_syntax::pattern(rule))
             .case_insensitive(true)
             .build()
             .map_err(|error| RuleError::Pattern {
@@ -291,25 +290,9 @@ impl Rule {
             tool,
             pattern,
             // An escape would stick to the word after it: `\bwas`.
-            means: Manner::of(&rule.replace(r"\b", " ")),
+            means: Factuality::of(&rule.replace(r"\b", " ")),
         })
     }
-}
-
-/// The regular expression of a rule: `{number}`, `{unit}` and `{length}` written out.
-pub(crate) fn pattern(rule: &str) -> String {
-    const NUMBER: &str = r"-?\d+(?:\.\d+)?";
-    const LENGTH: &str = concat!(
-        r"(?:(?:(?:\d+(?:\.\d+)?|an?|half an?|a couple of|quarter of an) ?",
-        r"(?:hours?|hrs?|minutes?|mins?|seconds?|secs?)(?: and a half)?)(?: and)? ?)+",
-    );
-    let units = || format!("(?:{})", slots::unit_pattern());
-    let rule = rule.trim_start_matches("raw:");
-    let mut expanded = rule.replace("{number}", NUMBER).replace("{length}", LENGTH);
-    if expanded.contains("{unit}") {
-        expanded = expanded.replace("{unit}", &units());
-    }
-    expanded
 }
 
 #[cfg(test)]

@@ -4,21 +4,21 @@
 //! "three zero five PM", "one slash two", "kay em slash aitch": those are rewritten here, by a
 //! table of rules applied in order.
 
-use crate::money::{self, Currency};
+use super::money::{self, Currency};
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
 /// Some words and the mark that ends them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Phrase {
+pub(crate) struct Phrase {
     /// Words with a sound, apart by spaces; hyphens and apostrophes are the only marks inside.
-    pub(super) words: String,
+    pub(crate) words: String,
     /// One of `. , ? ! : ;`, or `None` where the text was cut without one.
-    pub(super) mark: Option<char>,
+    pub(crate) mark: Option<char>,
 }
 
 /// Cuts `text` at its marks into phrases of at most `most_words` words, as they are said.
-pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
+pub(crate) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
     let mut phrases: Vec<Phrase> = Vec::new();
     for (words, mark) in marked(&speakable(text)) {
         let words: Vec<&str> = words.split_whitespace().filter(|w| has_sound(w)).collect();
@@ -175,7 +175,7 @@ static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
     compiled.collect()
 });
 
-/// What to look for, what to say. Order matters: addresses before their dots, dates before ranges,
+/// Patterns and how to say them. Order matters: addresses before their dots, dates before ranges,
 /// money before units, all of them before single symbols.
 fn rules() -> Vec<(String, Say)> {
     let months = format!("({})", MONTHS.join("|"));

@@ -1,10 +1,8 @@
-//! Arguments found in normalised text: lengths of time, quantities with units, places.
+//! Lengths of time: found in normalised text, and in words.
 
-use crate::tools::builtin::Unit;
-use crate::tools::places;
 use regex::Regex;
-use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// "half an hour" and its like, as numbers with units.
 const HALVES: &[(&str, &str)] = &[
@@ -43,7 +41,7 @@ static LENGTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The text with every way to say a length of time as numbers and units: "30 minutes".
-pub fn plain_lengths(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     HALF_RULES
         .iter()
         .fold(text.to_owned(), |text, (said, meant)| {
@@ -53,8 +51,8 @@ pub fn plain_lengths(text: &str) -> String {
 
 /// The lengths of time that a text names, each in whole seconds. "10 minutes and 30 seconds" is one
 /// of 630, "5 minutes and 10 minutes" are two.
-pub fn lengths(text: &str) -> Vec<u64> {
-    let text = plain_lengths(text);
+pub fn all(text: &str) -> Vec<u64> {
+    let text = plain(text);
     let (mut lengths, mut smallest, mut end) = (Vec::<f64>::new(), f64::INFINITY, 0);
     for part in LENGTH.iter().flat_map(|length| length.captures_iter(&text)) {
         let Some((length, unit)) = one_length(&part[1], &part[2]) else {
@@ -74,15 +72,15 @@ pub fn lengths(text: &str) -> Vec<u64> {
 
 /// The length of time in a text that names exactly one.
 pub fn seconds(text: &str) -> Option<u64> {
-    match lengths(text).as_slice() {
+    match all(text).as_slice() {
         [one] => Some(*one),
         _ => None,
     }
 }
 
 /// The same text with the lengths of time cut out.
-pub fn without_lengths(text: &str) -> String {
-    let text = plain_lengths(text);
+pub fn without(text: &str) -> String {
+    let text = plain(text);
     match LENGTH.as_ref() {
         Some(length) => length.replace_all(&text, "").into_owned(),
         None => text,
@@ -100,59 +98,25 @@ fn one_length(number: &str, unit: &str) -> Option<(f64, f64)> {
     Some((number * size, size))
 }
 
-/// The unit of this name, in any case. A look-up: [`Unit::named`] compares with every spelling.
-pub fn unit(name: &str) -> Option<&'static Unit> {
-    static UNITS: LazyLock<HashMap<String, &Unit>> = LazyLock::new(|| {
-        let mut units = HashMap::new();
-        for unit in Unit::all() {
-            for name in unit.names() {
-                units.entry(name.to_lowercase()).or_insert(unit);
-            }
-        }
-        units
-    });
-    UNITS
-        .get(name)
-        .or_else(|| UNITS.get(&name.to_lowercase()))
-        .copied()
-}
-
-/// A regular expression that matches the name of any unit, the longest first.
-pub fn unit_pattern() -> String {
-    let mut names: Vec<String> = Unit::all()
-        .flat_map(Unit::names)
-        .map(|name| regex::escape(&name.to_lowercase()))
+/// "5 minute", "1 hour and 30 minute"; with `plural`, "5 minutes", "1 hour and 30 minutes".
+pub(crate) fn in_words(length: Duration, plural: bool) -> String {
+    let seconds = length.as_secs();
+    let parts = [
+        (seconds / 3600, "hour"),
+        (seconds / 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    ];
+    let ending = |count| if plural && count != 1 { "s" } else { "" };
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}{}", ending(*count)))
         .collect();
-    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    names.join("|")
-}
-
-/// All numbers of a text, in order.
-pub fn numbers(text: &str) -> Vec<f64> {
-    static NUMBER: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?:^|[\s$€£])(-?\d+(?:\.\d+)?)\b").ok());
-    let found = NUMBER.iter().flat_map(|number| number.captures_iter(text));
-    found.filter_map(|found| found[1].parse().ok()).collect()
-}
-
-/// The place that a text names after "in", "for", "at", "to", "of" or "from": the longest known
-/// name that follows, or the words up to the end where none is known. Gives the usual name.
-pub fn place(text: &str) -> Option<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let after = |(at, word): (usize, &&str)| PREPOSITIONS.contains(word).then_some(at + 1);
-    let starts: Vec<usize> = words.iter().enumerate().filter_map(after).collect();
-    starts.iter().find_map(|&at| known(&words[at..]))
-}
-
-const PREPOSITIONS: [&str; 8] = ["in", "for", "at", "to", "of", "from", "about", "near"];
-
-/// The longest known place that `words` begin with.
-pub fn known(words: &[&str]) -> Option<String> {
-    (1..=words.len().min(6)).rev().find_map(|length| {
-        let name = words[..length].join(" ");
-        let place = places::find(&name).ok()?;
-        Some(place.name)
-    })
+    match words.as_slice() {
+        [] => format!("0 second{}", ending(0)),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -163,7 +127,6 @@ mod tests {
     fn every_rule_compiles() {
         assert_eq!(HALF_RULES.len(), HALVES.len());
         assert!(LENGTH.is_some());
-        assert!(Regex::new(&unit_pattern()).is_ok());
     }
 
     #[test]
@@ -188,13 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn finds_places_and_numbers() {
+    fn lengths_are_spoken() {
+        assert_eq!(in_words(Duration::from_secs(300), true), "5 minutes");
+        assert_eq!(in_words(Duration::from_secs(60), true), "1 minute");
         assert_eq!(
-            place("the weather in new york city today").as_deref(),
-            Some("New York")
+            in_words(Duration::from_secs(3690), true),
+            "1 hour, 1 minute and 30 seconds"
         );
-        assert_eq!(place("flights from boston").as_deref(), Some("Boston"));
-        assert_eq!(place("what is the time"), None);
-        assert_eq!(numbers("between 3 and $4.50 for 2nd"), [3.0, 4.5]);
+        assert_eq!(
+            in_words(Duration::from_secs(5400), false),
+            "1 hour and 30 minute"
+        );
     }
 }

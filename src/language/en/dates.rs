@@ -201,7 +201,7 @@ fn of_the_month(found: &Captures<'_>, today: Date) -> Option<Date> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::text;
+    use crate::language::en::text;
     use jiff::civil::date;
 
     #[test]

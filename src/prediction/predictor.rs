@@ -1,4 +1,4 @@
-//! What may be asked for next, before anybody is sure.
+//! Predictions of tool calls, and the trait of their sources.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,11 +12,11 @@ pub struct Prediction {
     pub arguments: Map<String, Value>,
     /// Probability that the model commits this very call, 0..1.
     pub confidence: f32,
-    /// Who predicts it.
+    /// Its source.
     pub source: Source,
 }
 
-/// Who predicts. Named in every trace; no rule depends on it.
+/// A source of predictions. Named in every trace; no rule depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -45,10 +45,10 @@ impl Source {
     }
 }
 
-/// What is known when predictions are asked for.
+/// The input of a prediction: the turn so far and the calls before it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
-    /// What the user said so far in this turn, as transcribed.
+pub struct Evidence {
+    /// The user's words so far in this turn, as transcribed.
     pub text: String,
     /// The user has fallen silent; the text may still be continued, but not mid-word.
     pub paused: bool,
@@ -63,7 +63,7 @@ pub struct PastCall {
     pub tool: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// What it returned, once it has.
+    /// Its result, once there is one.
     pub result: Option<Value>,
 }
 
@@ -71,7 +71,7 @@ pub struct PastCall {
 #[derive(Debug, thiserror::Error)]
 #[error("{name} predicts nothing: {reason}", name = predictor.name())]
 pub struct PredictError {
-    /// Who failed.
+    /// The source that failed.
     pub predictor: Source,
     /// Why.
     pub reason: String,
@@ -80,12 +80,12 @@ pub struct PredictError {
 /// A source of predictions. It runs on the router's thread and sees every changed partial
 /// transcript, so it has some milliseconds.
 pub trait Predictor: Send {
-    /// Who this is.
+    /// Its name.
     fn source(&self) -> Source;
 
     /// The calls that may be needed. None is an answer: most of what people say needs no tool.
     ///
     /// # Errors
     /// [`PredictError`] if the source itself failed.
-    fn predict(&mut self, heard: &Heard) -> Result<Vec<Prediction>, PredictError>;
+    fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError>;
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 const NUMBER: &str = r"(-?\d+(?:\.\d+)?|pi)";
 
-/// What to write for what is said, in this order. `N` stands for a number.
+/// Spoken arithmetic and how to write it, in this order. `N` stands for a number.
 const SAYINGS: &[(&str, &str)] = &[
     (r"\b(dollars?|bucks|euros?)\b|[$€£]", ""),
     (r"\b(per cent|percentage)\b", "percent"),
@@ -101,7 +101,7 @@ pub fn read(said: &str) -> Option<String> {
     is_expression(&tokens).then(|| join(&tokens))
 }
 
-/// What is said with every rule applied in turn. All rules look at once which is next: most
+/// The text with every rule applied in turn. All rules look at once which is next: most
 /// sentences need two of them.
 fn written(said: &str) -> Option<String> {
     static NEEDED: LazyLock<Option<RegexSet>> = LazyLock::new(|| {

@@ -1,22 +1,9 @@
 //! Arguments found in a text that no rule has read, by what each parameter is about.
 
 use super::parameters::{Kind, Parameter};
-use super::{dates, expression, slots};
+use crate::language::en::{dates, durations, expression, numbers, places, slots, units};
 use jiff::civil::Date;
-use regex::Regex;
 use serde_json::{Map, Value};
-use std::sync::LazyLock;
-
-/// What stands before the words that a free text parameter wants.
-static LEAD_IN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"\b(?:called|named|titled|labell?ed|about|for|saying|that says|search(?: the web)? for|look up|find(?: me)?|on|play|to)\s+(?:the |a |an |my )?(?P<words>.+?)(?: please)?$",
-    )
-    .ok()
-});
-
-static UNITS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"\b(?:{})\b", slots::unit_pattern())).ok());
 
 /// Arguments, and whether more words could change one of them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -71,9 +58,9 @@ fn find(
     match &parameter.kind {
         Kind::Place => place(parameter, text, alone),
         Kind::Date => dates::read(text, today).map(|date| whole(date.to_string().into())),
-        Kind::Seconds => slots::seconds(text).map(|seconds| whole(seconds.into())),
+        Kind::Seconds => durations::seconds(text).map(|seconds| whole(seconds.into())),
         Kind::Minutes => {
-            let length = slots::seconds(text)?;
+            let length = durations::seconds(text)?;
             length
                 .is_multiple_of(60)
                 .then(|| whole((length / 60).into()))
@@ -84,8 +71,7 @@ fn find(
         Kind::Choice(_) => choice(parameter, text, today),
         // Free text is anybody's guess: only where the call needs it, and one piece of it.
         Kind::Text if alone && parameter.required => {
-            let found = LEAD_IN.as_ref()?.captures(text)?;
-            let words = found["words"].trim().to_owned();
+            let words = slots::free_text(text)?.to_owned();
             Some((words.clone().into(), words))
         }
         _ => None,
@@ -117,8 +103,8 @@ fn place(parameter: &Parameter, text: &str, alone: bool) -> Option<(Value, Strin
 fn listed(words: &[&str]) -> Option<(Value, String)> {
     (1..=words.len().min(5)).rev().find_map(|length| {
         let name = words[..length].join(" ");
-        let known = crate::tools::places::is_listed(&name) || qualified(&words[..length]);
-        let place = crate::tools::places::find(&name).ok().filter(|_| known)?;
+        let known = places::is_listed(&name) || qualified(&words[..length]);
+        let place = places::find(&name).ok().filter(|_| known)?;
         Some((place.name.into(), name))
     })
 }
@@ -127,20 +113,13 @@ fn listed(words: &[&str]) -> Option<(Value, String)> {
 fn qualified(words: &[&str]) -> bool {
     words.len() >= 2
         && (1..words.len()).any(|cut| {
-            crate::tools::places::is_listed(&words[..cut].join(" "))
-                && crate::tools::places::is_listed(&words[cut..].join(" "))
+            places::is_listed(&words[..cut].join(" ")) && places::is_listed(&words[cut..].join(" "))
         })
 }
 
 /// The unit at the parameter's place: the first for the first, unless "how many" turns them round.
 fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, String)> {
-    let mut found: Vec<&str> = UNITS
-        .as_ref()?
-        .find_iter(text)
-        .map(|unit| unit.as_str())
-        .collect();
-    // Said, it is the preposition.
-    found.retain(|unit| *unit != "in");
+    let mut found = units::mentioned(text);
     if text.contains("how many") {
         found.reverse();
     }
@@ -148,16 +127,16 @@ fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, 
     let places: Vec<&str> = units.map(|unit| unit.name.as_str()).collect();
     let place = places.iter().position(|name| *name == parameter.name)?;
     let said = found.get(place).filter(|_| found.len() == places.len())?;
-    Some((slots::unit(said)?.plural.into(), (*said).to_owned()))
+    Some((units::look_up(said)?.plural.into(), (*said).to_owned()))
 }
 
 fn number(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, String)> {
-    let text = slots::without_lengths(text);
+    let text = durations::without(text);
     let found = slots::numbers(&text);
     let [only] = found.as_slice() else {
         return None;
     };
-    let words = super::numbers::plain(*only);
+    let words = numbers::plain(*only);
     Some((parameter.value(&words, today)?, words))
 }
 
@@ -182,9 +161,10 @@ fn choice(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::en::text;
     use crate::llm::ToolSpec;
-    use crate::router::parameters::parameters;
-    use crate::router::{RouterHints, text};
+    use crate::prediction::RouterHints;
+    use crate::prediction::parameters::parameters;
     use crate::tools::{Declaration, Effect};
     use jiff::civil::date;
     use serde_json::json;

@@ -6,8 +6,8 @@
 )]
 
 use super::examples::{Example, NONE};
-use super::heads::{IntentHead, Judgement, quantile};
-use super::text;
+use crate::language::en::text;
+use crate::prediction::heads::{IntentHead, Judgement, quantile};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub struct Evaluation {
     pub latency: Latency,
 }
 
-/// What happens at the head's own threshold.
+/// Figures at the head's own threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Operating {
     /// Share of requests let through.
@@ -65,7 +65,7 @@ pub struct SlotScore {
     pub f1: f32,
 }
 
-/// What is known when so much of each sentence was heard.
+/// Figures for the first part of each sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CurvePoint {
     /// Share of the words, in percent, rounded up to whole words.
@@ -107,7 +107,7 @@ struct Judged<'e> {
 /// embedding of one normalised text.
 ///
 /// # Errors
-/// What `embed` says.
+/// Errors of `embed`.
 pub fn evaluate<E>(
     set: &str,
     head: &IntentHead,

@@ -1,0 +1,253 @@
+//! Yes or no: a yes is agreement, and beside it nothing that is new.
+//!
+//! Phrases that may accompany agreement are listed in `phrases.rs`; everything unknown makes the words something else,
+//! which runs nothing. A yes is cut whole into
+//!
+//! - agreement ("yes", "go ahead", "that works"), at least once, and clear enough for what else is
+//!   said: people decline with "that's okay, thanks", too,
+//! - politeness ("please", "thanks", "oh"),
+//! - the question repeated: words in a row of the question, of the tool's name or of an argument, in
+//!   that order, each phrase with its preposition ("book the table for 2" of "Shall I book a table for
+//!   2 at Luigi's?", but neither "table 2" nor "at 2"); its verb with a pronoun ("book it").
+//!
+//! A question that lists or excludes something ("milk and eggs", "without onions") says something else
+//! in parts, so it is only repeated whole.
+
+mod phrases;
+mod repetition;
+mod words;
+
+use phrases::{
+    LEADS, NO, OKAY, POLITE, PRONOUNS, RATHER_YES, REFUSING, SCORN, SHORT, SHORT_AT_END, THANKS,
+    YES,
+};
+use repetition::{Repeating, Sources};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use words::{is, words};
+
+/// Words of a reply from which on it is no plain yes.
+const MOST_SAID: usize = 32;
+
+/// How a reply answers a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It agrees, and adds nothing.
+    Yes,
+    /// It refuses.
+    No,
+    /// Anything else, such as a yes with a condition.
+    Other,
+}
+
+/// A question that is answered with yes or no, and the call that it is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) question: &'a str,
+    pub(crate) tool: &'a str,
+    pub(crate) arguments: &'a Map<String, Value>,
+}
+
+/// Whether these are words of agreement and nothing else.
+pub(crate) fn agrees(text: &str) -> bool {
+    read(text, &Sources::default()) == Reply::Yes
+}
+
+/// Classifies `text` as the answer to a question.
+pub(crate) fn reply(text: &str, asked: Asked<'_>) -> Reply {
+    read(text, &Sources::of(asked))
+}
+
+fn read(text: &str, sources: &Sources) -> Reply {
+    let said = words(text);
+    // A question in return is no agreement.
+    let cut = Cut {
+        said: &said,
+        sources,
+    };
+    if said.len() < MOST_SAID && cut.is_yes() && !text.contains('?') {
+        Reply::Yes
+    } else if is_no(&said) {
+        Reply::No
+    } else {
+        Reply::Other
+    }
+}
+
+/// Only refusals, one of them at least, and manners.
+fn is_no(said: &[String]) -> bool {
+    const MANNERS: [&str; 4] = ["please", "sorry", "thanks", "thank you"];
+    let mut at = 0;
+    let mut refused = false;
+    while at < said.len() {
+        let longest = longest(NO, &said[at..]);
+        if longest == 0 {
+            return false;
+        }
+        let phrase = said[at..at + longest].join(" ");
+        refused |= !MANNERS.contains(&phrase.as_str());
+        at += longest;
+    }
+    refused
+}
+
+/// How many words the longest of `phrases` takes that `said` begins with.
+fn longest(phrases: &[&str], said: &[String]) -> usize {
+    beginnings(phrases, said).max().unwrap_or_default()
+}
+
+/// The lengths of all `phrases` that `said` begins with.
+fn beginnings<'a>(phrases: &'a [&str], said: &'a [String]) -> impl Iterator<Item = usize> + 'a {
+    phrases.iter().filter_map(|phrase| {
+        let length = phrase.split(' ').count();
+        let begins = said.len() >= length && phrase.split(' ').eq(said[..length].iter());
+        begins.then_some(length)
+    })
+}
+
+/// How what was said is cut into agreement, politeness and repetition.
+struct Cut<'a> {
+    said: &'a [String],
+    sources: &'a Sources,
+}
+
+/// The kinds of words in a piece, or in several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Found {
+    yes: bool,
+    okay: bool,
+    rather_yes: bool,
+    thanks: bool,
+    short: bool,
+    scorn: bool,
+    /// The verb with its pronoun.
+    verb: bool,
+    /// Other words of the question. Only one piece: two may make another sense ("table", "2").
+    words: bool,
+}
+
+impl Found {
+    /// Both, if they may come together.
+    fn and(self, more: Self) -> Option<Self> {
+        let fits = !(self.verb && more.verb || self.words && more.words);
+        fits.then_some(Self {
+            yes: self.yes || more.yes,
+            okay: self.okay || more.okay,
+            rather_yes: self.rather_yes || more.rather_yes,
+            thanks: self.thanks || more.thanks,
+            short: self.short || more.short,
+            scorn: self.scorn || more.scorn,
+            verb: self.verb || more.verb,
+            words: self.words || more.words,
+        })
+    }
+
+    fn agrees(self) -> bool {
+        let declines = self.short || self.rather_yes && self.thanks;
+        let in_earnest = !self.scorn || self.verb || self.words;
+        in_earnest && (self.yes || (self.okay || self.rather_yes) && !declines)
+    }
+}
+
+impl Cut<'_> {
+    /// Some way to cut all of it has agreement in it.
+    fn is_yes(&self) -> bool {
+        // What is found up to each word.
+        let mut ways = vec![Vec::<Found>::new(); self.said.len() + 1];
+        ways[0].push(Found::default());
+        for at in 0..self.said.len() {
+            let here = std::mem::take(&mut ways[at]);
+            if here.is_empty() {
+                continue;
+            }
+            for (length, piece) in self.pieces(at) {
+                let there = &mut ways[at + length];
+                for found in here.iter().filter_map(|found| found.and(piece)) {
+                    if !there.contains(&found) {
+                        there.push(found);
+                    }
+                }
+            }
+        }
+        let last = ways.pop().unwrap_or_default();
+        last.iter().any(|found| found.agrees())
+    }
+
+    /// The pieces that may begin at a word: how long each is, and what it adds.
+    fn pieces(&self, at: usize) -> Vec<(usize, Found)> {
+        let rest = &self.said[at..];
+        let found = |mark: fn(&mut Found)| {
+            let mut found = Found::default();
+            mark(&mut found);
+            found
+        };
+        let short = found(|f| f.short = true);
+        let kinds = [
+            (YES, found(|f| f.yes = true)),
+            (OKAY, found(|f| f.okay = true)),
+            (RATHER_YES, found(|f| f.rather_yes = true)),
+            (THANKS, found(|f| f.thanks = true)),
+            (SHORT, short),
+            (SCORN, found(|f| f.scorn = true)),
+            (POLITE, Found::default()),
+        ];
+        let mut pieces: Vec<(usize, Found)> = Vec::new();
+        for (phrases, found) in kinds {
+            pieces.extend(beginnings(phrases, rest).map(|length| (length, found)));
+        }
+        let at_end = beginnings(SHORT_AT_END, rest).filter(|length| *length == rest.len());
+        pieces.extend(at_end.map(|length| (length, short)));
+        pieces.extend(self.repetitions(rest));
+        for lead in beginnings(LEADS, rest) {
+            let behind = self.repetitions(&rest[lead..]).into_iter();
+            pieces.extend(behind.map(|(length, found)| (lead + length, found)));
+        }
+        if at > 0 && self.said[at - 1..].starts_with(&["yeah".into(), "right".into()]) {
+            // The two are one piece; only "right away" is not cut in two.
+            pieces.retain(|(length, _)| *length > 1);
+        }
+        pieces
+    }
+
+    /// The question repeated, as `rest` may begin with it.
+    fn repetitions(&self, rest: &[String]) -> Vec<(usize, Found)> {
+        let mut pieces = Vec::new();
+        if let [verb, pronoun, ..] = rest
+            && is(PRONOUNS, pronoun)
+            && self.sources.verbs.contains(verb)
+            && self.may_say(verb)
+            && !is_no(&rest[..2])
+        {
+            let found = Found {
+                verb: true,
+                ..Found::default()
+            };
+            pieces.push((2, found));
+        }
+        for source in &self.sources.all {
+            let mut repeating = Repeating {
+                source,
+                own_verb: self.sources.own_verb.as_deref(),
+                rest,
+                seen: BTreeSet::new(),
+                lengths: BTreeSet::new(),
+            };
+            for from in (0..source.words.len()).filter(|from| !source.cuts_number(*from)) {
+                repeating.from(from, from, 0);
+            }
+            let found = Found {
+                words: true,
+                ..Found::default()
+            };
+            pieces.extend(repeating.lengths.into_iter().map(|length| (length, found)));
+        }
+        pieces
+    }
+
+    fn may_say(&self, verb: &String) -> bool {
+        !is(REFUSING, verb) || self.sources.own_verb.as_ref() == Some(verb)
+    }
+}
+
+#[cfg(test)]
+mod tests;

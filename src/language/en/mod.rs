@@ -1,0 +1,16 @@
+//! English.
+
+pub(crate) mod assent;
+pub mod dates;
+pub(crate) mod durations;
+pub mod expression;
+pub(crate) mod factuality;
+pub(crate) mod money;
+pub mod numbers;
+pub mod places;
+pub(crate) mod rule_syntax;
+pub(crate) mod sentences;
+pub mod slots;
+pub(crate) mod spoken;
+pub mod text;
+pub mod units;

@@ -1,0 +1,135 @@
+//! Arguments found in normalised text: numbers, places, free text.
+
+use super::places;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// All numbers of a text, in order.
+pub fn numbers(text: &str) -> Vec<f64> {
+    static NUMBER: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?:^|[\s$€£])(-?\d+(?:\.\d+)?)\b").ok());
+    let found = NUMBER.iter().flat_map(|number| number.captures_iter(text));
+    found.filter_map(|found| found[1].parse().ok()).collect()
+}
+
+/// The place that a text names after "in", "for", "at", "to", "of" or "from": the longest known
+/// name that follows, or the words up to the end where none is known. Gives the usual name.
+pub fn place(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let after = |(at, word): (usize, &&str)| PREPOSITIONS.contains(word).then_some(at + 1);
+    let starts: Vec<usize> = words.iter().enumerate().filter_map(after).collect();
+    starts.iter().find_map(|&at| known(&words[at..]))
+}
+
+const PREPOSITIONS: [&str; 8] = ["in", "for", "at", "to", "of", "from", "about", "near"];
+
+/// The longest known place that `words` begin with.
+pub fn known(words: &[&str]) -> Option<String> {
+    (1..=words.len().min(6)).rev().find_map(|length| {
+        let name = words[..length].join(" ");
+        let place = places::find(&name).ok()?;
+        Some(place.name)
+    })
+}
+
+/// The number that normalised words are: "a", "half an", "$4.50".
+pub fn number(words: &str) -> Option<f64> {
+    match words {
+        "a" | "an" => Some(1.0),
+        "half a" | "half an" | "half" => Some(0.5),
+        words => words.trim_matches(['$', '€', '£', '%']).parse().ok(),
+    }
+}
+
+/// The yes or no that normalised words are.
+pub fn boolean(words: &str) -> Option<bool> {
+    match words {
+        "yes" | "true" | "on" => Some(true),
+        "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// The words up to the first that no place has in its name: "boulder" of "boulder is like".
+pub fn words_of_a_name(words: &str) -> &str {
+    const NEVER: [&str; 28] = [
+        "is",
+        "are",
+        "was",
+        "were",
+        "will",
+        "be",
+        "been",
+        "being",
+        "looks",
+        "look",
+        "looking",
+        "going",
+        "doing",
+        "gonna",
+        "gets",
+        "getting",
+        "like",
+        "right",
+        "now",
+        "currently",
+        "today",
+        "tonight",
+        "tomorrow",
+        "if",
+        "because",
+        "when",
+        "please",
+        "but",
+    ];
+    let mut end = 0;
+    for word in words.split(' ') {
+        if NEVER.contains(&word) {
+            break;
+        }
+        end += word.len() + 1;
+    }
+    words[..end.min(words.len())].trim_end()
+}
+
+/// The words without the courtesies and adverbs that people end a request with.
+pub fn without_tail(words: &str) -> &str {
+    static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?: (?:please|now|right now|currently|at the moment|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend)|for me|thanks|thank you|like|again|then|!)|!)+$",
+        )
+        .ok()
+    });
+    let words = words.trim();
+    let tail = TAIL.as_ref().and_then(|tail| tail.find(words));
+    tail.map_or(words, |found| &words[..found.start()])
+}
+
+/// The words that a request for free text is about: "the nearest pharmacy" of "search for the
+/// nearest pharmacy please", without its article.
+pub fn free_text(text: &str) -> Option<&str> {
+    static LEAD_IN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"\b(?:called|named|titled|labell?ed|about|for|saying|that says|search(?: the web)? for|look up|find(?: me)?|on|play|to)\s+(?:the |a |an |my )?(?P<words>.+?)(?: please)?$",
+        )
+        .ok()
+    });
+    let found = LEAD_IN.as_ref()?.captures(text)?;
+    Some(found.name("words")?.as_str().trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_places_and_numbers() {
+        assert_eq!(
+            place("the weather in new york city today").as_deref(),
+            Some("New York")
+        );
+        assert_eq!(place("flights from boston").as_deref(), Some("Boston"));
+        assert_eq!(place("what is the time"), None);
+        assert_eq!(numbers("between 3 and $4.50 for 2nd"), [3.0, 4.5]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Examples to train classifiers with, and measurements of how well they do.
+
+pub mod evaluation;
+pub mod examples;
