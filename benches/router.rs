@@ -14,12 +14,11 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use undertone::llm::ToolSpec;
 use undertone::prediction::training::examples::{DataSet, Example, Part};
 use undertone::prediction::{
     Embedder, Evidence, IntentHead, Intents, Predictor, RouterHints, Rules, Today, embed_all,
 };
-use undertone::tools::{Declaration, Effect, Registry, builtin};
+use undertone::tools::{Declaration, Effect, Registry, ToolSpec, builtin};
 
 /// Beside the built-in rules, so many tools with two rules each.
 const TOOLS: usize = 20;

@@ -8,7 +8,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`conversation`] | turns, end of turn, barge-in, history, playout: pure rules, no clock, no I/O |
-//! | [`markup`] | incremental parser of `<speech>` and `<tool>` |
+//! | [`time`] | times and lengths as plain numbers |
 //! | [`audio`] | resampling, pre-roll, log-mel features |
 //! | [`vad`] [`turn_model`] [`asr`] [`llm`] [`tts`] | the models, each behind a trait |
 //! | [`language`] | how people say numbers, dates, places, a yes: pure |
@@ -16,6 +16,7 @@
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
 //! | [`recording`] | recorded sessions and their replay |
+//! | [`what_if`] | recorded sessions under another policy |
 //! | [`stats`] [`metrics`] | what turns took, what speculation saved and wasted |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
@@ -41,7 +42,6 @@ pub mod conversation;
 pub mod desktop;
 pub mod language;
 pub mod llm;
-pub mod markup;
 pub mod metrics;
 pub mod models;
 pub mod onnx;
@@ -51,9 +51,11 @@ pub mod server;
 pub mod session;
 pub mod stats;
 pub mod telemetry;
+pub mod time;
 pub mod tools;
 pub mod transport;
 pub mod tts;
 pub mod turn_model;
 pub mod vad;
+pub mod what_if;
 pub mod worker;

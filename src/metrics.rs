@@ -4,13 +4,14 @@
 use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
 use crate::prediction::Source;
 use crate::telemetry;
+use crate::tools::journal::JournalFigures;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -102,31 +103,6 @@ impl Refusal {
             Self::Connections => "connections",
             Self::Silent => "silent",
         }
-    }
-}
-
-/// How the journal of changes is.
-#[derive(Debug, Clone, Default)]
-pub struct JournalFigures {
-    failures: Counter,
-    failing: Gauge<i64, AtomicI64>,
-}
-
-impl JournalFigures {
-    /// A line could not be written.
-    pub fn failed(&self) {
-        self.failures.inc();
-        self.failing.set(1);
-    }
-
-    /// Lines can be written again.
-    pub fn works(&self) {
-        self.failing.set(0);
-    }
-
-    /// The last line could not be written.
-    pub fn is_failing(&self) -> bool {
-        self.failing.get() != 0
     }
 }
 

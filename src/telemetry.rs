@@ -8,7 +8,6 @@
 //! that nobody reads: what cannot be written is lost and counted ([`lost`]), and told in the log once
 //! it can be written again.
 
-use crate::config::{LogConfig, LogFormat};
 use secrecy::{ExposeSecret, SecretString};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
@@ -53,18 +52,28 @@ struct Log {
     set_filter: Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
 }
 
-/// Starts the log of this process. A panic is logged there, too.
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts the log of this process. A panic is logged there, too. `directives` is a level, or directives
+/// of [`EnvFilter`].
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter cannot be read or a log was started before.
-pub fn init(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
+pub fn init(directives: &str, format: LogFormat, secrets: Secrets) -> Result<(), TelemetryError> {
     let (masks, queue) = (Masks::new(secrets), Queue::start(io::stderr()));
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter(&log.filter)?)
+        .with_env_filter(filter(directives)?)
         .with_writer(Masked(masks.clone(), queue.clone()))
         // They would be printed on stderr, which may be what fails.
         .log_internal_errors(false);
-    let (started, set_filter): (_, Box<dyn Fn(_) -> _ + Send + Sync>) = match log.format {
+    let (started, set_filter): (_, Box<dyn Fn(_) -> _ + Send + Sync>) = match format {
         LogFormat::Text => {
             let builder = builder.with_ansi(false).with_filter_reloading();
             let handle = builder.reload_handle();
@@ -99,8 +108,8 @@ pub fn init(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter cannot be read or no log was started.
-pub fn change(log: &LogConfig, secrets: Secrets) -> Result<(), TelemetryError> {
-    let filter = filter(&log.filter)?;
+pub fn change(directives: &str, secrets: Secrets) -> Result<(), TelemetryError> {
+    let filter = filter(directives)?;
     let Some(log) = LOG.get() else {
         return Err(TelemetryError::Started("there is none".into()));
     };

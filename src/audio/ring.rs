@@ -1,7 +1,7 @@
 //! The user's recent audio, by its position since the session began.
 
 use super::{to_f32, to_i16};
-use crate::conversation::Samples;
+use crate::time::Samples;
 use std::collections::VecDeque;
 
 /// The longest audio that is kept, in samples: 60 s. What the client commits by hand may be longer

@@ -166,7 +166,8 @@ fn start_whole(flags: &Flags) -> Result<Loaded> {
 }
 
 fn begin(loaded: Loaded) -> Result<Loaded> {
-    telemetry::init(&loaded.config.log, secrets(&loaded.config))?;
+    let log = &loaded.config.log;
+    telemetry::init(&log.filter, log.format, secrets(&loaded.config))?;
     for Ignored { name, meant } in &loaded.ignored {
         tracing::warn!(
             variable = name,

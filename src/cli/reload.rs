@@ -77,7 +77,7 @@ impl Reloader {
         let old = engines_of(&self.engines);
         let runtime = Handle::try_current().context("no async runtime")?;
         let engines = runtime.block_on(old.renewed(renewal))?;
-        telemetry::change(&config.log, super::secrets(config))?;
+        telemetry::change(&config.log.filter, super::secrets(config))?;
         let address = self.renew.borrow().settings.bind;
         let settings = serve::settings(config, address, &engines);
         let playground = playground::of(&engines);

@@ -2,8 +2,9 @@
 
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
-use crate::recording::{Difference, Recording, Replayed, Unknown, WhatIf, replay, what_if};
+use crate::recording::{Difference, Recording, Replayed, replay};
 use crate::stats::{Quantiles, Stats};
+use crate::what_if::{Unknown, WhatIf, what_if};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;

@@ -14,6 +14,7 @@ mod raw;
 mod validate;
 mod verify;
 
+pub use crate::telemetry::LogFormat;
 pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
@@ -133,22 +134,17 @@ impl LlmEngine {
         let Self::OpenAiCompatible(remote) = self else {
             return Ok(TextLimits::default());
         };
-        remote.prompts().room_for_clients(&Prompt {
+        let room = remote.prompts().room_for_clients(&Prompt {
             instructions: instructions.map(str::to_owned),
             messages: Vec::new(),
             tools: tools.specs(),
             demands: Demands::default(),
+        })?;
+        Ok(TextLimits {
+            set_up: room.set_up,
+            item: room.item,
         })
     }
-}
-
-/// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 /// Logging.

@@ -9,7 +9,8 @@ use super::{
     Conversation, EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus,
     ResponseTerms, Settings,
 };
-use crate::llm::{Message, ToolChoice, ToolSpec};
+use crate::llm::{Message, ToolChoice};
+use crate::tools::ToolSpec;
 
 impl Conversation {
     pub(super) fn configure(&mut self, settings: Settings) {

@@ -3,8 +3,8 @@
 use super::input::{MaxTokens, ResponseTerms};
 use super::policy::Policy;
 use super::turn_detection::TurnDetection;
-use crate::llm::{ToolChoice, ToolSpec};
-use crate::tools::Declaration;
+use crate::llm::ToolChoice;
+use crate::tools::{Declaration, ToolSpec};
 use std::sync::Arc;
 
 /// The client's settings for all answers and turns.

@@ -4,9 +4,9 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::speculation::Discard;
 use super::time::{Micros, Samples};
 use super::turn_detection::TurnDetection;
-use crate::llm::{LlmEvent, Message, ToolChoice, ToolSpec};
+use crate::llm::{LlmEvent, Message, ToolChoice};
 use crate::prediction::Prediction;
-use crate::tools::ToolError;
+use crate::tools::{ToolError, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -62,11 +62,11 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod text_limits;
-mod time;
 mod timer;
 mod turn;
 mod turn_detection;
 
+pub use crate::time::{Micros, Samples, Time};
 pub use clauses::Clauses;
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 pub use input::{
@@ -82,9 +82,9 @@ pub use speculation::{
     Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
     TurnRecord, Verdict, verdict,
 };
-pub use time::{Micros, Samples, Time};
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 
+use crate::time;
 use answer::{Answer, NextAnswer};
 use aside::Aside;
 use client_settings::{ClientSettings, ClientTools};

@@ -17,7 +17,8 @@ use super::speculation::{Discard, TrackId};
 use super::time::Micros;
 use super::timer::Timer;
 use super::{Conversation, Event, Job, Output, ResponseStatus, ResponseTerms};
-use crate::llm::{Demands, LlmEvent, Message, Phrases, Prompt, TokenUsage, ToolChoice, ToolSpec};
+use crate::llm::{Demands, LlmEvent, Message, Phrases, Prompt, TokenUsage, ToolChoice};
+use crate::tools::ToolSpec;
 use std::sync::Arc;
 
 impl Conversation {

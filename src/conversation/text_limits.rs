@@ -2,7 +2,8 @@
 
 use super::policy::TextLimits;
 use super::{Context, Conversation, Input, NewItem, ResponseTerms, Settings};
-use crate::llm::{Message, ToolSpec};
+use crate::llm::Message;
+use crate::tools::ToolSpec;
 
 /// The most characters of the output of a client's tool: what a model is shown of it is less.
 const LONGEST_OUTPUT: usize = 256 * 1024;

@@ -1,6 +1,7 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
 pub mod brain;
+pub mod markup;
 pub mod openai_compatible;
 pub mod phrases;
 pub mod prompt;
@@ -12,6 +13,7 @@ pub use openai_compatible::OpenAiCompatible;
 pub use phrases::Phrases;
 pub use prompt::Prompts;
 
+use crate::tools::ToolSpec;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -138,17 +140,6 @@ pub enum Message {
         /// The result, or an object with the single key `error`.
         output: Value,
     },
-}
-
-/// A tool as the model is told of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolSpec {
-    /// The name, `[a-zA-Z_][a-zA-Z0-9_-]*`.
-    pub name: String,
-    /// When to use it, for the model.
-    pub description: String,
-    /// JSON Schema of the arguments object.
-    pub parameters: Value,
 }
 
 /// Everything a model is given for one generation.

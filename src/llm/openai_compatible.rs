@@ -1,14 +1,14 @@
 //! Any server that speaks `/v1/chat/completions` with `"stream": true`: OpenAI, Groq, OpenRouter,
 //! vLLM, llama.cpp's server, Ollama, LM Studio.
 //!
-//! The model is taught to answer in markup, which [`crate::markup`] reads. A server that sends
+//! The model is taught to answer in markup, which [`crate::llm::markup`] reads. A server that sends
 //! native `tool_calls` nonetheless gives the same events.
 
 mod wire;
 
 use super::prompt::{ChatMessage, Prompts};
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
-use crate::markup::Utf8Decoder;
+use crate::llm::markup::Utf8Decoder;
 use eventsource_stream::Eventsource;
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{Client, RequestBuilder, Response, redirect};

@@ -21,9 +21,9 @@
 //! longest messages are cut. No prompt is longer than the limit, whatever it is made of.
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
-use super::{Message, Prompt, TOKEN_CHARS, ToolChoice, ToolSpec};
-use crate::conversation::TextLimits;
-use crate::markup::format_call;
+use super::{Message, Prompt, TOKEN_CHARS, ToolChoice};
+use crate::llm::markup::format_call;
+use crate::tools::ToolSpec;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -80,6 +80,15 @@ pub struct ChatMessage {
     pub content: String,
 }
 
+/// The text that clients may add to a prompt, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientRoom {
+    /// Their instructions and tools together.
+    pub set_up: usize,
+    /// One item, and what the user says at once.
+    pub item: usize,
+}
+
 /// The prompt templates.
 #[derive(Debug, Clone)]
 pub struct Prompts {
@@ -103,15 +112,15 @@ impl Prompts {
         self.max_tokens.saturating_mul(TOKEN_CHARS)
     }
 
-    /// What clients may add, where `prompt` is what the operator has set: characters.
+    /// The room that clients have beside the operator's part of the `prompt`.
     ///
     /// # Errors
     /// The template cannot be rendered, or leaves them no room.
-    pub fn room_for_clients(&self, prompt: &Prompt) -> Result<TextLimits, minijinja::Error> {
+    pub fn room_for_clients(&self, prompt: &Prompt) -> Result<ClientRoom, minijinja::Error> {
         let (most, system) = (self.most(), length(&self.render_system(prompt)?));
         let conversation = most / 4;
         match (most - conversation).checked_sub(system) {
-            Some(set_up) if conversation >= LEAST_ROOM + NOTES => Ok(TextLimits {
+            Some(set_up) if conversation >= LEAST_ROOM + NOTES => Ok(ClientRoom {
                 set_up,
                 item: conversation - NOTES,
             }),

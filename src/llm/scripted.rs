@@ -2,7 +2,7 @@
 
 use super::untrusted::{sanitise, sanitise_json};
 use super::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
-use crate::markup::Parser;
+use crate::llm::markup::Parser;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 use std::time::Duration;

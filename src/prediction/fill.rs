@@ -162,10 +162,9 @@ fn choice(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, Stri
 mod tests {
     use super::*;
     use crate::language::en::text;
-    use crate::llm::ToolSpec;
     use crate::prediction::RouterHints;
     use crate::prediction::parameters::parameters;
-    use crate::tools::{Declaration, Effect};
+    use crate::tools::{Declaration, Effect, ToolSpec};
     use jiff::civil::date;
     use serde_json::json;
 

@@ -300,8 +300,7 @@ fn place(words: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::Effect;
+    use crate::tools::{Effect, ToolSpec};
     use jiff::civil::date;
     use std::time::Duration;
 

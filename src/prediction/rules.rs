@@ -298,8 +298,7 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::{Clock, Effect, builtin};
+    use crate::tools::{Clock, Effect, ToolSpec, builtin};
     use jiff::{Timestamp, tz::TimeZone};
     use serde_json::json;
     use std::sync::Arc;

@@ -15,11 +15,8 @@
 mod replay;
 #[cfg(test)]
 pub(crate) mod tape;
-mod what_if;
-mod world;
 
 pub use replay::{Difference, Replayed, replay};
-pub use what_if::{Unknown, WhatIf, what_if};
 
 use crate::conversation::{Input, Output, Policy, Time};
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@ use super::*;
 use crate::conversation::{
     CallId, ClauseId, Conversation, Job, Micros, RequestId, RunId, Samples, Time,
 };
-use crate::llm::{LlmEvent, ToolSpec};
+use crate::llm::LlmEvent;
 use crate::prediction::{Prediction, Source};
-use crate::tools::{Declaration, Effect, Eligibility, ToolError};
+use crate::tools::{Declaration, Effect, Eligibility, ToolError, ToolSpec};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

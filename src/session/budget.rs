@@ -51,8 +51,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::Effect;
+    use crate::tools::{Effect, ToolSpec};
     use jiff::civil::date;
     use std::time::Duration;
 

@@ -625,8 +625,7 @@ impl Detectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::Effect;
+    use crate::tools::{Effect, ToolSpec};
     use crate::tts::Scripted;
 
     struct Silent;

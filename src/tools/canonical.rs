@@ -177,8 +177,7 @@ fn unit(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::Effect;
+    use crate::tools::{Effect, ToolSpec};
     use proptest::prelude::*;
     use serde_json::json;
     use std::time::Duration;

@@ -8,8 +8,11 @@
 //! While a line cannot be written, as on a full disk, no call that changes something runs. What was
 //! written of the line is cut off at once, and once a second it is tried whether writing works again.
 
+mod figures;
+
+pub use figures::JournalFigures;
+
 use super::ToolError;
-use crate::metrics::JournalFigures;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,6 +1,5 @@
 //! Tools: what they are called, what they may do to the world, how they run.
 
-use crate::llm::ToolSpec;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -92,6 +91,17 @@ impl ToolError {
             told => told.to_string(),
         }
     }
+}
+
+/// The description of a tool that the model is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name, `[a-zA-Z_][a-zA-Z0-9_-]*`.
+    pub name: String,
+    /// When to use it, for the model.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    pub parameters: Value,
 }
 
 /// A tool as its author and the server's operator declared it. Pure data: the conversation decides

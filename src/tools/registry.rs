@@ -1,7 +1,6 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
-use super::{CallContext, Declaration, RouterHints, Tool, ToolError};
-use crate::llm::ToolSpec;
+use super::{CallContext, Declaration, RouterHints, Tool, ToolError, ToolSpec};
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
 use serde_json::{Map, Value};

@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn numbers_and_amounts_are_said_as_people_write_them() {
-        let spec = crate::llm::ToolSpec {
+        let spec = crate::tools::ToolSpec {
             name: "probe".into(),
             description: String::new(),
             parameters: json!({"properties": {"amount": {}}}),
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_template_with_a_missing_value_is_never_said() {
-        let spec = crate::llm::ToolSpec {
+        let spec = crate::tools::ToolSpec {
             name: "t".into(),
             description: String::new(),
             parameters: json!({"properties": {"place": {}, "day": {}}}),

@@ -7,8 +7,10 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use undertone::llm::brain::Brain;
-use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice, ToolSpec};
-use undertone::tools::{CallContext, Registry, SessionTools, ToolError, builtin, declared};
+use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice};
+use undertone::tools::{
+    CallContext, Registry, SessionTools, ToolError, ToolSpec, builtin, declared,
+};
 
 static BRAIN: LazyLock<Brain> =
     LazyLock::new(|| Brain::start(&common::weights().join("minilm"), &TOOLS).unwrap());

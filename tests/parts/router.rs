@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use undertone::llm::ToolSpec;
 use undertone::prediction::{
     Embedder, Evidence, Heads, Intents, Prediction, Router, RouterHints, Rules, Source, Today,
 };
-use undertone::tools::{Declaration, Effect};
+use undertone::tools::{Declaration, Effect, ToolSpec};
 
 fn undertone(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_undertone"))

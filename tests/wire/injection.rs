@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::{Client, Server, live};
+use undertone::llm::markup::Parser;
 use undertone::llm::prompt::Role;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::llm::{Llm, LlmEvent, LlmStream, Message, Prompt, Prompts, ToolSpec};
-use undertone::markup::Parser;
+use undertone::llm::{Llm, LlmEvent, LlmStream, Message, Prompt, Prompts};
 use undertone::session::Builders;
-use undertone::tools::{CallContext, Declaration, Effect, Registry, Tool, ToolError};
+use undertone::tools::{CallContext, Declaration, Effect, Registry, Tool, ToolError, ToolSpec};
 use undertone::tts::{Speech, Tts, TtsError};
 
 const STRINGS: usize = 500;

@@ -10,13 +10,14 @@ use std::time::Duration;
 use support::live::{Call, patient, tone, without_models};
 use support::{Server, local};
 use undertone::conversation::Policy;
-use undertone::llm::ToolSpec;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, Recordings, Witnesses};
 use undertone::stats::TurnLog;
-use undertone::tools::{CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError};
+use undertone::tools::{
+    CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
+};
 
 /// A number that a parser which rounds twice reads wrongly.
 const NUMBER: f64 = 0.1 + 0.2;

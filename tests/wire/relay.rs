@@ -15,15 +15,15 @@ use support::{Client, PATIENCE, Server};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use undertone::conversation::{Event, Fate, HangUpReason, Input};
+use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::llm::{Message, ToolSpec};
 use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{self, Builders, Inbound, Outbound, PhoneManners, Witnesses};
 use undertone::stats::{LoggedTurn, TurnLog};
 use undertone::tools::{
     CallContext, Confirmation, Declaration, Effect, Eligibility, EndsCall, Registry, Tool,
-    ToolError, builtin,
+    ToolError, ToolSpec, builtin,
 };
 use undertone::transport::{Door, SessionOptions, SpokenBy};
 

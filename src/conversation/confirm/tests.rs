@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::conversation::{Output, Policy};
-use crate::llm::ToolSpec;
-use crate::tools::Effect;
+use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
 use std::time::Duration;
 

@@ -208,8 +208,7 @@ fn worth_it(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ToolSpec;
-    use crate::tools::EndsCall;
+    use crate::tools::{EndsCall, ToolSpec};
     use serde_json::json;
     use std::time::Duration;
 

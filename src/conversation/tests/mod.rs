@@ -12,8 +12,8 @@ mod terms;
 mod text_limits;
 
 use super::*;
-use crate::llm::{LlmEvent, Message, Phrases, ToolSpec};
-use crate::tools::{Confirmation, Declaration, Effect, EndsCall};
+use crate::llm::{LlmEvent, Message, Phrases};
+use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
 use sim::{Sim, Step, call, end, say};
 use std::sync::Arc;
 use std::time::Duration;

@@ -123,7 +123,7 @@ fn an_answer_goes_on_after_a_call_that_our_own_limit_cut() {
     }
 }
 
-fn add_note() -> Vec<crate::llm::ToolSpec> {
+fn add_note() -> Vec<crate::tools::ToolSpec> {
     vec![tool("add_note", Effect::Read).spec.clone()]
 }
 

@@ -2,8 +2,7 @@
 //! the result does not say.
 
 use super::request::Talk;
-use crate::language::en::{durations, money};
-use crate::language::en::{expression, numbers::plain};
+use crate::language::en::{durations, expression, money, numbers::plain};
 use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;

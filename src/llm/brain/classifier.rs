@@ -1,8 +1,8 @@
 //! The trained part: sentence embeddings and a head for our intents.
 
 use crate::language::en::text;
-use crate::llm::ToolSpec;
 use crate::prediction::{EmbedError, Embedder, Guess, Head, cosine};
+use crate::tools::ToolSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;

@@ -3,9 +3,8 @@
 use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::language::en::{slots, text};
-use crate::llm::ToolSpec;
 use crate::prediction::{EmbedError, RouterHints, RuleError, Rules, Today};
-use crate::tools::{Declaration, Effect, Registry};
+use crate::tools::{Declaration, Effect, Registry, ToolSpec};
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The data of a chat completion stream, turned into events. Pure.
 
+use crate::llm::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
 use crate::llm::{LlmEvent, TokenUsage};
-use crate::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 

@@ -93,8 +93,7 @@ fn merge(into: &mut Value, from: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Clock;
-    use crate::tools::SessionTools;
+    use crate::tools::{Clock, SessionTools};
     use std::sync::Arc;
 
     struct Fixed;

@@ -16,8 +16,7 @@ pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, W
 pub use units::ConvertUnits;
 
 use super::http::Web;
-use super::{Declaration, Effect, EndsCall, Registry, RegistryError, Tool, ToolError};
-use crate::llm::ToolSpec;
+use super::{Declaration, Effect, EndsCall, Registry, RegistryError, Tool, ToolError, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

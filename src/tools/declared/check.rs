@@ -4,11 +4,10 @@ mod kinds;
 
 use super::file::{self, RawConfirm, RawKind, RawTool};
 use super::{DeclarationError, Declared, Kind};
-use crate::llm::ToolSpec;
 use crate::tools::builtin::Builtin;
 use crate::tools::template::{Template, parameters};
 use crate::tools::{
-    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation,
+    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;

@@ -17,8 +17,8 @@ use super::session_config::{RATE, Session, SessionUpdate};
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
-use crate::llm::ToolSpec;
 use crate::session::Outbound;
+use crate::tools::ToolSpec;
 use crate::transport::{
     ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
 };

@@ -1,8 +1,7 @@
 //! Runs by themselves; whole sessions are in `../../tests/speculation.rs`.
 
 use super::*;
-use crate::llm::ToolSpec;
-use crate::tools::Effect;
+use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
 use std::time::Duration;
 

@@ -5,16 +5,18 @@
 //! result. Words that are spoken now and were not then are given a length; everything else without
 //! a result never ends, and is counted.
 
-use super::world::{Job, JobId, World};
-use super::{Recording, Step};
+mod world;
+
 use crate::conversation::{
     ClauseId, Conversation, Event, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
 };
+use crate::recording::{Recording, Step};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
 use crate::tools::Effect;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use world::{Job, JobId, World};
 
 /// A session as it was, and as it might have been.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -1,4 +1,4 @@
-//! Time inside the conversation: plain numbers, so that a session can be recorded and replayed.
+//! Time inside a session: plain numbers, so that sessions can be recorded and replayed.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, Sub};
