@@ -6,8 +6,9 @@
 )]
 
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
-use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
-use crate::transport::{Door, SessionOptions, SpokenBy};
+use crate::session::{
+    self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions, SpokenBy,
+};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +125,7 @@ fn told(turn: &TurnRecord, run: &RunRecord) -> String {
 /// Asks `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
 pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
     let options = SessionOptions {
-        door: Door::Local,
+        profile: Profile::Conversation,
         input_rate: RATE,
         output_rate: RATE,
         spoken_by: SpokenBy::Server,

@@ -13,8 +13,8 @@ mod routes;
 mod secrets;
 mod twilio;
 
+pub use crate::session::{SessionError, SessionFactory, SessionOptions};
 pub use crate::transport::socket::{Counters, SocketLimits};
-pub use crate::transport::{Door, SessionError, SessionFactory, SessionOptions};
 pub use connections::within_files;
 pub use playground::{Playground, Question, Say};
 pub use twilio::{TransferCall, Twilio};

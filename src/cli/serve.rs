@@ -5,9 +5,8 @@ use super::signals::{Asked, Signals};
 use super::{Common, playground};
 use crate::config::{Config, Flags, Loaded, Scope};
 use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
-use crate::session::{self, Engines, Witnesses};
+use crate::session::{self, Engines, SessionOptions, Witnesses};
 use crate::stats::TurnLog;
-use crate::transport::{Door, SessionError, SessionOptions};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -96,14 +95,8 @@ async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()>
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
     let (opener, gauged) = (current.clone(), engines.clone());
-    let sessions = Arc::new(move |options: SessionOptions| {
-        let engines = engines_of(&opener);
-        // All other doors ask before they open.
-        if options.door == Door::Wyoming && !engines.admit() {
-            return Err(SessionError::Overloaded);
-        }
-        Ok(session::open(&engines, &options))
-    });
+    let sessions =
+        Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
     let app = App {
         metrics,
         audiosocket: doors.audiosocket,

@@ -4,9 +4,10 @@
 use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{Event, HangUpReason};
-use crate::session::{self, Engines, Inbound, Outbound, SessionHandle};
+use crate::session::{
+    self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions, SpokenBy,
+};
 use crate::transport::socket::close_of_hang_up;
-use crate::transport::{Door, SessionOptions, SpokenBy};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use secrecy::{ExposeSecret, SecretString};
@@ -137,7 +138,7 @@ impl Agent {
 
 fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
     let options = SessionOptions {
-        door: Door::Desktop,
+        profile: Profile::Conversation,
         input_rate,
         output_rate,
         spoken_by: SpokenBy::Server,

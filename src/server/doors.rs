@@ -1,9 +1,9 @@
 //! Admits connections over bare TCP like any other session.
 
 use super::connections::Place;
-use super::{Shared, accept};
+use super::{Room, Shared, accept};
 use crate::metrics::Refusal;
-use crate::session::Engines;
+use crate::session::{Engines, SessionError, SessionFactory};
 use crate::transport::phone::audiosocket;
 use crate::transport::wyoming;
 use std::convert::Infallible;
@@ -36,11 +36,21 @@ pub(super) async fn accept_wyoming(
         return std::future::pending().await;
     };
     let service = wyoming::Service::new(engines.clone());
-    let around = shared.around.clone();
+    let mut around = shared.around.clone();
+    around.sessions = if_there_is_room(shared.room.clone(), around.sessions);
     let serve = move |stream| wyoming::serve(stream, service.clone(), around.clone());
     let places = Arc::new(Semaphore::new(shared.settings().max_sessions));
     let place = move |shared: &Shared| shared.place_among(&places);
     admit(listener, shared, place, serve, wyoming::turn_away).await
+}
+
+/// Opens sessions while the models have room for one more. The other doors ask when a connection comes;
+/// a Wyoming client may stay for days before it opens a session.
+fn if_there_is_room(room: Room, sessions: SessionFactory) -> SessionFactory {
+    Arc::new(move |options| match room() {
+        true => sessions(options),
+        false => Err(SessionError::Overloaded),
+    })
 }
 
 /// Lets in whom there is a place for, and turns the others away. Both protocols have the client speak

@@ -3,6 +3,7 @@
 use super::clause::SpeakJob;
 use super::engines::{Engines, HearJob, VadJob};
 use super::items::{self, Unheard};
+use super::options::{SessionOptions, SpokenBy};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
 use super::{Inbound, Outbound};
@@ -16,7 +17,6 @@ use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::Evidence;
 use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
-use crate::transport::{SessionOptions, SpokenBy};
 use crate::vad::WINDOW;
 use crate::worker::Failed;
 use futures_util::{FutureExt, StreamExt};

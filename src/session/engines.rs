@@ -8,6 +8,7 @@
 use super::budget::Budget;
 use super::clause::SpeakJob;
 use super::load::{Gauge, Level, Stage};
+use super::options::{Profile, SessionOptions};
 use super::recorder::Recordings;
 use crate::asr::{Asr, AsrError};
 use crate::audio::Resampler;
@@ -19,7 +20,6 @@ use crate::prediction::{Evidence, PredictError, Prediction, Router};
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::builtin;
 use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
-use crate::transport::{Door, SessionOptions};
 use crate::tts::{Prepared, Tts, TtsError};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::{Vad, VadError, WINDOW};
@@ -367,9 +367,7 @@ fn start_router(
 
 /// Gives the rules their tools. Returns the rules of calls.
 fn policies(policy: &mut Policy, phone: PhoneManners, tools: &Registry) -> Policy {
-    policy.tools = Arc::new(tools.declarations());
-    // Offered to those whom it can be done for.
-    Arc::make_mut(&mut policy.tools).retain(|tool| tool.spec.name != builtin::TRANSFER_CALL);
+    policy.tools = Arc::new(tools.of_all_sessions());
     phone.policy(policy)
 }
 
@@ -454,19 +452,16 @@ impl Engines {
 
     /// The numbers behind the rules of a new session.
     pub(super) fn policy_of(&self, options: &SessionOptions) -> Policy {
-        let mut policy = match options.door {
-            Door::Phone => self.phone_policy.clone(),
-            Door::Local | Door::Realtime | Door::Pcm | Door::Desktop => self.policy.clone(),
-            // Whoever asks in writing is not greeted first, and who wants transcripts not at all.
-            Door::Wyoming | Door::Transcription => Policy {
+        let mut policy = match options.profile {
+            Profile::Conversation => self.policy.clone(),
+            Profile::ClientFirst => Policy {
                 greeting: String::new(),
                 ..self.policy.clone()
             },
+            Profile::PhoneCall => self.phone_policy.clone(),
         };
-        let transfer = options.call.as_ref();
-        let transfer = transfer.and_then(|_| self.tools.declaration(builtin::TRANSFER_CALL));
-        if let Some(transfer) = transfer {
-            Arc::make_mut(&mut policy.tools).push(Arc::new(transfer.clone()));
+        if options.call.is_some() {
+            Arc::make_mut(&mut policy.tools).extend(self.tools.of_calls());
         }
         policy
     }

@@ -290,6 +290,12 @@ pub trait Tool: Send + Sync {
         context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>>;
 
+    /// Whether it acts on the session's telephone call ([`SessionTools::call`]). Sessions without one
+    /// are not offered it.
+    fn needs_call(&self) -> bool {
+        false
+    }
+
     /// Makes the next call faster without making one: looks up names, opens connections.
     fn warm_up(&self) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))

@@ -85,11 +85,28 @@ impl Registry {
 
     /// All declarations, in the order of registration.
     pub fn declarations(&self) -> Vec<Arc<Declaration>> {
-        let named = self
+        self.declarations_of(|_| true)
+    }
+
+    /// Declarations of the tools that every session is offered.
+    pub fn of_all_sessions(&self) -> Vec<Arc<Declaration>> {
+        self.declarations_of(|tool| !tool.needs_call())
+    }
+
+    /// Declarations of the tools that only sessions of a provider's call are offered.
+    pub fn of_calls(&self) -> Vec<Arc<Declaration>> {
+        self.declarations_of(|tool| tool.needs_call())
+    }
+
+    fn declarations_of(&self, of: impl Fn(&dyn Tool) -> bool) -> Vec<Arc<Declaration>> {
+        let entries = self
             .specs
             .iter()
-            .filter_map(|spec| self.declaration(&spec.name));
-        named.cloned().map(Arc::new).collect()
+            .filter_map(|spec| self.tools.get(&spec.name));
+        let tools = entries.map(|entry| &*entry.tool).filter(|tool| of(*tool));
+        tools
+            .map(|tool| Arc::new(tool.declaration().clone()))
+            .collect()
     }
 
     /// The tools as a model is told of them, in the order of registration.

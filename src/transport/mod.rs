@@ -24,73 +24,7 @@ pub mod socket;
 pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
-use crate::session::{Outbound, SessionHandle};
-use std::sync::Arc;
-
-/// The settings with which a transport opens a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionOptions {
-    /// The way by which the client came.
-    pub door: Door,
-    /// Rate of the client's audio, Hz.
-    pub input_rate: u32,
-    /// Rate of the audio that the client wants, Hz.
-    pub output_rate: u32,
-    /// Who makes the agent's voice.
-    pub spoken_by: SpokenBy,
-    /// The model that the client named, for what it is worth.
-    pub model: Option<String>,
-    /// The client's `User-Agent`.
-    pub client: Option<String>,
-    /// The provider's name of a telephone call that it can put through to others.
-    pub call: Option<String>,
-}
-
-/// Who makes the agent's voice of its words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpokenBy {
-    /// The server: audio goes out, and the words of each clause right before it.
-    Server,
-    /// The client. Only words go out, as [`crate::conversation::Event::AgentSpeech`], as soon as
-    /// they are known; how long they take to say is estimated.
-    Client,
-    /// Nobody: the words are read. They go out as for [`SpokenBy::Client`] and take no time.
-    Nobody,
-}
-
-/// The way by which a client came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Door {
-    /// No socket: the command line.
-    Local,
-    /// `/v1/realtime`.
-    Realtime,
-    /// The same, for transcripts alone.
-    Transcription,
-    /// `/v1/pcm`.
-    Pcm,
-    /// A telephone, over any of the protocols in [`phone`].
-    Phone,
-    /// A microphone and a loudspeaker of this machine.
-    Desktop,
-    /// [`wyoming`]: words in, words out.
-    Wyoming,
-}
-
-/// Why no session could be opened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// No capacity is left; the client may try again later. Close code 1013.
-    #[error("the server is overloaded")]
-    Overloaded,
-    /// The session could not be set up. Close code 1011; the text goes to the log only.
-    #[error("the session could not be opened: {0}")]
-    Failed(String),
-}
-
-/// Opens sessions. Must not block.
-pub type SessionFactory =
-    Arc<dyn Fn(SessionOptions) -> Result<SessionHandle, SessionError> + Send + Sync>;
+use crate::session::{Outbound, SessionOptions};
 
 /// A whole message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,11 +20,9 @@
 //! A binary message that ends in half a sample closes the socket with 1007: everything after it
 //! would be noise.
 
-use super::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
-};
+use super::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
 use crate::conversation::{Event, Micros};
-use crate::session::Outbound;
+use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -66,7 +64,7 @@ impl Pcm {
     fn open(&mut self, rate: u32) -> Effect {
         self.rate = Some(rate);
         Effect::Open(SessionOptions {
-            door: Door::Pcm,
+            profile: Profile::Conversation,
             input_rate: rate,
             output_rate: rate,
             spoken_by: SpokenBy::Server,

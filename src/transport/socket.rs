@@ -10,12 +10,9 @@
 
 use super::intake::{Intake, IntakeLimits};
 use super::outbox::Outbox;
-use super::{
-    ClientMessage, Close, Dialect, Effect, Frame, SessionError, SessionFactory, SessionOptions,
-    close_code,
-};
+use super::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
 use crate::conversation::{HangUpReason, Input, Micros};
-use crate::session::{Inbound, Outbound};
+use crate::session::{Inbound, Outbound, SessionError, SessionFactory, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};

@@ -8,8 +8,7 @@ use undertone::conversation::{
     ResponseStatus, Samples, Time, TurnId, TurnLatency,
 };
 use undertone::llm::TokenUsage;
-use undertone::session::{Inbound, Outbound, SessionHandle};
-use undertone::transport::{SessionFactory, SessionOptions};
+use undertone::session::{Inbound, Outbound, SessionFactory, SessionHandle, SessionOptions};
 
 /// Silence after which a turn is over, ms.
 const SILENCE_MS: u64 = 300;

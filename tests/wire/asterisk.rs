@@ -20,8 +20,7 @@ use undertone::audio::g711::Law;
 use undertone::conversation::{ClauseId, HangUpReason, Input, ItemId, Micros};
 use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
 use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions, SocketLimits};
-use undertone::session::{Inbound, Outbound, SessionHandle};
-use undertone::transport::Door;
+use undertone::session::{Inbound, Outbound, Profile, SessionHandle};
 
 const HANG_UP: u8 = 0x00;
 const UUID: u8 = 0x01;
@@ -237,8 +236,8 @@ async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz
     let session = opened(&mut sessions).await;
     let rates = (session.options.input_rate, session.options.output_rate);
     assert_eq!(
-        (rates, session.options.door),
-        ((16_000, 16_000), Door::Phone)
+        (rates, session.options.profile),
+        ((16_000, 16_000), Profile::PhoneCall)
     );
     session.say(5, 1);
     loop {

@@ -10,8 +10,7 @@ use support::{Script, Server, local, scripted};
 use tokio::process::Command;
 use undertone::audio::to_pcm16le;
 use undertone::server::{App, bind_audiosocket};
-use undertone::session::{self, Witnesses};
-use undertone::transport::SessionOptions;
+use undertone::session::{self, SessionOptions, Witnesses};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 

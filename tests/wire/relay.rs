@@ -19,13 +19,14 @@ use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings, Twilio};
-use undertone::session::{self, Builders, Inbound, Outbound, PhoneManners, Witnesses};
+use undertone::session::{
+    self, Builders, Inbound, Outbound, PhoneManners, Profile, SessionOptions, SpokenBy, Witnesses,
+};
 use undertone::stats::{LoggedTurn, TurnLog};
 use undertone::tools::{
     CallContext, Confirmation, Declaration, Effect, Eligibility, EndsCall, Registry, Tool,
     ToolError, ToolSpec, builtin,
 };
-use undertone::transport::{Door, SessionOptions, SpokenBy};
 
 fn settings() -> ServerSettings {
     let settings = twilio::settings("http://127.0.0.1:9");
@@ -279,7 +280,7 @@ async fn words_that_nobody_speaks_take_no_time() {
         ..without_models(Arc::new(Scripted::always(goodbye)))
     });
     let mut session = sessions(SessionOptions {
-        door: Door::Local,
+        profile: Profile::Conversation,
         input_rate: 16_000,
         output_rate: 16_000,
         spoken_by: SpokenBy::Nobody,

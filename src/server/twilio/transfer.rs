@@ -44,6 +44,10 @@ impl Tool for TransferCall {
         &self.declaration
     }
 
+    fn needs_call(&self) -> bool {
+        true
+    }
+
     fn call(
         &self,
         arguments: Map<String, Value>,

@@ -47,7 +47,7 @@ pub(crate) fn hang_up() -> Declaration {
 }
 
 /// The name of the tool that puts a caller through to somebody else.
-pub(crate) const TRANSFER_CALL: &str = "transfer_call";
+const TRANSFER_CALL: &str = "transfer_call";
 
 /// Puts a caller through to one of `names`, within `timeout`. How is the telephone provider's business.
 pub(crate) fn transfer_call<'a>(

@@ -31,11 +31,9 @@ use super::{Marks, key};
 use crate::audio::g711::{self, Law};
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
-use crate::session::Outbound;
+use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::transport::outbox::MAX_AUDIO;
-use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
-};
+use crate::transport::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
@@ -241,7 +239,7 @@ impl ChanWebsocket {
             marked: false,
         };
         let options = SessionOptions {
-            door: Door::Phone,
+            profile: Profile::PhoneCall,
             input_rate: format.rate(),
             output_rate: format.rate(),
             spoken_by: SpokenBy::Server,
@@ -494,7 +492,7 @@ mod tests {
                 panic!("{start}: {effects:?}");
             };
             assert_eq!((options.input_rate, options.output_rate), (rate, rate));
-            assert_eq!(options.door, Door::Phone);
+            assert_eq!(options.profile, Profile::PhoneCall);
             assert_eq!(*answered, send(answer));
         }
     }

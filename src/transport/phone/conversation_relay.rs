@@ -8,10 +8,8 @@
 use super::media_streams::{Admit, Start};
 use super::{key, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
-use crate::session::Outbound;
-use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
-};
+use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::transport::{ClientMessage, Close, Dialect, Effect, close_code};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -111,7 +109,7 @@ impl ConversationRelay {
         }
         self.open = true;
         vec![Effect::Open(SessionOptions {
-            door: Door::Phone,
+            profile: Profile::PhoneCall,
             input_rate: RATE,
             output_rate: RATE,
             spoken_by: SpokenBy::Client,
@@ -263,7 +261,7 @@ mod tests {
         let effects = tell(&mut relay, &setup("AC1", "CA1", "good"));
         assert!(
             matches!(&effects[..], [Effect::Open(options)]
-                if options.door == Door::Phone && options.spoken_by == SpokenBy::Client),
+                if options.profile == Profile::PhoneCall && options.spoken_by == SpokenBy::Client),
             "{effects:?}"
         );
         relay

@@ -7,10 +7,8 @@
 use super::{Ended, Marks, key, refuse};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
-use crate::session::Outbound;
-use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, Frame, SessionOptions, SpokenBy, close_code,
-};
+use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::transport::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -137,7 +135,7 @@ impl MediaStreams {
             law,
         });
         vec![Effect::Open(SessionOptions {
-            door: Door::Phone,
+            profile: Profile::PhoneCall,
             input_rate: g711::RATE,
             output_rate: g711::RATE,
             spoken_by: SpokenBy::Server,
@@ -502,7 +500,7 @@ mod tests {
             let opened = tell(&mut call, &start(provider, "good"));
             assert!(
                 matches!(&opened[..], [Effect::Open(options)]
-                    if options.input_rate == 8_000 && options.door == Door::Phone),
+                    if options.input_rate == 8_000 && options.profile == Profile::PhoneCall),
                 "{opened:?}"
             );
             let heard = tell(&mut call, &media(1));

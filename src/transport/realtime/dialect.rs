@@ -17,11 +17,9 @@ use super::session_config::{RATE, Session, SessionUpdate};
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
-use crate::session::Outbound;
+use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::tools::ToolSpec;
-use crate::transport::{
-    ClientMessage, Close, Dialect, Door, Effect, SessionOptions, SpokenBy, close_code,
-};
+use crate::transport::{ClientMessage, Close, Dialect, Effect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -162,7 +160,7 @@ impl Realtime {
         let name = model.as_deref().unwrap_or(DEFAULT_MODEL);
         let session = Session::new(&writer.session_id("sess"), name, vendor_events);
         let options = SessionOptions {
-            door: Door::Realtime,
+            profile: Profile::Conversation,
             input_rate: RATE,
             output_rate: RATE,
             spoken_by: SpokenBy::Server,
@@ -223,7 +221,7 @@ impl Realtime {
         self.configuration = self.session.apply(update);
         self.decoder = Decoder::new(self.session.input);
         if self.session.transcribes {
-            self.options.door = Door::Transcription;
+            self.options.profile = Profile::ClientFirst;
         }
         Ok(self)
     }
@@ -238,7 +236,7 @@ impl Realtime {
     pub fn transcribing(mut self) -> Self {
         self.session.transcribes = true;
         self.configuration.transcribe_only = true;
-        self.options.door = Door::Transcription;
+        self.options.profile = Profile::ClientFirst;
         self
     }
 

@@ -6,8 +6,10 @@
 )]
 
 use crate::conversation::{Event, Input, ResponseStatus};
-use crate::session::{Inbound, Outbound, SessionHandle};
-use crate::transport::{Door, SessionError, SessionFactory, SessionOptions, SpokenBy};
+use crate::session::{
+    Inbound, Outbound, Profile, SessionError, SessionFactory, SessionHandle, SessionOptions,
+    SpokenBy,
+};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +45,7 @@ pub(super) struct Talk(SessionHandle);
 impl Talk {
     pub(super) fn open(sessions: &SessionFactory) -> Result<Self, SessionError> {
         let options = SessionOptions {
-            door: Door::Wyoming,
+            profile: Profile::ClientFirst,
             input_rate: RATE,
             output_rate: RATE,
             spoken_by: SpokenBy::Nobody,

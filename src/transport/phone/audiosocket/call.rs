@@ -12,12 +12,11 @@ use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
 use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
-use crate::session::{Inbound, Outbound};
+use crate::session::{Inbound, Outbound, Profile, SessionOptions, SpokenBy};
 use crate::transport::ending;
 use crate::transport::intake::{Intake, IntakeLimits};
 use crate::transport::phone;
 use crate::transport::socket::{Surroundings, receive, room};
-use crate::transport::{Door, SessionOptions, SpokenBy};
 use bytes::BytesMut;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -333,7 +332,7 @@ impl Call {
 
     fn open(&mut self, rate: u32) -> Result<(), End> {
         let options = SessionOptions {
-            door: Door::Phone,
+            profile: Profile::PhoneCall,
             input_rate: rate,
             output_rate: rate,
             spoken_by: SpokenBy::Server,

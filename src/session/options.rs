@@ -1,0 +1,45 @@
+//! The settings with which a session opens. The transport chooses them: a session does not know by
+//! which way its client came.
+
+/// The settings with which a transport opens a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// The policy and the greeting that it begins with.
+    pub profile: Profile,
+    /// Rate of the client's audio, Hz.
+    pub input_rate: u32,
+    /// Rate of the audio that the client wants, Hz.
+    pub output_rate: u32,
+    /// Who makes the agent's voice.
+    pub spoken_by: SpokenBy,
+    /// The model that the client named, for what it is worth.
+    pub model: Option<String>,
+    /// The client's `User-Agent`.
+    pub client: Option<String>,
+    /// The provider's name of a telephone call that it can put through to others. Tools that need such
+    /// a call are offered.
+    pub call: Option<String>,
+}
+
+/// The policy and the greeting that a session begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// The server's policy; the agent greets.
+    Conversation,
+    /// The same, but the client speaks first.
+    ClientFirst,
+    /// The policy of telephone calls: a greeting of their own, and the agent may hang up.
+    PhoneCall,
+}
+
+/// Who makes the agent's voice of its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpokenBy {
+    /// The server: audio goes out, and the words of each clause right before it.
+    Server,
+    /// The client. Only words go out, as [`crate::conversation::Event::AgentSpeech`], as soon as
+    /// they are known; how long they take to say is estimated.
+    Client,
+    /// Nobody: the words are read. They go out as for [`SpokenBy::Client`] and take no time.
+    Nobody,
+}
