@@ -1,12 +1,18 @@
 //! Who may open a session.
 
-use super::ServerSettings;
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use super::errors;
+use super::secrets::{self, Unfit};
+use super::settings::ServerSettings;
+use super::shared::Shared;
+use crate::metrics::Refusal;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
@@ -203,6 +209,46 @@ fn ip(host: &str) -> Option<IpAddr> {
         .trim_end_matches(']')
         .parse()
         .ok()
+}
+
+/// Lets a client open a session, or says why not. Returns the configuration that its client secret
+/// carries; null if it shows none or that has none.
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the answer, made once for each stranger"
+)]
+pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Response> {
+    let mut expired = false;
+    for secret in shown(headers) {
+        match shared.secrets.read(&secret, secrets::now()) {
+            Ok(grant) => return Ok(grant.session),
+            Err(Unfit::Expired) => expired = true,
+            Err(Unfit::Unknown) => {}
+        }
+    }
+    match admit_with_token(shared, headers) {
+        Ok(()) => Ok(Value::Null),
+        Err(Denied::Token) if expired => Err(refusal(shared, Denied::Expired)),
+        Err(denied) => Err(refusal(shared, denied)),
+    }
+}
+
+/// Lets in who may do more than open sessions: a client secret is not enough.
+pub(super) fn admit_with_token(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
+    check(headers, &shared.settings(), shared.address)
+}
+
+/// Says why a client stays out, as OpenAI's clients read it.
+pub(super) fn refusal(shared: &Shared, denied: Denied) -> Response {
+    tracing::info!(%denied, "a client stays out");
+    shared.metrics.refused(Refusal::Denied);
+    let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+    let code = match denied.status() {
+        StatusCode::UNAUTHORIZED => "invalid_api_key",
+        _ => "forbidden",
+    };
+    let error = errors::error(denied.status(), code, None, denied.to_string());
+    (challenge, error).into_response()
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The HTTP endpoints of the Realtime API: client secrets, the list of models, and WebRTC calls, which
 //! are refused.
 
-use super::routes::{admit_with_token, as_set, refusal};
+use super::access::{self, admit_with_token, refusal};
+use super::errors::{error, fault};
 use super::secrets::{self, Grant, MAX_SESSION};
-use super::{ServerSettings, Shared};
+use super::settings::ServerSettings;
+use super::shared::Shared;
 use crate::transport::realtime::{self, Fault, Realtime};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -69,22 +71,11 @@ async fn preflight() -> impl IntoResponse {
     (StatusCode::NO_CONTENT, allowed)
 }
 
-/// An error as OpenAI's clients read it.
-pub(super) fn error(
-    status: StatusCode,
-    code: &str,
-    param: Option<&str>,
-    message: impl Into<String>,
-) -> Response {
-    let message = message.into();
-    let kind = "invalid_request_error";
-    let error = json!({"message": message, "type": kind, "param": param, "code": code});
-    (status, Json(json!({ "error": error }))).into_response()
-}
-
-pub(super) fn fault(fault: &Fault) -> Response {
-    let (code, param) = (fault.code, fault.param.as_deref());
-    error(StatusCode::BAD_REQUEST, code, param, &*fault.message)
+/// A Realtime client, as the operator would have it.
+pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
+    dialect
+        .turns(settings.interrupt, settings.vad_threshold)
+        .within(settings.text)
 }
 
 /// Makes a client secret. Who shows one may not make another.
@@ -183,7 +174,7 @@ async fn calls() -> Response {
 }
 
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    match super::routes::admit(&shared, &headers) {
+    match access::admit(&shared, &headers) {
         Ok(_) => {
             let list = json!({"object": "list", "data": [entry(realtime::DEFAULT_MODEL)]});
             Json(list).into_response()
@@ -198,7 +189,7 @@ async fn model(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    match super::routes::admit(&shared, &headers) {
+    match access::admit(&shared, &headers) {
         Ok(_) if name == realtime::DEFAULT_MODEL => Json(entry(&name)).into_response(),
         Ok(_) => {
             let message = format!("The model '{name}' does not exist.");

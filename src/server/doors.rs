@@ -1,7 +1,9 @@
 //! Admits connections over bare TCP like any other session.
 
+use super::accept::accept;
+use super::admission::Room;
 use super::connections::Place;
-use super::{Room, Shared, accept};
+use super::shared::Shared;
 use crate::metrics::Refusal;
 use crate::session::{Engines, SessionError, SessionFactory};
 use crate::transport::phone::audiosocket;
@@ -19,9 +21,9 @@ pub(super) async fn accept_calls(
     let Some(listener) = listener else {
         return std::future::pending().await;
     };
-    let (intake, around) = (shared.settings().pcm_intake, shared.around.clone());
-    let answer = move |stream| audiosocket::answer(stream, intake, around.clone());
-    let place = |shared: &Shared| shared.place(false);
+    let (intake, context) = (shared.settings().pcm_intake, shared.context.clone());
+    let answer = move |stream| audiosocket::answer(stream, intake, context.clone());
+    let place = |shared: &Shared| shared.admission.place(false);
     admit(listener, shared, place, answer, audiosocket::turn_away).await
 }
 
@@ -36,11 +38,11 @@ pub(super) async fn accept_wyoming(
         return std::future::pending().await;
     };
     let service = wyoming::Service::new(engines.clone());
-    let mut around = shared.around.clone();
-    around.sessions = if_there_is_room(shared.room.clone(), around.sessions);
-    let serve = move |stream| wyoming::serve(stream, service.clone(), around.clone());
+    let mut context = shared.context.clone();
+    context.sessions = if_there_is_room(shared.admission.room.clone(), context.sessions);
+    let serve = move |stream| wyoming::serve(stream, service.clone(), context.clone());
     let places = Arc::new(Semaphore::new(shared.settings().max_sessions));
-    let place = move |shared: &Shared| shared.place_among(&places);
+    let place = move |shared: &Shared| shared.admission.place_among(&places);
     admit(listener, shared, place, serve, wyoming::turn_away).await
 }
 
@@ -109,6 +111,6 @@ async fn speaks(stream: &TcpStream, connection: &Place, shared: &Shared) -> Spok
         },
         () = connection.overdue(patience, patience, patience) => Spoken::TooLate,
         () = connection.displaced() => Spoken::Gone,
-        () = shared.around.drain.cancelled() => Spoken::Yes,
+        () = shared.context.drain.cancelled() => Spoken::Yes,
     }
 }

@@ -8,81 +8,33 @@
     reason = "an edge: tickets expire in real time"
 )]
 
+mod account;
 mod api;
 mod transfer;
 
+pub use account::Twilio;
 pub use transfer::TransferCall;
 
-use super::Shared;
-use super::routes::{Limits, Upgrade, open_admitted};
+use super::shared::Shared;
+use super::upgrade::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
 use crate::transport::phone::conversation_relay::{self, ConversationRelay};
 use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
 use crate::transport::phone::signature;
+use account::{DIALED, MEDIA, RELAY, VOICE, in_xml};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use url::Url;
 
-const VOICE: &str = "/twilio/voice";
-const DIALED: &str = "/twilio/dialed";
-const MEDIA: &str = "/twilio/media";
-const RELAY: &str = "/twilio/relay";
-
 /// The longest webhook, bytes: Twilio posts some 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
-
-/// The Twilio account whose calls are answered.
-#[derive(Debug, Clone)]
-pub struct Twilio {
-    /// The address at which Twilio reaches this server.
-    pub public_url: Url,
-    /// The account's name: `AC` and 32 hexadecimal digits.
-    pub account_sid: String,
-    /// Verifies the signatures of Twilio's requests, and authenticates ours to Twilio.
-    pub auth_token: SecretString,
-    /// Twilio's own address.
-    pub api_url: Url,
-    /// Whom callers can be put through to: a telephone number in E.164, by the name that is said.
-    pub transfer: BTreeMap<String, String>,
-    /// Twilio hears and speaks, and words go both ways; else audio does.
-    pub relay: bool,
-}
-
-impl Twilio {
-    /// Where Twilio is to ask what to do with a call.
-    pub fn voice_url(&self) -> Url {
-        self.at(VOICE)
-    }
-
-    /// A path of this server as Twilio sees it.
-    fn at(&self, path_and_query: &str) -> Url {
-        let base = self.public_url.as_str().trim_end_matches('/');
-        format!("{base}{path_and_query}")
-            .parse()
-            .unwrap_or_else(|_| self.public_url.clone())
-    }
-
-    /// The same as a WebSocket.
-    fn socket_at(&self, path_and_query: &str) -> Url {
-        let mut url = self.at(path_and_query);
-        let scheme = match url.scheme() {
-            "http" => "ws",
-            _ => "wss",
-        };
-        if url.set_scheme(scheme).is_err() {
-            tracing::error!(%url, "no WebSocket address");
-        }
-        url
-    }
-}
 
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
@@ -163,7 +115,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
     // Whether there is a place is asked again when the socket comes.
-    if shared.place(false).is_err() {
+    if shared.admission.place(false).is_err() {
         return busy();
     }
     let mut tickets = shared
@@ -192,11 +144,6 @@ fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
         let url = in_xml(&twilio.socket_at(MEDIA));
         format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
     }
-}
-
-/// An address as an attribute. Of what XML gives a meaning, an address has `&` and `'` alone.
-fn in_xml(url: &Url) -> String {
-    url.as_str().replace('&', "&amp;")
 }
 
 /// The socket of a call's audio.

@@ -10,15 +10,15 @@
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
+//! | [`pump`] | the parts that the pumps of all protocols share |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
-//! | `ending` | why a connection ends, who is counted for it, and the last words |
 
-mod ending;
 pub mod intake;
 pub mod outbox;
 pub mod pcm;
 pub mod phone;
+pub mod pump;
 pub mod realtime;
 pub mod socket;
 pub mod wyoming;
@@ -124,7 +124,7 @@ pub trait Dialect: Send + 'static {
     fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
 
     /// The message that probes a silent client; a WebSocket ping if `None`.
-    fn knock(&self) -> Option<String> {
+    fn probe(&self) -> Option<String> {
         None
     }
 }

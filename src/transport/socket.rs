@@ -10,20 +10,19 @@
 
 use super::intake::{Intake, IntakeLimits};
 use super::outbox::Outbox;
+use super::pump::{PumpContext, receive, room};
 use super::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
 use crate::conversation::{HangUpReason, Input, Micros};
-use crate::session::{Inbound, Outbound, SessionError, SessionFactory, SessionOptions};
+use crate::session::{Inbound, Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::ready;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
 /// Bytes of a socket's read buffer. The library's 128 KiB are what an idle client costs.
 const READ_BUFFER: usize = 4096;
@@ -34,62 +33,6 @@ const MAX_WRITE_BUFFER: usize = 256 * 1024;
 
 /// How long a closing handshake may take.
 const CLOSING: Duration = Duration::from_secs(1);
-
-/// Timeouts of a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SocketLimits {
-    /// A silent client is pinged, or asked for a sign of life, this often.
-    pub ping_every: Duration,
-    /// A client that has not sent a frame for this long is gone.
-    pub gone_after: Duration,
-    /// A client that has not read a frame for this long, while one waits, is disconnected.
-    pub write_timeout: Duration,
-    /// A client that has not opened its session for this long is disconnected: it holds a place.
-    pub open_within: Duration,
-}
-
-impl Default for SocketLimits {
-    fn default() -> Self {
-        Self {
-            ping_every: Duration::from_secs(20),
-            gone_after: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(5),
-            open_within: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Counters over all sockets since the server started.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Sessions that were opened.
-    pub sessions: AtomicU64,
-    /// Microseconds of clients' audio that came too fast.
-    pub audio_in_dropped: AtomicU64,
-    /// Microseconds of the agent's audio that clients were too slow to read.
-    pub audio_out_dropped: AtomicU64,
-    /// Clients that were disconnected because they did not read.
-    pub slow_clients: AtomicU64,
-    /// Clients that vanished without a word.
-    pub vanished_clients: AtomicU64,
-    /// Sockets closed because of what the client sent.
-    pub bad_clients: AtomicU64,
-}
-
-/// The parts of the server that a socket uses.
-#[derive(Clone)]
-pub struct Surroundings {
-    /// Opens the session.
-    pub sessions: SessionFactory,
-    /// Timeouts.
-    pub limits: SocketLimits,
-    /// Counted into.
-    pub counters: Arc<Counters>,
-    /// The server shuts down: the session is asked to finish.
-    pub drain: CancellationToken,
-    /// No more time: the socket is closed.
-    pub stop: CancellationToken,
-}
 
 /// Sets the limits of a WebSocket that is about to open. `max_message` is in bytes, for whole
 /// messages and for single frames.
@@ -111,12 +54,12 @@ pub async fn drive<D: Dialect>(
     dialect: Box<D>,
     intake: IntakeLimits,
     rate: u32,
-    around: Surroundings,
+    context: PumpContext,
 ) -> Box<D> {
     let (mut sink, mut source) = socket.split();
-    let mut pump = Pump::new(dialect, intake, rate, around);
+    let mut pump = Pump::new(dialect, intake, rate, context);
     let end = pump.run(&mut sink, &mut source).await;
-    end.count(&pump.around.counters);
+    end.count(&pump.context.counters);
     tracing::debug!(?end, "socket ends");
     pump.close_session();
     farewell(sink, source, &mut pump.outbox, end).await;
@@ -124,10 +67,10 @@ pub async fn drive<D: Dialect>(
 }
 
 /// Why a socket ends.
-type End = super::ending::End<Close, Close>;
+type End = super::pump::End<Close, Close>;
 
-/// One thing that happened to a socket.
-enum Happening {
+/// The reason why a pump goes on.
+enum Wakeup {
     Stop,
     Drain,
     Written(Result<(), axum::Error>),
@@ -140,7 +83,7 @@ enum Happening {
 struct Pump<D> {
     /// Boxed: futures would keep a copy of it for each function that it passes through.
     dialect: Box<D>,
-    around: Surroundings,
+    context: PumpContext,
     intake_limits: IntakeLimits,
     intake: Intake,
     outbox: Outbox,
@@ -156,11 +99,11 @@ struct Pump<D> {
 }
 
 impl<D: Dialect> Pump<D> {
-    fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, around: Surroundings) -> Self {
+    fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, context: PumpContext) -> Self {
         let now = Instant::now();
         Self {
             dialect,
-            around,
+            context,
             intake_limits: intake,
             intake: Intake::new(intake, rate),
             outbox: Outbox::default(),
@@ -186,8 +129,8 @@ impl<D: Dialect> Pump<D> {
             if let Some(end) = end {
                 return end;
             }
-            let happening = self.next(sink, source).await;
-            end = self.handle(happening).err();
+            let wakeup = self.next(sink, source).await;
+            end = self.handle(wakeup).err();
         }
     }
 
@@ -196,7 +139,7 @@ impl<D: Dialect> Pump<D> {
         &mut self,
         sink: &mut SplitSink<WebSocket, Message>,
         source: &mut SplitStream<WebSocket>,
-    ) -> Happening {
+    ) -> Wakeup {
         let deadline = self.deadline();
         let intake_ready = self.intake_ready();
         let must_write = self.writing.is_some() || self.ping || !self.outbox.is_empty();
@@ -205,36 +148,36 @@ impl<D: Dialect> Pump<D> {
         }
         tokio::select! {
             biased;
-            () = self.around.stop.cancelled() => Happening::Stop,
-            () = self.around.drain.cancelled(), if !self.draining => Happening::Drain,
+            () = self.context.stop.cancelled() => Wakeup::Stop,
+            () = self.context.drain.cancelled(), if !self.draining => Wakeup::Drain,
             result = write(sink, &mut self.outbox, &mut self.ping, &mut self.writing), if must_write => {
-                Happening::Written(result)
+                Wakeup::Written(result)
             }
-            outbound = receive(&mut self.out_of) => Happening::Session(outbound),
-            room = room(&self.into), if intake_ready => Happening::Room(room),
-            message = source.next(), if !self.outbox.is_busy() => Happening::Received(message),
-            () = sleep_until(deadline) => Happening::Tick,
+            outbound = receive(&mut self.out_of) => Wakeup::Session(outbound),
+            room = room(&self.into), if intake_ready => Wakeup::Room(room),
+            message = source.next(), if !self.outbox.is_busy() => Wakeup::Received(message),
+            () = sleep_until(deadline) => Wakeup::Tick,
         }
     }
 
-    fn handle(&mut self, happening: Happening) -> Result<(), End> {
-        match happening {
-            Happening::Stop => Err(closed(close_code::GOING_AWAY, "the server shuts down")),
-            Happening::Drain => self.drain(),
-            Happening::Written(Ok(())) => Ok(()),
-            Happening::Written(Err(error)) => Err(end_of_error(&error)),
-            Happening::Session(Some(outbound)) => self.outbound(outbound),
-            Happening::Session(None) | Happening::Room(false) => {
+    fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
+        match wakeup {
+            Wakeup::Stop => Err(closed(close_code::GOING_AWAY, "the server shuts down")),
+            Wakeup::Drain => self.drain(),
+            Wakeup::Written(Ok(())) => Ok(()),
+            Wakeup::Written(Err(error)) => Err(end_of_error(&error)),
+            Wakeup::Session(Some(outbound)) => self.outbound(outbound),
+            Wakeup::Session(None) | Wakeup::Room(false) => {
                 Err(closed(close_code::INTERNAL, "the session failed"))
             }
-            Happening::Room(true) => {
+            Wakeup::Room(true) => {
                 self.feed();
                 Ok(())
             }
-            Happening::Received(None) => Err(End::Left),
-            Happening::Received(Some(Err(error))) => Err(end_of_error(&error)),
-            Happening::Received(Some(Ok(message))) => self.received(message),
-            Happening::Tick => self.tick(),
+            Wakeup::Received(None) => Err(End::Left),
+            Wakeup::Received(Some(Err(error))) => Err(end_of_error(&error)),
+            Wakeup::Received(Some(Ok(message))) => self.received(message),
+            Wakeup::Tick => self.tick(),
         }
     }
 
@@ -278,7 +221,7 @@ impl<D: Dialect> Pump<D> {
             }
             Effect::SendAudio { frame, length } => {
                 if !self.outbox.push_audio(frame, length) {
-                    self.around
+                    self.context
                         .counters
                         .audio_out_dropped
                         .fetch_add(length.0, Relaxed);
@@ -303,7 +246,7 @@ impl<D: Dialect> Pump<D> {
 
     fn open(&mut self, options: SessionOptions) -> Result<(), End> {
         self.intake = Intake::new(self.intake_limits, options.input_rate);
-        let handle = (self.around.sessions)(options).map_err(|error| {
+        let handle = (self.context.sessions)(options).map_err(|error| {
             tracing::warn!(%error, "no session");
             match error {
                 SessionError::Overloaded => {
@@ -314,7 +257,7 @@ impl<D: Dialect> Pump<D> {
                 }
             }
         })?;
-        self.around.counters.sessions.fetch_add(1, Relaxed);
+        self.context.counters.sessions.fetch_add(1, Relaxed);
         self.into = Some(handle.inbound);
         self.out_of = Some(handle.outbound);
         Ok(())
@@ -326,7 +269,7 @@ impl<D: Dialect> Pump<D> {
         if dropped == Micros(0) {
             return Ok(());
         }
-        self.around
+        self.context
             .counters
             .audio_in_dropped
             .fetch_add(dropped.0, Relaxed);
@@ -354,7 +297,7 @@ impl<D: Dialect> Pump<D> {
     }
 
     fn tick(&mut self) -> Result<(), End> {
-        let (now, limits) = (Instant::now(), self.around.limits);
+        let (now, limits) = (Instant::now(), self.context.limits);
         if self
             .writing
             .is_some_and(|since| now >= since + limits.write_timeout)
@@ -373,7 +316,7 @@ impl<D: Dialect> Pump<D> {
         }
         if now >= self.ping_at() {
             self.pinged = now;
-            match self.dialect.knock() {
+            match self.dialect.probe() {
                 Some(text) => self.apply_one(Effect::Send(text))?,
                 None => self.ping = true,
             }
@@ -383,7 +326,7 @@ impl<D: Dialect> Pump<D> {
 
     /// When [`Self::tick`] has something to do, or audio may go on.
     fn deadline(&self) -> Instant {
-        let limits = self.around.limits;
+        let limits = self.context.limits;
         let stuck = self.writing.map(|since| since + limits.write_timeout);
         let intake = self
             .intake
@@ -400,11 +343,11 @@ impl<D: Dialect> Pump<D> {
     /// When a client that has opened no session has to have done so.
     fn open_by(&self) -> Option<Instant> {
         let unopened = self.into.is_none();
-        unopened.then(|| self.opened + self.around.limits.open_within)
+        unopened.then(|| self.opened + self.context.limits.open_within)
     }
 
     fn ping_at(&self) -> Instant {
-        self.heard.max(self.pinged) + self.around.limits.ping_every
+        self.heard.max(self.pinged) + self.context.limits.ping_every
     }
 
     fn intake_ready(&self) -> bool {
@@ -458,22 +401,6 @@ fn message_of(frame: Frame) -> Message {
     match frame {
         Frame::Text(text) => Message::Text(text.into()),
         Frame::Binary(bytes) => Message::Binary(bytes.into()),
-    }
-}
-
-/// The session's next word; never, while there is no session.
-pub(super) async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
-    match out_of {
-        Some(out_of) => out_of.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the session has room. False if it is gone.
-pub(super) async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
-    match into {
-        Some(into) => into.reserve().await.is_ok(),
-        None => std::future::pending().await,
     }
 }
 

@@ -12,7 +12,8 @@ use undertone::conversation::Micros;
 use undertone::server::{Counters, SocketLimits, bind};
 use undertone::session::Outbound;
 use undertone::transport::intake::IntakeLimits;
-use undertone::transport::socket::{self, Surroundings};
+use undertone::transport::pump::PumpContext;
+use undertone::transport::socket;
 use undertone::transport::{ClientMessage, Dialect, Effect, Frame};
 
 /// A dialect that says what it hears.
@@ -44,7 +45,7 @@ impl Dialect for Echo {
 
 fn echo_routes() -> Router {
     Router::new().fallback(get(async |upgrade: WebSocketUpgrade| {
-        let around = Surroundings {
+        let context = PumpContext {
             sessions: scripted::factory(Script::default()),
             limits: SocketLimits::default(),
             counters: Counters::default().into(),
@@ -52,7 +53,7 @@ fn echo_routes() -> Router {
             stop: CancellationToken::new(),
         };
         socket::limit(upgrade, 64 * 1024).on_upgrade(async move |socket| {
-            socket::drive(socket, Box::new(Echo), IntakeLimits::LIVE, 16_000, around).await;
+            socket::drive(socket, Box::new(Echo), IntakeLimits::LIVE, 16_000, context).await;
         })
     }))
 }

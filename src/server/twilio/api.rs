@@ -1,6 +1,6 @@
 //! Twilio's own interface: what is done to a call that is under way.
 
-use super::Twilio;
+use super::account::{DIALED, Twilio, in_xml};
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 use secrecy::ExposeSecret;
@@ -23,12 +23,12 @@ impl Twilio {
     }
 
     /// Puts a call through to a telephone number. Its stream to this server ends with that. If nobody
-    /// answers there, Twilio asks at [`super::DIALED`] what to do.
+    /// answers there, Twilio asks at [`DIALED`] what to do.
     ///
     /// # Errors
     /// The error of Twilio or of the network.
     pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
-        let back = super::in_xml(&self.at(super::DIALED));
+        let back = in_xml(&self.at(DIALED));
         let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");
         match self.update(call, &[("Twiml", &verbs)]).await? {
             status if status.is_success() => Ok(()),

@@ -1,6 +1,6 @@
 //! A caller is put through to somebody else.
 
-use super::Twilio;
+use super::account::Twilio;
 use crate::tools::builtin;
 use crate::tools::{CallContext, Declaration, RouterHints, Tool, ToolError};
 use futures_util::future::BoxFuture;

@@ -416,7 +416,7 @@ impl Dialect for ChanWebsocket {
         Vec::new()
     }
 
-    fn knock(&self) -> Option<String> {
+    fn probe(&self) -> Option<String> {
         let call = self.call.as_ref()?;
         Some(call.control("GET_STATUS", None))
     }

@@ -13,8 +13,7 @@ use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
 use crate::session::Engines;
-use crate::transport::ending;
-use crate::transport::socket::Surroundings;
+use crate::transport::pump::{self, PumpContext};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ const CHUNK: usize = 4_096;
 const MOST_REASON: usize = 200;
 
 /// Why a connection ends.
-type End = ending::End<Refused>;
+type End = pump::End<Refused>;
 
 impl From<Refused> for End {
     fn from(refused: Refused) -> Self {
@@ -72,7 +71,7 @@ impl Service {
 }
 
 /// Serves a client until it leaves or the server stops.
-pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
+pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
     let nameless = stream.peer_addr().map(|peer| Name::Connection {
         id: service.connections.fetch_add(1, Relaxed),
         from: peer.ip(),
@@ -81,12 +80,12 @@ pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
         return tracing::debug!("a Wyoming client is gone already");
     };
     let (reader, writer) = stream.into_split();
-    let stop = around.stop.clone();
+    let stop = context.stop.clone();
     let mut connection = Connection {
         reader: BufReader::new(reader),
         writer,
         service,
-        around,
+        context,
         asked: false,
         recording: None,
         reading_out: None,
@@ -97,7 +96,7 @@ pub async fn serve(stream: TcpStream, service: Service, around: Surroundings) {
         () = stop.cancelled() => End::Closed("the server shuts down"),
         end = connection.run() => end,
     };
-    end.count(&connection.around.counters);
+    end.count(&connection.context.counters);
     let reason = match end {
         End::Bad(error) => {
             let reason = excerpt(&error.to_string());
@@ -123,14 +122,14 @@ pub async fn turn_away(stream: TcpStream) {
 
 async fn say_goodbye(reader: OwnedReadHalf, writer: OwnedWriteHalf, reason: &str) {
     let error = encode("error", &json!({ "text": reason }), &[]);
-    ending::say_last(reader, writer, &error).await;
+    pump::say_last(reader, writer, &error).await;
 }
 
 struct Connection {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     service: Service,
-    around: Surroundings,
+    context: PumpContext,
     /// The client has sent an event.
     asked: bool,
     /// Audio to transcribe.
@@ -202,7 +201,7 @@ impl Connection {
 
     async fn next(&mut self) -> Result<Event, End> {
         let idle = self.recording.is_none() && self.reading_out.is_none();
-        let limits = &self.around.limits;
+        let limits = &self.context.limits;
         let patience = match (self.asked, idle) {
             (false, _) => limits.open_within,
             (true, false) => limits.gone_after,
@@ -210,7 +209,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            () = self.around.drain.cancelled(), if idle => Err(End::Closed("the server shuts down")),
+            () = self.context.drain.cancelled(), if idle => Err(End::Closed("the server shuts down")),
             read = timeout(patience, Event::read(&mut self.reader)) => match read {
                 Ok(Ok(Some(event))) => Ok(event),
                 Ok(Ok(None)) => Err(End::Left),
@@ -343,11 +342,11 @@ impl Connection {
     }
 
     fn open_talk(&self) -> Result<Talk, End> {
-        let talk = Talk::open(&self.around.sessions).map_err(|error| {
+        let talk = Talk::open(&self.context.sessions).map_err(|error| {
             tracing::warn!(%error, "no session");
             End::Closed("no session could be opened")
         })?;
-        self.around.counters.sessions.fetch_add(1, Relaxed);
+        self.context.counters.sessions.fetch_add(1, Relaxed);
         Ok(talk)
     }
 
@@ -392,7 +391,7 @@ impl Connection {
     async fn send(&mut self, kind: &str, data: &Value, payload: &[u8]) -> Result<(), End> {
         let bytes = encode(kind, data, payload);
         match timeout(
-            self.around.limits.write_timeout,
+            self.context.limits.write_timeout,
             self.writer.write_all(&bytes),
         )
         .await

@@ -13,10 +13,9 @@ use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
 use crate::session::{Inbound, Outbound, Profile, SessionOptions, SpokenBy};
-use crate::transport::ending;
 use crate::transport::intake::{Intake, IntakeLimits};
 use crate::transport::phone;
-use crate::transport::socket::{Surroundings, receive, room};
+use crate::transport::pump::{self, PumpContext, receive, room};
 use bytes::BytesMut;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,7 +42,7 @@ const PATIENCE: u32 = 10;
 const READ: usize = 4096;
 
 /// Why a call ends.
-type End = ending::End<BadCall>;
+type End = pump::End<BadCall>;
 
 /// A protocol violation by the caller's side.
 #[derive(Debug, thiserror::Error)]
@@ -56,12 +55,12 @@ enum BadCall {
     Requests,
 }
 
-/// One thing that happened to a call.
+/// The reason why a pump goes on.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is taken apart at once"
 )]
-enum Happening {
+enum Wakeup {
     Stop,
     Drain,
     Beat,
@@ -74,11 +73,11 @@ enum Happening {
 
 /// Runs a call until either side hangs up or the server stops. `intake` says how fast the caller's
 /// audio may come.
-pub async fn answer(stream: TcpStream, intake: IntakeLimits, around: Surroundings) {
+pub async fn answer(stream: TcpStream, intake: IntakeLimits, context: PumpContext) {
     let (mut reader, mut writer) = stream.into_split();
-    let mut call = Call::new(intake, around);
+    let mut call = Call::new(intake, context);
     let end = call.run(&mut reader, &mut writer).await;
-    end.count(&call.around.counters);
+    end.count(&call.context.counters);
     match &end {
         End::Bad(error) => tracing::warn!(%error, "an AudioSocket call is closed"),
         End::Closed(reason) => tracing::debug!(reason, "an AudioSocket call is hung up"),
@@ -88,18 +87,18 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, around: Surrounding
     // The session ends with it.
     drop(call);
     if matches!(end, End::Bad(_) | End::Closed(_)) {
-        ending::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
+        pump::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
     }
 }
 
 /// Hangs up a call for which there is no room.
 pub async fn turn_away(stream: TcpStream) {
     let (reader, writer) = stream.into_split();
-    ending::say_last(reader, writer, &encode_hang_up()).await;
+    pump::say_last(reader, writer, &encode_hang_up()).await;
 }
 
 struct Call {
-    around: Surroundings,
+    context: PumpContext,
     intake_limits: IntakeLimits,
     intake: Intake,
     decoder: Decoder,
@@ -124,10 +123,10 @@ struct Call {
 }
 
 impl Call {
-    fn new(intake: IntakeLimits, around: Surroundings) -> Self {
+    fn new(intake: IntakeLimits, context: PumpContext) -> Self {
         let now = Instant::now();
         Self {
-            around,
+            context,
             intake_limits: intake,
             intake: Intake::new(intake, DEFAULT_RATE),
             decoder: Decoder::default(),
@@ -149,15 +148,15 @@ impl Call {
 
     async fn run(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> End {
         loop {
-            let happening = self.next(reader, writer).await;
-            if let Err(end) = self.handle(happening) {
+            let wakeup = self.next(reader, writer).await;
+            if let Err(end) = self.handle(wakeup) {
                 return end;
             }
         }
     }
 
     /// Waits for the next thing to happen; what matters most comes first.
-    async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Happening {
+    async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Wakeup {
         let deadline = self.deadline();
         let intake_ready = self.intake_ready();
         let idle = self.writing.is_empty();
@@ -165,41 +164,39 @@ impl Call {
         self.decoder.buffer().reserve(READ);
         tokio::select! {
             biased;
-            () = self.around.stop.cancelled() => Happening::Stop,
-            () = self.around.drain.cancelled(), if !self.draining => Happening::Drain,
-            () = sleep_until(deadline) => Happening::Tick,
-            () = sleep_until(beat), if idle && self.uuid.is_some() => Happening::Beat,
-            written = writer.write_buf(&mut self.writing), if !idle => Happening::Written(written),
-            outbound = receive(&mut self.out_of) => Happening::Session(outbound),
-            room = room(&self.into), if intake_ready => Happening::Room(room),
-            received = reader.read_buf(self.decoder.buffer()) => Happening::Received(received),
+            () = self.context.stop.cancelled() => Wakeup::Stop,
+            () = self.context.drain.cancelled(), if !self.draining => Wakeup::Drain,
+            () = sleep_until(deadline) => Wakeup::Tick,
+            () = sleep_until(beat), if idle && self.uuid.is_some() => Wakeup::Beat,
+            written = writer.write_buf(&mut self.writing), if !idle => Wakeup::Written(written),
+            outbound = receive(&mut self.out_of) => Wakeup::Session(outbound),
+            room = room(&self.into), if intake_ready => Wakeup::Room(room),
+            received = reader.read_buf(self.decoder.buffer()) => Wakeup::Received(received),
         }
     }
 
-    fn handle(&mut self, happening: Happening) -> Result<(), End> {
-        match happening {
-            Happening::Stop => Err(End::Closed("the server shuts down")),
-            Happening::Drain => self.drain(),
-            Happening::Beat => self.beat(),
-            Happening::Written(Ok(1..)) => {
+    fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
+        match wakeup {
+            Wakeup::Stop => Err(End::Closed("the server shuts down")),
+            Wakeup::Drain => self.drain(),
+            Wakeup::Beat => self.beat(),
+            Wakeup::Written(Ok(1..)) => {
                 self.stuck = self.stuck.filter(|_| !self.writing.is_empty());
                 Ok(())
             }
-            Happening::Session(Some(outbound)) => {
+            Wakeup::Session(Some(outbound)) => {
                 self.outbound(outbound);
                 Ok(())
             }
-            Happening::Session(None) | Happening::Room(false) => {
-                Err(End::Closed("the session failed"))
-            }
-            Happening::Room(true) => {
+            Wakeup::Session(None) | Wakeup::Room(false) => Err(End::Closed("the session failed")),
+            Wakeup::Room(true) => {
                 self.feed();
                 Ok(())
             }
-            Happening::Received(Ok(0)) => Err(End::Left),
-            Happening::Received(Ok(_)) => self.received(),
-            Happening::Written(_) | Happening::Received(Err(_)) => Err(End::Vanished),
-            Happening::Tick => self.tick(),
+            Wakeup::Received(Ok(0)) => Err(End::Left),
+            Wakeup::Received(Ok(_)) => self.received(),
+            Wakeup::Written(_) | Wakeup::Received(Err(_)) => Err(End::Vanished),
+            Wakeup::Tick => self.tick(),
         }
     }
 
@@ -233,7 +230,7 @@ impl Call {
         match outbound {
             Outbound::Audio { samples, .. } => {
                 let dropped = self.line.push(&samples);
-                let counters = &self.around.counters;
+                let counters = &self.context.counters;
                 counters.audio_out_dropped.fetch_add(dropped.0, Relaxed);
             }
             Outbound::Clear => {
@@ -295,7 +292,7 @@ impl Call {
         }
         let samples = self.at_session_rate(rate, samples);
         let dropped = self.intake.push_audio(samples);
-        let counters = &self.around.counters;
+        let counters = &self.context.counters;
         counters.audio_in_dropped.fetch_add(dropped.0, Relaxed);
         Ok(())
     }
@@ -340,11 +337,11 @@ impl Call {
             client: None,
             call: None,
         };
-        let handle = (self.around.sessions)(options).map_err(|error| {
+        let handle = (self.context.sessions)(options).map_err(|error| {
             tracing::warn!(%error, "no session");
             End::Closed("no session could be opened")
         })?;
-        self.around.counters.sessions.fetch_add(1, Relaxed);
+        self.context.counters.sessions.fetch_add(1, Relaxed);
         self.into = Some(handle.inbound);
         self.out_of = Some(handle.outbound);
         self.line.set_rate(rate);
@@ -403,17 +400,17 @@ impl Call {
 
     fn stuck_until(&self) -> Option<Instant> {
         self.stuck
-            .map(|since| since + self.around.limits.write_timeout)
+            .map(|since| since + self.context.limits.write_timeout)
     }
 
     fn gone_at(&self) -> Instant {
-        self.heard + PATIENCE * self.around.limits.gone_after
+        self.heard + PATIENCE * self.context.limits.gone_after
     }
 
     /// When a call that has not sent its UUID has to have done so.
     fn name_by(&self) -> Option<Instant> {
         let unnamed = self.uuid.is_none();
-        unnamed.then(|| self.began + self.around.limits.open_within)
+        unnamed.then(|| self.began + self.context.limits.open_within)
     }
 
     /// When the session opens although the caller has not been heard.

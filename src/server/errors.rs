@@ -1,0 +1,26 @@
+//! Errors as OpenAI's clients read them.
+
+use crate::transport::realtime::Fault;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// An answer with one error; `param` names the field that caused it.
+pub(super) fn error(
+    status: StatusCode,
+    code: &str,
+    param: Option<&str>,
+    message: impl Into<String>,
+) -> Response {
+    let message = message.into();
+    let kind = "invalid_request_error";
+    let error = json!({"message": message, "type": kind, "param": param, "code": code});
+    (status, Json(json!({ "error": error }))).into_response()
+}
+
+/// The answer to a configuration that a client may not set.
+pub(super) fn fault(fault: &Fault) -> Response {
+    let (code, param) = (fault.code, fault.param.as_deref());
+    error(StatusCode::BAD_REQUEST, code, param, &*fault.message)
+}

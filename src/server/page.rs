@@ -1,0 +1,224 @@
+//! The page at `/`, and what it asks for beside a session.
+//!
+//! The files of `web/` are part of the program: there is nothing to install and nothing to fetch
+//! from elsewhere. They are open to everyone, being the same everywhere; what they tell of this
+//! server, its tools and its voice, follows the rules of sessions.
+
+use super::access;
+use super::shared::Shared;
+use super::upgrade::busy;
+use crate::conversation::Verdict;
+use crate::tools::{Confirmation, Declaration};
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Nothing from elsewhere, nothing inline: what is said and what tools return cannot become code.
+const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+/// The pages may be kept, but not used without asking: a new program brings new ones.
+const REVALIDATE: &str = "no-cache";
+
+/// A file of the page.
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    content: &'static str,
+}
+
+macro_rules! files {
+    ($($path:literal, $kind:ident, $name:literal;)*) => {
+        [$(File {
+            path: $path,
+            kind: $kind,
+            content: include_str!(concat!("../../web/", $name)),
+        }),*]
+    };
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+const FILES: [File; FILE_COUNT] = files! {
+    "/", HTML, "index.html";
+    "/style.css", CSS, "style.css";
+    "/favicon.svg", SVG, "favicon.svg";
+    "/audio-in.js", JS, "audio-in.js";
+    "/audio-in.worklet.js", JS, "audio-in.worklet.js";
+    "/audio-out.js", JS, "audio-out.js";
+    "/audio-out.worklet.js", JS, "audio-out.worklet.js";
+    "/demo.js", JS, "demo.js";
+    "/download.js", JS, "download.js";
+    "/main.js", JS, "main.js";
+    "/marks.js", JS, "marks.js";
+    "/metrics.js", JS, "metrics.js";
+    "/panel.js", JS, "panel.js";
+    "/session.js", JS, "session.js";
+    "/story.js", JS, "story.js";
+    "/text.js", JS, "text.js";
+    "/timeline.js", JS, "timeline.js";
+    "/tools.js", JS, "tools.js";
+    "/transcript.js", JS, "transcript.js";
+    "/turns.js", JS, "turns.js";
+    "/voice.js", JS, "voice.js";
+    "/words.js", JS, "words.js";
+};
+
+const FILE_COUNT: usize = 22;
+
+/// The routes of the page.
+pub(super) fn router() -> Router<Arc<Shared>> {
+    FILES
+        .iter()
+        .fold(Router::new(), |router, file| {
+            let tag = tag(file.content);
+            router.route(
+                file.path,
+                get(move |headers: HeaderMap| std::future::ready(answer(file, &tag, &headers))),
+            )
+        })
+        .route("/playground/about", get(about))
+        .route("/playground/questions/{number}", get(question))
+}
+
+fn tag(content: &str) -> HeaderValue {
+    let digest = Sha256::digest(content);
+    let hex: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    HeaderValue::from_str(&format!("\"{hex}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+fn answer(file: &File, tag: &HeaderValue, headers: &HeaderMap) -> Response {
+    let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
+    let about = [
+        fixed(CONTENT_TYPE, file.kind),
+        fixed(CACHE_CONTROL, REVALIDATE),
+        fixed(CONTENT_SECURITY_POLICY, POLICY),
+        fixed(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        fixed(REFERRER_POLICY, "no-referrer"),
+        (ETAG, tag.clone()),
+    ];
+    if headers.get(IF_NONE_MATCH) == Some(tag) {
+        return (StatusCode::NOT_MODIFIED, about).into_response();
+    }
+    (about, file.content).into_response()
+}
+
+/// Describes the server for the page: its tools, and the recorded questions.
+async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if let Err(refused) = access::admit(&shared, &headers) {
+        return refused;
+    }
+    let playground = shared.playground();
+    let tools: Vec<Value> = playground
+        .tools
+        .iter()
+        .map(|(tool, verdict)| tool_json(tool, *verdict))
+        .collect();
+    let questions: Vec<&str> = match playground.say {
+        Some(_) => playground.questions.iter().map(|q| &*q.text).collect(),
+        None => Vec::new(),
+    };
+    let body = json!({
+        "tools": tools, "questions": questions, "pre_roll_ms": playground.pre_roll_ms,
+    });
+    let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let cache = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    ([kind, cache], body.to_string()).into_response()
+}
+
+fn tool_json(tool: &Declaration, verdict: Verdict) -> Value {
+    json!({
+        "name": tool.spec.name,
+        "description": tool.spec.description,
+        "effect": tool.effect,
+        "network": tool.network,
+        "confirms": tool.confirmation != Confirmation::None,
+        "eligibility": verdict.eligibility,
+        "because": verdict.because,
+    })
+}
+
+/// A question's audio: made when it is first asked for, and kept.
+async fn question(
+    State(shared): State<Arc<Shared>>,
+    Path(number): Path<usize>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refused) = access::admit(&shared, &headers) {
+        return refused;
+    }
+    let playground = shared.playground();
+    let (Some(question), Some(say)) = (playground.questions.get(number), &playground.say) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let make = || async {
+        let wav = say(question.text.clone()).await.ok_or(())?;
+        Ok::<_, ()>(bytes::Bytes::from(wav))
+    };
+    match question.wav.get_or_try_init(make).await {
+        Ok(wav) => ([(CONTENT_TYPE, "audio/wav")], wav.clone()).into_response(),
+        Err(()) => busy("the voice is busy or broken"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_a_module_imports_is_served() {
+        let served: Vec<&str> = FILES.iter().map(|file| file.path).collect();
+        for file in FILES.iter().filter(|file| file.kind == JS) {
+            let imports = file.content.lines().filter_map(|line| {
+                let (_, rest) = line.split_once("from './")?;
+                rest.split('\'').next()
+            });
+            for import in imports {
+                let path = format!("/{import}");
+                assert!(served.contains(&&*path), "{} imports {path}", file.path);
+            }
+        }
+    }
+
+    /// The whole page weighs less than one photograph.
+    #[test]
+    fn the_page_is_light() {
+        let bytes: usize = FILES.iter().map(|file| file.content.len()).sum();
+        println!("the page weighs {bytes} bytes in {} files", FILES.len());
+        assert!(bytes < 500_000);
+    }
+
+    #[test]
+    fn text_never_becomes_markup() {
+        for file in FILES.iter().filter(|file| file.kind == JS) {
+            for forbidden in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+            ] {
+                assert!(
+                    !file.content.contains(forbidden),
+                    "{}: {forbidden}",
+                    file.path
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! State that the handlers of all connections share.
+
+use super::admission::Admission;
+use super::connections::Connections;
+use super::playground::Playground;
+use super::secrets::Secrets;
+use super::settings::ServerSettings;
+use crate::metrics::Metrics;
+use crate::transport::phone::tickets::Tickets;
+use crate::transport::pump::PumpContext;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+/// The parts that may change while the server runs; of the settings, those of access control.
+#[derive(Clone)]
+pub struct Renewed {
+    /// How to serve.
+    pub settings: Arc<ServerSettings>,
+    /// The description of this server for the page at `/`.
+    pub playground: Arc<Playground>,
+}
+
+impl Renewed {
+    /// For who comes in from now on.
+    pub fn new(settings: ServerSettings, playground: Playground) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            playground: Arc::new(playground),
+        }
+    }
+}
+
+/// State that the handlers of all connections share.
+pub(super) struct Shared {
+    pub(super) renewed: watch::Receiver<Renewed>,
+    /// The address that is listened on.
+    pub(super) address: SocketAddr,
+    pub(super) admission: Admission,
+    pub(super) connections: Arc<Connections>,
+    pub(super) tasks: TaskTracker,
+    pub(super) context: PumpContext,
+    pub(super) metrics: Arc<Metrics>,
+    /// Of Twilio's calls that were answered and have not begun their stream.
+    pub(super) tickets: Arc<Mutex<Tickets>>,
+    pub(super) secrets: Secrets,
+}
+
+impl Shared {
+    /// How to serve who comes in now.
+    pub(super) fn settings(&self) -> Arc<ServerSettings> {
+        self.renewed.borrow().settings.clone()
+    }
+
+    /// The description of this server for the page at `/`.
+    pub(super) fn playground(&self) -> Arc<Playground> {
+        self.renewed.borrow().playground.clone()
+    }
+}

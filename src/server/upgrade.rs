@@ -1,0 +1,104 @@
+//! The upgrade of a request to a WebSocket that carries a session.
+
+use super::access::admit;
+use super::settings::ServerSettings;
+use super::shared::Shared;
+use crate::audio::g711;
+use crate::metrics::Refusal;
+use crate::transport::Dialect;
+use crate::transport::intake::IntakeLimits;
+use crate::transport::socket;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// Seconds after which a client that found no room may try again.
+const RETRY_SECONDS: &str = "5";
+
+pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+/// Limits for a dialect's sockets.
+pub(super) struct Limits {
+    /// Bytes of a message.
+    pub(super) message: usize,
+    pub(super) intake: IntakeLimits,
+    /// Of the client's audio, Hz.
+    pub(super) rate: u32,
+    /// A place was found when the call was answered.
+    pub(super) promised: bool,
+}
+
+impl Limits {
+    /// Calls over a provider's media stream.
+    pub(super) fn of_calls(settings: &ServerSettings) -> Self {
+        Self {
+            message: settings.max_pcm_message,
+            intake: settings.pcm_intake,
+            rate: g711::RATE,
+            promised: false,
+        }
+    }
+
+    /// Calls that were answered already.
+    pub(super) fn promised(self) -> Self {
+        Self {
+            promised: true,
+            ..self
+        }
+    }
+}
+
+/// Admits a client, or says why not, and drives its socket.
+pub(super) fn open(
+    shared: Arc<Shared>,
+    headers: &HeaderMap,
+    upgrade: Upgrade,
+    dialect: impl Dialect,
+    limits: Limits,
+) -> Response {
+    match admit(&shared, headers) {
+        Ok(_) => open_admitted(shared, upgrade, dialect, limits, |_| async {}),
+        Err(refused) => refused,
+    }
+}
+
+/// Drives the socket of a client that may come in, and sees to what its dialect leaves to be done.
+pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
+    shared: Arc<Shared>,
+    upgrade: Upgrade,
+    dialect: D,
+    limits: Limits,
+    afterwards: impl FnOnce(D) -> F + Send + 'static,
+) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let permit = match shared.admission.place(limits.promised) {
+        Ok(permit) => permit,
+        Err(Refusal::Draining) => return busy("the server shuts down"),
+        Err(Refusal::Overloaded) => return busy("the server has as much to do as it can"),
+        Err(_) => return busy("all sessions are taken"),
+    };
+    let (context, task) = (shared.context.clone(), shared.tasks.token());
+    // Boxed: the future would keep two copies of it.
+    let dialect = Box::new(dialect);
+    socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
+        let dialect = socket::drive(socket, dialect, limits.intake, limits.rate, context).await;
+        drop(permit);
+        afterwards(*dialect).await;
+        drop(task);
+    })
+}
+
+pub(super) fn busy(reason: &'static str) -> Response {
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        [(RETRY_AFTER, RETRY_SECONDS)],
+        reason,
+    )
+        .into_response()
+}
