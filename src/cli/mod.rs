@@ -12,6 +12,7 @@ mod replay;
 mod router;
 mod say;
 mod serve;
+mod server_settings;
 mod signals;
 mod stats;
 #[cfg(feature = "desktop")]

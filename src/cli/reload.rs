@@ -1,6 +1,7 @@
 //! SIGHUP: reloads the configuration for new sessions.
 
-use super::{engines, playground, serve};
+use super::server_settings::settings;
+use super::{engines, playground};
 use crate::config::{Flags, Loaded};
 use crate::server::Renewed;
 use crate::session::Engines;
@@ -79,7 +80,7 @@ impl Reloader {
         let engines = runtime.block_on(old.renewed(renewal))?;
         telemetry::change(&config.log.filter, super::secrets(config))?;
         let address = self.renew.borrow().settings.bind;
-        let settings = serve::settings(config, address, &engines);
+        let settings = settings(config, address, &engines);
         let playground = playground::of(&engines);
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = engines;
         self.renew.send_replace(Renewed::new(settings, playground));

@@ -1,15 +1,15 @@
 //! `undertone serve`.
 
 use super::reload::{Reloader, engines_of};
+use super::server_settings::settings;
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
 use crate::config::{Config, Flags, Loaded, Scope};
-use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
+use crate::server::{self, App, Renewed, ServerError, Twilio};
 use crate::session::{self, Engines, SessionOptions, Witnesses};
 use crate::stats::TurnLog;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -19,9 +19,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// Files that a server may want open beside its connections and what each session opens.
-const FILES_BESIDE: u64 = 4_096;
 
 /// How long threads may take to end what they do when the server has ended.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -222,44 +219,6 @@ fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListe
     bound.map_err(|error| {
         anyhow!("{keys}: {error}; stop what listens there, or choose another address")
     })
-}
-
-/// Sockets that may be open at once, as far as the limit of open files goes. That limit is raised as
-/// far as this process may.
-fn max_connections(max_sessions: usize) -> usize {
-    let most = ServerSettings::default().max_connections + max_sessions;
-    let wanted = 2 * most as u64 + FILES_BESIDE;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
-    let raised = Rlimit {
-        current: limit.current.map(|current| current.max(raised)),
-        ..limit
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of open files stays");
-    }
-    let files = getrlimit(Resource::Nofile).current;
-    let files = files.and_then(|files| usize::try_from(files).ok());
-    let within = server::within_files(files.unwrap_or(usize::MAX), max_sessions, most);
-    if within < 2 * max_sessions {
-        tracing::warn!(
-            files,
-            max_sessions,
-            connections = within,
-            "few files may be open for so many sessions: raise `ulimit -n`"
-        );
-    }
-    within
-}
-
-/// How to serve at `bind`.
-pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> ServerSettings {
-    ServerSettings {
-        bind,
-        max_connections: max_connections(config.server.max_sessions),
-        text: engines.policy().text,
-        ..config.server.clone()
-    }
 }
 
 /// Cancels `shutdown` at the first SIGTERM or Ctrl-C.

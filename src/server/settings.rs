@@ -1,6 +1,6 @@
 //! How the server serves.
 
-use super::twilio::Twilio;
+use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pump::SocketLimits;

@@ -8,7 +8,7 @@
     reason = "an edge: tickets expire in real time"
 )]
 
-mod account;
+pub(super) mod account;
 mod api;
 mod transfer;
 

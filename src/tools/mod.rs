@@ -13,6 +13,7 @@ pub mod http;
 pub mod journal;
 mod registry;
 mod session;
+mod settings;
 pub mod subprocess;
 mod template;
 

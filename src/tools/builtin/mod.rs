@@ -159,7 +159,7 @@ impl Builtin {
         settings: toml::Table,
         folder: &Path,
     ) -> Result<Self, (String, String, String)> {
-        use super::declared::settings as read;
+        use super::settings::read;
         let file = |settings| read::<FileSettings>(settings).map(|typed| folder.join(typed.file));
         let inner = match name {
             "get_weather" => Inner::Weather(weather::Settings::read(settings)?),

@@ -60,7 +60,7 @@ fn forecast() -> String {
 
 impl Settings {
     pub(super) fn read(table: toml::Table) -> Result<Self, (String, String, String)> {
-        let raw: RawSettings = crate::tools::declared::settings(table)?;
+        let raw: RawSettings = crate::tools::settings::read(table)?;
         let url = |key: &str, typed: &str| {
             let wrong = |problem: &str, fix: &str| {
                 (

@@ -4,7 +4,6 @@ mod check;
 mod file;
 mod hints;
 
-pub(crate) use file::settings;
 pub use hints::RouterHints;
 
 use super::builtin::{self, Builtin};

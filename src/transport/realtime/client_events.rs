@@ -1,6 +1,7 @@
 //! Parses the events of a Realtime client into typed requests, or into the fault to report.
 
 use super::codec::Format;
+use super::fault::{Fault, clip, missing, read};
 use super::fields::{self, Ineffective};
 use super::session_config::{self, SessionUpdate};
 use crate::conversation::MaxTokens;
@@ -9,7 +10,6 @@ use crate::tools::ToolSpec;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The events that a client may send.
@@ -168,53 +168,6 @@ pub enum InputItem {
     Item(ItemContent),
 }
 
-/// The reason why an event is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The client's own id of the event.
-    pub event_id: Option<String>,
-    /// A short name of the fault.
-    pub code: &'static str,
-    /// The path of the field that is wrong.
-    pub param: Option<String>,
-    /// Says what is wrong and how to mend it.
-    pub message: String,
-}
-
-impl Fault {
-    /// A fault in the field `param`.
-    pub fn new(code: &'static str, param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            event_id: None,
-            code,
-            param: Some(param.into()),
-            message: message.into(),
-        }
-    }
-
-    /// A fault of the whole event.
-    pub fn whole(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            event_id: None,
-            code,
-            param: None,
-            message: message.into(),
-        }
-    }
-
-    /// A value that is none of those allowed.
-    pub(super) fn value(param: impl Into<String>, value: &str, allowed: &str) -> Self {
-        Self::new(
-            "invalid_value",
-            param,
-            format!(
-                "Invalid value: '{}'. Supported values are: {allowed}.",
-                clip(value)
-            ),
-        )
-    }
-}
-
 /// Reads one event.
 pub fn parse(text: &str) -> Result<ClientEvent, Fault> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
@@ -271,35 +224,6 @@ fn request(mut event: Map<String, Value>) -> Result<(ClientRequest, Vec<Ineffect
         )),
     }?;
     Ok((request, ineffective))
-}
-
-/// Reads `value` as a `T`; faults name the path of the field, below `root` if that is not empty.
-pub(super) fn read<T: DeserializeOwned>(value: Value, root: &str) -> Result<T, Fault> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let param = match (root, path.as_str()) {
-            ("", path) => path.to_owned(),
-            (root, ".") => root.to_owned(),
-            (root, path) => format!("{root}.{path}"),
-        };
-        let message = error.inner().to_string();
-        match message
-            .strip_prefix("missing field `")
-            .and_then(|rest| rest.split('`').next())
-        {
-            Some(field) => missing(&param, field),
-            None => Fault::new("invalid_type", param, format!("{}.", clip(&message))),
-        }
-    })
-}
-
-fn missing(parent: &str, field: &str) -> Fault {
-    let param = match parent {
-        "" | "." => field.to_owned(),
-        parent => format!("{parent}.{field}"),
-    };
-    let message = format!("Missing required parameter: '{param}'.");
-    Fault::new("missing_required_parameter", param, message)
 }
 
 /// The beta's event for transcription sessions, as today's.
@@ -703,11 +627,6 @@ pub(super) fn spoken_message(id: &str, text: &str, transcript: Option<&str>) -> 
         "id": id, "object": "realtime.item", "type": "message", "status": "completed",
         "role": "user", "content": content,
     })
-}
-
-/// The start of a text that came from outside, for an error message or an echo.
-fn clip(text: &str) -> String {
-    text.chars().take(200).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The formats of audio on the wire. The session hears and speaks at one rate, [`RATE`]; telephone
 //! bridges send and want G.711 at its own.
 
-use super::client_events::Fault;
-use super::session_config::RATE;
+use super::fault::Fault;
 use crate::audio::g711::{self, Law};
 use crate::audio::{Resampler, from_pcm16le, to_f32, to_i16, to_pcm16le};
 use serde_json::{Value, json};
+
+/// Rate of a Realtime client's audio in both directions, Hz: the only one in the protocol.
+pub const RATE: u32 = 24_000;
 
 /// A format of audio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,14 +6,14 @@ mod requests;
 mod tools;
 mod user;
 
-use super::client_events::{self, ClientRequest, Fault, ItemContent, ResponseRequest};
-use super::codec::Decoder;
-use super::codec::Format;
+use super::client_events::{self, ClientRequest, ItemContent, ResponseRequest};
+use super::codec::{Decoder, Format, RATE};
+use super::fault::Fault;
 use super::fields::{Ineffective, MAX_NAMED};
 use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
-use super::session_config::{RATE, Session, SessionUpdate};
+use super::session_config::{Session, SessionUpdate};
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };

@@ -1,7 +1,7 @@
 //! Every event and field that a Realtime client may send, and what the server does with it: the one
 //! table that the parser goes by and that `docs/realtime.md` shows.
 
-use super::client_events::Fault;
+use super::fault::Fault;
 use serde_json::{Map, Value};
 
 /// How the server treats a field.

@@ -33,6 +33,7 @@ mod beta;
 mod client_events;
 mod codec;
 mod dialect;
+mod fault;
 mod fields;
 mod items;
 mod response;
@@ -41,10 +42,11 @@ mod session_config;
 
 pub use beta::{BETA_PROTOCOL, asks_for_beta};
 pub use client_events::{
-    CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, Fault, InputItem, ItemContent,
-    ResponseRequest, parse,
+    CLIENT_EVENTS, ClientEvent, ClientItem, ClientRequest, InputItem, ItemContent, ResponseRequest,
+    parse,
 };
-pub use codec::Format;
+pub use codec::{Format, RATE};
 pub use dialect::{DEFAULT_MODEL, Realtime};
+pub use fault::Fault;
 pub use fields::Ineffective;
-pub use session_config::{RATE, SessionUpdate};
+pub use session_config::SessionUpdate;

@@ -1,7 +1,7 @@
 //! The events for a Realtime client: names, ids and common shapes.
 
 use super::beta;
-use super::client_events::Fault;
+use super::fault::Fault;
 use crate::conversation::Micros;
 use crate::llm::TokenUsage;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! `session.update`: what a Realtime client may set, and what the session echoes back.
 
-use super::client_events::{Fault, read};
-use super::codec::Format;
+use super::codec::{Format, RATE};
+use super::fault::{Fault, read};
 use super::fields::{Class, SESSION};
 use crate::audio::g711::Law;
 use crate::conversation::{Eagerness, EndOfTurnRule, MaxTokens, Settings, TurnDetection};
@@ -10,9 +10,6 @@ use crate::tools::ToolSpec;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-
-/// Rate of a Realtime client's audio in both directions, Hz: the only one in the protocol.
-pub const RATE: u32 = 24_000;
 
 /// Silence that ends a turn unless the client says otherwise, ms: OpenAI's `server_vad` default.
 const SILENCE_MS: u64 = 500;

@@ -7,11 +7,12 @@ use crate::conversation::{
 use crate::llm::Message;
 use crate::transport::Effect;
 use crate::transport::realtime::client_events::{
-    ClientItem, ClientRequest, Fault, InputItem, ItemContent, ResponseRequest,
+    ClientItem, ClientRequest, InputItem, ItemContent, ResponseRequest,
 };
-use crate::transport::realtime::codec::Decoder;
+use crate::transport::realtime::codec::{Decoder, RATE};
+use crate::transport::realtime::fault::Fault;
 use crate::transport::realtime::items::Spot;
-use crate::transport::realtime::session_config::{RATE, SessionUpdate};
+use crate::transport::realtime::session_config::SessionUpdate;
 use serde_json::{Map, Value, json};
 
 /// The least audio that can be committed: OpenAI's limit.

@@ -1,0 +1,86 @@
+//! Faults in the events of a Realtime client.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The reason why an event is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The client's own id of the event.
+    pub event_id: Option<String>,
+    /// A short name of the fault.
+    pub code: &'static str,
+    /// The path of the field that is wrong.
+    pub param: Option<String>,
+    /// Says what is wrong and how to mend it.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault in the field `param`.
+    pub fn new(code: &'static str, param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            event_id: None,
+            code,
+            param: Some(param.into()),
+            message: message.into(),
+        }
+    }
+
+    /// A fault of the whole event.
+    pub fn whole(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            event_id: None,
+            code,
+            param: None,
+            message: message.into(),
+        }
+    }
+
+    /// A value that is none of those allowed.
+    pub(super) fn value(param: impl Into<String>, value: &str, allowed: &str) -> Self {
+        Self::new(
+            "invalid_value",
+            param,
+            format!(
+                "Invalid value: '{}'. Supported values are: {allowed}.",
+                clip(value)
+            ),
+        )
+    }
+}
+
+/// Reads `value` as a `T`; faults name the path of the field, below `root` if that is not empty.
+pub(super) fn read<T: DeserializeOwned>(value: Value, root: &str) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let param = match (root, path.as_str()) {
+            ("", path) => path.to_owned(),
+            (root, ".") => root.to_owned(),
+            (root, path) => format!("{root}.{path}"),
+        };
+        let message = error.inner().to_string();
+        match message
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split('`').next())
+        {
+            Some(field) => missing(&param, field),
+            None => Fault::new("invalid_type", param, format!("{}.", clip(&message))),
+        }
+    })
+}
+
+/// The fault of a missing field below `parent`.
+pub(super) fn missing(parent: &str, field: &str) -> Fault {
+    let param = match parent {
+        "" | "." => field.to_owned(),
+        parent => format!("{parent}.{field}"),
+    };
+    let message = format!("Missing required parameter: '{param}'.");
+    Fault::new("missing_required_parameter", param, message)
+}
+
+/// The start of a text that came from outside, for an error message or an echo.
+pub(super) fn clip(text: &str) -> String {
+    text.chars().take(200).collect()
+}
