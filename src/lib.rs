@@ -12,6 +12,7 @@
 //! | [`audio`] | resampling, pre-roll, log-mel features |
 //! | [`vad`] [`turn_model`] [`asr`] [`llm`] [`tts`] | the models, each behind a trait |
 //! | [`language`] | how people say numbers, dates, places, a yes: pure |
+//! | [`brain`] | the local brain: a language model made of intents, slots and templates |
 //! | [`prediction`] | text to predicted tool calls |
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
@@ -35,6 +36,7 @@
 pub mod ask;
 pub mod asr;
 pub mod audio;
+pub mod brain;
 pub mod cli;
 pub mod config;
 pub mod conversation;

@@ -4,7 +4,7 @@ use super::{audio_file, engines};
 use crate::ask::{Answer, RATE};
 use crate::audio::{to_f32, to_i16};
 use crate::config::Config;
-use crate::session::Witnesses;
+use crate::session::Observers;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
@@ -35,11 +35,11 @@ impl Ask {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let question = to_i16(&audio_file::read(&self.question)?);
         let answer = super::runtime()?.block_on(async {
-            let witnesses = Witnesses {
+            let observers = Observers {
                 recordings: super::recordings(self.record.as_deref())?,
-                ..Witnesses::default()
+                ..Observers::default()
             };
-            let engines = engines::witnessed(config, witnesses)?;
+            let engines = engines::observed(config, observers)?;
             let answer = crate::ask::ask(&engines, &question).await;
             engines.finish_sessions().await;
             anyhow::Ok(answer)

@@ -1,15 +1,16 @@
 //! From the configuration to loaded models: the one place that knows which engine is which.
 
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
+use crate::brain::Brain;
 use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
 use crate::conversation::Policy;
-use crate::llm::{Brain, Llm, OpenAiCompatible, openai_compatible};
+use crate::llm::{Llm, OpenAiCompatible, openai_compatible};
 use crate::models::Models;
 use crate::prediction::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::server::TransferCall;
-use crate::session::{Builders, Engines, Manners, RouterBuilder, Witnesses};
+use crate::session::{Builders, Engines, Observers, Renewal, RouterBuilder};
 use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -49,24 +50,24 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 /// # Errors
 /// A model is missing, is not the file that belongs there, or cannot be loaded.
 pub fn all(config: &Config) -> Result<Arc<Engines>> {
-    witnessed(config, Witnesses::default())
+    observed(config, Observers::default())
 }
 
 /// The same, and who keeps what sessions do.
 ///
 /// # Errors
 /// As [`all`].
-pub fn witnessed(config: &Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
-    Ok(Engines::start(builders(config, witnesses)?)?)
+pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
+    Ok(Engines::start(builders(config, observers)?)?)
 }
 
 /// Builds the parts of the engines.
 ///
 /// # Errors
 /// A model is missing, is not the file that belongs there, or a setting cannot be used.
-pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
+pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let manners = manners(config, &models)?;
+    let renewal = renewal_with(config, &models)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -86,14 +87,14 @@ pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        journal: Some(journal(config, &witnesses)?),
-        witnesses,
-        llm: manners.llm,
-        tools: manners.tools,
-        router: manners.router,
-        zone: manners.zone,
-        policy: manners.policy,
-        phone: manners.phone,
+        journal: Some(journal(config, &observers)?),
+        observers,
+        llm: renewal.llm,
+        tools: renewal.tools,
+        router: renewal.router,
+        zone: renewal.zone,
+        policy: renewal.policy,
+        phone: renewal.phone,
     })
 }
 
@@ -101,18 +102,18 @@ pub fn builders(config: &Config, witnesses: Witnesses) -> Result<Builders> {
 ///
 /// # Errors
 /// As [`all`].
-pub(super) fn renewal(config: &Config) -> Result<Manners> {
-    manners(config, &verified_models(config)?)
+pub(super) fn renewal(config: &Config) -> Result<Renewal> {
+    renewal_with(config, &verified_models(config)?)
 }
 
-fn manners(config: &Config, models: &Models) -> Result<Manners> {
+fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
     let instructions = config.policy.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
-    Ok(Manners {
+    Ok(Renewal {
         llm: llm(&config.llm, models, &tools)?,
         router: Some(router(config, models, &tools)),
         tools: Arc::new(tools),
@@ -130,9 +131,9 @@ fn manners(config: &Config, models: &Models) -> Result<Manners> {
 }
 
 /// The journal, with a word to the operator about each call of an earlier run that has no result.
-fn journal(config: &Config, witnesses: &Witnesses) -> Result<Journal> {
+fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     let path = &config.tools.journal;
-    let figures = witnesses.metrics.journal();
+    let figures = observers.metrics.journal();
     let journal = Journal::open_counted(path, SystemClock.now(), figures)
         .context("see tools.journal in the configuration")?;
     // What it was called with stays in the journal: people said it.

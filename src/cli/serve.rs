@@ -6,7 +6,7 @@ use super::signals::{Asked, Signals};
 use super::{Common, playground};
 use crate::config::{Config, Flags, Loaded, Scope};
 use crate::server::{self, App, Renewed, ServerError, Twilio};
-use crate::session::{self, Engines, SessionOptions, Witnesses};
+use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -56,13 +56,13 @@ impl Serve {
     }
 
     pub(super) fn run(&self, loaded: Loaded, flags: Flags) -> Result<()> {
-        let witnesses = Witnesses {
+        let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: turn_log(loaded.config.log.turns.as_deref())?,
-            ..Witnesses::default()
+            ..Observers::default()
         };
         let runtime = super::runtime()?;
-        let served = runtime.block_on(serve(loaded, flags, witnesses));
+        let served = runtime.block_on(serve(loaded, flags, observers));
         // What still runs has had its time, or was cut short by a second signal.
         runtime.shutdown_timeout(LAST_TASKS);
         served
@@ -76,13 +76,13 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
     path.map(open).transpose()
 }
 
-async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()> {
+async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
     let mut signals = Signals::listen()?;
     let config = &loaded.config;
     // Before the models are loaded: a taken port is known at once.
     let doors = Doors::open(config)?;
-    let metrics = witnesses.metrics.clone();
-    let (loading, stopped) = (load(config.clone(), witnesses), signals.stop());
+    let metrics = observers.metrics.clone();
+    let (loading, stopped) = (load(config.clone(), observers), signals.stop());
     let engines = tokio::select! {
         engines = loading => engines?,
         () = stopped => return Ok(()),
@@ -117,8 +117,8 @@ async fn serve(loaded: Loaded, flags: Flags, witnesses: Witnesses) -> Result<()>
 }
 
 /// Loads the models on a thread where that may take its time: signals are heard meanwhile.
-async fn load(config: Config, witnesses: Witnesses) -> Result<Arc<Engines>> {
-    let load = move || super::engines::witnessed(&config, witnesses);
+async fn load(config: Config, observers: Observers) -> Result<Arc<Engines>> {
+    let load = move || super::engines::observed(&config, observers);
     tokio::task::spawn_blocking(load).await?
 }
 

@@ -6,7 +6,7 @@ use crate::desktop::devices::{self, Direction};
 use crate::desktop::line::{Agent, LocalAgent, Remote};
 use crate::desktop::screen::Screen;
 use crate::desktop::{self, Desk};
-use crate::session::Witnesses;
+use crate::session::Observers;
 use anyhow::Result;
 use clap::Args;
 use std::io::{BufRead, IsTerminal};
@@ -89,12 +89,12 @@ impl Talk {
                 token: config.server.auth_token.clone(),
             }));
         }
-        let witnesses = Witnesses {
+        let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: serve::turn_log(config.log.turns.as_deref())?,
-            ..Witnesses::default()
+            ..Observers::default()
         };
-        let engines = engines::witnessed(config, witnesses)?;
+        let engines = engines::observed(config, observers)?;
         Ok(Agent::Local(LocalAgent(engines)))
     }
 }

@@ -21,7 +21,7 @@ pub use layers::Ignored;
 use crate::conversation::{Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, openai_compatible};
 use crate::server::ServerSettings;
-use crate::session::PhoneManners;
+use crate::session::PhoneSettings;
 use crate::tools::Registry;
 use crate::tools::declared::Declared;
 use jiff::tz::TimeZone;
@@ -53,7 +53,7 @@ pub struct Config {
     /// The zone meant when no place is named.
     pub time_zone: TimeZone,
     /// Settings for telephone calls.
-    pub phone: PhoneManners,
+    pub phone: PhoneSettings,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
     /// A trained head for the router, beside the rules of the tools.

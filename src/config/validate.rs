@@ -256,9 +256,9 @@ impl Check<'_> {
         })
     }
 
-    fn phone(&self, raw: &RawPhone) -> Checked<PhoneManners> {
+    fn phone(&self, raw: &RawPhone) -> Checked<PhoneSettings> {
         let silence = self.seconds("phone.silence_seconds", raw.silence_seconds, 0..=300)?;
-        Ok(PhoneManners {
+        Ok(PhoneSettings {
             greeting: raw.greeting.trim().to_owned(),
             silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })

@@ -1,4 +1,4 @@
-//! The brain. Pure rules about turns, speech and tools: no clock, no runtime, no locks, no I/O.
+//! The core. Pure rules about turns, speech and tools: no clock, no runtime, no locks, no I/O.
 //!
 //! Give it what happens with [`Conversation::handle_input`], carry out what
 //! [`Conversation::poll_output`] decides until there is nothing more, then wait until

@@ -110,7 +110,7 @@ pub struct Remote {
 
 /// One conversation. Dropping it ends it.
 #[derive(Debug)]
-pub struct Line {
+pub struct AgentLine {
     /// Rate of the user's audio, Hz.
     pub input_rate: u32,
     /// Rate of the agent's audio, Hz.
@@ -128,7 +128,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`DesktopError::Server`] if the server cannot be reached or does not take the call.
-    pub async fn call(&self, input_rate: u32, output_rate: u32) -> Result<Line, DesktopError> {
+    pub async fn call(&self, input_rate: u32, output_rate: u32) -> Result<AgentLine, DesktopError> {
         match self {
             Self::Local(LocalAgent(engines)) => Ok(local(engines, input_rate, output_rate)),
             Self::Remote(remote) => remote.call().await,
@@ -136,7 +136,7 @@ impl Agent {
     }
 }
 
-fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
+fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> AgentLine {
     let options = SessionOptions {
         profile: Profile::Conversation,
         input_rate,
@@ -149,7 +149,7 @@ fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> Line {
     let (microphone, frames) = mpsc::channel(FRAMES);
     let (say, from_agent) = mpsc::channel(MESSAGES);
     tokio::spawn(carry(session::open(engines, &options), frames, say));
-    Line {
+    AgentLine {
         input_rate,
         output_rate,
         microphone,
@@ -250,7 +250,7 @@ enum Role {
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl Remote {
-    async fn call(&self) -> Result<Line, DesktopError> {
+    async fn call(&self) -> Result<AgentLine, DesktopError> {
         let calling = timeout(CONNECTING, self.connect());
         let socket = match calling.await {
             Ok(connected) => connected.map_err(|reason| self.failed(reason))?,
@@ -259,7 +259,7 @@ impl Remote {
         let (microphone, frames) = mpsc::channel(FRAMES);
         let (say, from_agent) = mpsc::channel(MESSAGES);
         tokio::spawn(relay(socket, frames, say));
-        Ok(Line {
+        Ok(AgentLine {
             input_rate: REMOTE_RATE,
             output_rate: REMOTE_RATE,
             microphone,

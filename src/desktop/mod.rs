@@ -29,7 +29,7 @@ pub mod screen;
 use crate::audio::{Resampler, level_dbfs, to_f32, to_i16};
 use devices::{Faults, Loudspeaker, Microphone};
 use echo::Ear;
-use line::{Agent, FromAgent, Line, Over};
+use line::{Agent, AgentLine, FromAgent, Over};
 use screen::Screen;
 use std::io::Write;
 use std::time::Duration;
@@ -221,7 +221,7 @@ struct Rates {
 }
 
 impl Rates {
-    fn new(line: &Line, loudspeaker: u32) -> Self {
+    fn new(line: &AgentLine, loudspeaker: u32) -> Self {
         Self {
             up: Resampler::new(echo::RATE, line.input_rate),
             down: Resampler::new(line.output_rate, loudspeaker),
@@ -269,7 +269,7 @@ impl Talk {
     /// One conversation; `None` if it was stopped.
     async fn converse<W: Write>(
         &mut self,
-        mut line: Line,
+        mut line: AgentLine,
         screen: &mut Screen<W>,
         stop: &CancellationToken,
     ) -> Result<Option<Over>, DesktopError> {
@@ -352,7 +352,7 @@ impl Talk {
     }
 
     /// Takes what the devices' rings hold to the agent. A closed microphone is silent.
-    fn listen(&mut self, line: &Line, rates: &mut Rates) -> Result<(), DesktopError> {
+    fn listen(&mut self, line: &AgentLine, rates: &mut Rates) -> Result<(), DesktopError> {
         let mut clean = self.devices.listen()?;
         if !self.desk.listening {
             clean.fill(0.0);

@@ -1,6 +1,5 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
-pub mod brain;
 pub mod markup;
 pub mod openai_compatible;
 pub mod phrases;
@@ -8,7 +7,6 @@ pub mod prompt;
 pub mod scripted;
 pub mod untrusted;
 
-pub use brain::Brain;
 pub use openai_compatible::OpenAiCompatible;
 pub use phrases::Phrases;
 pub use prompt::Prompts;

@@ -51,7 +51,7 @@ impl Header {
 /// Any later line.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Line {
+pub(crate) struct RecordingLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     t: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-impl Line {
+impl RecordingLine {
     /// An input, or that time has passed.
     pub(crate) fn step(at: Time, input: Option<Input>) -> Self {
         Self {
@@ -182,7 +182,7 @@ impl Recording {
             outputs.push(text.to_owned());
             return Ok(());
         }
-        let read: Line = serde_json::from_str(text).map_err(|e| wrong(&e.to_string()))?;
+        let read: RecordingLine = serde_json::from_str(text).map_err(|e| wrong(&e.to_string()))?;
         match (read.t, read.input, read.timeout, read.end) {
             (None, None, false, true) => self.complete = true,
             (Some(at), input, timeout, false) if input.is_some() != timeout => {

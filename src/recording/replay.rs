@@ -1,6 +1,6 @@
 //! The same inputs at the same times again: the decisions must be the same, byte for byte.
 
-use super::{Line, Recording};
+use super::{Recording, RecordingLine};
 use crate::conversation::{Conversation, Output};
 
 /// The outcome of a replay.
@@ -82,5 +82,5 @@ impl Replayed {
 /// The line of a decision.
 pub(super) fn text_of(output: Output) -> String {
     // Its keys are strings and its floats finite or null: there is nothing that cannot be written.
-    serde_json::to_string(&Line::output(output)).unwrap_or_default()
+    serde_json::to_string(&RecordingLine::output(output)).unwrap_or_default()
 }

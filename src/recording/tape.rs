@@ -1,7 +1,7 @@
 //! The recording of a simulated session, in the format of a live one. It is written here because the
 //! conversation knows no files, and neither do its tests.
 
-use super::{Header, Line};
+use super::{Header, RecordingLine};
 use crate::conversation::{Input, Output, Policy, Time};
 use serde::Serialize;
 use std::cell::Cell;
@@ -46,11 +46,11 @@ impl Tape {
     }
 
     pub(crate) fn step(&mut self, at: Time, input: Option<Input>) {
-        self.write(&Line::step(at, input));
+        self.write(&RecordingLine::step(at, input));
     }
 
     pub(crate) fn output(&mut self, output: Output) {
-        self.write(&Line::output(output));
+        self.write(&RecordingLine::output(output));
     }
 
     /// All lines so far.
@@ -74,7 +74,7 @@ impl Drop for Tape {
         let Some(folder) = std::env::var_os(FOLDER).filter(|_| !self.text.is_empty()) else {
             return;
         };
-        self.write(&Line::end());
+        self.write(&RecordingLine::end());
         let folder = PathBuf::from(folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(format!("{}.jsonl", self.name)), &self.text).unwrap();

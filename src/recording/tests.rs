@@ -126,14 +126,14 @@ fn record(happened: Vec<(u64, Option<Input>)>) -> String {
     let mut now = Time(0);
     for (ms, input) in happened {
         now = now + Micros(ms * 1_000 + 7);
-        lines.push(serde_json::to_string(&Line::step(now, input.clone())).unwrap());
+        lines.push(serde_json::to_string(&RecordingLine::step(now, input.clone())).unwrap());
         match input {
             Some(input) => conversation.handle_input(now, input),
             None => conversation.handle_timeout(now),
         }
         decided(&mut conversation, &mut lines);
     }
-    lines.push(serde_json::to_string(&Line::end()).unwrap());
+    lines.push(serde_json::to_string(&RecordingLine::end()).unwrap());
     lines.join("\n") + "\n"
 }
 
@@ -258,7 +258,7 @@ fn lines_of_every_kind_that_version_1_has_written_load() {
     let outputs = recording.steps.iter().flat_map(|step| &step.outputs);
     let outputs: Vec<&String> = outputs.collect();
     for line in &outputs {
-        let read: Result<Line, _> = serde_json::from_str(line);
+        let read: Result<RecordingLine, _> = serde_json::from_str(line);
         assert!(read.is_ok_and(|line| line.output.is_some()), "{line}");
     }
     let (first, last) = (1, 1);

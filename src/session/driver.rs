@@ -128,7 +128,7 @@ impl Driver {
             id,
             conversation: Recorded::new(
                 engines.policy_of(options),
-                engines.witnesses.recordings.as_ref(),
+                engines.observers.recordings.as_ref(),
                 id,
             ),
             began: Instant::now(),
@@ -160,7 +160,7 @@ impl Driver {
             cancel: CancellationToken::new(),
             speech_found: None,
             busy: false,
-            _open: engines.witnesses.metrics.session(),
+            _open: engines.observers.metrics.session(),
             engines,
         };
         (driver, Results(incoming))
@@ -201,7 +201,7 @@ impl Driver {
         self.input(Input::HangUp);
         while let Some(output) = self.conversation.poll_output() {
             if let Output::Notify(event) = output {
-                self.witness(&event);
+                self.observe(&event);
             }
         }
         self.conversation.end();
@@ -218,14 +218,14 @@ impl Driver {
     }
 
     /// Logs and counts what happened.
-    fn witness(&self, event: &Event) {
+    fn observe(&self, event: &Event) {
         log(event);
-        let witnesses = &self.engines.witnesses;
+        let observers = &self.engines.observers;
         match event {
             Event::TurnRecorded(record) => {
-                witnesses.turn(self.id, record, &self.engines.tools);
+                observers.turn(self.id, record, &self.engines.tools);
             }
-            Event::StageFailed { stage, .. } => witnesses.metrics.stage_failed(stage),
+            Event::StageFailed { stage, .. } => observers.metrics.stage_failed(stage),
             _ => {}
         }
     }
@@ -486,11 +486,11 @@ impl Driver {
                 self.send(Outbound::Clear)?;
                 if let Some(found) = self.speech_found {
                     let stop = self.now().since(found);
-                    self.engines.witnesses.metrics.barge_in(stop);
+                    self.engines.observers.metrics.barge_in(stop);
                 }
             }
             Output::Notify(event) => {
-                self.witness(&event);
+                self.observe(&event);
                 self.tell(event)?;
             }
             Output::HangUp { reason } => {

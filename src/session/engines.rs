@@ -95,24 +95,24 @@ pub struct Engines {
     pub(super) zone: jiff::tz::TimeZone,
     policy: Policy,
     phone_policy: Policy,
-    pub(super) witnesses: Witnesses,
+    pub(super) observers: Observers,
     /// Sessions that are open.
     pub(super) sessions: TaskTracker,
     gauge: Arc<Gauge>,
 }
 
-/// Who keeps what sessions do.
+/// Recorders, turn log and metrics.
 #[derive(Debug, Clone, Default)]
-pub struct Witnesses {
-    /// Every session is recorded there.
+pub struct Observers {
+    /// Records every session.
     pub recordings: Option<Recordings>,
-    /// Every turn is written there.
+    /// Logs every turn.
     pub turns: Option<TurnLog>,
-    /// Everything is counted there.
+    /// Counts everything.
     pub metrics: Arc<Metrics>,
 }
 
-impl Witnesses {
+impl Observers {
     /// Has the metrics show what could not be kept.
     fn show_lost(&self) {
         if let Some(turns) = &self.turns {
@@ -163,13 +163,13 @@ pub struct Builders {
     /// The numbers behind the rules. Its tools are replaced by the registry's.
     pub policy: Policy,
     /// Settings for telephone calls.
-    pub phone: PhoneManners,
-    /// Who keeps what sessions do.
-    pub witnesses: Witnesses,
+    pub phone: PhoneSettings,
+    /// Recorders, turn log and metrics.
+    pub observers: Observers,
 }
 
 /// The parts that a running server may change for new sessions: see [`Builders`] for each.
-pub struct Manners {
+pub struct Renewal {
     /// The language model.
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
@@ -181,19 +181,19 @@ pub struct Manners {
     /// The numbers behind the rules.
     pub policy: Policy,
     /// Settings for telephone calls.
-    pub phone: PhoneManners,
+    pub phone: PhoneSettings,
 }
 
 /// Settings for telephone calls.
 #[derive(Debug, Clone, Default)]
-pub struct PhoneManners {
+pub struct PhoneSettings {
     /// Said when a call is answered; nothing if empty.
     pub greeting: String,
     /// A caller who says nothing for so long is asked whether they are still there.
     pub silence_prompt: Option<Micros>,
 }
 
-impl PhoneManners {
+impl PhoneSettings {
     /// The numbers behind the rules of a call. The agent may end it.
     fn policy(self, policy: &Policy) -> Policy {
         let mut tools = policy.tools.to_vec();
@@ -251,13 +251,13 @@ impl Engines {
             zone,
             mut policy,
             phone,
-            witnesses,
+            observers,
         } = builders;
         let phone_policy = policies(&mut policy, phone, &tools);
-        witnesses.show_lost();
+        observers.show_lost();
         let mut first_voice = tts().map_err(SpawnError::State)?;
         let (tts_rate, voice) = (first_voice.sample_rate(), first_voice.name().to_owned());
-        let gauge = Gauge::new(witnesses.metrics.clone());
+        let gauge = Gauge::new(observers.metrics.clone());
         let began = Instant::now();
         let prepared = Prepared::render(&mut *first_voice, sayings(&policy, &phone_policy));
         if let Some(each) = began.elapsed().checked_div(prepared.len() as u32) {
@@ -301,7 +301,7 @@ impl Engines {
             zone,
             policy,
             phone_policy,
-            witnesses,
+            observers,
             sessions: TaskTracker::new(),
             gauge,
         }))
@@ -309,20 +309,20 @@ impl Engines {
 }
 
 impl Engines {
-    /// The same models with other manners, for sessions that begin from now on. Those that are open
+    /// The same models with other settings, for sessions that begin from now on. Those that are open
     /// keep what they began with, and both share what they may spend.
     ///
     /// # Errors
     /// [`StartError`] if the sources of predictions cannot be made.
-    pub async fn renewed(&self, manners: Manners) -> Result<Arc<Self>, StartError> {
-        let Manners {
+    pub async fn renewed(&self, renewal: Renewal) -> Result<Arc<Self>, StartError> {
+        let Renewal {
             llm,
             tools,
             router,
             zone,
             mut policy,
             phone,
-        } = manners;
+        } = renewal;
         let phone_policy = policies(&mut policy, phone, &tools);
         let router = router.map(start_router).transpose()?;
         let mut prepared = self.prepared.clone();
@@ -350,7 +350,7 @@ impl Engines {
             zone,
             policy,
             phone_policy,
-            witnesses: self.witnesses.clone(),
+            observers: self.observers.clone(),
             sessions: self.sessions.clone(),
             gauge: self.gauge.clone(),
         }))
@@ -366,7 +366,7 @@ fn start_router(
 }
 
 /// Gives the rules their tools. Returns the rules of calls.
-fn policies(policy: &mut Policy, phone: PhoneManners, tools: &Registry) -> Policy {
+fn policies(policy: &mut Policy, phone: PhoneSettings, tools: &Registry) -> Policy {
     policy.tools = Arc::new(tools.of_all_sessions());
     phone.policy(policy)
 }
@@ -430,10 +430,10 @@ impl Engines {
         if wait.await.is_err() {
             tracing::warn!(left = self.sessions.len(), "sessions were cut short");
         }
-        if let Some(turns) = &self.witnesses.turns {
+        if let Some(turns) = &self.observers.turns {
             turns.finish().await;
         }
-        if let Some(recordings) = &self.witnesses.recordings {
+        if let Some(recordings) = &self.observers.recordings {
             recordings.finish().await;
         }
     }

@@ -11,7 +11,9 @@ mod options;
 mod pacer;
 mod recorder;
 
-pub use engines::{Builders, Engines, Manners, PhoneManners, RouterBuilder, StartError, Witnesses};
+pub use engines::{
+    Builders, Engines, Observers, PhoneSettings, Renewal, RouterBuilder, StartError,
+};
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::{CHARACTER, Pacer};

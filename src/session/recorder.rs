@@ -1,7 +1,7 @@
 //! Writes down what goes into a conversation and what it decides, without ever holding it up.
 
 use crate::conversation::{Conversation, Input, Output, Policy, Samples, Time};
-use crate::recording::{Header, Line};
+use crate::recording::{Header, RecordingLine};
 use prometheus_client::metrics::counter::Counter;
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, OpenOptions};
@@ -94,7 +94,7 @@ fn create(path: &Path) -> io::Result<std::fs::File> {
 /// One line to be written.
 enum Entry {
     Header(Box<Header>),
-    Line(Box<Line>),
+    Line(Box<RecordingLine>),
 }
 
 impl Entry {
@@ -188,13 +188,13 @@ impl Recorded {
     }
 
     pub(super) fn input(&mut self, now: Time, input: Input) {
-        self.put(|| Line::step(now, Some(input.clone())));
+        self.put(|| RecordingLine::step(now, Some(input.clone())));
         self.conversation.handle_input(now, input);
         self.collect();
     }
 
     pub(super) fn timeout(&mut self, now: Time) {
-        self.put(|| Line::step(now, None));
+        self.put(|| RecordingLine::step(now, None));
         self.conversation.handle_timeout(now);
         self.collect();
     }
@@ -202,7 +202,7 @@ impl Recorded {
     /// Takes what was decided at once, so that each decision stands below what caused it.
     fn collect(&mut self) {
         while let Some(output) = self.conversation.poll_output() {
-            self.put(|| Line::output(output.clone()));
+            self.put(|| RecordingLine::output(output.clone()));
             self.decided.push_back(output);
         }
     }
@@ -221,10 +221,10 @@ impl Recorded {
 
     /// Nothing follows.
     pub(super) fn end(&mut self) {
-        self.put(Line::end);
+        self.put(RecordingLine::end);
     }
 
-    fn put(&mut self, line: impl FnOnce() -> Line) {
+    fn put(&mut self, line: impl FnOnce() -> RecordingLine) {
         if let Some(recorder) = &mut self.recorder {
             recorder.put(|| Entry::Line(Box::new(line())));
         }

@@ -79,7 +79,7 @@ pub enum Begun {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
-enum Line {
+enum JournalLine {
     Intent {
         key: String,
         time: Timestamp,
@@ -114,7 +114,7 @@ struct State {
     _lock: File,
     entries: HashMap<String, Entry>,
     /// Results of calls that have run, which could not be written down yet.
-    unwritten: Vec<Line>,
+    unwritten: Vec<JournalLine>,
     figures: JournalFigures,
     /// A task is trying whether writing works again.
     retrying: bool,
@@ -182,7 +182,7 @@ impl Journal {
             let done = entry.result.as_ref().map(|(_, result)| result.clone());
             return Ok(done.map_or(Begun::Unknown, Begun::Done));
         }
-        let line = Line::Intent {
+        let line = JournalLine::Intent {
             key: key.into(),
             time: now,
             tool: tool.into(),
@@ -212,7 +212,7 @@ impl Journal {
         {
             return Err(JournalError::NotBegun(key.into()));
         }
-        let line = Line::Result {
+        let line = JournalLine::Result {
             key: key.into(),
             time: now,
             result: result.clone(),
@@ -327,7 +327,7 @@ async fn blocking<T: Send + 'static>(
 
 impl State {
     /// Writes down what waits, and `line`.
-    fn append(&mut self, line: Option<&Line>) -> Result<(), JournalError> {
+    fn append(&mut self, line: Option<&JournalLine>) -> Result<(), JournalError> {
         let failing = self.figures.is_failing();
         match self.write(line, failing) {
             Ok(()) => {
@@ -357,14 +357,14 @@ impl State {
 
     /// All lines or none, as one process after the other. Whether there is room is tried first
     /// if `probe`.
-    fn write(&mut self, line: Option<&Line>, probe: bool) -> io::Result<()> {
+    fn write(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
         self.file.lock()?;
         let written = self.write_locked(line, probe);
         let unlocked = self.file.unlock();
         written.and(unlocked)
     }
 
-    fn write_locked(&mut self, line: Option<&Line>, probe: bool) -> io::Result<()> {
+    fn write_locked(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
         let end = cut_torn_line(&mut self.file)?;
         let mut write = || {
             if probe {
@@ -491,9 +491,9 @@ fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
     Ok(entries)
 }
 
-fn learn(entries: &mut HashMap<String, Entry>, line: Line) {
+fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
     match line {
-        Line::Intent {
+        JournalLine::Intent {
             key,
             time,
             tool,
@@ -506,7 +506,7 @@ fn learn(entries: &mut HashMap<String, Entry>, line: Line) {
                 result: None,
             });
         }
-        Line::Result { key, time, result } => {
+        JournalLine::Result { key, time, result } => {
             if let Some(entry) = entries.get_mut(&key) {
                 entry.result.get_or_insert((time, result));
             }
@@ -528,7 +528,7 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
     for (key, entry) in entries {
         write_line(
             &mut file,
-            &Line::Intent {
+            &JournalLine::Intent {
                 key: key.clone(),
                 time: entry.time,
                 tool: entry.tool.clone(),
@@ -538,7 +538,7 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
         if let Some((time, result)) = &entry.result {
             write_line(
                 &mut file,
-                &Line::Result {
+                &JournalLine::Result {
                     key: key.clone(),
                     time: *time,
                     result: result.clone(),
@@ -552,7 +552,7 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
 }
 
 /// In one write, so that lines of several processes do not mix.
-fn write_line(file: &mut File, line: &Line) -> io::Result<()> {
+fn write_line(file: &mut File, line: &JournalLine) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     file.write_all(&bytes)

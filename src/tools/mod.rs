@@ -118,7 +118,7 @@ pub struct Declaration {
     /// Its calls leave this machine.
     pub network: bool,
     /// Rules for speculative runs, before the model commits a call.
-    pub speculation: Speculation,
+    pub speculation: SpeculationLimits,
     /// Labels of what its result depends on. A committed write to one of them makes it stale.
     pub reads: Vec<String>,
     /// Labels of what it changes.
@@ -143,7 +143,7 @@ impl Declaration {
             effect,
             timeout,
             network: false,
-            speculation: Speculation::default(),
+            speculation: SpeculationLimits::default(),
             reads: Vec::new(),
             writes: Vec::new(),
             equivalence: BTreeMap::new(),
@@ -168,7 +168,7 @@ pub enum EndsCall {
 
 /// Rules for speculative runs, before the model commits a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Speculation {
+pub struct SpeculationLimits {
     /// How far the operator lets it go. The tool's effect may tighten this, never loosen it.
     pub eligibility: Eligibility,
     /// A tool that leaves this machine may too: it discloses words before they are finished.
@@ -189,7 +189,7 @@ pub struct Speculation {
     pub cost_per_day: Option<f64>,
 }
 
-impl Default for Speculation {
+impl Default for SpeculationLimits {
     fn default() -> Self {
         Self {
             eligibility: Eligibility::Forbid,

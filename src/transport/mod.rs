@@ -1,6 +1,6 @@
 //! Wire dialects: bytes of a client to and from the events of a session.
 //!
-//! A [`Dialect`] translates and does no I/O; [`socket`] carries its [`Effect`]s out over one
+//! A [`Dialect`] translates and does no I/O; [`socket`] carries its [`Action`]s out over one
 //! WebSocket, with the limits, timeouts and close codes that all dialects share.
 //!
 //! | module | subject |
@@ -46,12 +46,12 @@ pub enum Frame {
 
 /// An action that a dialect asks of the socket. They are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum Action {
     /// Open the session. Happens once, before any audio or request.
     Open(SessionOptions),
     /// Send a message. It is never dropped.
     Send(String),
-    /// Send audio. It is dropped when the client reads too slowly, and on [`Effect::DropAudio`].
+    /// Send audio. It is dropped when the client reads too slowly, and on [`Action::DropAudio`].
     SendAudio {
         /// The message.
         frame: Frame,
@@ -111,17 +111,17 @@ pub mod close_code {
 /// A translator between one client's messages and one session. Does no I/O and has no clock.
 pub trait Dialect: Send + 'static {
     /// Returns the actions to take when the socket opens.
-    fn start(&mut self) -> Vec<Effect>;
+    fn start(&mut self) -> Vec<Action>;
 
     /// Handles a message from the client.
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect>;
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action>;
 
     /// Handles output of the session. After an [`Outbound::HangUp`] the socket closes without a request
     /// from the dialect.
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect>;
+    fn session(&mut self, outbound: Outbound) -> Vec<Action>;
 
     /// Handles the loss of `dropped` of the client's audio, which arrived faster than the limit.
-    fn overrun(&mut self, dropped: Micros) -> Vec<Effect>;
+    fn overrun(&mut self, dropped: Micros) -> Vec<Action>;
 
     /// The message that probes a silent client; a WebSocket ping if `None`.
     fn probe(&self) -> Option<String> {

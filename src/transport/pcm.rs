@@ -20,7 +20,7 @@
 //! A binary message that ends in half a sample closes the socket with 1007: everything after it
 //! would be noise.
 
-use super::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
+use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use serde::Deserialize;
@@ -61,9 +61,9 @@ impl Pcm {
         }
     }
 
-    fn open(&mut self, rate: u32) -> Effect {
+    fn open(&mut self, rate: u32) -> Action {
         self.rate = Some(rate);
-        Effect::Open(SessionOptions {
+        Action::Open(SessionOptions {
             profile: Profile::Conversation,
             input_rate: rate,
             output_rate: rate,
@@ -74,7 +74,7 @@ impl Pcm {
         })
     }
 
-    fn text(&mut self, text: &str) -> Vec<Effect> {
+    fn text(&mut self, text: &str) -> Vec<Action> {
         match self.hello(text) {
             Ok(rate) => vec![
                 self.open(rate),
@@ -103,59 +103,59 @@ impl Pcm {
         Ok(rate)
     }
 
-    fn binary(&mut self, bytes: &[u8]) -> Vec<Effect> {
+    fn binary(&mut self, bytes: &[u8]) -> Vec<Action> {
         let Ok(samples) = crate::audio::from_pcm16le(bytes) else {
-            return vec![Effect::Close(Close {
+            return vec![Action::Close(Close {
                 code: close_code::INVALID,
                 reason: "audio must be whole 16-bit samples",
             })];
         };
-        let mut effects = Vec::new();
+        let mut actions = Vec::new();
         if self.rate.is_none() {
-            effects.push(self.open(DEFAULT_RATE));
+            actions.push(self.open(DEFAULT_RATE));
         }
-        effects.push(Effect::Audio(samples));
-        effects
+        actions.push(Action::Audio(samples));
+        actions
     }
 }
 
 impl Dialect for Pcm {
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self) -> Vec<Action> {
         Vec::new()
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         match message {
             ClientMessage::Text(text) => self.text(text),
             ClientMessage::Binary(bytes) => self.binary(bytes),
         }
     }
 
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, outbound: Outbound) -> Vec<Action> {
         match outbound {
             Outbound::Audio { samples, .. } => {
                 let rate = self.rate.unwrap_or(DEFAULT_RATE);
                 let length = Micros::of_samples(samples.len() as u64, rate);
-                vec![Effect::SendAudio {
+                vec![Action::SendAudio {
                     frame: Frame::Binary(crate::audio::to_pcm16le(&samples)),
                     length,
                 }]
             }
-            Outbound::Clear => vec![Effect::DropAudio, send(json!({"type": "clear"}))],
-            Outbound::Event { event, .. } => event_effect(event).into_iter().collect(),
+            Outbound::Clear => vec![Action::DropAudio, send(json!({"type": "clear"}))],
+            Outbound::Event { event, .. } => event_action(event).into_iter().collect(),
             Outbound::HangUp(_) => Vec::new(),
         }
     }
 
     /// Told once: a flood of errors would answer a flood of audio.
-    fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, _dropped: Micros) -> Vec<Action> {
         let first = !std::mem::replace(&mut self.overrun, true);
         let message = "audio comes faster than real time; what does not fit is dropped";
         first.then(|| error(message, None)).into_iter().collect()
     }
 }
 
-fn event_effect(event: Event) -> Option<Effect> {
+fn event_action(event: Event) -> Option<Action> {
     match event {
         Event::PartialTranscript { text } => Some(transcript("user", &text, false)),
         Event::UserItem { text, .. } => Some(transcript("user", &text, true)),
@@ -168,16 +168,16 @@ fn event_effect(event: Event) -> Option<Effect> {
     }
 }
 
-fn transcript(role: &str, text: &str, last: bool) -> Effect {
+fn transcript(role: &str, text: &str, last: bool) -> Action {
     send(json!({"type": "transcript", "role": role, "text": text, "final": last}))
 }
 
-fn error(message: &str, field: Option<&str>) -> Effect {
+fn error(message: &str, field: Option<&str>) -> Action {
     send(json!({"type": "error", "message": message, "field": field}))
 }
 
-fn send(message: serde_json::Value) -> Effect {
-    Effect::Send(message.to_string())
+fn send(message: serde_json::Value) -> Action {
+    Action::Send(message.to_string())
 }
 
 #[cfg(test)]
@@ -185,31 +185,31 @@ mod tests {
     use super::*;
     use crate::conversation::{ClauseId, ItemId};
 
-    fn opened(effects: &[Effect]) -> Option<u32> {
-        effects.iter().find_map(|effect| match effect {
-            Effect::Open(options) => Some(options.input_rate),
+    fn opened(actions: &[Action]) -> Option<u32> {
+        actions.iter().find_map(|action| match action {
+            Action::Open(options) => Some(options.input_rate),
             _ => None,
         })
     }
 
-    fn said(effects: &[Effect]) -> Vec<&str> {
-        fn text(effect: &Effect) -> Option<&str> {
-            match effect {
-                Effect::Send(text) => Some(text),
+    fn said(actions: &[Action]) -> Vec<&str> {
+        fn text(action: &Action) -> Option<&str> {
+            match action {
+                Action::Send(text) => Some(text),
                 _ => None,
             }
         }
-        effects.iter().filter_map(text).collect()
+        actions.iter().filter_map(text).collect()
     }
 
     #[test]
     fn the_first_audio_opens_a_session_at_16_khz() {
         let mut pcm = Pcm::new(None);
-        let effects = pcm.client(ClientMessage::Binary(&[1, 0, 255, 255]));
-        assert_eq!(opened(&effects), Some(16_000));
-        assert_eq!(effects.last(), Some(&Effect::Audio(vec![1, -1])));
-        let effects = pcm.client(ClientMessage::Binary(&[2, 0]));
-        assert_eq!(effects, [Effect::Audio(vec![2])]);
+        let actions = pcm.client(ClientMessage::Binary(&[1, 0, 255, 255]));
+        assert_eq!(opened(&actions), Some(16_000));
+        assert_eq!(actions.last(), Some(&Action::Audio(vec![1, -1])));
+        let actions = pcm.client(ClientMessage::Binary(&[2, 0]));
+        assert_eq!(actions, [Action::Audio(vec![2])]);
     }
 
     #[test]
@@ -223,31 +223,31 @@ mod tests {
             "{wrong:?}"
         );
         let hello = ClientMessage::Text(r#"{"type":"hello","sample_rate":24000}"#);
-        let effects = pcm.client(hello);
-        assert_eq!(opened(&effects), Some(24_000));
-        assert_eq!(said(&effects), [r#"{"type":"ready","sample_rate":24000}"#]);
+        let actions = pcm.client(hello);
+        assert_eq!(opened(&actions), Some(24_000));
+        assert_eq!(said(&actions), [r#"{"type":"ready","sample_rate":24000}"#]);
         assert!(said(&pcm.client(hello))[0].contains("first"));
     }
 
     #[test]
     fn half_a_sample_closes() {
-        let effects = Pcm::new(None).client(ClientMessage::Binary(&[1, 2, 3]));
-        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1007));
+        let actions = Pcm::new(None).client(ClientMessage::Binary(&[1, 2, 3]));
+        assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1007));
     }
 
     #[test]
     fn audio_is_little_endian_and_has_a_length() {
         let mut pcm = Pcm::new(None);
         pcm.client(ClientMessage::Binary(&[]));
-        let effects = pcm.session(Outbound::Audio {
+        let actions = pcm.session(Outbound::Audio {
             item: ItemId(1),
             clause: ClauseId(1),
             samples: vec![1, -2],
         });
         let frame = Frame::Binary(vec![1, 0, 254, 255]);
         assert_eq!(
-            effects,
-            [Effect::SendAudio {
+            actions,
+            [Action::SendAudio {
                 frame,
                 length: Micros(125)
             }]

@@ -11,7 +11,7 @@
 use super::intake::{Intake, IntakeLimits};
 use super::outbox::Outbox;
 use super::pump::{PumpContext, receive, room};
-use super::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
+use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{HangUpReason, Input, Micros};
 use crate::session::{Inbound, Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
@@ -123,8 +123,8 @@ impl<D: Dialect> Pump<D> {
         sink: &mut SplitSink<WebSocket, Message>,
         source: &mut SplitStream<WebSocket>,
     ) -> End {
-        let effects = self.dialect.start();
-        let mut end = self.apply(effects).err();
+        let actions = self.dialect.start();
+        let mut end = self.apply(actions).err();
         loop {
             if let Some(end) = end {
                 return end;
@@ -183,13 +183,13 @@ impl<D: Dialect> Pump<D> {
 
     fn received(&mut self, message: Message) -> Result<(), End> {
         self.heard = Instant::now();
-        let effects = match &message {
+        let actions = match &message {
             Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
             Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(End::Left),
         };
-        self.apply(effects).map_err(|end| match end {
+        self.apply(actions).map_err(|end| match end {
             End::Closed(close) if close.code != close_code::NORMAL => blame(close),
             end => end,
         })
@@ -200,26 +200,26 @@ impl<D: Dialect> Pump<D> {
             Outbound::HangUp(reason) => Some(reason),
             _ => None,
         };
-        let effects = self.dialect.session(outbound);
-        self.apply(effects)?;
+        let actions = self.dialect.session(outbound);
+        self.apply(actions)?;
         hung_up.map_or(Ok(()), |reason| Err(End::Closed(close_of_hang_up(reason))))
     }
 
-    fn apply(&mut self, effects: Vec<Effect>) -> Result<(), End> {
-        effects
+    fn apply(&mut self, actions: Vec<Action>) -> Result<(), End> {
+        actions
             .into_iter()
-            .try_for_each(|effect| self.apply_one(effect))
+            .try_for_each(|action| self.apply_one(action))
     }
 
-    fn apply_one(&mut self, effect: Effect) -> Result<(), End> {
-        match effect {
-            Effect::Open(options) => return self.open(options),
-            Effect::Send(text) => {
+    fn apply_one(&mut self, action: Action) -> Result<(), End> {
+        match action {
+            Action::Open(options) => return self.open(options),
+            Action::Send(text) => {
                 if !self.outbox.push(text) {
                     return Err(End::Slow);
                 }
             }
-            Effect::SendAudio { frame, length } => {
+            Action::SendAudio { frame, length } => {
                 if !self.outbox.push_audio(frame, length) {
                     self.context
                         .counters
@@ -227,19 +227,19 @@ impl<D: Dialect> Pump<D> {
                         .fetch_add(length.0, Relaxed);
                 }
             }
-            Effect::DropAudio => self.outbox.drop_audio(),
-            Effect::Audio(samples) => return self.audio(samples),
-            Effect::Spoken { audio, id, item } => {
+            Action::DropAudio => self.outbox.drop_audio(),
+            Action::Audio(samples) => return self.audio(samples),
+            Action::Spoken { audio, id, item } => {
                 if !self.intake.push_spoken(audio, id, item) {
                     return Err(closed(close_code::POLICY, "too many requests are waiting"));
                 }
             }
-            Effect::Request(request) => {
+            Action::Request(request) => {
                 if !self.intake.push_request(request) {
                     return Err(closed(close_code::POLICY, "too many requests are waiting"));
                 }
             }
-            Effect::Close(close) => return Err(End::Closed(close)),
+            Action::Close(close) => return Err(End::Closed(close)),
         }
         Ok(())
     }
@@ -273,8 +273,8 @@ impl<D: Dialect> Pump<D> {
             .counters
             .audio_in_dropped
             .fetch_add(dropped.0, Relaxed);
-        let effects = self.dialect.overrun(dropped);
-        self.apply(effects)
+        let actions = self.dialect.overrun(dropped);
+        self.apply(actions)
     }
 
     /// Hands on to the session what may go now.
@@ -293,7 +293,7 @@ impl<D: Dialect> Pump<D> {
         if self.into.is_none() {
             return Err(closed(close_code::GOING_AWAY, "the server shuts down"));
         }
-        self.apply_one(Effect::Request(Input::Drain))
+        self.apply_one(Action::Request(Input::Drain))
     }
 
     fn tick(&mut self) -> Result<(), End> {
@@ -317,7 +317,7 @@ impl<D: Dialect> Pump<D> {
         if now >= self.ping_at() {
             self.pinged = now;
             match self.dialect.probe() {
-                Some(text) => self.apply_one(Effect::Send(text))?,
+                Some(text) => self.apply_one(Action::Send(text))?,
                 None => self.ping = true,
             }
         }

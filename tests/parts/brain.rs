@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use undertone::llm::brain::Brain;
+use undertone::brain::Brain;
 use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice};
 use undertone::tools::{
     CallContext, Registry, SessionTools, ToolError, ToolSpec, builtin, declared,

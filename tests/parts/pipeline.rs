@@ -9,7 +9,7 @@ use undertone::asr::{Asr, WhisperOnnx};
 use undertone::conversation::{
     Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
 };
-use undertone::session::Witnesses;
+use undertone::session::Observers;
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
 
@@ -287,7 +287,7 @@ fn clear_speech_that_is_not_understood_is_asked_for_again_and_noise_is_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spoken_question_gets_a_spoken_answer() {
     let _alone = common::alone().await;
-    let engines = support::real::shipped(|_| (), Witnesses::default());
+    let engines = support::real::shipped(|_| (), Observers::default());
     let question = question("What is twelve times seven?", 16_000);
     let answer = undertone::ask::ask(&engines, &question).await;
     assert_eq!(
@@ -314,7 +314,7 @@ fn question(text: &str, rate: u32) -> Vec<i16> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_example_is_answered() {
     let _alone = common::alone().await;
-    let engines = support::real::shipped(|_| (), Witnesses::default());
+    let engines = support::real::shipped(|_| (), Observers::default());
     let listener = undertone::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = undertone::server::ServerSettings {

@@ -75,8 +75,8 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tools: Arc::new(Registry::new()),
         router: None,
         journal: None,
-        phone: undertone::session::PhoneManners::default(),
-        witnesses: undertone::session::Witnesses::default(),
+        phone: undertone::session::PhoneSettings::default(),
+        observers: undertone::session::Observers::default(),
         zone: jiff::tz::TimeZone::UTC,
         policy: patient(Policy::default()),
     }

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use undertone::asr::WhisperOnnx;
 use undertone::config::{Config, Environment, Flags};
 use undertone::llm::scripted::Scripted;
-use undertone::session::{Builders, Engines, Witnesses};
+use undertone::session::{Builders, Engines, Observers};
 use undertone::tts::{Piper, Tts};
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad};
 
 /// The engines with the shipped settings and all models, but patient.
-pub(crate) fn shipped(change: impl FnOnce(&mut Config), witnesses: Witnesses) -> Arc<Engines> {
+pub(crate) fn shipped(change: impl FnOnce(&mut Config), observers: Observers) -> Arc<Engines> {
     let loaded = undertone::config::load(&Flags::default(), &Environment::default());
     let mut config = loaded.expect("the defaults").config;
     change(&mut config);
-    configured(&config, witnesses)
+    configured(&config, observers)
 }
 
 /// The engines of a configuration, but patient.
-pub(crate) fn configured(config: &Config, witnesses: Witnesses) -> Arc<Engines> {
-    let built = undertone::cli::engines::builders(config, witnesses).expect("the models");
+pub(crate) fn configured(config: &Config, observers: Observers) -> Arc<Engines> {
+    let built = undertone::cli::engines::builders(config, observers).expect("the models");
     let patient = Builders {
         policy: live::patient(built.policy),
         ..built

@@ -14,31 +14,31 @@ use undertone::session::Outbound;
 use undertone::transport::intake::IntakeLimits;
 use undertone::transport::pump::PumpContext;
 use undertone::transport::socket;
-use undertone::transport::{ClientMessage, Dialect, Effect, Frame};
+use undertone::transport::{Action, ClientMessage, Dialect, Frame};
 
 /// A dialect that says what it hears.
 struct Echo;
 
 impl Dialect for Echo {
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self) -> Vec<Action> {
         Vec::new()
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         vec![match message {
-            ClientMessage::Text(text) => Effect::Send(text.to_owned()),
-            ClientMessage::Binary(bytes) => Effect::SendAudio {
+            ClientMessage::Text(text) => Action::Send(text.to_owned()),
+            ClientMessage::Binary(bytes) => Action::SendAudio {
                 frame: Frame::Binary(bytes.to_vec()),
                 length: Micros(0),
             },
         }]
     }
 
-    fn session(&mut self, _outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, _outbound: Outbound) -> Vec<Action> {
         Vec::new()
     }
 
-    fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, _dropped: Micros) -> Vec<Action> {
         Vec::new()
     }
 }

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_i16};
 use undertone::server::App;
-use undertone::session::{self, Recordings, Witnesses};
+use undertone::session::{self, Observers, Recordings};
 
 const QUESTION: &str = "What time is it in Tokyo?";
 
@@ -210,11 +210,11 @@ async fn the_same_question_commits_the_same_call_through_every_door() {
     let _alone = common::alone().await;
     let question = question();
     let folder = tempfile::tempdir().expect("a folder");
-    let witnesses = Witnesses {
+    let observers = Observers {
         recordings: Some(Recordings::new(folder.path()).expect("a folder")),
-        ..Witnesses::default()
+        ..Observers::default()
     };
-    let engines = support::real::shipped(|config| config.phone.greeting.clear(), witnesses);
+    let engines = support::real::shipped(|config| config.phone.greeting.clear(), observers);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let listener = undertone::server::bind_audiosocket(([127, 0, 0, 1], 0).into());

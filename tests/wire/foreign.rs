@@ -10,7 +10,7 @@ use support::{Script, Server, local, scripted};
 use tokio::process::Command;
 use undertone::audio::to_pcm16le;
 use undertone::server::{App, bind_audiosocket};
-use undertone::session::{self, SessionOptions, Witnesses};
+use undertone::session::{self, Observers, SessionOptions};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -64,7 +64,7 @@ static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 /// Nothing is amiss, each question is answered once, and nothing is said unasked.
 async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
     let _alone = common::alone().await;
-    let engines = support::real::shipped(|_| (), Witnesses::default());
+    let engines = support::real::shipped(|_| (), Observers::default());
     let open = move |options: SessionOptions| Ok(session::open(&engines, &options));
     let server = Server::serve(App::new(local(), Arc::new(open)));
     let speech = tokio::task::spawn_blocking(|| SPEECH.path());

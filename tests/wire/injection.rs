@@ -215,7 +215,7 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
         tools: Arc::new(tools),
         router: None,
         journal: None,
-        witnesses: undertone::session::Witnesses::default(),
+        observers: undertone::session::Observers::default(),
         ..live::without_models(Arc::new(parrot))
     })
 }
@@ -330,7 +330,7 @@ async fn the_models_own_call_runs() {
         tools: Arc::new(tools),
         router: None,
         journal: None,
-        witnesses: undertone::session::Witnesses::default(),
+        observers: undertone::session::Observers::default(),
         ..live::without_models(Arc::new(llm))
     });
     let (_, called) = say(&mut client(&server).await, "Pay, please.").await;

@@ -667,7 +667,7 @@ async fn a_client_is_heard_and_may_hang_up_while_its_items_are_transcribed() {
         };
         Ok(Box::new(live::Hears(hears)))
     });
-    let metrics = builders.witnesses.metrics.clone();
+    let metrics = builders.observers.metrics.clone();
     let server = live::serve(builders);
     let mut client = server.realtime().await;
     add_audio(&mut client).await;

@@ -13,7 +13,7 @@ use undertone::conversation::Policy;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings};
-use undertone::session::{self, Builders, Engines, Recordings, Witnesses};
+use undertone::session::{self, Builders, Engines, Observers, Recordings};
 use undertone::stats::TurnLog;
 use undertone::tools::{
     CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
@@ -61,7 +61,7 @@ impl Predictor for Always {
     }
 }
 
-fn engines(witnesses: Witnesses) -> Arc<Engines> {
+fn engines(observers: Observers) -> Arc<Engines> {
     let spec = ToolSpec {
         name: "weather".into(),
         description: "The weather".into(),
@@ -84,7 +84,7 @@ fn engines(witnesses: Witnesses) -> Arc<Engines> {
         tools: Arc::new(tools),
         router: Some(Box::new(|| Ok(Router::new(vec![Box::new(Always)])))),
         policy,
-        witnesses,
+        observers,
         ..without_models(Arc::new(llm))
     };
     Engines::start(builders).unwrap()
@@ -108,13 +108,13 @@ fn only_file(folder: &Path) -> PathBuf {
 async fn a_session_is_recorded_counted_and_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let (recordings, turns) = (folder.path().join("r"), folder.path().join("turns.jsonl"));
-    let witnesses = Witnesses {
+    let observers = Observers {
         recordings: Some(Recordings::new(&recordings).unwrap()),
         turns: Some(TurnLog::open(&turns).unwrap()),
-        ..Witnesses::default()
+        ..Observers::default()
     };
-    let metrics = witnesses.metrics.clone();
-    let engines = engines(witnesses);
+    let metrics = observers.metrics.clone();
+    let engines = engines(observers);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let server = Server::serve(App {

@@ -20,7 +20,7 @@ use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
 use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{
-    self, Builders, Inbound, Outbound, PhoneManners, Profile, SessionOptions, SpokenBy, Witnesses,
+    self, Builders, Inbound, Observers, Outbound, PhoneSettings, Profile, SessionOptions, SpokenBy,
 };
 use undertone::stats::{LoggedTurn, TurnLog};
 use undertone::tools::{
@@ -155,7 +155,7 @@ fn serve(llm: &Scripted, tool: Option<Told>) -> Server {
     let builders = Builders {
         tools: Arc::new(tools),
         router: Some(Box::new(|| Ok(Router::new(vec![Box::new(Guess)])))),
-        phone: PhoneManners {
+        phone: PhoneSettings {
             greeting: "Hello.".into(),
             silence_prompt: None,
         },
@@ -393,14 +393,14 @@ async fn a_conversation_with_the_local_brain() {
     let _alone = common::alone().await;
     let folder = tempfile::tempdir().expect("a folder");
     let turns = folder.path().join("turns.jsonl");
-    let witnesses = Witnesses {
+    let observers = Observers {
         turns: Some(TurnLog::open(&turns).expect("a file")),
-        ..Witnesses::default()
+        ..Observers::default()
     };
     let mut greeting = String::new();
     let engines = support::real::shipped(
         |config| greeting.clone_from(&config.phone.greeting),
-        witnesses,
+        observers,
     );
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));

@@ -32,7 +32,7 @@ use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{ServerSettings, TransferCall, Twilio};
-use undertone::session::{Builders, PhoneManners};
+use undertone::session::{Builders, PhoneSettings};
 use undertone::tools::{Registry, builtin};
 use undertone::tts::{Speech, Tts, TtsError};
 
@@ -80,7 +80,7 @@ fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
     }
     Builders {
         tools: Arc::new(tools),
-        phone: PhoneManners {
+        phone: PhoneSettings {
             greeting: "Hello.".into(),
             silence_prompt: None,
         },

@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn every_switch_tightens() {
         let mut default = tool(Effect::Read);
-        default.speculation = crate::tools::Speculation::default();
+        default.speculation = crate::tools::SpeculationLimits::default();
         assert_eq!(eligible(&default), Eligibility::Forbid);
         let mut warm = tool(Effect::Read);
         warm.speculation.eligibility = Eligibility::WarmUp;

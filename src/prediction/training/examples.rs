@@ -219,7 +219,7 @@ fn file(path: &Path) -> Result<Vec<Example>, DataError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct ExampleLine {
     text: String,
     intent: String,
     #[serde(default)]
@@ -231,7 +231,7 @@ fn lines(text: &str) -> Result<Vec<Example>, String> {
     let numbered = text.lines().enumerate();
     let full = numbered.filter(|(_, line)| !line.trim().is_empty());
     full.map(|(at, line)| {
-        let parsed: Result<Line, String> =
+        let parsed: Result<ExampleLine, String> =
             serde_json::from_str(line).map_err(|error| error.to_string());
         parsed
             .and_then(example)
@@ -240,7 +240,7 @@ fn lines(text: &str) -> Result<Vec<Example>, String> {
     .collect()
 }
 
-fn example(line: Line) -> Result<Example, String> {
+fn example(line: ExampleLine) -> Result<Example, String> {
     let part = match line.split.as_deref() {
         None => Part::Train,
         Some(split) => {

@@ -291,13 +291,13 @@ fn wall(text: &str) -> Option<DateTime> {
 }
 
 /// One content line: `NAME;PARAM=value:VALUE`.
-struct Line {
+struct ContentLine {
     name: String,
     parameters: Vec<(String, String)>,
     value: String,
 }
 
-impl Line {
+impl ContentLine {
     /// A colon or semicolon in quotes is none.
     fn read(line: &str) -> Option<Self> {
         let mut quoted = false;
@@ -379,10 +379,10 @@ impl Line {
 /// The events of a calendar; what cannot be read is left out.
 fn events(text: &str, own: &TimeZone) -> Vec<Event> {
     let mut events = Vec::new();
-    let mut lines: Option<Vec<Line>> = None;
+    let mut lines: Option<Vec<ContentLine>> = None;
     let mut inner = 0;
     for line in unfolded(text) {
-        let Some(line) = Line::read(&line) else {
+        let Some(line) = ContentLine::read(&line) else {
             continue;
         };
         match (line.name.as_str(), line.value.trim()) {
@@ -410,9 +410,13 @@ fn unfolded(text: &str) -> Vec<String> {
     lines
 }
 
-fn event(lines: &[Line], own: &TimeZone) -> Option<Event> {
+fn event(lines: &[ContentLine], own: &TimeZone) -> Option<Event> {
     let line = |name: &str| lines.iter().find(|line| line.name == name);
-    let text = |name: &str| line(name).map(Line::text).filter(|text| !text.is_empty());
+    let text = |name: &str| {
+        line(name)
+            .map(ContentLine::text)
+            .filter(|text| !text.is_empty())
+    };
     let all = |name: &str| {
         let lines = lines.iter().filter(|line| line.name == name);
         lines

@@ -7,7 +7,7 @@ use super::{DeclarationError, Declared, Kind};
 use crate::tools::builtin::Builtin;
 use crate::tools::template::{Template, parameters};
 use crate::tools::{
-    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Speculation, ToolSpec,
+    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, SpeculationLimits, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -305,8 +305,8 @@ impl Check<'_> {
         }
     }
 
-    fn speculation(&self, raw: &RawTool, declaration: &Declaration) -> Checked<Speculation> {
-        let (typed, defaults) = (&raw.speculation, Speculation::default());
+    fn speculation(&self, raw: &RawTool, declaration: &Declaration) -> Checked<SpeculationLimits> {
+        let (typed, defaults) = (&raw.speculation, SpeculationLimits::default());
         let most = match declaration.effect {
             Effect::Read | Effect::ReadCostly => Eligibility::Full,
             Effect::Keyed => Eligibility::WarmUp,
@@ -356,7 +356,7 @@ impl Check<'_> {
                 &format!("use 0 to {DAY_MS}"),
             ));
         }
-        Ok(Speculation {
+        Ok(SpeculationLimits {
             eligibility: typed.allow,
             network: typed.network,
             ttl,

@@ -33,7 +33,7 @@ use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::transport::outbox::MAX_AUDIO;
-use crate::transport::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
+use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
@@ -192,7 +192,7 @@ impl ChanWebsocket {
         Self { client, call: None }
     }
 
-    fn notice(&mut self, notice: &Notice) -> Vec<Effect> {
+    fn notice(&mut self, notice: &Notice) -> Vec<Action> {
         match notice.name.as_str() {
             "MEDIA_START" if self.call.is_none() => self.begin(notice),
             "MEDIA_XOFF" => self.hold(),
@@ -211,7 +211,7 @@ impl ChanWebsocket {
         }
     }
 
-    fn begin(&mut self, start: &Notice) -> Vec<Effect> {
+    fn begin(&mut self, start: &Notice) -> Vec<Action> {
         let name = start.text("format").unwrap_or_default();
         let Some(format) = Format::named(name) else {
             tracing::warn!(format = name, "a call in a format that is not known here");
@@ -249,32 +249,32 @@ impl ChanWebsocket {
         };
         let answer = call.command("ANSWER");
         self.call = Some(call);
-        vec![Effect::Open(options), answer]
+        vec![Action::Open(options), answer]
     }
 
-    fn key(&self, notice: &Notice) -> Vec<Effect> {
+    fn key(&self, notice: &Notice) -> Vec<Action> {
         let request = notice.text("digit").and_then(key);
         let request = request.filter(|_| self.call.is_some());
-        request.map(Effect::Request).into_iter().collect()
+        request.map(Action::Request).into_iter().collect()
     }
 
-    fn played(&mut self, notice: &Notice) -> Vec<Effect> {
+    fn played(&mut self, notice: &Notice) -> Vec<Action> {
         let Some(call) = &mut self.call else {
             return Vec::new();
         };
         call.marked = false;
         let played = notice.text(MARK).and_then(Marks::played);
-        played.map(Effect::Request).into_iter().collect()
+        played.map(Action::Request).into_iter().collect()
     }
 
-    fn hold(&mut self) -> Vec<Effect> {
+    fn hold(&mut self) -> Vec<Action> {
         if let Some(call) = &mut self.call {
             call.off = true;
         }
         Vec::new()
     }
 
-    fn go_on(&mut self) -> Vec<Effect> {
+    fn go_on(&mut self) -> Vec<Action> {
         let Some(call) = &mut self.call else {
             return Vec::new();
         };
@@ -284,13 +284,13 @@ impl ChanWebsocket {
         held.into_iter().map(|bytes| call.media(bytes)).collect()
     }
 
-    fn binary(&self, bytes: &[u8]) -> Vec<Effect> {
+    fn binary(&self, bytes: &[u8]) -> Vec<Action> {
         let Some(call) = &self.call else {
             return Vec::new();
         };
         match call.format.decode(bytes) {
             Some(samples) if samples.is_empty() => Vec::new(),
-            Some(samples) => vec![Effect::Audio(samples)],
+            Some(samples) => vec![Action::Audio(samples)],
             None => close(close_code::INVALID, "audio must be whole 16-bit samples"),
         }
     }
@@ -306,25 +306,25 @@ impl Call {
         }
     }
 
-    fn command(&self, name: &str) -> Effect {
-        Effect::Send(self.control(name, None))
+    fn command(&self, name: &str) -> Action {
+        Action::Send(self.control(name, None))
     }
 
     /// The mark behind so many samples of a clause, if one is due and none is under way. A full queue
     /// over there gets none: its place would be behind what waits here.
-    fn mark(&mut self, clause: ClauseId, samples: usize) -> Option<Effect> {
+    fn mark(&mut self, clause: ClauseId, samples: usize) -> Option<Action> {
         let length = Micros::of_samples(samples as u64, self.format.rate());
         let name = self.marks.sent(clause, length)?;
         if self.off || self.marked {
             return None;
         }
         self.marked = true;
-        Some(Effect::Send(self.control("MARK_MEDIA", Some(&name))))
+        Some(Action::Send(self.control("MARK_MEDIA", Some(&name))))
     }
 
-    fn media(&self, bytes: Vec<u8>) -> Effect {
+    fn media(&self, bytes: Vec<u8>) -> Action {
         let length = self.format.length(bytes.len());
-        Effect::SendAudio {
+        Action::SendAudio {
             frame: Frame::Binary(bytes),
             length,
         }
@@ -332,7 +332,7 @@ impl Call {
 
     /// Sends what fills frames. The rest waits for more, or is filled up with silence if it is the
     /// `last` for now.
-    fn say(&mut self, samples: &[i16], last: bool) -> Vec<Effect> {
+    fn say(&mut self, samples: &[i16], last: bool) -> Vec<Action> {
         self.rest.extend(samples);
         let frame = self.frame / self.format.width();
         if last {
@@ -349,7 +349,7 @@ impl Call {
             .collect()
     }
 
-    fn media_or_wait(&mut self, bytes: Vec<u8>) -> Option<Effect> {
+    fn media_or_wait(&mut self, bytes: Vec<u8>) -> Option<Action> {
         if !self.off {
             return Some(self.media(bytes));
         }
@@ -361,21 +361,21 @@ impl Call {
         None
     }
 
-    fn flush(&mut self) -> Vec<Effect> {
+    fn flush(&mut self) -> Vec<Action> {
         self.rest.clear();
         self.held.clear();
         self.held_length = Micros(0);
         self.marked = false;
-        vec![Effect::DropAudio, self.command("FLUSH_MEDIA")]
+        vec![Action::DropAudio, self.command("FLUSH_MEDIA")]
     }
 }
 
 impl Dialect for ChanWebsocket {
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self) -> Vec<Action> {
         Vec::new()
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         match message {
             ClientMessage::Binary(bytes) => self.binary(bytes),
             ClientMessage::Text(text) => match Notice::read(text) {
@@ -388,7 +388,7 @@ impl Dialect for ChanWebsocket {
         }
     }
 
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, outbound: Outbound) -> Vec<Action> {
         let Some(call) = &mut self.call else {
             return Vec::new();
         };
@@ -396,9 +396,9 @@ impl Dialect for ChanWebsocket {
             Outbound::Audio {
                 clause, samples, ..
             } => {
-                let mut effects = call.say(&samples, false);
-                effects.extend(call.mark(clause, samples.len()));
-                effects
+                let mut actions = call.say(&samples, false);
+                actions.extend(call.mark(clause, samples.len()));
+                actions
             }
             Outbound::Clear => call.flush(),
             Outbound::Event {
@@ -412,7 +412,7 @@ impl Dialect for ChanWebsocket {
     }
 
     /// Asterisk could not act on it. It is counted.
-    fn overrun(&mut self, _dropped: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, _dropped: Micros) -> Vec<Action> {
         Vec::new()
     }
 
@@ -422,8 +422,8 @@ impl Dialect for ChanWebsocket {
     }
 }
 
-fn close(code: u16, reason: &'static str) -> Vec<Effect> {
-    vec![Effect::Close(Close { code, reason })]
+fn close(code: u16, reason: &'static str) -> Vec<Action> {
+    vec![Action::Close(Close { code, reason })]
 }
 
 #[cfg(test)]
@@ -435,7 +435,7 @@ mod tests {
     const START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \
                          channel_id:1761245643.1 format:ulaw optimal_frame_size:160 ptime:20";
 
-    fn text(dialect: &mut ChanWebsocket, text: &str) -> Vec<Effect> {
+    fn text(dialect: &mut ChanWebsocket, text: &str) -> Vec<Action> {
         dialect.client(ClientMessage::Text(text))
     }
 
@@ -449,28 +449,28 @@ mod tests {
 
     fn started(start: &str) -> ChanWebsocket {
         let mut dialect = ChanWebsocket::default();
-        let effects = text(&mut dialect, start);
+        let actions = text(&mut dialect, start);
         assert!(
-            matches!(&effects[..], [Effect::Open(_), Effect::Send(_)]),
-            "{effects:?}"
+            matches!(&actions[..], [Action::Open(_), Action::Send(_)]),
+            "{actions:?}"
         );
         dialect
     }
 
-    fn send(text: &str) -> Effect {
-        Effect::Send(text.into())
+    fn send(text: &str) -> Action {
+        Action::Send(text.into())
     }
 
     /// The sizes of the media messages among these.
-    fn sizes(effects: &[Effect]) -> Vec<usize> {
-        let size = |effect: &Effect| match effect {
-            Effect::SendAudio {
+    fn sizes(actions: &[Action]) -> Vec<usize> {
+        let size = |action: &Action| match action {
+            Action::SendAudio {
                 frame: Frame::Binary(bytes),
                 ..
             } => Some(bytes.len()),
             _ => None,
         };
-        effects.iter().filter_map(size).collect()
+        actions.iter().filter_map(size).collect()
     }
 
     #[test]
@@ -487,9 +487,9 @@ mod tests {
             ),
             (json, 16_000, r#"{"command":"ANSWER"}"#),
         ] {
-            let effects = text(&mut ChanWebsocket::default(), start);
-            let [Effect::Open(options), answered] = &effects[..] else {
-                panic!("{start}: {effects:?}");
+            let actions = text(&mut ChanWebsocket::default(), start);
+            let [Action::Open(options), answered] = &actions[..] else {
+                panic!("{start}: {actions:?}");
             };
             assert_eq!((options.input_rate, options.output_rate), (rate, rate));
             assert_eq!(options.profile, Profile::PhoneCall);
@@ -505,15 +505,15 @@ mod tests {
             ("MEDIA_START format:slin optimal_frame_size:321", 1007),
             ("MEDIA_START format:slin optimal_frame_size:70000", 1007),
         ] {
-            let effects = text(&mut ChanWebsocket::default(), start);
+            let actions = text(&mut ChanWebsocket::default(), start);
             assert!(
-                matches!(&effects[..], [Effect::Close(close)] if close.code == code),
+                matches!(&actions[..], [Action::Close(close)] if close.code == code),
                 "{start}"
             );
         }
         let mut linear = started("MEDIA_START format:slin");
         let half = linear.client(ClientMessage::Binary(&[0; 3]));
-        assert!(matches!(&half[..], [Effect::Close(close)] if close.code == 1007));
+        assert!(matches!(&half[..], [Action::Close(close)] if close.code == 1007));
     }
 
     #[test]
@@ -521,18 +521,18 @@ mod tests {
         let mut dialect = ChanWebsocket::default();
         assert_eq!(dialect.client(ClientMessage::Binary(&[0; 160])), []);
         let begun = text(&mut dialect, START);
-        assert!(matches!(&begun[..], [Effect::Open(_), Effect::Send(_)]));
+        assert!(matches!(&begun[..], [Action::Open(_), Action::Send(_)]));
     }
 
     #[test]
     fn media_are_decoded_and_encoded() {
         let mut dialect = started(START);
         let heard = dialect.client(ClientMessage::Binary(&[0x00, 0xff]));
-        assert_eq!(heard, [Effect::Audio(vec![-32_124, 0])]);
+        assert_eq!(heard, [Action::Audio(vec![-32_124, 0])]);
         let said = dialect.session(audio(vec![0; 160]));
         let frame = Frame::Binary(vec![0xff; 160]);
         let length = Micros::from_ms(20);
-        assert_eq!(said, [Effect::SendAudio { frame, length }]);
+        assert_eq!(said, [Action::SendAudio { frame, length }]);
     }
 
     #[test]
@@ -561,15 +561,15 @@ mod tests {
     fn a_flush_drops_what_waits_here_and_there() {
         let mut dialect = started("MEDIA_START format:slin optimal_frame_size:480");
         dialect.session(audio(vec![1; 160]));
-        let flushed = [Effect::DropAudio, send("FLUSH_MEDIA")];
+        let flushed = [Action::DropAudio, send("FLUSH_MEDIA")];
         assert_eq!(dialect.session(Outbound::Clear), flushed);
-        let effects = dialect.session(audio(vec![2; 240]));
-        let Effect::SendAudio {
+        let actions = dialect.session(audio(vec![2; 240]));
+        let Action::SendAudio {
             frame: Frame::Binary(bytes),
             ..
-        } = &effects[0]
+        } = &actions[0]
         else {
-            panic!("{effects:?}");
+            panic!("{actions:?}");
         };
         assert_eq!(*bytes, to_pcm16le(&[2; 240]));
         let over = dialect.session(Outbound::HangUp(HangUpReason::Idle));
@@ -594,18 +594,18 @@ mod tests {
         assert_eq!(text(&mut dialect, "MEDIA_XON"), []);
     }
 
-    /// The marks among the effects of so many frames of 20 ms.
-    fn marks(dialect: &mut ChanWebsocket, frames: usize) -> Vec<Effect> {
-        let effects = (0..frames).flat_map(|_| dialect.session(audio(vec![1; 160])));
-        effects
-            .filter(|effect| matches!(effect, Effect::Send(_)))
+    /// The marks among the actions of so many frames of 20 ms.
+    fn marks(dialect: &mut ChanWebsocket, frames: usize) -> Vec<Action> {
+        let actions = (0..frames).flat_map(|_| dialect.session(audio(vec![1; 160])));
+        actions
+            .filter(|action| matches!(action, Action::Send(_)))
             .collect()
     }
 
     #[test]
     fn one_mark_at_a_time_tells_what_was_heard() {
         let played = |ms| {
-            [Effect::Request(Input::Played {
+            [Action::Request(Input::Played {
                 clause: ClauseId(1),
                 until: Micros::from_ms(ms),
             })]
@@ -655,7 +655,7 @@ mod tests {
     #[test]
     fn keys_are_told() {
         let mut dialect = started(START);
-        let key = |key| [Effect::Request(Input::Key { key })];
+        let key = |key| [Action::Request(Input::Key { key })];
         assert_eq!(
             text(&mut dialect, "DTMF_END digit:5 channel_id:1"),
             key('5')
@@ -699,9 +699,9 @@ mod tests {
                     4 => dialect.client(ClientMessage::Binary(&bytes)),
                     5 => dialect.session(Outbound::Clear),
                     _ => {
-                        let effects = dialect.session(audio(bytes.iter().map(|b| i16::from(*b)).collect()));
-                        prop_assert!(sizes(&effects).iter().all(|size| *size <= LONGEST));
-                        effects
+                        let actions = dialect.session(audio(bytes.iter().map(|b| i16::from(*b)).collect()));
+                        prop_assert!(sizes(&actions).iter().all(|size| *size <= LONGEST));
+                        actions
                     }
                 };
             }

@@ -9,7 +9,7 @@ use super::media_streams::{Admit, Start};
 use super::{key, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
-use crate::transport::{ClientMessage, Close, Dialect, Effect, close_code};
+use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ impl ConversationRelay {
         }
     }
 
-    fn set_up(&mut self, start: &Start) -> Vec<Effect> {
+    fn set_up(&mut self, start: &Start) -> Vec<Action> {
         if self.open {
             tracing::warn!("the call is set up a second time; ignored");
             return Vec::new();
@@ -108,7 +108,7 @@ impl ConversationRelay {
             return refuse("this socket belongs to no call that was answered here");
         }
         self.open = true;
-        vec![Effect::Open(SessionOptions {
+        vec![Action::Open(SessionOptions {
             profile: Profile::PhoneCall,
             input_rate: RATE,
             output_rate: RATE,
@@ -146,20 +146,20 @@ impl ConversationRelay {
     }
 
     /// Has Twilio say what it may hold back.
-    fn finish(&mut self) -> Vec<Effect> {
+    fn finish(&mut self) -> Vec<Action> {
         let unfinished = std::mem::take(&mut self.unfinished);
         unfinished.then(|| text("", true)).into_iter().collect()
     }
 }
 
 impl Dialect for ConversationRelay {
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self) -> Vec<Action> {
         Vec::new()
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         let ClientMessage::Text(message) = message else {
-            return vec![Effect::Close(Close {
+            return vec![Action::Close(Close {
                 code: close_code::UNSUPPORTED,
                 reason: "a relay sends text messages",
             })];
@@ -185,13 +185,13 @@ impl Dialect for ConversationRelay {
             }),
             _ if !self.open => refuse("a message before the call is set up"),
             message => Self::input(message)
-                .map(Effect::Request)
+                .map(Action::Request)
                 .into_iter()
                 .collect(),
         }
     }
 
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, outbound: Outbound) -> Vec<Action> {
         match outbound {
             Outbound::Event { event, .. } => match event {
                 Event::AgentSpeech { text: words, .. } => {
@@ -207,28 +207,28 @@ impl Dialect for ConversationRelay {
             // The call is not ours any more.
             Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(reason) => {
-                let mut effects = self.finish();
-                effects.push(end(reason));
-                effects
+                let mut actions = self.finish();
+                actions.push(end(reason));
+                actions
             }
             Outbound::Audio { .. } => Vec::new(),
         }
     }
 
-    fn overrun(&mut self, _: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, _: Micros) -> Vec<Action> {
         Vec::new()
     }
 }
 
-fn text(token: &str, last: bool) -> Effect {
-    Effect::Send(json!({"type": "text", "token": token, "last": last}).to_string())
+fn text(token: &str, last: bool) -> Action {
+    Action::Send(json!({"type": "text", "token": token, "last": last}).to_string())
 }
 
 /// Ends the session at Twilio, which says what it has been given before that. Why is in its log:
 /// `{"reason":"agent_ended"}`.
-fn end(reason: HangUpReason) -> Effect {
+fn end(reason: HangUpReason) -> Action {
     let handoff = json!({ "reason": reason }).to_string();
-    Effect::Send(json!({"type": "end", "handoffData": handoff}).to_string())
+    Action::Send(json!({"type": "end", "handoffData": handoff}).to_string())
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
         ConversationRelay::new(Box::new(admit))
     }
 
-    fn tell(relay: &mut ConversationRelay, message: &Value) -> Vec<Effect> {
+    fn tell(relay: &mut ConversationRelay, message: &Value) -> Vec<Action> {
         relay.client(ClientMessage::Text(&message.to_string()))
     }
 
@@ -258,11 +258,11 @@ mod tests {
 
     fn opened() -> ConversationRelay {
         let mut relay = relay();
-        let effects = tell(&mut relay, &setup("AC1", "CA1", "good"));
+        let actions = tell(&mut relay, &setup("AC1", "CA1", "good"));
         assert!(
-            matches!(&effects[..], [Effect::Open(options)]
+            matches!(&actions[..], [Action::Open(options)]
                 if options.profile == Profile::PhoneCall && options.spoken_by == SpokenBy::Client),
-            "{effects:?}"
+            "{actions:?}"
         );
         relay
     }
@@ -271,9 +271,9 @@ mod tests {
         Outbound::Event { at: Time(0), event }
     }
 
-    fn sent(effects: &[Effect]) -> Vec<Value> {
-        let texts = effects.iter().map(|effect| match effect {
-            Effect::Send(text) => serde_json::from_str(text).expect("JSON"),
+    fn sent(actions: &[Action]) -> Vec<Value> {
+        let texts = actions.iter().map(|action| match action {
+            Action::Send(text) => serde_json::from_str(text).expect("JSON"),
             other => panic!("{other:?}"),
         });
         texts.collect()
@@ -318,7 +318,7 @@ mod tests {
                 Input::VoiceEnded,
             ),
         ] {
-            assert_eq!(tell(&mut relay, &message), [Effect::Request(input)]);
+            assert_eq!(tell(&mut relay, &message), [Action::Request(input)]);
         }
         for nothing in [
             json!({"type": "info", "name": "agentSpeaking", "value": "on"}),
@@ -373,11 +373,11 @@ mod tests {
             ("AC1", "CA2", "good"),
         ] {
             let mut relay = relay();
-            let effects = tell(&mut relay, &setup(account, call, ticket));
-            assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+            let actions = tell(&mut relay, &setup(account, call, ticket));
+            assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1008));
             let prompt = json!({"type": "prompt", "voicePrompt": "Hi", "last": true});
-            let effects = tell(&mut relay, &prompt);
-            assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+            let actions = tell(&mut relay, &prompt);
+            assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1008));
         }
         let mut twice = opened();
         assert_eq!(tell(&mut twice, &setup("AC1", "CA1", "good")), []);
@@ -403,6 +403,6 @@ mod tests {
             assert_eq!(relay.client(ClientMessage::Text(odd)), [], "{odd}");
         }
         let binary = relay.client(ClientMessage::Binary(&[1]));
-        assert!(matches!(&binary[..], [Effect::Close(close)] if close.code == 1003));
+        assert!(matches!(&binary[..], [Action::Close(close)] if close.code == 1003));
     }
 }

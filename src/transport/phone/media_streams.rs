@@ -8,7 +8,7 @@ use super::{Ended, Marks, key, refuse};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
-use crate::transport::{ClientMessage, Close, Dialect, Effect, Frame, close_code};
+use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ impl MediaStreams {
         })
     }
 
-    fn start(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Effect> {
+    fn start(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Action> {
         if self.stream.is_some() {
             tracing::warn!("the stream starts a second time; ignored");
             return Vec::new();
@@ -134,7 +134,7 @@ impl MediaStreams {
             call: start.call,
             law,
         });
-        vec![Effect::Open(SessionOptions {
+        vec![Action::Open(SessionOptions {
             profile: Profile::PhoneCall,
             input_rate: g711::RATE,
             output_rate: g711::RATE,
@@ -145,7 +145,7 @@ impl MediaStreams {
         })]
     }
 
-    fn media(&mut self, number: Option<u64>, payload: &str) -> Vec<Effect> {
+    fn media(&mut self, number: Option<u64>, payload: &str) -> Vec<Action> {
         let Some(stream) = &self.stream else {
             return refuse("audio before the stream has started");
         };
@@ -157,37 +157,37 @@ impl MediaStreams {
         self.order
             .push(number, bytes)
             .into_iter()
-            .map(|bytes| Effect::Audio(law.decode(&bytes)))
+            .map(|bytes| Action::Audio(law.decode(&bytes)))
             .collect()
     }
 
-    fn audio(&mut self, clause: ClauseId, samples: &[i16]) -> Vec<Effect> {
+    fn audio(&mut self, clause: ClauseId, samples: &[i16]) -> Vec<Action> {
         let Some(stream) = &self.stream else {
             return Vec::new();
         };
         let length = Micros::of_samples(samples.len() as u64, g711::RATE);
         let payload = STANDARD.encode(stream.law.encode(samples));
         let text = self.provider.media(&stream.id, stream.law, &payload);
-        let mut effects = vec![Effect::SendAudio {
+        let mut actions = vec![Action::SendAudio {
             frame: Frame::Text(text.to_string()),
             length,
         }];
         if let Some(name) = self.marks.sent(clause, length) {
             let mark = self.provider.mark(&stream.id, &name);
-            effects.push(Effect::Send(mark.to_string()));
+            actions.push(Action::Send(mark.to_string()));
         }
-        effects
+        actions
     }
 }
 
 impl Dialect for MediaStreams {
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self) -> Vec<Action> {
         Vec::new()
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         let ClientMessage::Text(text) = message else {
-            return vec![Effect::Close(Close {
+            return vec![Action::Close(Close {
                 code: close_code::UNSUPPORTED,
                 reason: "media streams send text messages",
             })];
@@ -203,17 +203,17 @@ impl Dialect for MediaStreams {
                 .stream
                 .as_ref()
                 .and_then(|_| key(&digit))
-                .map(Effect::Request)
+                .map(Action::Request)
                 .into_iter()
                 .collect(),
             Message::Played(name) => self
                 .stream
                 .as_ref()
                 .and_then(|_| Marks::played(&name))
-                .map(Effect::Request)
+                .map(Action::Request)
                 .into_iter()
                 .collect(),
-            Message::Stop => vec![Effect::Close(Close {
+            Message::Stop => vec![Action::Close(Close {
                 code: close_code::NORMAL,
                 reason: "the call is over",
             })],
@@ -221,15 +221,15 @@ impl Dialect for MediaStreams {
         }
     }
 
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, outbound: Outbound) -> Vec<Action> {
         match outbound {
             Outbound::Audio {
                 clause, samples, ..
             } => self.audio(clause, &samples),
             Outbound::Clear => {
                 let clear = self.stream.as_ref().map(|s| self.provider.clear(&s.id));
-                let clear = clear.map(|clear| Effect::Send(clear.to_string()));
-                [Some(Effect::DropAudio), clear]
+                let clear = clear.map(|clear| Action::Send(clear.to_string()));
+                [Some(Action::DropAudio), clear]
                     .into_iter()
                     .flatten()
                     .collect()
@@ -242,7 +242,7 @@ impl Dialect for MediaStreams {
         }
     }
 
-    fn overrun(&mut self, dropped: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, dropped: Micros) -> Vec<Action> {
         tracing::debug!(ms = dropped.as_ms(), "audio comes faster than real time");
         Vec::new()
     }
@@ -421,7 +421,7 @@ mod tests {
         MediaStreams::new(provider, Box::new(admit))
     }
 
-    fn tell(dialect: &mut MediaStreams, message: &Value) -> Vec<Effect> {
+    fn tell(dialect: &mut MediaStreams, message: &Value) -> Vec<Action> {
         dialect.client(ClientMessage::Text(&message.to_string()))
     }
 
@@ -462,10 +462,10 @@ mod tests {
         }})
     }
 
-    fn sent(effects: &[Effect]) -> Vec<Value> {
-        let texts = effects.iter().filter_map(|effect| match effect {
-            Effect::Send(text) => Some(text.as_str()),
-            Effect::SendAudio {
+    fn sent(actions: &[Action]) -> Vec<Value> {
+        let texts = actions.iter().filter_map(|action| match action {
+            Action::Send(text) => Some(text.as_str()),
+            Action::SendAudio {
                 frame: Frame::Text(text),
                 ..
             } => Some(text.as_str()),
@@ -499,21 +499,21 @@ mod tests {
             let mut call = dialect(provider);
             let opened = tell(&mut call, &start(provider, "good"));
             assert!(
-                matches!(&opened[..], [Effect::Open(options)]
+                matches!(&opened[..], [Action::Open(options)]
                     if options.input_rate == 8_000 && options.profile == Profile::PhoneCall),
                 "{opened:?}"
             );
             let heard = tell(&mut call, &media(1));
-            assert!(matches!(&heard[..], [Effect::Audio(samples)] if samples.len() == 2));
+            assert!(matches!(&heard[..], [Action::Audio(samples)] if samples.len() == 2));
             let said = agent_audio(&mut call, 10);
             assert_eq!(said.len(), 11, "ten frames and a mark");
             assert_eq!(
                 (&said[0]["event"], &said[10]["event"]),
                 (&json!(audio), &json!(mark))
             );
-            let effects = call.session(Outbound::Clear);
-            assert_eq!(effects[0], Effect::DropAudio);
-            assert_eq!(sent(&effects)[0]["event"], clear);
+            let actions = call.session(Outbound::Clear);
+            assert_eq!(actions[0], Action::DropAudio);
+            assert_eq!(sent(&actions)[0]["event"], clear);
             assert_eq!(call.ended(), None);
             call.session(Outbound::HangUp(HangUpReason::Idle));
             assert_eq!(call.ended().map(|ended| ended.call), Some("CA1".into()));
@@ -522,7 +522,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_comes_back_tells_what_was_played() {
-        let played = Effect::Request(Input::Played {
+        let played = Action::Request(Input::Played {
             clause: ClauseId(3),
             until: Micros::from_ms(200),
         });
@@ -549,7 +549,7 @@ mod tests {
         let mut call = dialect(Provider::Twilio);
         tell(&mut call, &start(Provider::Twilio, "good"));
         let pressed = |digit| json!({"event": "dtmf", "dtmf": {"digit": digit}});
-        let key = |key| [Effect::Request(Input::Key { key })];
+        let key = |key| [Action::Request(Input::Key { key })];
         assert_eq!(tell(&mut call, &pressed("#")), key('#'));
         assert_eq!(tell(&mut call, &pressed("a")), key('A'));
         assert_eq!(tell(&mut call, &pressed("12")), []);
@@ -558,10 +558,10 @@ mod tests {
     #[test]
     fn a_stream_without_its_ticket_opens_nothing() {
         let mut call = dialect(Provider::Twilio);
-        let effects = tell(&mut call, &start(Provider::Twilio, "bad"));
-        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
-        let effects = tell(&mut call, &media(1));
-        assert!(matches!(&effects[..], [Effect::Close(_)]), "{effects:?}");
+        let actions = tell(&mut call, &start(Provider::Twilio, "bad"));
+        assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1008));
+        let actions = tell(&mut call, &media(1));
+        assert!(matches!(&actions[..], [Action::Close(_)]), "{actions:?}");
     }
 
     #[test]
@@ -581,12 +581,12 @@ mod tests {
             r#"{"event":"dtmf","dtmf":[]}"#,
             r#"{"event":"start"}"#,
         ] {
-            let effects = call.client(ClientMessage::Text(odd));
-            let harmless = |effect: &Effect| matches!(effect, Effect::Audio(a) if a.is_empty());
-            assert!(effects.iter().all(harmless), "{odd}: {effects:?}");
+            let actions = call.client(ClientMessage::Text(odd));
+            let harmless = |action: &Action| matches!(action, Action::Audio(a) if a.is_empty());
+            assert!(actions.iter().all(harmless), "{odd}: {actions:?}");
         }
         let binary = call.client(ClientMessage::Binary(&[1]));
-        assert!(matches!(&binary[..], [Effect::Close(close)] if close.code == 1003));
+        assert!(matches!(&binary[..], [Action::Close(close)] if close.code == 1003));
     }
 
     #[test]
@@ -594,8 +594,8 @@ mod tests {
         let mut call = dialect(Provider::Twilio);
         let mut wideband = start(Provider::Twilio, "good");
         wideband["start"]["mediaFormat"]["sampleRate"] = json!(16_000);
-        let effects = tell(&mut call, &wideband);
-        assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1008));
+        let actions = tell(&mut call, &wideband);
+        assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1008));
     }
 
     #[test]

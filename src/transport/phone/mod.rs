@@ -17,7 +17,7 @@ pub mod signature;
 pub mod tickets;
 
 use crate::conversation::{ClauseId, Input, Micros};
-use crate::transport::{Close, Effect, close_code};
+use crate::transport::{Action, Close, close_code};
 
 /// The agent's audio between two marks.
 const MARK_EVERY: Micros = Micros::from_ms(200);
@@ -55,8 +55,8 @@ impl Marks {
 }
 
 /// The client may not do that.
-fn refuse(reason: &'static str) -> Vec<Effect> {
-    vec![Effect::Close(Close {
+fn refuse(reason: &'static str) -> Vec<Action> {
+    vec![Action::Close(Close {
         code: close_code::POLICY,
         reason,
     })]

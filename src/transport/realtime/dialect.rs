@@ -19,7 +19,7 @@ use crate::conversation::{
 };
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::tools::ToolSpec;
-use crate::transport::{ClientMessage, Close, Dialect, Effect, close_code};
+use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -99,7 +99,7 @@ struct Utterance {
     failed: bool,
 }
 
-/// One client of `/v1/realtime`. Pure: text and events in, [`Effect`]s out.
+/// One client of `/v1/realtime`. Pure: text and events in, [`Action`]s out.
 #[derive(Debug)]
 pub struct Realtime {
     options: SessionOptions,
@@ -139,7 +139,7 @@ pub struct Realtime {
     overrun_told: bool,
     /// Fields without effect that the log has named.
     logged: HashSet<String>,
-    effects: Vec<Effect>,
+    actions: Vec<Action>,
     /// When the event happened that is being told of.
     at: Option<Time>,
 }
@@ -195,7 +195,7 @@ impl Realtime {
             failure: None,
             overrun_told: false,
             logged: HashSet::new(),
-            effects: Vec::new(),
+            actions: Vec::new(),
             at: None,
         }
     }
@@ -259,7 +259,7 @@ impl Realtime {
             fields["undertone_at"] = json!(at);
         }
         let event = self.writer.event(kind, fields);
-        self.effects.extend(event.map(Effect::Send));
+        self.actions.extend(event.map(Action::Send));
     }
 
     fn tell_vendor(&mut self, kind: &str, fields: Value) {
@@ -269,12 +269,12 @@ impl Realtime {
     }
 
     fn ask(&mut self, request: Input) {
-        self.effects.push(Effect::Request(request));
+        self.actions.push(Action::Request(request));
     }
 
     fn refuse(&mut self, fault: &Fault) {
         let event = self.writer.fault(fault);
-        self.effects.push(Effect::Send(event));
+        self.actions.push(Action::Send(event));
     }
 
     fn text(&mut self, text: &str) {
@@ -310,7 +310,7 @@ impl Realtime {
     fn binary(&mut self, bytes: &[u8]) {
         match self.append(bytes) {
             Ok(()) => {}
-            Err(_) => self.effects.push(Effect::Close(Close {
+            Err(_) => self.actions.push(Action::Close(Close {
                 code: close_code::INVALID,
                 reason: "audio must be whole 16-bit samples",
             })),
@@ -425,8 +425,8 @@ impl Realtime {
 }
 
 impl Dialect for Realtime {
-    fn start(&mut self) -> Vec<Effect> {
-        self.effects.push(Effect::Open(self.options.clone()));
+    fn start(&mut self) -> Vec<Action> {
+        self.actions.push(Action::Open(self.options.clone()));
         let configuration = std::mem::take(&mut self.configuration);
         if configuration != Settings::default() {
             self.ask(Input::Configure(Box::new(configuration)));
@@ -441,26 +441,26 @@ impl Dialect for Realtime {
                 json!({ "conversation": conversation }),
             );
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.actions)
     }
 
-    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Effect> {
+    fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         match message {
             ClientMessage::Text(text) => self.text(text),
             ClientMessage::Binary(bytes) if self.session.vendor_events => self.binary(bytes),
-            ClientMessage::Binary(_) => self.effects.push(Effect::Close(Close {
+            ClientMessage::Binary(_) => self.actions.push(Action::Close(Close {
                 code: close_code::UNSUPPORTED,
                 reason: "events are text messages",
             })),
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.actions)
     }
 
-    fn session(&mut self, outbound: Outbound) -> Vec<Effect> {
+    fn session(&mut self, outbound: Outbound) -> Vec<Action> {
         match outbound {
             Outbound::Audio { item, samples, .. } => self.audio(item, &samples),
             Outbound::Clear => {
-                self.effects.push(Effect::DropAudio);
+                self.actions.push(Action::DropAudio);
                 self.tell_vendor("undertone.clear", json!({}));
             }
             Outbound::Event { at, event } => {
@@ -470,18 +470,18 @@ impl Dialect for Realtime {
             }
             Outbound::HangUp(_) => {}
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.actions)
     }
 
     /// Told once: a flood of errors would answer a flood of audio.
-    fn overrun(&mut self, dropped: Micros) -> Vec<Effect> {
+    fn overrun(&mut self, dropped: Micros) -> Vec<Action> {
         self.uncommitted = Micros(self.uncommitted.0.saturating_sub(dropped.0));
         if !std::mem::replace(&mut self.overrun_told, true) {
             let message = "Audio comes faster than it can be taken, and more than 60 seconds of it \
                            are waiting; what does not fit is dropped.";
             self.refuse(&Fault::new("input_audio_buffer_full", "audio", message));
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.actions)
     }
 }
 

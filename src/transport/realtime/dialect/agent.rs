@@ -8,7 +8,7 @@ use crate::transport::realtime::codec::RATE;
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
 use crate::transport::realtime::session_config::modalities;
-use crate::transport::{Effect, Frame};
+use crate::transport::{Action, Frame};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -185,8 +185,8 @@ impl Realtime {
             merge(place, json!({ "delta": delta })),
         );
         let frame = event.map(Frame::Text);
-        self.effects
-            .extend(frame.map(|frame| Effect::SendAudio { frame, length }));
+        self.actions
+            .extend(frame.map(|frame| Action::SendAudio { frame, length }));
     }
 
     /// The item of the client's stays open: the agent may say more.
@@ -324,7 +324,7 @@ impl Realtime {
             (_, Some(_)) => self.failure = Some((code, message)),
             (_, None) => {
                 let event = self.writer.server_error(&code, &message);
-                self.effects.push(Effect::Send(event));
+                self.actions.push(Action::Send(event));
             }
         }
     }

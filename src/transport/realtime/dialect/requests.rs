@@ -5,7 +5,7 @@ use crate::conversation::{
     CallId, Context, Input, ItemId, Micros, NewItem, Place, ResponsePlace, ResponseTerms,
 };
 use crate::llm::Message;
-use crate::transport::Effect;
+use crate::transport::Action;
 use crate::transport::realtime::client_events::{
     ClientItem, ClientRequest, InputItem, ItemContent, ResponseRequest,
 };
@@ -113,7 +113,7 @@ impl Realtime {
         let length = Micros::of_samples(samples.len() as u64, RATE);
         self.uncommitted = self.uncommitted + length;
         if !samples.is_empty() {
-            self.effects.push(Effect::Audio(samples));
+            self.actions.push(Action::Audio(samples));
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Realtime {
             Some((audio, recording)) => {
                 self.recordings.insert(id, recording);
                 let item = Box::new(item);
-                self.effects.push(Effect::Spoken { audio, id, item });
+                self.actions.push(Action::Spoken { audio, id, item });
             }
             None => self.ask(item),
         }
@@ -503,7 +503,7 @@ impl Realtime {
     }
 
     fn clear_output(&mut self) -> Result<(), Fault> {
-        self.effects.push(Effect::DropAudio);
+        self.actions.push(Action::DropAudio);
         let id = self.response.as_ref().map(|response| response.id.clone());
         if self.is_answering() {
             self.expect(&None, Asked::ClearOutput)?;

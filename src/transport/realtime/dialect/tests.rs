@@ -12,12 +12,12 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::Map;
 
-fn events(effects: &[Effect]) -> Vec<Value> {
-    let text = |effect: &Effect| match effect {
-        Effect::Send(text) => serde_json::from_str(text).ok(),
+fn events(actions: &[Action]) -> Vec<Value> {
+    let text = |action: &Action| match action {
+        Action::Send(text) => serde_json::from_str(text).ok(),
         _ => None,
     };
-    effects.iter().filter_map(text).collect()
+    actions.iter().filter_map(text).collect()
 }
 
 fn happened(event: Event) -> Outbound {
@@ -139,11 +139,11 @@ proptest! {
         let mut realtime = Realtime::new(None, None, true);
         let mut all = events(&realtime.start());
         for step in steps {
-            let effects = match &step {
+            let actions = match &step {
                 Ok(text) => realtime.client(ClientMessage::Text(text)),
                 Err(outbound) => realtime.session(outbound.clone()),
             };
-            all.extend(events(&effects));
+            all.extend(events(&actions));
         }
         let mut ids: Vec<_> = all.iter().map(|event| event["event_id"].to_string()).collect();
         let count = ids.len();
@@ -161,10 +161,10 @@ fn requests_that_are_never_answered_lock_nobody_out() {
     let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
     for _ in 0..10 * MAX_PENDING {
         realtime.client(ClientMessage::Text(&append));
-        let effects = realtime.client(ClientMessage::Text(
+        let actions = realtime.client(ClientMessage::Text(
             r#"{"type":"input_audio_buffer.commit"}"#,
         ));
-        assert_eq!(effects, [Effect::Request(Input::CommitAudio)]);
+        assert_eq!(actions, [Action::Request(Input::CommitAudio)]);
     }
 }
 
@@ -199,9 +199,9 @@ fn text_that_fits_no_prompt_is_refused_by_name_and_changes_nothing() {
         (item, "item"),
         (response, "response"),
     ] {
-        let effects = send(&event);
-        assert_eq!(effects.len(), 1, "{param}: something else follows");
-        let error = &events(&effects)[0]["error"];
+        let actions = send(&event);
+        assert_eq!(actions.len(), 1, "{param}: something else follows");
+        let error = &events(&actions)[0]["error"];
         assert_eq!(error["code"], "string_above_max_length", "{error}");
         assert_eq!(error["param"], param);
         assert_eq!(
@@ -235,8 +235,8 @@ fn what_is_deleted_or_refused_makes_room_for_more_text() {
     };
     // A megabyte is the limit; this is four of them.
     for n in 0..128 {
-        let effects = realtime.client(ClientMessage::Text(&text));
-        assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
+        let actions = realtime.client(ClientMessage::Text(&text));
+        assert!(matches!(actions[..], [Action::Request(_)]), "{n}");
         let item = ItemId(n);
         if n % 2 == 0 {
             realtime.session(happened(refused.clone()));
@@ -246,14 +246,14 @@ fn what_is_deleted_or_refused_makes_room_for_more_text() {
         }
     }
     for n in 0..31 {
-        let effects = realtime.client(ClientMessage::Text(&text));
-        assert!(matches!(effects[..], [Effect::Request(_)]), "{n}");
+        let actions = realtime.client(ClientMessage::Text(&text));
+        assert!(matches!(actions[..], [Action::Request(_)]), "{n}");
         let item = ItemId(1_000 + n);
         realtime.session(happened(Event::ItemAdded { item }));
     }
-    let effects = realtime.client(ClientMessage::Text(&text));
+    let actions = realtime.client(ClientMessage::Text(&text));
     assert_eq!(
-        events(&effects)[0]["error"]["code"],
+        events(&actions)[0]["error"]["code"],
         "conversation_too_long"
     );
 }
@@ -310,8 +310,8 @@ fn early_events() -> Vec<Event> {
 }
 
 fn told(realtime: &mut Realtime, told: Vec<Event>) -> Vec<Value> {
-    let effects = told.into_iter().map(|e| realtime.session(happened(e)));
-    effects.flat_map(|effects| events(&effects)).collect()
+    let actions = told.into_iter().map(|e| realtime.session(happened(e)));
+    actions.flat_map(|actions| events(&actions)).collect()
 }
 
 fn ended() -> Vec<Event> {
@@ -370,8 +370,8 @@ fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
         call: CallId(7),
         accepted: true,
     };
-    let effects = realtime.client(ClientMessage::Text(&answer));
-    assert_eq!(effects, [Effect::Request(confirm)]);
+    let actions = realtime.client(ClientMessage::Text(&answer));
+    assert_eq!(actions, [Action::Request(confirm)]);
     let last = told(&mut realtime, ended()).pop().unwrap();
     assert_eq!(
         (&last["call_id"], &last["outcome"]),
@@ -388,9 +388,9 @@ fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
             "missing_required_parameter",
         ),
     ] {
-        let effects = realtime.client(ClientMessage::Text(text));
-        assert_eq!(events(&effects)[0]["error"]["code"], code, "{text}");
-        assert_eq!(effects.len(), 1, "nothing is asked of the session");
+        let actions = realtime.client(ClientMessage::Text(text));
+        assert_eq!(events(&actions)[0]["error"]["code"], code, "{text}");
+        assert_eq!(actions.len(), 1, "nothing is asked of the session");
     }
 }
 
@@ -413,12 +413,12 @@ fn clients_that_ask_learn_when_it_happened() {
 fn clients_that_ask_may_send_bare_audio() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
-    let effects = realtime.client(ClientMessage::Binary(&[1, 0, 255, 255]));
-    assert_eq!(effects, [Effect::Audio(vec![1, -1])]);
-    let effects = realtime.client(ClientMessage::Binary(&[1]));
-    assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1007));
-    let effects = Realtime::new(None, None, false).client(ClientMessage::Binary(&[1, 0]));
-    assert!(matches!(&effects[..], [Effect::Close(close)] if close.code == 1003));
+    let actions = realtime.client(ClientMessage::Binary(&[1, 0, 255, 255]));
+    assert_eq!(actions, [Action::Audio(vec![1, -1])]);
+    let actions = realtime.client(ClientMessage::Binary(&[1]));
+    assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1007));
+    let actions = Realtime::new(None, None, false).client(ClientMessage::Binary(&[1, 0]));
+    assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1003));
 }
 
 #[test]
@@ -426,13 +426,13 @@ fn a_client_switches_speculation_for_its_session() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let update = r#"{"type":"session.update","session":{"type":"realtime","undertone":{"speculation":false}}}"#;
-    let effects = realtime.client(ClientMessage::Text(update));
+    let actions = realtime.client(ClientMessage::Text(update));
     let settings = Settings {
         speculation: Some(false),
         ..Settings::default()
     };
-    assert!(effects.contains(&Effect::Request(Input::Configure(Box::new(settings)))));
-    let updated = &events(&effects)[0]["session"]["undertone"];
+    assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
+    let updated = &events(&actions)[0]["session"]["undertone"];
     assert_eq!(*updated, json!({"speculation": false}));
 }
 
@@ -535,7 +535,7 @@ fn a_second_cancel_before_the_first_is_carried_out_gets_openais_error() {
     );
     let cancel = r#"{"type":"response.cancel","event_id":"second"}"#;
     let first = realtime.client(ClientMessage::Text(cancel));
-    assert_eq!(first, [Effect::Request(Input::CancelResponse)]);
+    assert_eq!(first, [Action::Request(Input::CancelResponse)]);
     let second = events(&realtime.client(ClientMessage::Text(cancel)));
     let error = &second[0]["error"];
     assert_eq!(error["type"], "invalid_request_error");
@@ -586,7 +586,7 @@ fn a_second_response_is_refused_before_the_first_has_begun() {
     let create = r#"{"type":"response.create"}"#;
     let cancel = r#"{"type":"response.cancel"}"#;
     let mut send = |text| realtime.client(ClientMessage::Text(text));
-    let is_asked = |effects: &[Effect]| matches!(effects, [Effect::Request(_)]);
+    let is_asked = |actions: &[Action]| matches!(actions, [Action::Request(_)]);
     assert!(is_asked(&send(create)));
     let second = events(&send(create));
     let code = "conversation_already_has_active_response";
@@ -628,7 +628,7 @@ fn a_truncation_beyond_what_was_sent_means_all_of_it() {
         let heard = Micros::from_ms(heard);
         assert_eq!(
             realtime.client(ClientMessage::Text(&truncate.to_string())),
-            [Effect::Request(Input::Truncate { item, heard })]
+            [Action::Request(Input::Truncate { item, heard })]
         );
         let text = String::new();
         let truncated = told(
@@ -682,7 +682,7 @@ fn added(realtime: &mut Realtime, texts: &[String]) -> Vec<(Option<ItemId>, Plac
     let mut added = Vec::new();
     for text in texts {
         match &realtime.client(ClientMessage::Text(text))[..] {
-            [Effect::Request(Input::AddItem { id, place, item })] => {
+            [Action::Request(Input::AddItem { id, place, item })] => {
                 added.push((*id, *place, item.clone()));
             }
             other => panic!("{text}: {other:?}"),
@@ -800,10 +800,10 @@ fn a_client_that_answers_a_call_before_the_filler_is_over_gets_one_answer_behind
     let code = "conversation_already_has_active_response";
     assert_eq!(early[0]["error"]["code"], code);
     told(&mut realtime, vec![called]);
-    let effects = realtime.client(ClientMessage::Text(create));
+    let actions = realtime.client(ClientMessage::Text(create));
     assert!(matches!(
-        effects[..],
-        [Effect::Request(Input::Respond { .. })]
+        actions[..],
+        [Action::Request(Input::Respond { .. })]
     ));
     let twice = events(&realtime.client(ClientMessage::Text(create)));
     assert_eq!(twice[0]["error"]["code"], code);
@@ -833,8 +833,8 @@ fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
         json!({"type": "response.create", "response": {"metadata": {"name": name}}}).to_string()
     };
     for text in [&create("a"), r#"{"type":"response.cancel"}"#, &create("b")] {
-        let effects = realtime.client(ClientMessage::Text(text));
-        assert!(matches!(effects[..], [Effect::Request(_)]), "{effects:?}");
+        let actions = realtime.client(ClientMessage::Text(text));
+        assert!(matches!(actions[..], [Action::Request(_)]), "{actions:?}");
     }
     // Something of the server's own comes between.
     let said = vec![started(false), response_done(ResponseStatus::Completed)];
@@ -853,7 +853,7 @@ fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
     );
     assert!(of_type(&all, "error").is_empty());
     let again = realtime.client(ClientMessage::Text(&create("c")));
-    assert!(matches!(again[..], [Effect::Request(_)]), "{again:?}");
+    assert!(matches!(again[..], [Action::Request(_)]), "{again:?}");
 }
 
 #[test]
@@ -943,10 +943,10 @@ fn items_without_text_are_bounded_and_count_by_their_ids() {
         let mut realtime = realtime(false);
         let text = create(None, item);
         let refused = (0..20_000_u64).find_map(|n| {
-            let effects = realtime.client(ClientMessage::Text(&text));
+            let actions = realtime.client(ClientMessage::Text(&text));
             let item = ItemId::of_client(n + 1);
             realtime.session(happened(Event::ItemAdded { item }));
-            let code = events(&effects).first()?["error"]["code"].clone();
+            let code = events(&actions).first()?["error"]["code"].clone();
             Some((n, code))
         });
         let (most, code) = refused.expect("a limit");
@@ -976,8 +976,8 @@ fn half_a_sample_of_an_item_is_refused_by_its_part() {
     let text = json!({"type": "input_text", "text": "listen"});
     let content = [part(480), text, part(481)];
     let item = json!({"type": "message", "role": "user", "content": content});
-    let effects = realtime(false).client(ClientMessage::Text(&create(None, item)));
-    let error = &events(&effects)[0]["error"];
+    let actions = realtime(false).client(ClientMessage::Text(&create(None, item)));
+    let error = &events(&actions)[0]["error"];
     assert_eq!(error["param"], "item.content[2].audio", "{error}");
 }
 
@@ -1001,9 +1001,9 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
     let text = create(None, item);
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let effects = realtime.client(ClientMessage::Text(&text));
-        let [Effect::Spoken { id, .. }] = &effects[..] else {
-            panic!("{effects:?}");
+        let actions = realtime.client(ClientMessage::Text(&text));
+        let [Action::Spoken { id, .. }] = &actions[..] else {
+            panic!("{actions:?}");
         };
         ids.push(*id);
     }
@@ -1028,8 +1028,8 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
     });
     let all = told(&mut realtime, heard.into());
     assert!(all.is_empty(), "they are not there any more: {all:?}");
-    let effects = realtime.client(ClientMessage::Text(&text));
-    assert!(matches!(effects[..], [Effect::Spoken { .. }]));
+    let actions = realtime.client(ClientMessage::Text(&text));
+    assert!(matches!(actions[..], [Action::Spoken { .. }]));
 }
 
 #[test]
@@ -1039,9 +1039,9 @@ fn a_busy_recogniser_is_not_taken_for_silence() {
     let words = json!({"type": "input_text", "text": "listen"});
     let item = json!({"type": "message", "role": "user", "content": [words, part]});
     for (wordless, code) in [(true, "audio_unintelligible"), (false, "asr_failed")] {
-        let effects = realtime.client(ClientMessage::Text(&create(None, item.clone())));
-        let [Effect::Spoken { id: item, .. }] = effects[..] else {
-            panic!("{effects:?}");
+        let actions = realtime.client(ClientMessage::Text(&create(None, item.clone())));
+        let [Action::Spoken { id: item, .. }] = actions[..] else {
+            panic!("{actions:?}");
         };
         let heard = Event::ItemNotTranscribed { item, wordless };
         let all = told(&mut realtime, vec![Event::ItemAdded { item }, heard]);
@@ -1090,16 +1090,16 @@ fn response_started() -> Outbound {
 
 /// All that the client is told of what the session does, audio included.
 fn heard(realtime: &mut Realtime, session: impl IntoIterator<Item = Outbound>) -> Vec<Value> {
-    let effects = session.into_iter().flat_map(|o| realtime.session(o));
-    let text = |effect: Effect| match effect {
-        Effect::Send(text) => Some(text),
-        Effect::SendAudio { frame, .. } => match frame {
+    let actions = session.into_iter().flat_map(|o| realtime.session(o));
+    let text = |action: Action| match action {
+        Action::Send(text) => Some(text),
+        Action::SendAudio { frame, .. } => match frame {
             crate::transport::Frame::Text(text) => Some(text),
             crate::transport::Frame::Binary(_) => None,
         },
         _ => None,
     };
-    let texts = effects.filter_map(text);
+    let texts = actions.filter_map(text);
     texts
         .map(|text| serde_json::from_str(&text).expect("JSON"))
         .collect()
@@ -1125,7 +1125,7 @@ fn name_of(events: &[Value]) -> Value {
     of_type(events, "response.output_item.added")[0]["item"]["id"].clone()
 }
 
-fn send(realtime: &mut Realtime, event: &Value) -> Vec<Effect> {
+fn send(realtime: &mut Realtime, event: &Value) -> Vec<Action> {
     realtime.client(ClientMessage::Text(&event.to_string()))
 }
 
@@ -1314,7 +1314,7 @@ fn a_truncation_of_a_message_cuts_the_items_of_which_it_is_made() {
         });
         let cut = |item, ms| (ItemId(item), Micros::from_ms(ms));
         let cuts = [cut(1, first), cut(2, second)];
-        let requests = cuts.map(|(item, heard)| Effect::Request(Input::Truncate { item, heard }));
+        let requests = cuts.map(|(item, heard)| Action::Request(Input::Truncate { item, heard }));
         assert_eq!(send(&mut realtime, &truncate), requests);
         let texts = match asked {
             400 => ["One", ""],
@@ -1343,21 +1343,21 @@ fn a_message_of_two_items_is_deleted_and_referred_to_as_one() {
     let name = name_of(&heard(&mut realtime, session));
     let response = json!({"conversation": "none", "output_modalities": ["text"],
         "input": [{"type": "item_reference", "id": name}]});
-    let effects = send(
+    let actions = send(
         &mut realtime,
         &json!({"type": "response.create", "response": response}),
     );
-    let [Effect::Request(Input::RespondWith(terms))] = &effects[..] else {
-        panic!("{effects:?}");
+    let [Action::Request(Input::RespondWith(terms))] = &actions[..] else {
+        panic!("{actions:?}");
     };
     let both = [ItemId(1), ItemId(2)];
     let context = both.map(crate::conversation::Context::Item);
     assert_eq!(terms.context, Some(context.to_vec()));
     let behind = create(name.as_str(), message("x", "system", "Hm."));
-    let effects = realtime.client(ClientMessage::Text(&behind));
+    let actions = realtime.client(ClientMessage::Text(&behind));
     assert!(matches!(
-        effects[..],
-        [Effect::Request(Input::AddItem {
+        actions[..],
+        [Action::Request(Input::AddItem {
             place: Place::End,
             ..
         })]
@@ -1369,13 +1369,13 @@ fn a_message_of_two_items_is_deleted_and_referred_to_as_one() {
         }],
     );
     let behind = create(name.as_str(), message("y", "system", "Hm."));
-    let effects = realtime.client(ClientMessage::Text(&behind));
+    let actions = realtime.client(ClientMessage::Text(&behind));
     assert!(matches!(
-        effects[..],
-        [Effect::Request(Input::AddItem { place: Place::After(after), .. })] if after == both[1]
+        actions[..],
+        [Action::Request(Input::AddItem { place: Place::After(after), .. })] if after == both[1]
     ));
     let delete = json!({"type": "conversation.item.delete", "item_id": name});
-    let requests = both.map(|item| Effect::Request(Input::DeleteItem { item }));
+    let requests = both.map(|item| Action::Request(Input::DeleteItem { item }));
     assert_eq!(send(&mut realtime, &delete), requests);
     let deleted = both.map(|item| Event::ItemDeleted { item });
     let all = told(&mut realtime, deleted.to_vec());

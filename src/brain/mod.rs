@@ -6,20 +6,20 @@
 
 mod answers;
 mod classifier;
-mod foreign;
-mod mind;
+mod declared;
 mod parts;
 mod request;
+mod respond;
 mod rules;
 
 pub use classifier::ClassifierError;
 
-use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
+use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
 use crate::prediction::{EmbedError, RuleError};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
-use foreign::Known;
+use declared::Known;
 use futures_util::{StreamExt, stream};
 use std::path::Path;
 use tokio::sync::oneshot;
@@ -62,7 +62,7 @@ impl Brain {
             "brain",
             WAITING,
             move || Classifier::load(&folder),
-            move |classifier, prompt, _| mind::respond(&prompt, &known, classifier),
+            move |classifier, prompt, _| respond::respond(&prompt, &known, classifier),
         )?;
         Ok(Self { worker })
     }

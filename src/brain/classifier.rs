@@ -162,7 +162,7 @@ mod tests {
         if std::env::var_os("UNDERTONE_BLESS").is_some() {
             let folder = weights_and_runtime().join("minilm");
             let trained = train(&mut Embedder::load(&folder).unwrap()).unwrap();
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/llm/brain/head.json");
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/brain/head.json");
             std::fs::write(file, serde_json::to_string(&trained).unwrap() + "\n").unwrap();
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::answers::{self, Asked};
 use super::classifier::Classifier;
-use super::foreign::{self, Known, Match};
+use super::declared::{self, Known, Match};
 use super::parts;
 use super::request::{Request, Talk, Target};
 use super::rules;
@@ -361,7 +361,7 @@ fn answer_to_one(
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     // The tools that we know how to use; anything else goes by its declaration.
-    let (ours, foreign): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
+    let (ours, declared): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
         .tools
         .iter()
         .partition(|tool| builtin::is_ours(tool) || tool.name == HANG_UP);
@@ -369,7 +369,7 @@ fn answer_to_one(
     if let Some(tool) = asked_for(prompt) {
         return called(tool, said, before, &ours, classifier).map(Some);
     }
-    if let Some((name, arguments)) = known.ruled(said, &foreign) {
+    if let Some((name, arguments)) = known.ruled(said, &declared) {
         return Ok(Some(with_filler(&name, arguments, known)));
     }
     let requests = understand(said, before, classifier)?;
@@ -380,7 +380,7 @@ fn answer_to_one(
     }
     let unknown = matches!(requests.last(), None | Some(Request::Unknown));
     if unknown || requests.iter().any(Request::needs_tool) {
-        return by_declaration(said, before, &foreign, known, classifier);
+        return by_declaration(said, before, &declared, known, classifier);
     }
     let mut events = match requests.last() {
         Some(Request::Talk(talk)) => {
@@ -429,7 +429,7 @@ fn called(
             return Ok(call(name, arguments));
         }
     }
-    Ok(match foreign::call(said, &text::normalise(said), tool) {
+    Ok(match declared::call(said, &text::normalise(said), tool) {
         Match::Call(name, arguments) => call(&name, arguments),
         Match::Missing(argument) => which(&argument),
         Match::None => Vec::new(),
@@ -743,7 +743,7 @@ fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
 fn by_declaration(
     said: &str,
     before: &[Message],
-    foreign: &[&ToolSpec],
+    declared: &[&ToolSpec],
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
@@ -757,8 +757,8 @@ fn by_declaration(
     };
     let sentence = text::normalise(&said);
     Ok(
-        match foreign::find(&said, &sentence, foreign, known, classifier)? {
-            Match::Call(name, arguments) if known.is_others(&name, foreign.iter().copied()) => {
+        match declared::find(&said, &sentence, declared, known, classifier)? {
+            Match::Call(name, arguments) if known.is_others(&name, declared.iter().copied()) => {
                 Some(with_words(ONE_MOMENT.into(), &name, arguments))
             }
             Match::Call(name, arguments) => Some(with_filler(&name, arguments, known)),
