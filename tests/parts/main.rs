@@ -10,6 +10,7 @@ mod brain;
 mod cli;
 mod config;
 mod detectors;
+mod floors;
 mod llm_openai;
 mod pipeline;
 mod purity;

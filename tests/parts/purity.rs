@@ -32,7 +32,7 @@ const FORBIDDEN: [&str; 24] = [
 ];
 
 /// The code of a source text: comments and the insides of strings left out.
-fn code(source: &str) -> String {
+pub(super) fn code(source: &str) -> String {
     let mut code = String::new();
     let mut rest = source;
     while let Some(c) = rest.chars().next() {
@@ -76,7 +76,7 @@ fn forbidden(source: &str) -> Vec<String> {
         .collect()
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in folder.read_dir().expect("the folder") {
         let path = entry.expect("an entry").path();
