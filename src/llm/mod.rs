@@ -1,5 +1,6 @@
 //! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
 
+mod http;
 pub mod markup;
 pub mod openai_compatible;
 pub mod phrases;

@@ -6,32 +6,25 @@
 
 mod wire;
 
+use super::http::{self, Server};
 use super::prompt::{ChatMessage, Prompts};
 use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
-use crate::llm::markup::Utf8Decoder;
-use eventsource_stream::Eventsource;
 use futures_util::{Stream, StreamExt, stream};
-use reqwest::{Client, RequestBuilder, Response, redirect};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::{RequestBuilder, Response};
+use secrecy::SecretString;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use url::{Host, Url};
+use url::Url;
 use wire::Decoder;
 
-/// The most bytes between two events: many times the largest a server has reason to send.
-const MAX_EVENT_BYTES: usize = 1024 * 1024;
-
-/// The most bytes of an error's body that are read and shown.
-const MAX_ERROR_BYTES: usize = 600;
+/// The path of the list of models.
+const MODELS: &str = "models";
 
 /// The most bytes of a list of models that are read.
 const MAX_MODELS_BYTES: usize = 4 * 1024 * 1024;
-
-/// How long an unused connection is kept: longer than most pauses in a conversation.
-const POOL_IDLE: Duration = Duration::from_secs(120);
 
 /// Where the model is and how it is asked.
 #[derive(Clone)]
@@ -90,10 +83,10 @@ pub struct OpenAiCompatible {
 }
 
 struct Endpoint {
-    client: Client,
-    settings: Settings,
-    chat: Url,
-    models: Url,
+    server: Arc<Server>,
+    model: String,
+    temperature: Option<f32>,
+    max_tokens: Option<u32>,
     /// The server is asked to count tokens; false once it has refused.
     counts: AtomicBool,
 }
@@ -136,11 +129,9 @@ impl OpenAiCompatible {
     /// [`LlmError::Unreachable`] or [`LlmError::Stream`]; an error status is none, for the
     /// connection is open all the same.
     pub async fn warm(&self) -> Result<(), LlmError> {
-        let response = self.endpoint.send(self.endpoint.get_models()).await?;
-        self.endpoint
-            .read(response, MAX_MODELS_BYTES)
-            .await
-            .map(drop)
+        let server = &self.endpoint.server;
+        let response = server.send(server.get(MODELS)).await?;
+        server.read(response, MAX_MODELS_BYTES).await.map(drop)
     }
 
     /// Asks the server for its models: is it there, is the key right, does it know the model?
@@ -151,16 +142,17 @@ impl OpenAiCompatible {
     #[allow(clippy::disallowed_methods, reason = "it measures")]
     pub async fn check(&self) -> Result<Health, LlmError> {
         let began = Instant::now();
-        let response = self.endpoint.send(self.endpoint.get_models()).await?;
+        let server = &self.endpoint.server;
+        let response = server.send(server.get(MODELS)).await?;
         let listless = matches!(response.status().as_u16(), 404 | 405 | 501);
         if !response.status().is_success() && !listless {
             return Err(self.endpoint.refusal(response).await);
         }
-        let body = self.endpoint.read(response, MAX_MODELS_BYTES).await?;
+        let body = server.read(response, MAX_MODELS_BYTES).await?;
         let models = wire::model_names(&body).filter(|_| !listless);
         let model_listed = models
             .as_ref()
-            .map(|names| names.contains(&self.endpoint.settings.model));
+            .map(|names| names.contains(&self.endpoint.model));
         Ok(Health {
             latency: began.elapsed(),
             models,
@@ -194,8 +186,8 @@ impl Llm for OpenAiCompatible {
 impl fmt::Debug for OpenAiCompatible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAiCompatible")
-            .field("url", &shown(&self.endpoint.chat))
-            .field("model", &self.endpoint.settings.model)
+            .field("url", &self.endpoint.server.shown())
+            .field("model", &self.endpoint.model)
             .finish_non_exhaustive()
     }
 }
@@ -203,7 +195,7 @@ impl fmt::Debug for OpenAiCompatible {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("base_url", &shown(&self.base_url))
+            .field("base_url", &http::shown(&self.base_url))
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
@@ -216,7 +208,7 @@ async fn open(
 ) -> Result<LlmStream, LlmError> {
     let counts = endpoint.counts.load(Ordering::Relaxed);
     let request = endpoint.post_chat(&messages, max_tokens, counts);
-    let mut response = endpoint.send(request).await?;
+    let mut response = endpoint.server.send(request).await?;
     if !response.status().is_success() {
         let refusal = endpoint.refusal(response).await;
         if !(counts && is_about_counting(&refusal)) {
@@ -224,14 +216,13 @@ async fn open(
         }
         // Remembered, so that only the first turn pays for it.
         endpoint.counts.store(false, Ordering::Relaxed);
-        response = endpoint
-            .send(endpoint.post_chat(&messages, max_tokens, false))
-            .await?;
+        let request = endpoint.post_chat(&messages, max_tokens, false);
+        response = endpoint.server.send(request).await?;
         if !response.status().is_success() {
             return Err(endpoint.refusal(response).await);
         }
     }
-    Ok(events(response.bytes_stream(), endpoint))
+    Ok(events(response, &endpoint.server))
 }
 
 /// Some servers know no `stream_options`, and refuse what they do not know.
@@ -240,26 +231,18 @@ fn is_about_counting(refusal: &LlmError) -> bool {
         if body.contains("stream_options") || body.contains("include_usage"))
 }
 
-/// What is left to read of a stream.
+/// The unread rest of a stream.
 struct Reading<S> {
     messages: S,
     decoder: Decoder,
-    endpoint: Arc<Endpoint>,
-    /// Bytes since the last event.
-    unread: Arc<AtomicUsize>,
+    server: Arc<Server>,
 }
 
-fn events<S, B>(bytes: S, endpoint: Arc<Endpoint>) -> LlmStream
-where
-    S: Stream<Item = reqwest::Result<B>> + Send + 'static,
-    B: AsRef<[u8]> + Send + 'static,
-{
-    let unread = Arc::new(AtomicUsize::new(0));
+fn events(response: Response, server: &Arc<Server>) -> LlmStream {
     let reading = Reading {
-        messages: Box::pin(bounded_text(bytes, unread.clone()).eventsource()),
+        messages: Box::pin(http::messages(server.clone(), response)),
         decoder: Decoder::default(),
-        endpoint,
-        unread,
+        server: server.clone(),
     };
     stream::unfold(Some(reading), |reading| async {
         let mut reading = reading?;
@@ -271,92 +254,35 @@ where
     .boxed()
 }
 
-/// Why the bytes ended early.
-enum Broken {
-    Transport(reqwest::Error),
-    TooLong,
-}
-
-/// The bytes as text, given up when an event has grown too long. The blank line at the end
-/// completes an event that lacks its own.
-fn bounded_text<S, B>(
-    bytes: S,
-    unread: Arc<AtomicUsize>,
-) -> impl Stream<Item = Result<String, Broken>> + Send + 'static
-where
-    S: Stream<Item = reqwest::Result<B>> + Send + 'static,
-    B: AsRef<[u8]> + Send + 'static,
-{
-    let mut utf8 = Utf8Decoder::default();
-    bytes
-        .map(move |chunk| {
-            let chunk = chunk.map_err(Broken::Transport)?;
-            let held = unread.fetch_add(chunk.as_ref().len(), Ordering::Relaxed);
-            if held + chunk.as_ref().len() > MAX_EVENT_BYTES {
-                return Err(Broken::TooLong);
-            }
-            Ok(utf8.push(chunk.as_ref()))
-        })
-        .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
-}
-
-type SseResult = Result<eventsource_stream::Event, eventsource_stream::EventStreamError<Broken>>;
-
-impl<S: Stream<Item = SseResult> + Unpin> Reading<S> {
+impl<S: Stream<Item = Result<String, String>> + Unpin> Reading<S> {
     async fn next(&mut self) -> Vec<Result<LlmEvent, LlmError>> {
-        let message = self.messages.next().await;
-        self.unread.store(0, Ordering::Relaxed);
-        let (events, error) = match message {
-            Some(Ok(message)) => self.decoder.message(&message.data),
-            Some(Err(error)) => (Vec::new(), Some(self.broken(error))),
+        let (events, error) = match self.messages.next().await {
+            Some(Ok(data)) => self.decoder.message(&data),
+            Some(Err(reason)) => (Vec::new(), Some(reason)),
             None => self.decoder.end_of_stream(),
         };
         let error = error.map(|reason| {
-            let reason = self.endpoint.redacted(&reason);
+            let reason = self.server.redacted(&reason);
             tracing::debug!(reason, "the language model's stream broke");
             Err(LlmError::Stream(reason))
         });
         events.into_iter().map(Ok).chain(error).collect()
     }
-
-    fn broken(&self, error: eventsource_stream::EventStreamError<Broken>) -> String {
-        use eventsource_stream::EventStreamError::{Parser, Transport, Utf8};
-        let reason = match error {
-            Transport(Broken::Transport(error)) => self.endpoint.explain(&error),
-            Transport(Broken::TooLong) => {
-                format!("one event is longer than {MAX_EVENT_BYTES} bytes")
-            }
-            Utf8(_) | Parser(_) => "it is no event stream".into(),
-        };
-        let url = shown(&self.endpoint.settings.base_url);
-        tracing::warn!(url, reason, "the language model's stream broke");
-        reason
-    }
 }
 
 impl Endpoint {
-    fn new(mut settings: Settings) -> Result<Self, LlmError> {
-        let engine = |reason: String| LlmError::Engine(format!("language model: {reason}"));
-        if !matches!(settings.base_url.scheme(), "http" | "https") {
-            let url = shown(&settings.base_url);
-            return Err(engine(format!("{url} must begin with http:// or https://")));
-        }
-        let key = settings.api_key.as_ref().map(|key| key.expose_secret());
-        if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(engine(
-                "the API key has white space or other odd characters".into(),
-            ));
-        }
-        if settings.api_key.is_some() {
-            without_login(&mut settings.base_url);
-        }
-        let client = client(&settings).map_err(|e| engine(causes(&e)))?;
+    fn new(settings: Settings) -> Result<Self, LlmError> {
         Ok(Self {
-            client,
-            chat: below(&settings.base_url, "chat/completions"),
-            models: below(&settings.base_url, "models"),
+            server: Arc::new(Server::new(
+                settings.base_url,
+                settings.api_key,
+                settings.connect_timeout,
+                settings.stall_timeout,
+            )?),
+            model: settings.model,
+            temperature: settings.temperature,
+            max_tokens: settings.max_tokens,
             counts: AtomicBool::new(true),
-            settings,
         })
     }
 
@@ -367,13 +293,12 @@ impl Endpoint {
         max_tokens: Option<u32>,
         counts: bool,
     ) -> RequestBuilder {
-        let settings = &self.settings;
-        let limits = [settings.max_tokens, max_tokens];
-        self.client.post(self.chat.clone()).json(&ChatRequest {
-            model: &settings.model,
+        let limits = [self.max_tokens, max_tokens];
+        self.server.post("chat/completions").json(&ChatRequest {
+            model: &self.model,
             messages,
             stream: true,
-            temperature: settings.temperature,
+            temperature: self.temperature,
             max_tokens: limits.into_iter().flatten().min(),
             stream_options: counts.then_some(StreamOptions {
                 include_usage: true,
@@ -381,150 +306,8 @@ impl Endpoint {
         })
     }
 
-    fn get_models(&self) -> RequestBuilder {
-        self.client.get(self.models.clone())
-    }
-
-    async fn send(&self, request: RequestBuilder) -> Result<Response, LlmError> {
-        let request = match &self.settings.api_key {
-            Some(key) => request.bearer_auth(key.expose_secret()),
-            None => request,
-        };
-        request.send().await.map_err(|error| {
-            let (url, reason) = (shown(&self.settings.base_url), self.explain(&error));
-            tracing::warn!(url, reason, "the language model cannot be reached");
-            LlmError::Unreachable { url, reason }
-        })
-    }
-
-    /// What an error status means, with the start of the body and when to try again. The body is
-    /// logged at DEBUG alone: it may repeat what was said.
+    /// The error of a response with an error status.
     async fn refusal(&self, response: Response) -> LlmError {
-        let status = response.status().as_u16();
-        let wait = response.headers().get(reqwest::header::RETRY_AFTER);
-        let wait = wait
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned);
-        let body = self
-            .read(response, MAX_ERROR_BYTES)
-            .await
-            .unwrap_or_default();
-        let message = wire::error_message(&body).unwrap_or(body);
-        let body = match wait {
-            Some(wait) => format!("{message} (retry after {})", clipped(&wait, 40)),
-            None => message,
-        };
-        let (url, body) = (shown(&self.settings.base_url), self.redacted(&body));
-        tracing::warn!(url, status, "the language model refuses");
-        tracing::debug!(body, "the language model refuses");
-        LlmError::Status { url, status, body }
+        self.server.refusal(response, wire::error_message).await
     }
-
-    /// The body's first `limit` bytes as text.
-    async fn read(&self, mut response: Response, limit: usize) -> Result<String, LlmError> {
-        let mut body = Vec::new();
-        while body.len() < limit {
-            match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Ok(None) => break,
-                Err(error) => return Err(LlmError::Stream(self.explain(&error))),
-            }
-        }
-        body.truncate(limit);
-        Ok(String::from_utf8_lossy(&body).trim().to_owned())
-    }
-
-    fn explain(&self, error: &reqwest::Error) -> String {
-        let settings = &self.settings;
-        if error.is_timeout() && error.is_connect() {
-            return format!(
-                "no connection within {} ms",
-                settings.connect_timeout.as_millis()
-            );
-        }
-        if error.is_timeout() {
-            return format!("nothing came for {} ms", settings.stall_timeout.as_millis());
-        }
-        self.redacted(&causes(error))
-    }
-
-    /// Without the key, which some servers repeat in their errors, and not too long.
-    fn redacted(&self, text: &str) -> String {
-        let text = match &self.settings.api_key {
-            Some(key) if !key.expose_secret().is_empty() => {
-                text.replace(key.expose_secret(), "[key]")
-            }
-            _ => text.to_owned(),
-        };
-        clipped(&text, MAX_ERROR_BYTES).to_owned()
-    }
-}
-
-fn client(settings: &Settings) -> reqwest::Result<Client> {
-    let builder = Client::builder()
-        .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(settings.connect_timeout)
-        .read_timeout(settings.stall_timeout)
-        .pool_idle_timeout(POOL_IDLE)
-        .tcp_nodelay(true)
-        .redirect(redirect::Policy::none());
-    if is_loopback(&settings.base_url) {
-        builder.no_proxy().build()
-    } else {
-        builder.build()
-    }
-}
-
-/// A proxy from the environment is of no use to reach our own machine.
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
-        None => false,
-    }
-}
-
-/// A user and password in the address would take the place of the key in the same header.
-fn without_login(url: &mut Url) {
-    // Both fail only for addresses that can have neither.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-}
-
-fn below(base: &Url, path: &str) -> Url {
-    let mut url = base.clone();
-    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
-    url
-}
-
-/// The address without user, password, query and fragment.
-fn shown(url: &Url) -> String {
-    let port = url
-        .port()
-        .map(|port| format!(":{port}"))
-        .unwrap_or_default();
-    format!(
-        "{}://{}{port}{}",
-        url.scheme(),
-        url.host_str().unwrap_or_default(),
-        url.path()
-    )
-}
-
-/// The error's innermost cause, which says more than "error sending request for url (...)".
-fn causes(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    if std::ptr::addr_eq(innermost, error) {
-        "the request failed".into()
-    } else {
-        innermost.to_string()
-    }
-}
-
-fn clipped(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
 }

@@ -1,0 +1,312 @@
+//! HTTP to the server of a language model, the same for all its dialects: errors without secrets, and
+//! event streams whose events have a greatest length.
+
+use super::LlmError;
+use super::markup::Utf8Decoder;
+use eventsource_stream::{Event, EventStreamError, Eventsource};
+use futures_util::{Stream, StreamExt, stream};
+use reqwest::{Client, RequestBuilder, Response, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use url::{Host, Url};
+
+/// The most bytes between two events: many times the largest a server has reason to send.
+const MAX_EVENT_BYTES: usize = 1024 * 1024;
+
+/// The most bytes of an error's body that are read and shown.
+const MAX_ERROR_BYTES: usize = 600;
+
+/// How long an unused connection is kept: longer than most pauses in a conversation.
+const POOL_IDLE: Duration = Duration::from_secs(120);
+
+/// A server of language models. Connections are reused.
+pub(super) struct Server {
+    client: Client,
+    base_url: Url,
+    /// Sent as a bearer token.
+    api_key: Option<SecretString>,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+}
+
+impl Server {
+    /// Sets up the client; connects to nothing. `base_url` is what all paths begin with,
+    /// `connect_timeout` is for the connection, TLS included, `stall_timeout` for the longest silence
+    /// of the server.
+    ///
+    /// # Errors
+    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a
+    /// header, or there is no TLS to be had.
+    pub(super) fn new(
+        mut base_url: Url,
+        api_key: Option<SecretString>,
+        connect_timeout: Duration,
+        stall_timeout: Duration,
+    ) -> Result<Self, LlmError> {
+        let engine = |reason: String| LlmError::Engine(format!("language model: {reason}"));
+        if !matches!(base_url.scheme(), "http" | "https") {
+            let url = shown(&base_url);
+            return Err(engine(format!("{url} must begin with http:// or https://")));
+        }
+        let key = api_key.as_ref().map(|key| key.expose_secret());
+        if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
+            return Err(engine(
+                "the API key has white space or other odd characters".into(),
+            ));
+        }
+        if api_key.is_some() {
+            without_login(&mut base_url);
+        }
+        let client = client(&base_url, connect_timeout, stall_timeout);
+        Ok(Self {
+            client: client.map_err(|e| engine(causes(&e)))?,
+            base_url,
+            api_key,
+            connect_timeout,
+            stall_timeout,
+        })
+    }
+
+    /// A GET of a path below the base address.
+    pub(super) fn get(&self, path: &str) -> RequestBuilder {
+        self.client.get(below(&self.base_url, path))
+    }
+
+    /// A POST to a path below the base address.
+    pub(super) fn post(&self, path: &str) -> RequestBuilder {
+        self.client.post(below(&self.base_url, path))
+    }
+
+    /// The base address without user, password, query and fragment.
+    pub(super) fn shown(&self) -> String {
+        shown(&self.base_url)
+    }
+
+    /// Sends a request, with the key.
+    ///
+    /// # Errors
+    /// [`LlmError::Unreachable`].
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, LlmError> {
+        let request = match &self.api_key {
+            Some(key) => request.bearer_auth(key.expose_secret()),
+            None => request,
+        };
+        request.send().await.map_err(|error| {
+            let (url, reason) = (self.shown(), self.explain(&error));
+            tracing::warn!(url, reason, "the language model cannot be reached");
+            LlmError::Unreachable { url, reason }
+        })
+    }
+
+    /// The error of a response that is none of success, with the start of the body and when to try
+    /// again. `message_of` finds the message in a body. The body is logged at DEBUG alone: it may repeat
+    /// what was said.
+    pub(super) async fn refusal(
+        &self,
+        response: Response,
+        message_of: fn(&str) -> Option<String>,
+    ) -> LlmError {
+        let status = response.status().as_u16();
+        let wait = response.headers().get(reqwest::header::RETRY_AFTER);
+        let wait = wait
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        let body = self
+            .read(response, MAX_ERROR_BYTES)
+            .await
+            .unwrap_or_default();
+        let message = message_of(&body).unwrap_or(body);
+        let body = match wait {
+            Some(wait) => format!("{message} (retry after {})", clipped(&wait, 40)),
+            None => message,
+        };
+        let (url, body) = (self.shown(), self.redacted(&body));
+        tracing::warn!(url, status, "the language model refuses");
+        tracing::debug!(body, "the language model refuses");
+        LlmError::Status { url, status, body }
+    }
+
+    /// The body's first `limit` bytes as text.
+    ///
+    /// # Errors
+    /// [`LlmError::Stream`] if the body breaks off.
+    pub(super) async fn read(
+        &self,
+        mut response: Response,
+        limit: usize,
+    ) -> Result<String, LlmError> {
+        let mut body = Vec::new();
+        while body.len() < limit {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(error) => return Err(LlmError::Stream(self.explain(&error))),
+            }
+        }
+        body.truncate(limit);
+        Ok(String::from_utf8_lossy(&body).trim().to_owned())
+    }
+
+    fn explain(&self, error: &reqwest::Error) -> String {
+        if error.is_timeout() && error.is_connect() {
+            return format!(
+                "no connection within {} ms",
+                self.connect_timeout.as_millis()
+            );
+        }
+        if error.is_timeout() {
+            return format!("nothing came for {} ms", self.stall_timeout.as_millis());
+        }
+        self.redacted(&causes(error))
+    }
+
+    /// Without the key, which some servers repeat in their errors, and not too long.
+    pub(super) fn redacted(&self, text: &str) -> String {
+        let text = match &self.api_key {
+            Some(key) if !key.expose_secret().is_empty() => {
+                text.replace(key.expose_secret(), "[key]")
+            }
+            _ => text.to_owned(),
+        };
+        clipped(&text, MAX_ERROR_BYTES).to_owned()
+    }
+
+    /// The reason why an event stream broke.
+    fn broken(&self, error: EventStreamError<Broken>) -> String {
+        let reason = match error {
+            EventStreamError::Transport(Broken::Transport(error)) => self.explain(&error),
+            EventStreamError::Transport(Broken::TooLong) => {
+                format!("one event is longer than {MAX_EVENT_BYTES} bytes")
+            }
+            EventStreamError::Utf8(_) | EventStreamError::Parser(_) => {
+                "it is no event stream".into()
+            }
+        };
+        tracing::warn!(
+            url = self.shown(),
+            reason,
+            "the language model's stream broke"
+        );
+        reason
+    }
+}
+
+/// The data of each server-sent event in a response, or the reason why the stream broke.
+pub(super) fn messages(
+    server: Arc<Server>,
+    response: Response,
+) -> impl Stream<Item = Result<String, String>> + Send + 'static {
+    // Bytes since the last event.
+    let unread = Arc::new(AtomicUsize::new(0));
+    let events = bounded_text(response.bytes_stream(), unread.clone()).eventsource();
+    events.map(move |event: Result<Event, _>| {
+        unread.store(0, Ordering::Relaxed);
+        event
+            .map(|event| event.data)
+            .map_err(|error| server.broken(error))
+    })
+}
+
+/// Why the bytes ended early.
+enum Broken {
+    Transport(reqwest::Error),
+    TooLong,
+}
+
+/// The bytes as text, given up when an event has grown too long. The blank line at the end
+/// completes an event that lacks its own.
+fn bounded_text<S, B>(
+    bytes: S,
+    unread: Arc<AtomicUsize>,
+) -> impl Stream<Item = Result<String, Broken>> + Send + 'static
+where
+    S: Stream<Item = reqwest::Result<B>> + Send + 'static,
+    B: AsRef<[u8]> + Send + 'static,
+{
+    let mut utf8 = Utf8Decoder::default();
+    bytes
+        .map(move |chunk| {
+            let chunk = chunk.map_err(Broken::Transport)?;
+            let held = unread.fetch_add(chunk.as_ref().len(), Ordering::Relaxed);
+            if held + chunk.as_ref().len() > MAX_EVENT_BYTES {
+                return Err(Broken::TooLong);
+            }
+            Ok(utf8.push(chunk.as_ref()))
+        })
+        .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
+}
+
+fn client(
+    base_url: &Url,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+) -> reqwest::Result<Client> {
+    let builder = Client::builder()
+        .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(connect_timeout)
+        .read_timeout(stall_timeout)
+        .pool_idle_timeout(POOL_IDLE)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none());
+    if is_loopback(base_url) {
+        builder.no_proxy().build()
+    } else {
+        builder.build()
+    }
+}
+
+/// A proxy from the environment is of no use to reach our own machine.
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        None => false,
+    }
+}
+
+/// A user and password in the address would take the place of the key in the same header.
+fn without_login(url: &mut Url) {
+    // Both fail only for addresses that can have neither.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+}
+
+fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// The address without user, password, query and fragment.
+pub(super) fn shown(url: &Url) -> String {
+    let port = url
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    format!(
+        "{}://{}{port}{}",
+        url.scheme(),
+        url.host_str().unwrap_or_default(),
+        url.path()
+    )
+}
+
+/// The error's innermost cause, which says more than "error sending request for url (...)".
+fn causes(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    if std::ptr::addr_eq(innermost, error) {
+        "the request failed".into()
+    } else {
+        innermost.to_string()
+    }
+}
+
+fn clipped(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
