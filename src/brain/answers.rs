@@ -1,5 +1,5 @@
-//! What is said: fixed answers, and sentences about what a tool returned. Nothing is stated that
-//! the result does not say.
+//! Answers: fixed ones, and sentences about a tool's result. They state nothing that the result does
+//! not say.
 
 use super::request::Talk;
 use crate::language::en::{durations, expression, money, numbers::plain};
@@ -45,7 +45,7 @@ fn repeat(before: Option<&str>) -> String {
     }
 }
 
-/// What to say to everything else.
+/// The answer to everything else.
 pub(super) fn limit(can: &str) -> String {
     format!("I can't do that on my own. {can} For anything else, connect a language model.")
 }
@@ -75,7 +75,7 @@ pub(super) fn abilities(has: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// What about a result of `get_time` was asked for.
+/// The part of a result of `get_time` that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Time,
@@ -277,7 +277,7 @@ fn phrases(entries: &Map<String, Value>) -> String {
 
 /// Where results say which currency their amounts are in.
 const CURRENCY_KEYS: [&str; 2] = ["currency", "currency_code"];
-/// What amounts are called beside other numbers.
+/// Keys of amounts beside other numbers.
 const AMOUNT_KEYS: [&str; 7] = ["amount", "balance", "cost", "fee", "price", "sum", "total"];
 
 fn currency(entries: &Map<String, Value>) -> Option<money::Currency> {

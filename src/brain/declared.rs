@@ -1,4 +1,4 @@
-//! Tools that others declared: called when exactly one fits the words and its arguments are there.
+//! Declared tools: called when exactly one fits the words and its arguments are there.
 
 use super::classifier::{Classifier, Nearness};
 use super::rules;
@@ -20,7 +20,7 @@ const MEANT: f32 = 0.5;
 /// Nearness to an example from which no word of the tool's name has to be said.
 const SAME: f32 = 0.75;
 
-/// What came of looking for a tool.
+/// The result of looking for a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Match {
     /// No tool fits.
@@ -31,7 +31,7 @@ pub(super) enum Match {
     Missing(String),
 }
 
-/// What the declarations of the server's own tools say of how they are asked for.
+/// How the server's own tools are asked for, by their declarations.
 #[derive(Debug)]
 pub(super) struct Known {
     tools: HashMap<String, (Arc<Declaration>, RouterHints)>,

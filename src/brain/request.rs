@@ -1,4 +1,4 @@
-//! What the user wants, slots included.
+//! The user's requests, slots included.
 
 /// One thing asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ pub(super) enum Target {
     Label(String),
 }
 
-/// What is answered with words alone.
+/// Requests that are answered with words alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Talk {
     Greeting,

@@ -21,14 +21,14 @@ const SURE: f32 = 0.5;
 const LIKELY: f32 = 0.4;
 /// The same where the sentence sounds like a report: "I've told you a hundred times".
 const CERTAIN: f32 = 0.75;
-/// What is said before a call that has no words of its own.
+/// Said before a call that has no words of its own.
 const ONE_MOMENT: &str = "One moment.";
 /// How the question for a missing argument begins.
 const FOR_THAT_I_NEED: &str = "For that I need the ";
 /// Tool calls in one answer.
 const MOST_CALLS: usize = 3;
 
-/// What the brain says to a prompt.
+/// The brain's answer to a prompt.
 pub(super) fn respond(
     prompt: &Prompt,
     known: &Known,
@@ -62,7 +62,7 @@ fn beyond(prompt: &Prompt) -> Vec<LlmEvent> {
     unable(answers::limit(&abilities(&ours(prompt))))
 }
 
-/// What to say behind a note of the operator or the client: the question or the result before it
+/// The answer behind a note of the operator or the client: the question or the result before it
 /// stands if it is open. Else the note is taken for the user's words if it reads like them, since
 /// some clients pass on what was typed in this way.
 fn noted(
@@ -93,8 +93,8 @@ fn noted(
     Ok(answered.filter(fits).unwrap_or(opened))
 }
 
-/// What to say when it is the agent's turn although nobody has asked for anything: a greeting, or
-/// what can be asked for once the two have spoken.
+/// The words for a turn of the agent in which nobody has asked for anything: a greeting, or the
+/// brain's abilities once the two have spoken.
 fn opening(prompt: &Prompt) -> String {
     if last_agent(&prompt.messages).is_none() {
         return answers::talk(Talk::Greeting, "", None);
@@ -182,7 +182,7 @@ fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     (said.collect(), &messages[..start])
 }
 
-/// What to say and call for what the user said last; `None` if it is beyond us. Each message that
+/// The speech and the calls for the user's last words; `None` if they are beyond us. Each message that
 /// nobody has answered is one of its own where one of them asks for a tool by itself; else they are a
 /// sentence in pieces. One that takes back what was asked before it takes back all of that.
 fn answer(
@@ -436,7 +436,7 @@ fn called(
     })
 }
 
-/// What an utterance asks for. Several requests only if all of them are wanted: a sentence that
+/// The requests in an utterance. Several only if all of them are wanted: a sentence that
 /// takes one back takes back all.
 fn understand(
     said: &str,

@@ -1,4 +1,4 @@
-//! What is said plainly, read by rules: a sentence that one of them fits whole needs no model.
+//! Rules for plain requests: a sentence that one of them fits whole needs no model.
 
 use super::request::{Request, Talk, Target};
 use crate::language::en::places;
@@ -220,7 +220,7 @@ pub(super) fn is_corrected(sentence: &str) -> bool {
     matches(&CORRECTION, sentence)
 }
 
-/// What a normalised sentence asks for, if a rule fits all of it.
+/// The requests in a normalised sentence, if a rule fits all of it.
 pub(super) fn read(sentence: &str) -> Vec<Request> {
     let core = core(sentence);
     if let Some(talk) = talk(sentence).or_else(|| talk(&core)) {
@@ -427,7 +427,7 @@ fn timers(core: &str, around: &str) -> Vec<Request> {
     }
 }
 
-/// What a timer is for: "pasta" of "pasta timer", "called pasta", "for the pasta".
+/// The label of a timer: "pasta" of "pasta timer", "called pasta", "for the pasta".
 fn label(around: &str) -> Option<String> {
     static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What a model says and asks for, as it streams. Every engine produces these and nothing else.
+/// An event in the stream of a model. Every engine produces these and nothing else.
 ///
 /// A tool's events come in the order opened, any number of arguments, closed; tools do not nest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,9 +48,9 @@ pub enum LlmEvent {
     Unable,
     /// The answer has reached the limit of its length and breaks off here.
     Cut,
-    /// What the server has counted. Comes at most once, before the end.
+    /// The tokens that the server has counted. Comes at most once, before the end.
     Used {
-        /// The tokens.
+        /// The counts.
         usage: TokenUsage,
     },
     /// The model is done.
@@ -109,12 +109,12 @@ pub enum Message {
         /// The words.
         text: String,
     },
-    /// What the user said, as transcribed or typed. Untrusted.
+    /// The user's words, as transcribed or typed. Untrusted.
     User {
         /// The words.
         text: String,
     },
-    /// What the user heard the agent say.
+    /// The agent's words, as far as the user heard them.
     Agent {
         /// The words, cut where the user stopped listening.
         text: String,
@@ -130,7 +130,7 @@ pub enum Message {
         /// The arguments by name.
         arguments: Map<String, Value>,
     },
-    /// What a tool returned. Untrusted.
+    /// A tool's result. Untrusted.
     ToolResult {
         /// The id of the call that this answers.
         id: String,
@@ -150,12 +150,12 @@ pub struct Prompt {
     pub messages: Vec<Message>,
     /// The tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
-    /// What is asked of the answer.
+    /// The demands on the answer.
     #[serde(default, skip_serializing_if = "Demands::is_default")]
     pub demands: Demands,
 }
 
-/// What is asked of an answer beside what it is about.
+/// The demands on an answer beside its subject.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demands {
@@ -208,7 +208,7 @@ pub enum LlmError {
     Unreachable {
         /// The address without secrets.
         url: String,
-        /// What the client said.
+        /// The HTTP client's reason.
         reason: String,
     },
     /// The server answered with an error status.

@@ -61,7 +61,7 @@ impl Settings {
     }
 }
 
-/// What [`OpenAiCompatible::check`] found.
+/// The result of [`OpenAiCompatible::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// From the request to the end of the answer, connecting included.

@@ -1,4 +1,4 @@
-//! What is said without a language model: apologies, goodbyes.
+//! Fixed phrases, said without a language model: apologies, goodbyes.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub enum PhrasesError {
         file: String,
         /// The phrase's key.
         key: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }

@@ -61,7 +61,7 @@ impl From<String> for Script {
     }
 }
 
-/// What a prompt asks: its last message that is the user's or a tool's result.
+/// The question of a prompt: its last message that is the user's or a tool's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cue {
     /// The user said something with these words in it, in upper or lower case.
@@ -191,8 +191,8 @@ impl Llm for Scripted {
 
 /// Repeats the last thing it was told, as a real model would see it.
 ///
-/// What the user said or a tool returned comes back as the answer's markup: the worst model to
-/// have where that holds tags.
+/// Words of the user and results of tools come back as the answer's markup: the worst model to
+/// have where those hold tags.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Parrot;
 
@@ -225,7 +225,7 @@ fn fail(error: LlmError) -> LlmStream {
     stream::once(std::future::ready(Err(error))).boxed()
 }
 
-/// What is left to play.
+/// The steps that are left to play.
 struct Playing {
     steps: std::vec::IntoIter<Step>,
     parser: Parser,

@@ -1,4 +1,4 @@
-//! What the user, a tool or a client wrote, made safe to stand in a prompt.
+//! Sanitises text from users, tools and clients before it stands in a prompt.
 
 use serde_json::{Map, Value};
 

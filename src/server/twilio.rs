@@ -3,11 +3,6 @@
 //! Everything that comes in is signed with the account's auth token, and a stream has to show the
 //! ticket that the webhook gave to its call: nobody else opens a session here.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: tickets expire in real time"
-)]
-
 pub(super) mod account;
 mod api;
 mod transfer;
@@ -106,6 +101,10 @@ fn asked(
 }
 
 /// Connects a call to this server, if there is room for it, after the verbs `first`.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: tickets expire in real time"
+)]
 fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
@@ -186,6 +185,10 @@ async fn open_relay(
 #[allow(
     clippy::result_large_err,
     reason = "the error is the answer, made once for each stranger"
+)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: tickets expire in real time"
 )]
 fn caller(
     shared: &Arc<Shared>,

@@ -1,11 +1,6 @@
 //! The parts that the pumps of all protocols share: what they use of the server, how they reach the
 //! session, and how a connection ends.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: last words are waited for in real time"
-)]
-
 use crate::session::{Inbound, Outbound, SessionFactory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

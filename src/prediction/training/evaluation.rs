@@ -1,10 +1,5 @@
 //! How well a head does on examples that it has not seen.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "it measures how long the router takes"
-)]
-
 use super::examples::{Example, NONE};
 use crate::language::en::text;
 use crate::prediction::heads::{IntentHead, Judgement, quantile};
@@ -108,6 +103,10 @@ struct Judged<'e> {
 ///
 /// # Errors
 /// Errors of `embed`.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it measures how long the router takes"
+)]
 pub fn evaluate<E>(
     set: &str,
     head: &IntentHead,
