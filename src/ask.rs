@@ -1,10 +1,5 @@
 //! Plays a recorded question into a session at the pace of speech, and listens to the answer.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: it plays and listens in real time"
-)]
-
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
 use crate::session::{
     self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions, SpokenBy,
@@ -136,6 +131,10 @@ pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
     converse(session::open(engines, &options), question).await
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: it plays and listens in real time"
+)]
 async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
     let SessionHandle {
         inbound,
@@ -201,10 +200,18 @@ impl Listener {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it plays and listens in real time"
+    )]
     fn stir(&mut self) {
         self.stirred = Instant::now();
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it plays and listens in real time"
+    )]
     fn is_over(&self) -> bool {
         let quiet_since = self.stirred.max(self.played);
         !self.responding && !self.speaking && Instant::now() >= quiet_since + QUIET
@@ -221,6 +228,10 @@ impl Listener {
     }
 
     /// Appends audio where it is heard: behind what is playing, or now, after a silence.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it plays and listens in real time"
+    )]
     fn play(&mut self, samples: &[i16]) {
         let now = Instant::now();
         if self.answer.first_audio_ms.is_none() {
@@ -236,6 +247,10 @@ impl Listener {
     }
 
     /// Drops what is not played yet.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it plays and listens in real time"
+    )]
     fn cut(&mut self) {
         let now = Instant::now();
         let ahead = self.played.saturating_duration_since(now);

@@ -1,7 +1,5 @@
 //! `undertone doctor`: what most often goes wrong, tried once.
 
-#![allow(clippy::disallowed_methods, reason = "an edge: it measures")]
-
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
@@ -106,6 +104,7 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
     ]
 }
 
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn try_out(name: &'static str, mend: &str, trial: impl FnOnce() -> Result<String>) -> Finding {
     let began = Instant::now();
     let outcome = match trial() {
@@ -173,6 +172,7 @@ fn espeak() -> Result<String> {
     Ok(version.lines().next().unwrap_or_default().trim().to_owned())
 }
 
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn listen(config: &Config, models: &Models) -> Result<String> {
     crate::onnx::init(&models.onnx_runtime())?;
     let mut asr = asr_builder(config, models)()?;
@@ -186,6 +186,7 @@ fn listen(config: &Config, models: &Models) -> Result<String> {
     ))
 }
 
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn speak(config: &Config, models: &Models) -> Result<String> {
     crate::onnx::init(&models.onnx_runtime())?;
     let mut tts = tts_builder(config, models)()?;
@@ -225,6 +226,7 @@ fn language_model(config: &Config) -> Result<String> {
 }
 
 /// How many of each kind, and whether the journal can be kept.
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn tools(config: &Config) -> Result<String> {
     declared::verify(&config.tools.declared)?;
     let own = declared::registry(&config.tools.declared)?;

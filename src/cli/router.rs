@@ -1,10 +1,5 @@
 //! `undertone router`: trains the intent classifier on examples, and measures it.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "it measures how long the router takes"
-)]
-
 use super::engines;
 use crate::config::Config;
 use crate::models::Models;
@@ -117,6 +112,10 @@ impl Examples {
         Ok(sets)
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it measures how long the router takes"
+    )]
     fn train(&self, sets: &[DataSet], models: &Models) -> Result<Heads> {
         let mut heads = Vec::new();
         for set in sets {
@@ -252,6 +251,10 @@ fn unseen(set: DataSet, head: &IntentHead) -> DataSet {
     }
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it measures how long the router takes"
+)]
 fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
     let mut registry = Registry::new();
     builtin::register(&mut registry)?;

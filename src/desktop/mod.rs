@@ -15,11 +15,6 @@
 //! | [`mod@line`] | a session of this process, or a server |
 //! | [`screen`] | the terminal |
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: sound is polled in real time"
-)]
-
 pub mod devices;
 pub mod echo;
 pub mod line;
@@ -167,6 +162,10 @@ struct Devices {
 }
 
 impl Devices {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: sound is polled in real time"
+    )]
     fn open(desk: &Desk) -> Result<Self, DesktopError> {
         let faults = Faults::new();
         let microphone = Microphone::open(desk.input.as_deref(), &faults)?;

@@ -1,11 +1,6 @@
 //! A clause on the voice's thread: made chunk by chunk, each of which is due when the user has heard
 //! those before it. Between two chunks of one user's clause another user's may begin.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: when audio is needed is a matter of real time"
-)]
-
 use super::load::{Gauge, Stage};
 use crate::tts::{Speech, Tts, TtsError};
 use crate::worker::Step;
@@ -49,6 +44,10 @@ impl SpeakJob {
     }
 
     /// For somebody outside of the conversations.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: when audio is needed is a matter of real time"
+    )]
     pub(super) fn unhurried(text: String, chunk: TakeChunk) -> Self {
         Self::new(text, Instant::now() + MARGIN, None, chunk)
     }
@@ -63,6 +62,10 @@ impl SpeakJob {
     }
 
     /// Makes its next chunk, at `rate` Hz.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: when audio is needed is a matter of real time"
+    )]
     pub(super) fn step(
         mut self,
         tts: &mut dyn Tts,

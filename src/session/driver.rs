@@ -43,7 +43,7 @@ enum Done {
     /// Windows were judged.
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
-    Deaf(String),
+    VadFailed(String),
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -58,7 +58,7 @@ pub(super) struct Driver {
     engines: Arc<Engines>,
     conversation: Recorded,
     began: Instant,
-    ears: Ears,
+    audio_in: AudioInput,
     pacer: Pacer,
     input_rate: u32,
     output_rate: u32,
@@ -85,7 +85,7 @@ pub(super) struct Driver {
 }
 
 /// The user's audio on its way to the models.
-struct Ears {
+struct AudioInput {
     resampler: Resampler,
     ring: Ring,
     /// Samples that do not fill a window yet.
@@ -93,7 +93,7 @@ struct Ears {
     /// End of the last window that was handed to the detector.
     end: Samples,
     /// The detector has failed, and it was told: it would fail at every window from then on.
-    deaf: bool,
+    vad_failed: bool,
     /// Windows that the detector had no room for.
     unjudged: u64,
 }
@@ -132,12 +132,12 @@ impl Driver {
                 id,
             ),
             began: Instant::now(),
-            ears: Ears {
+            audio_in: AudioInput {
                 resampler: Resampler::new(options.input_rate, Samples::RATE),
                 ring: Ring::new(),
                 rest: Vec::new(),
                 end: Samples(0),
-                deaf: false,
+                vad_failed: false,
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
@@ -210,8 +210,8 @@ impl Driver {
         // With a full inbox it is forgotten later: its jobs' token is cancelled.
         let vad = &self.engines.vad;
         drop(vad.try_send(forget, CancellationToken::new(), |_| {}));
-        if self.ears.unjudged > 0 {
-            let windows = self.ears.unjudged;
+        if self.audio_in.unjudged > 0 {
+            let windows = self.audio_in.unjudged;
             tracing::warn!(windows, "the voice activity detector had no room for them");
         }
         tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
@@ -276,7 +276,7 @@ impl Driver {
             Inbound::Request(input) => {
                 // What the client sent before it said so belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
-                    let end = self.ears.ring.end();
+                    let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
                 }
                 self.input(input);
@@ -311,26 +311,26 @@ impl Driver {
 
     /// Takes in the user's audio and has its windows judged.
     fn hear(&mut self, samples: &[f32]) {
-        let samples = self.ears.resampler.push(samples);
-        self.ears.ring.push(&samples);
-        self.ears
+        let samples = self.audio_in.resampler.push(samples);
+        self.audio_in.ring.push(&samples);
+        self.audio_in
             .ring
             .forget_before(self.conversation.audio_needed_from());
-        self.ears.rest.extend(samples);
-        let whole = self.ears.rest.len() / WINDOW * WINDOW;
+        self.audio_in.rest.extend(samples);
+        let whole = self.audio_in.rest.len() / WINDOW * WINDOW;
         if whole == 0 {
             return;
         }
         let windows: Vec<[f32; WINDOW]> = self
-            .ears
+            .audio_in
             .rest
             .drain(..whole)
             .collect::<Vec<_>>()
             .as_chunks::<WINDOW>()
             .0
             .to_vec();
-        let end = Samples(self.ears.end.0 + WINDOW as u64);
-        self.ears.end = Samples(self.ears.end.0 + whole as u64);
+        let end = Samples(self.audio_in.end.0 + WINDOW as u64);
+        self.audio_in.end = Samples(self.audio_in.end.0 + whole as u64);
         let results = self.results.clone();
         let job = VadJob::Judge {
             session: self.id,
@@ -343,22 +343,22 @@ impl Driver {
             .try_send(job, self.cancel.clone(), move |judged| {
                 let done = match judged {
                     Ok(Ok(judged)) => Done::Judged(judged),
-                    Ok(Err(error)) => Done::Deaf(error.to_string()),
-                    Err(failed) => Done::Deaf(failed.to_string()),
+                    Ok(Err(error)) => Done::VadFailed(error.to_string()),
+                    Err(failed) => Done::VadFailed(failed.to_string()),
                 };
                 drop(results.try_send(done));
             });
         if let Err(error) = sent {
-            if self.ears.unjudged == 0 {
+            if self.audio_in.unjudged == 0 {
                 tracing::warn!(%error, "audio was not judged");
             }
-            self.ears.unjudged += (whole / WINDOW) as u64;
+            self.audio_in.unjudged += (whole / WINDOW) as u64;
         }
     }
 
     /// The detector fails: tells the operator and the conversation, once.
-    fn on_deaf(&mut self, reason: &str) {
-        if std::mem::replace(&mut self.ears.deaf, true) {
+    fn on_vad_failure(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.audio_in.vad_failed, true) {
             return;
         }
         tracing::error!(reason, "the user cannot be heard");
@@ -378,7 +378,7 @@ impl Driver {
                     self.input(Input::Vad { end, probability });
                 }
             }
-            Done::Deaf(reason) => self.on_deaf(&reason),
+            Done::VadFailed(reason) => self.on_vad_failure(&reason),
             Done::Audio {
                 clause,
                 samples,
@@ -507,7 +507,7 @@ impl Driver {
         reason = "the edge: how long users wait is measured in real time"
     )]
     fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples, partial: bool) {
-        let audio = self.ears.ring.range(from, to);
+        let audio = self.audio_in.ring.range(from, to);
         let results = self.results.clone();
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
         let done = move |text: Result<Result<_, AsrError>, Failed>| {
@@ -534,7 +534,7 @@ impl Driver {
         let Some(model) = &self.engines.turn_model else {
             return;
         };
-        let audio = self.ears.ring.range(from, to);
+        let audio = self.audio_in.ring.range(from, to);
         let results = self.results.clone();
         let sent = model.try_send(audio, self.cancel.clone(), move |score| match score {
             Ok(Ok(probability)) => {

@@ -1,10 +1,5 @@
 //! The models that all sessions share, each on its own thread.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: how long jobs wait is measured in real time"
-)]
-
 use super::budget::Budget;
 use super::clause::SpeakJob;
 use super::load::{Gauge, Level, Stage};
@@ -238,6 +233,10 @@ impl Engines {
     ///
     /// # Errors
     /// [`StartError`] if a model cannot be loaded.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
     pub fn start(builders: Builders) -> Result<Arc<Self>, StartError> {
         let Builders {
             vad,
@@ -264,16 +263,17 @@ impl Engines {
             // What a clause takes is known before the first user comes.
             gauge.took(Stage::Voice, each);
         }
-        let (ears, speaking) = (gauge.clone(), gauge.clone());
+        let (recognising, speaking) = (gauge.clone(), gauge.clone());
         let mut first_voice = Some(first_voice);
         Ok(Arc::new(Self {
             vad: Worker::spawn("vad", VAD_INBOX, vad_state(vad), Detectors::handle)?,
             asr: Worker::spawn("asr", INBOX, asr, move |asr, job: HearJob, _| {
                 if let Some(asked) = job.asked {
-                    ears.begun(Stage::Ears, asked);
+                    recognising.begun(Stage::Recogniser, asked);
                 }
-                let (text, time) = ears.measure(Stage::Ears, || asr.transcribe(&job.audio));
-                ears.took(Stage::Ears, time);
+                let (text, time) =
+                    recognising.measure(Stage::Recogniser, || asr.transcribe(&job.audio));
+                recognising.took(Stage::Recogniser, time);
                 text
             })?,
             turn_model: turn_model
@@ -473,6 +473,10 @@ impl Engines {
 
     /// Transcribes audio outside of any session: 16 kHz mono in -1..1, at most
     /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
     pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
         let now = Instant::now();
         let asked = Some(now);
@@ -481,6 +485,10 @@ impl Engines {
 
     /// The same for what nobody waits for at a microphone: those who do go before it, and its wait is
     /// none of theirs.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
     pub(super) async fn transcribe_in_time(&self, audio: Vec<f32>) -> Option<String> {
         let asked = None;
         let due = Instant::now() + IN_TIME;
@@ -537,6 +545,10 @@ impl Engines {
         self.gauge.admit(self.waiting(), self.sessions.len())
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
     fn waiting(&self) -> [usize; 2] {
         let now = Instant::now();
         [self.asr.overdue(now), self.tts.overdue(now)]

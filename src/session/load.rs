@@ -2,11 +2,6 @@
 //! to wait, first what only may be useful is left undone, then new sessions are refused, so that those
 //! which are open stay quick.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: waits are measured in real time; the rule is told the time"
-)]
-
 use crate::conversation::{Micros, Time};
 use crate::metrics::Metrics;
 use std::collections::VecDeque;
@@ -22,6 +17,10 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: waits are measured in real time; the rule is told the time"
+    )]
     pub(super) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
@@ -39,6 +38,10 @@ impl Gauge {
     }
 
     /// Does a job, or a step of one. Returns how long it took, too.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: waits are measured in real time; the rule is told the time"
+    )]
     pub(super) fn measure<T>(&self, stage: Stage, job: impl FnOnce() -> T) -> (T, Duration) {
         let began = Instant::now();
         let done = job();
@@ -125,7 +128,7 @@ const ARRIVAL: Micros = Micros(1_000_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The recogniser.
-    Ears,
+    Recogniser,
     /// The voice.
     Voice,
 }
@@ -134,7 +137,7 @@ impl Stage {
     /// As metrics call it.
     fn name(self) -> &'static str {
         match self {
-            Self::Ears => "asr",
+            Self::Recogniser => "asr",
             Self::Voice => "tts",
         }
     }
@@ -295,7 +298,7 @@ mod tests {
     /// Recogniser and voice, 80 and 150 ms a job.
     fn load() -> Load {
         let mut load = Load::default();
-        for (stage, time, steps) in [(Stage::Ears, 80, 1), (Stage::Voice, 150, 3)] {
+        for (stage, time, steps) in [(Stage::Recogniser, 80, 1), (Stage::Voice, 150, 3)] {
             for _ in 0..steps {
                 load.worked(stage, at(0), Micros::from_ms(time / steps));
             }
@@ -308,8 +311,13 @@ mod tests {
     fn turns(load: &mut Load, from: u64, count: u64, wait: u64) {
         for turn in 0..count {
             let now = at(from + turn * 8_000 / count);
-            for stage in [Stage::Ears, Stage::Ears, Stage::Voice, Stage::Voice] {
-                let time = if stage == Stage::Ears { 80 } else { 150 };
+            for stage in [
+                Stage::Recogniser,
+                Stage::Recogniser,
+                Stage::Voice,
+                Stage::Voice,
+            ] {
+                let time = if stage == Stage::Recogniser { 80 } else { 150 };
                 load.waited(stage, now, Micros::from_ms(wait));
                 load.worked(stage, now, Micros::from_ms(time));
                 load.took(stage, Micros::from_ms(time));

@@ -3,11 +3,6 @@
 //! One task per client. It never waits for the client while the session has something to say, nor
 //! the other way round: what cannot go on waits in a bounded place ([`Intake`], [`Outbox`]).
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: a socket's timeouts are real time"
-)]
-
 use super::intake::{Intake, IntakeLimits};
 use super::outbox::Outbox;
 use super::pump::{PumpContext, receive, room};
@@ -99,6 +94,10 @@ struct Pump<D> {
 }
 
 impl<D: Dialect> Pump<D> {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
     fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, context: PumpContext) -> Self {
         let now = Instant::now();
         Self {
@@ -135,6 +134,10 @@ impl<D: Dialect> Pump<D> {
     }
 
     /// Waits for the next thing to happen; what matters most comes first.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
     async fn next(
         &mut self,
         sink: &mut SplitSink<WebSocket, Message>,
@@ -181,6 +184,10 @@ impl<D: Dialect> Pump<D> {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
     fn received(&mut self, message: Message) -> Result<(), End> {
         self.heard = Instant::now();
         let actions = match &message {
@@ -296,6 +303,10 @@ impl<D: Dialect> Pump<D> {
         self.apply_one(Action::Request(Input::Drain))
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
     fn tick(&mut self) -> Result<(), End> {
         let (now, limits) = (Instant::now(), self.context.limits);
         if self
@@ -371,6 +382,10 @@ impl<D: Dialect> Pump<D> {
 
 /// Writes what waits. May be dropped at any point: a frame is either still in `outbox` or given
 /// to the socket.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: a socket's timeouts are real time"
+)]
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
     outbox: &mut Outbox,

@@ -117,7 +117,7 @@ impl Ears {
     }
 }
 
-/// What was heard in a sound.
+/// The turns and words recognised in a sound.
 #[derive(Debug, Default)]
 struct Heard {
     turns: Vec<String>,

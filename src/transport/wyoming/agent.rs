@@ -1,10 +1,5 @@
 //! Conversations in words, which may go on over other connections.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: an answer is waited for in real time"
-)]
-
 use crate::conversation::{Event, Input, ResponseStatus};
 use crate::session::{
     Inbound, Outbound, Profile, SessionError, SessionFactory, SessionHandle, SessionOptions,
@@ -160,6 +155,10 @@ impl Kept {
         kept.remove(index).map(|left| left.talk)
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: an answer is waited for in real time"
+    )]
     pub(super) fn put(&self, name: Name, talk: Talk) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|left| left.name != name);

@@ -1,10 +1,5 @@
 //! One client: an event after the other, each answered before the next is read.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: a connection's timeouts are real time"
-)]
-
 use super::Refused;
 use super::agent::{Kept, Name, Talk};
 use super::event::{BadEvent, Event, encode};

@@ -548,7 +548,7 @@ fn plain_yes() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 proptest! {
-    /// Whatever else is said, anywhere, makes it something else.
+    /// Any new word, anywhere, makes a yes something else.
     #[test]
     fn a_yes_with_any_new_word_runs_nothing(
         parts in plain_yes(),

@@ -3,11 +3,6 @@
 //! One task per call. At most one frame is given to the socket at a time: what it has swallowed
 //! cannot be taken back.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an edge: the beat of the frames and the timeouts are real time"
-)]
-
 use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
 use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
@@ -103,7 +98,7 @@ struct Call {
     intake: Intake,
     decoder: Decoder,
     /// Resamples audio of another rate than the session's, Hz.
-    ears: Option<(u32, Resampler)>,
+    resampler: Option<(u32, Resampler)>,
     into: Option<mpsc::Sender<Inbound>>,
     out_of: Option<mpsc::Receiver<Outbound>>,
     uuid: Option<Uuid>,
@@ -123,6 +118,10 @@ struct Call {
 }
 
 impl Call {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the beat of the frames and the timeouts are real time"
+    )]
     fn new(intake: IntakeLimits, context: PumpContext) -> Self {
         let now = Instant::now();
         Self {
@@ -130,7 +129,7 @@ impl Call {
             intake_limits: intake,
             intake: Intake::new(intake, DEFAULT_RATE),
             decoder: Decoder::default(),
-            ears: None,
+            resampler: None,
             into: None,
             out_of: None,
             uuid: None,
@@ -201,6 +200,10 @@ impl Call {
     }
 
     /// It is time for a frame.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the beat of the frames and the timeouts are real time"
+    )]
     fn beat(&mut self) -> Result<(), End> {
         self.listen_to_session();
         if self.over && self.line.is_empty() {
@@ -250,6 +253,10 @@ impl Call {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the beat of the frames and the timeouts are real time"
+    )]
     fn received(&mut self) -> Result<(), End> {
         self.heard = Instant::now();
         while let Some(message) = self.decoder.pop() {
@@ -259,6 +266,10 @@ impl Call {
         Ok(())
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the beat of the frames and the timeouts are real time"
+    )]
     fn message(&mut self, message: Message) -> Result<(), End> {
         match message {
             Message::HangUp => Err(End::Left),
@@ -302,11 +313,16 @@ impl Call {
         if rate == wanted {
             return samples;
         }
-        if self.ears.as_ref().is_none_or(|(from, _)| *from != rate) {
-            self.ears = Some((rate, Resampler::new(rate, wanted)));
+        if self
+            .resampler
+            .as_ref()
+            .is_none_or(|(from, _)| *from != rate)
+        {
+            self.resampler = Some((rate, Resampler::new(rate, wanted)));
         }
-        let ears = self.ears.as_mut();
-        ears.map(|(_, ears)| to_i16(&ears.push(&to_f32(&samples))))
+        let resampler = self.resampler.as_mut();
+        resampler
+            .map(|(_, resampler)| to_i16(&resampler.push(&to_f32(&samples))))
             .unwrap_or_default()
     }
 
@@ -368,6 +384,10 @@ impl Call {
         self.request(Input::Drain)
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: the beat of the frames and the timeouts are real time"
+    )]
     fn tick(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if self.stuck_until().is_some_and(|until| now >= until) {
