@@ -14,8 +14,8 @@ use super::latency::{Stamps, TurnLatency};
 use super::output::{Event, ResponseStatus};
 use super::playout::Playout;
 use super::policy::AnswerPolicy;
-use super::time::Time;
 use crate::llm::TokenUsage;
+use crate::time::Time;
 
 #[cfg(test)]
 mod tests;

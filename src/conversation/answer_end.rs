@@ -3,7 +3,7 @@
 
 use super::playout::Place;
 use super::policy::AnswerPolicy;
-use super::time::Micros;
+use crate::time::Micros;
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,21 @@
 //! Answers in writing beside the conversation: they read its history, leave no trace in it, and may
 //! be made while somebody speaks.
 
+use super::common::Common;
 use super::ids::{RequestId, TurnId};
-use super::{Context, Conversation, Event, Output, ResponseStatus, ResponseTerms};
-use crate::llm::{LlmEvent, Message, TokenUsage, tokens_of};
+use super::output::{Event, Output, ResponseStatus};
+use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
 
 /// Answers at a time.
 const MOST: usize = 4;
 
+/// The answers that are being made.
+#[derive(Debug, Default)]
+pub(super) struct Asides(Vec<Aside>);
+
 /// An answer that is being made.
 #[derive(Debug)]
-pub(super) struct Aside {
+struct Aside {
     id: TurnId,
     request: RequestId,
     usage: TokenUsage,
@@ -26,7 +31,7 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// What is to be told of more words.
+    /// The words that are to be told now that there are more.
     fn words(&mut self, text: &str) -> Option<String> {
         let all = std::mem::take(&mut self.space) + text;
         let words = all.trim_end();
@@ -41,19 +46,15 @@ impl Aside {
     }
 }
 
-impl Conversation {
-    pub(super) fn respond_aside(&mut self, terms: &ResponseTerms) {
-        if self.asides.len() == MOST {
+impl Asides {
+    /// Begins an answer to this prompt, unless too many are under way.
+    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt) {
+        if self.0.len() == MOST {
             let message = format!("{MOST} responses are under way beside the conversation");
-            return self.common.refuse("RespondAside", message);
+            return common.refuse("RespondAside", message);
         }
-        let messages = match &terms.context {
-            None => self.history.messages(),
-            Some(context) => self.messages_of(context),
-        };
-        let prompt = self.prompt(messages, terms, 0, 0);
-        let (id, request) = (self.common.turn_id(), self.common.request_id());
-        self.asides.push(Aside {
+        let (id, request) = (common.turn_id(), common.request_id());
+        self.0.push(Aside {
             id,
             request,
             usage: TokenUsage::default(),
@@ -64,34 +65,30 @@ impl Conversation {
             begun: false,
             space: String::new(),
         });
-        self.common.notify(Event::AsideStarted { aside: id });
-        self.common
+        common.notify(Event::AsideStarted { aside: id });
+        common
             .outputs
             .push_back(Output::Generate { request, prompt });
     }
 
-    /// What a model is shown in place of the history. Items that have been deleted are left out.
-    pub(super) fn messages_of(&self, context: &[Context]) -> Vec<Message> {
-        let message = |context: &Context| match context {
-            Context::Item(id) => self.history.message(*id),
-            Context::Message(message) => Some(message.clone()),
-        };
-        context.iter().filter_map(message).collect()
-    }
-
     /// The model said something; `false` if it was not beside the conversation.
-    pub(super) fn on_aside(&mut self, request: RequestId, event: &LlmEvent) -> bool {
-        let Some(aside) = self.asides.iter_mut().find(|a| a.request == request) else {
+    pub(super) fn on_llm(
+        &mut self,
+        common: &mut Common,
+        request: RequestId,
+        event: &LlmEvent,
+    ) -> bool {
+        let Some(aside) = self.0.iter_mut().find(|a| a.request == request) else {
             return false;
         };
         let id = aside.id;
         if let LlmEvent::Speech { text } | LlmEvent::ToolArguments { piece: text } = event {
             aside.streamed += text.len();
-            if aside.streamed > self.common.policy.answer.bytes() {
-                self.common
+            if aside.streamed > common.policy.answer.bytes() {
+                common
                     .outputs
                     .push_back(Output::CancelGeneration { request });
-                self.end_aside(id, ResponseStatus::Incomplete);
+                self.end(common, id, ResponseStatus::Incomplete);
                 return true;
             }
         }
@@ -99,14 +96,14 @@ impl Conversation {
             LlmEvent::Speech { text } => {
                 aside.estimate.1 += text.chars().count();
                 if let Some(text) = aside.words(text) {
-                    self.common.notify(Event::AsideText { aside: id, text });
+                    common.notify(Event::AsideText { aside: id, text });
                 }
             }
             LlmEvent::ToolOpened { name } => aside.open_tool = Some(name.clone()),
             LlmEvent::ToolArguments { piece } => aside.estimate.1 += piece.chars().count(),
             LlmEvent::ToolClosed { arguments } => {
                 if let (Some(name), Ok(arguments)) = (aside.open_tool.take(), arguments.clone()) {
-                    self.common.notify(Event::AsideCalled {
+                    common.notify(Event::AsideCalled {
                         aside: id,
                         name,
                         arguments,
@@ -124,47 +121,46 @@ impl Conversation {
                     true => ResponseStatus::Incomplete,
                     false => ResponseStatus::Completed,
                 };
-                self.end_aside(id, status);
+                self.end(common, id, status);
             }
         }
         true
     }
 
-    /// The generation failed; `false` if it was not beside the conversation.
-    pub(super) fn on_aside_failed(&mut self, request: RequestId) -> bool {
-        let failed = self.asides.iter().find(|a| a.request == request);
+    /// A generation failed; `false` if it was not beside the conversation.
+    pub(super) fn on_failed(&mut self, common: &mut Common, request: RequestId) -> bool {
+        let failed = self.0.iter().find(|a| a.request == request);
         let failed = failed.map(|aside| aside.id);
         if let Some(id) = failed {
-            self.end_aside(id, ResponseStatus::Failed);
+            self.end(common, id, ResponseStatus::Failed);
         }
         failed.is_some()
     }
 
-    pub(super) fn cancel_aside(&mut self, id: TurnId) {
-        let Some(aside) = self.asides.iter().find(|aside| aside.id == id) else {
-            return self
-                .common
-                .refuse("CancelAside", "no such response is being given".into());
+    /// The client wants an answer no more.
+    pub(super) fn cancel(&mut self, common: &mut Common, id: TurnId) {
+        let Some(aside) = self.0.iter().find(|aside| aside.id == id) else {
+            return common.refuse("CancelAside", "no such response is being given".into());
         };
         let request = aside.request;
-        self.common
+        common
             .outputs
             .push_back(Output::CancelGeneration { request });
-        self.end_aside(id, ResponseStatus::Cancelled);
+        self.end(common, id, ResponseStatus::Cancelled);
     }
 
-    fn end_aside(&mut self, id: TurnId, status: ResponseStatus) {
-        let Some(at) = self.asides.iter().position(|aside| aside.id == id) else {
+    fn end(&mut self, common: &mut Common, id: TurnId, status: ResponseStatus) {
+        let Some(at) = self.0.iter().position(|aside| aside.id == id) else {
             return;
         };
-        let mut aside = self.asides.remove(at);
+        let mut aside = self.0.remove(at);
         let (input, chars) = aside.estimate;
         aside.usage.add(TokenUsage {
             input,
             cached: 0,
             output: tokens_of(chars),
         });
-        self.common.notify(Event::AsideDone {
+        common.notify(Event::AsideDone {
             aside: id,
             status,
             usage: aside.usage,

@@ -4,8 +4,8 @@
 use super::ids::{ItemId, RequestId, RunId, TurnId};
 use super::output::{Event, Output};
 use super::policy::Policy;
-use super::time::Time;
 use super::timer::{Timer, Timers};
+use crate::time::Time;
 use std::collections::VecDeque;
 
 /// What a rule is given beside its own state.

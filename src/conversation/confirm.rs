@@ -7,10 +7,10 @@ use super::history::History;
 use super::ids::{CallId, ClauseId};
 use super::output::{ConfirmationOutcome, Event};
 use super::template::question;
-use super::time::{Micros, Time};
 use super::timer::Timer;
 use crate::language::en::assent::{Asked, Reply, reply};
 use crate::llm::Message;
+use crate::time::{Micros, Time};
 use crate::tools::{self, Declaration};
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! Is the user speaking, and is the user done?
 
 use super::policy::{EndpointPolicy, VadPolicy};
-use super::time::Samples;
 use crate::language::en::sentences::reads_unfinished;
+use crate::time::Samples;
 
 /// Samples of one window of the voice activity detector.
 pub(super) const WINDOW: u64 = 512;

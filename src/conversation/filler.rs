@@ -1,16 +1,13 @@
 //! What is said while the user waits: nothing, a short filler, a long one, or a second one. Never a
 //! claim about a result that is not there.
 
-use super::Conversation;
-use super::answer::Words;
 use super::client_settings::ClientTools;
 use super::common::Common;
 use super::ids::CallId;
 use super::policy::{FillerLead, FillerPolicy};
 use super::speculation::{Speculation, Track};
 use super::template::render;
-use super::time::{Micros, Time};
-use super::timer::Timer;
+use crate::time::{Micros, Time};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
@@ -52,7 +49,7 @@ impl DeadAir {
 
     /// When the silence has lasted long enough for a filler, if it has lasted since `silent_since`. `None`
     /// if there were enough of them.
-    fn ends(&self, silent_since: Time, patience: Micros) -> Option<Time> {
+    pub(super) fn ends(&self, silent_since: Time, patience: Micros) -> Option<Time> {
         let wait = Micros(patience.0 * u64::from(self.fillers + 1));
         let end = (silent_since.max(self.since) + wait).max(self.silent_until);
         (self.fillers < MOST).then_some(end)
@@ -60,7 +57,7 @@ impl DeadAir {
 
     /// The silence has lasted, and the answer is expected in `wait`. `true` if it is waited for a little
     /// longer: once, and only if it is about to come.
-    fn goes_on(&mut self, now: Time, wait: Micros) -> bool {
+    pub(super) fn goes_on(&mut self, now: Time, wait: Micros) -> bool {
         let goes_on = wait.0 > 0 && wait < NEAR && self.silent_until < now;
         if goes_on {
             self.silent_until = now + wait + NEAR;
@@ -69,7 +66,7 @@ impl DeadAir {
     }
 
     /// A filler is said.
-    fn fill(&mut self) {
+    pub(super) fn fill(&mut self) {
         self.fillers += 1;
     }
 }
@@ -136,67 +133,4 @@ pub(super) fn again(
         render(tool, template, &run.arguments)
     });
     own.unwrap_or_else(|| common.policy.phrases.still_working.clone())
-}
-
-impl Conversation {
-    /// The filler that a prediction in this track is enough for.
-    pub(super) fn router_filler(&self, track: &Track) -> Option<String> {
-        let terms = self.answer.as_ref().map(|a| &a.terms);
-        let clients = ClientTools::of(&self.client, terms);
-        of_prediction(&self.common, clients, &self.speculation, track)
-    }
-
-    /// The model has called a tool without a word before it: says something if the wait is long.
-    pub(super) fn fill_silent_call(
-        &mut self,
-        call: CallId,
-        name: &str,
-        arguments: &Map<String, Value>,
-    ) {
-        let silent = self
-            .answer
-            .as_ref()
-            .filter(|a| !a.has_spoken() && a.dead_air.fillers() == 0)
-            .is_some_and(|a| a.calls.open().contains(&call));
-        let filler = of_call(&self.common, &self.speculation, call, name, arguments);
-        if let Some(text) = filler.filter(|_| silent) {
-            self.say_filler(&text);
-        }
-    }
-
-    /// While an answer is owed and nothing is being said, silence must not last.
-    pub(super) fn watch_dead_air(&mut self) {
-        let Some(answer) = &self.answer else {
-            return;
-        };
-        let patience = self.common.policy.timeouts.dead_air;
-        let end = answer.dead_air.ends(self.playout.sent_until(), patience);
-        match end.filter(|_| self.playout.all_sent()) {
-            Some(end) => self.common.timers.set(Timer::DeadAir, end),
-            None => self.common.timers.clear(Timer::DeadAir),
-        }
-    }
-
-    /// The silence has lasted.
-    pub(super) fn fill_dead_air(&mut self) {
-        let Some(answer) = &mut self.answer else {
-            return;
-        };
-        let (now, waiting) = (self.common.now, answer.calls.open());
-        let remaining = self.speculation.remaining_wait(&waiting, now);
-        if remaining.is_some_and(|wait| answer.dead_air.goes_on(now, wait)) {
-            return;
-        }
-        let fillers = answer.dead_air.fillers();
-        let text = again(&self.common, &self.speculation, &waiting, fillers);
-        self.say_filler(&text);
-    }
-
-    /// Says a filler. It is in the history like any speech, but it is no answer.
-    pub(super) fn say_filler(&mut self, text: &str) {
-        if let Some(answer) = &mut self.answer {
-            answer.dead_air.fill();
-            self.speak(text, Words::Filler);
-        }
-    }
 }

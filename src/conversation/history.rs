@@ -3,8 +3,8 @@
 
 use super::ids::{CallId, ItemId};
 use super::input::Place;
-use super::time::Micros;
 use crate::llm::Message;
+use crate::time::Micros;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 

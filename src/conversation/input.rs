@@ -2,10 +2,10 @@
 
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::speculation::Discard;
-use super::time::{Micros, Samples};
 use super::turn_detection::TurnDetection;
 use crate::llm::{LlmEvent, Message, ToolChoice};
 use crate::prediction::Prediction;
+use crate::time::{Micros, Samples};
 use crate::tools::{ToolError, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

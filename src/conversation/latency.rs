@@ -1,7 +1,7 @@
 //! When each stage of a turn was reached.
 
 use super::ids::ClauseId;
-use super::time::Time;
+use crate::time::{Micros, Time};
 use serde::{Deserialize, Serialize};
 
 /// The stamps of one turn; `None` where a stage was not reached.
@@ -30,7 +30,7 @@ pub struct TurnLatency {
     /// The first audio after the last tool result was sent.
     pub answer_audio: Option<Time>,
     /// Silence between the filler's end and the answer, microseconds; none if there was no tool.
-    pub dead_air: Option<super::time::Micros>,
+    pub dead_air: Option<Micros>,
 }
 
 impl TurnLatency {

@@ -3,9 +3,9 @@
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
 use super::speculation::{SpeculationEvent, TurnRecord};
-use super::time::{Micros, Samples};
 use crate::llm::{Prompt, TokenUsage};
 use crate::prediction::Evidence;
+use crate::time::{Micros, Samples};
 use crate::tools::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -6,7 +6,7 @@
 
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, words};
-use super::time::{Micros, Time};
+use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
 /// Clauses whose audio is asked for before the one in front of them is all sent. Two keep the

@@ -1,8 +1,8 @@
 //! The numbers behind the rules, as the operator set them.
 
-use super::time::Micros;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
+use crate::time::Micros;
 use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

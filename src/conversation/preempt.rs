@@ -1,18 +1,23 @@
 //! Preemptive generation: the model is asked at the first silence that may be the end of the turn,
 //! and what it says is held back until the end is certain. If the user goes on, it was never said.
 
-use super::client_settings::ClientTools;
+use super::common::Common;
 use super::ids::RequestId;
-use super::time::Time;
-use super::{Conversation, Output, ResponseTerms};
-use crate::llm::{LlmEvent, Message, Prompt};
+use super::output::Output;
+use crate::llm::{LlmEvent, Prompt};
+use crate::time::Time;
+use serde_json::{Map, Value};
+
+/// An answer that is being made and not given.
+#[derive(Debug, Default)]
+pub(super) struct Preempt(Option<Held>);
 
 /// A generation that nobody hears yet.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) request: RequestId,
+struct Held {
+    request: RequestId,
     prompt: Prompt,
-    pub(super) began: Time,
+    began: Time,
     events: Vec<LlmEvent>,
     /// Bytes of its words.
     streamed: usize,
@@ -22,78 +27,63 @@ pub(super) struct Held {
     led: bool,
 }
 
-impl Held {
-    /// It has begun to answer, and does not know of a filler.
-    pub(super) fn speaks_for_itself(&self) -> bool {
-        !self.led && !self.events.is_empty()
-    }
+/// A call that the model makes in an answer that is held back. It may run early, like any prediction; it
+/// is not committed.
+#[derive(Debug)]
+pub(super) enum HeldCall {
+    /// The call of a tool has begun.
+    Opened(String),
+    /// The call is complete.
+    Complete(String, Map<String, Value>),
 }
 
-impl Conversation {
-    /// The user may be done: asks the model for the answer to what was heard so far.
-    pub(super) fn generate_early(&mut self, text: &str) {
-        let policy = &self.common.policy.speculation;
-        let free = self.answer.is_none()
-            && self.respond_next.is_none()
-            && !self.confirmation.is_open()
-            && self.held.is_none();
-        if !policy.enabled
-            || !policy.preemptive
-            || !self.client.turn_detection.respond
-            || self.client.transcribe_only
-            || !free
-            || text.is_empty()
-        {
-            return;
-        }
-        let most = policy.generations_per_turn;
-        let Some(utterance) = self.utterance.as_mut().filter(|u| u.generations < most) else {
-            return;
-        };
-        utterance.generations += 1;
-        let mut messages = self.history.messages();
-        messages.push(Message::User {
-            text: text.to_owned(),
-        });
-        let filler = self.router_filler(self.speculation.listening());
-        let led = filler.is_some();
-        if let Some(text) = filler {
-            messages.push(Message::Agent {
-                text,
-                interrupted: false,
-            });
-        }
-        let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
-        let request = self.common.request_id();
-        self.held = Some(Held {
+/// A generation that is taken over: its request, when it was asked for, and what it has said.
+pub(super) type Taken = (RequestId, Time, Vec<LlmEvent>);
+
+impl Preempt {
+    /// Asks the model. `led` by a filler that is in the prompt.
+    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, led: bool) {
+        let request = common.request_id();
+        self.0 = Some(Held {
             request,
             prompt: prompt.clone(),
-            began: self.common.now,
+            began: common.now,
             events: Vec::new(),
             streamed: 0,
             open_tool: None,
             led,
         });
-        self.common
+        common
             .outputs
             .push_back(Output::Generate { request, prompt });
     }
 
-    /// Keeps what the held generation says. A tool that it asks for may run early, like any
-    /// prediction; it is not committed.
-    pub(super) fn hold(&mut self, event: LlmEvent) {
-        let track = self.speculation.listening().id;
-        let most = self.common.policy.answer.bytes();
-        let Some(held) = &mut self.held else { return };
-        if held.streamed > most {
-            return;
-        }
+    /// No answer is held back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether it is this generation that is held back.
+    pub(super) fn is(&self, request: RequestId) -> bool {
+        self.0.as_ref().is_some_and(|held| held.request == request)
+    }
+
+    /// It has begun to answer, and does not know of a filler.
+    pub(super) fn speaks_for_itself(&self) -> bool {
+        let speaks = |held: &Held| !held.led && !held.events.is_empty();
+        self.0.as_ref().is_some_and(speaks)
+    }
+
+    /// Keeps what the model says. Returns the call that it makes.
+    pub(super) fn hold(&mut self, common: &mut Common, event: LlmEvent) -> Option<HeldCall> {
+        let most = common.policy.answer.bytes();
+        let held = self.0.as_mut().filter(|held| held.streamed <= most)?;
         if let LlmEvent::Speech { text } = &event {
             held.streamed += text.len();
             if held.streamed > most {
                 // What is held is more than will be said of it.
                 let request = held.request;
-                self.common
+                common
                     .outputs
                     .push_back(Output::CancelGeneration { request });
             }
@@ -102,46 +92,40 @@ impl Conversation {
         match event {
             LlmEvent::ToolOpened { name } => {
                 held.open_tool = Some(name.clone());
-                self.on_tool_opened(track, &name);
+                Some(HeldCall::Opened(name))
             }
             LlmEvent::ToolClosed { arguments } => {
-                if let (Some(name), Ok(arguments)) = (held.open_tool.take(), arguments) {
-                    let terms = self.answer.as_ref().map(|a| &a.terms);
-                    let clients = ClientTools::of(&self.client, terms);
-                    self.speculation
-                        .on_held_call(&mut self.common, clients, &name, arguments);
-                }
+                let name = held.open_tool.take()?;
+                Some(HeldCall::Complete(name, arguments.ok()?))
             }
             LlmEvent::Speech { .. }
             | LlmEvent::ToolArguments { .. }
             | LlmEvent::Unable
             | LlmEvent::Cut
             | LlmEvent::Used { .. }
-            | LlmEvent::End => {}
+            | LlmEvent::End => None,
         }
     }
 
-    /// The held generation, if it is the answer to this very prompt; else it is thrown away.
-    pub(super) fn take_held(
-        &mut self,
-        prompt: &Prompt,
-    ) -> Option<(RequestId, Time, Vec<LlmEvent>)> {
-        if self
-            .held
-            .as_ref()
-            .is_some_and(|held| held.prompt != *prompt)
-        {
-            self.drop_held();
+    /// The generation, if it is the answer to this very prompt; else it is thrown away.
+    pub(super) fn take(&mut self, common: &mut Common, prompt: &Prompt) -> Option<Taken> {
+        if self.0.as_ref().is_some_and(|held| held.prompt != *prompt) {
+            self.drop(common);
         }
-        let held = self.held.take()?;
+        let held = self.0.take()?;
         Some((held.request, held.began, held.events))
     }
 
+    /// The generation has failed. Nobody waits for it yet: it is asked for again when somebody does.
+    pub(super) fn fail(&mut self) {
+        self.0 = None;
+    }
+
     /// What was held is not wanted any more.
-    pub(super) fn drop_held(&mut self) {
-        if let Some(held) = self.held.take() {
+    pub(super) fn drop(&mut self, common: &mut Common) {
+        if let Some(held) = self.0.take() {
             let request = held.request;
-            self.common
+            common
                 .outputs
                 .push_back(Output::CancelGeneration { request });
         }

@@ -1,6 +1,6 @@
 //! Deadlines as data: one slot per timer, no tasks.
 
-use super::time::Time;
+use crate::time::Time;
 
 /// What a conversation may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

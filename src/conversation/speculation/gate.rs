@@ -1,7 +1,7 @@
 //! The gate: what a prediction may cause before the model commits it. No other code decides that.
 
 use crate::conversation::policy::SpeculationPolicy;
-use crate::conversation::time::Micros;
+use crate::time::Micros;
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
 use serde::{Deserialize, Serialize};
 

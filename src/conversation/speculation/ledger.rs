@@ -3,8 +3,8 @@
 use super::record::{Discard, Fate, RunRecord};
 use super::track::TrackId;
 use crate::conversation::ids::{CallId, RunId};
-use crate::conversation::time::{Micros, Time};
 use crate::prediction::Source;
+use crate::time::{Micros, Time};
 use crate::tools::{Declaration, ToolError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};

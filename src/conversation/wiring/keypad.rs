@@ -2,9 +2,9 @@
 //! understood like words. A number is complete with the hash key, or when no key follows.
 
 use super::Conversation;
-use super::latency::TurnLatency;
-use super::time::Micros;
-use super::timer::Timer;
+use crate::conversation::latency::TurnLatency;
+use crate::conversation::timer::Timer;
+use crate::time::Micros;
 
 /// The pause after a key that completes a number, ms.
 const COMPLETE_MS: u64 = 2_000;

@@ -1,19 +1,20 @@
 //! The user's utterance, from the first sound to the transcript that ends the turn.
 
-use super::endpointer::{Heard, WINDOW, silence_needed};
-use super::ids::RequestId;
-use super::latency::TurnLatency;
-use super::policy::CERTAIN;
-use super::speculation::Discard;
-use super::time::{Micros, Samples, Time};
-use super::timer::Timer;
-use super::{Conversation, EndOfTurnRule, Event, Output};
+use super::Conversation;
+use crate::conversation::endpointer::{Heard, WINDOW, silence_needed};
+use crate::conversation::ids::RequestId;
+use crate::conversation::latency::TurnLatency;
+use crate::conversation::policy::CERTAIN;
+use crate::conversation::speculation::Discard;
+use crate::conversation::timer::Timer;
+use crate::conversation::{EndOfTurnRule, Event, Output};
 use crate::language::en::assent::agrees;
 use crate::llm::Message;
+use crate::time::{Micros, Samples, Time};
 
 /// What the user is saying. The user is pausing while `pause` is set, else speaking.
 #[derive(Debug)]
-pub(super) struct Utterance {
+pub(in crate::conversation) struct Utterance {
     /// Where it began, pre-roll included.
     pub(super) from: Samples,
     /// When it was found to have begun.
@@ -44,7 +45,7 @@ pub(super) struct Utterance {
 
 /// A turn that the client has committed by hand while the one before it was being transcribed.
 #[derive(Debug)]
-pub(super) struct Committed {
+pub(in crate::conversation) struct Committed {
     from: Samples,
     to: Samples,
     given_up: bool,

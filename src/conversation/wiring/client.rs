@@ -1,15 +1,15 @@
 //! What the client may ask for.
 
-use super::answer::NextAnswer;
-use super::ids::{CallId, ItemId};
-use super::latency::TurnLatency;
-use super::output::ConfirmationOutcome;
-use super::time::Micros;
-use super::{
-    Conversation, EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus,
-    ResponseTerms, Settings,
+use super::Conversation;
+use crate::conversation::answer::NextAnswer;
+use crate::conversation::ids::{CallId, ItemId};
+use crate::conversation::latency::TurnLatency;
+use crate::conversation::output::ConfirmationOutcome;
+use crate::conversation::{
+    EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus, ResponseTerms, Settings,
 };
 use crate::llm::{Message, ToolChoice};
+use crate::time::Micros;
 use crate::tools::ToolSpec;
 
 impl Conversation {

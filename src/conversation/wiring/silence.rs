@@ -1,8 +1,9 @@
 //! A user who says nothing: asked twice whether they are still there, then left with a goodbye.
 
-use super::time::Micros;
-use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason};
+use super::Conversation;
+use crate::conversation::timer::Timer;
+use crate::conversation::{Event, HangUpReason};
+use crate::time::Micros;
 
 /// How often a silent user is asked.
 const PROMPTS: u32 = 2;

@@ -1,11 +1,12 @@
 //! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
 //! goes on where it stopped.
 
-use super::answer::Answer;
-use super::interruption::Stopped;
-use super::speculation::Discard;
-use super::timer::Timer;
-use super::{Conversation, Event, Output, ResponseStatus};
+use super::Conversation;
+use crate::conversation::answer::Answer;
+use crate::conversation::interruption::Stopped;
+use crate::conversation::speculation::Discard;
+use crate::conversation::timer::Timer;
+use crate::conversation::{Event, Output, ResponseStatus};
 
 impl Conversation {
     /// Stops the agent: no sound of before follows. The history keeps what was heard; committed tools

@@ -1,15 +1,16 @@
 //! Commits: the calls that the model has asked for in full, and what comes of them.
 
-use super::answer::Words;
-use super::calls::Waiting;
-use super::confirm::Pending;
-use super::ending::{EndingCall, Promise};
-use super::ids::{CallId, RunId};
-use super::latency::TurnLatency;
-use super::speculation::TrackId;
-use super::template::render;
-use super::timer::Timer;
-use super::{Conversation, Event, HangUpReason, ResponseStatus};
+use super::Conversation;
+use crate::conversation::answer::Words;
+use crate::conversation::calls::Waiting;
+use crate::conversation::confirm::Pending;
+use crate::conversation::ending::{EndingCall, Promise};
+use crate::conversation::ids::{CallId, RunId};
+use crate::conversation::latency::TurnLatency;
+use crate::conversation::speculation::TrackId;
+use crate::conversation::template::render;
+use crate::conversation::timer::Timer;
+use crate::conversation::{Event, HangUpReason, ResponseStatus};
 use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 

@@ -1,10 +1,11 @@
 //! Clients with a recogniser and a voice of their own: what the user says comes in as words, and when
 //! the user speaks over the agent, the client has stopped it already and tells which words were heard.
 
-use super::time::Micros;
-use super::timer::Timer;
+use super::Conversation;
 use super::turn::Utterance;
-use super::{Conversation, Event};
+use crate::conversation::Event;
+use crate::conversation::timer::Timer;
+use crate::time::Micros;
 
 /// The client owes the words that end a turn so long after the last that came: the longest silence
 /// that Twilio can be told to wait for is 5 s.

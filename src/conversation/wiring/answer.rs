@@ -1,0 +1,296 @@
+//! The agent's answer, from its beginning to its end.
+
+use super::Conversation;
+
+use crate::conversation::answer::{Answer, NextAnswer, Words};
+use crate::conversation::calls::Calls;
+
+use crate::conversation::ending::EndingCall;
+
+use crate::conversation::generation::Generation;
+
+use crate::conversation::ids::CallId;
+
+use crate::conversation::interruption::Unfinished;
+
+use crate::conversation::latency::TurnLatency;
+
+use crate::conversation::speculation::Discard;
+
+use crate::conversation::timer::Timer;
+
+use crate::conversation::{Event, Job, Output, ResponseStatus, ResponseTerms};
+use crate::llm::{Phrases, TokenUsage};
+
+impl Conversation {
+    /// Answers what the history asks.
+    pub(super) fn respond(&mut self) {
+        self.start_response(TurnLatency::of_turn_at(self.common.now));
+    }
+
+    /// Answers a turn whose stages so far are in `latency`. While another response is being given
+    /// the answer waits for its end, and for items whose words are not known.
+    pub(super) fn start_response(&mut self, latency: TurnLatency) {
+        if self.answer.is_some() || !self.unheard.is_empty() {
+            let next = self.respond_next.take().unwrap_or_default();
+            return self.respond_after_this(next);
+        }
+        self.open_response(latency);
+        self.history.take_up_question();
+        let nothing_new = self.history.ends_with_the_agent();
+        if let Some(answer) = &mut self.answer {
+            answer.nothing_new = nothing_new;
+        }
+        let speaks = self.preempt.speaks_for_itself();
+        let track = self.speculation.answering();
+        let filler = track.and_then(|track| self.router_filler(track));
+        let filler = filler.filter(|_| !speaks);
+        if let Some(filler) = &filler {
+            self.say_filler(filler);
+            if let Some(answer) = &mut self.answer {
+                answer.items.close();
+            }
+        }
+        self.start_generation(filler.is_some());
+    }
+
+    /// The user has gone on while an answer is being given: the conversation does not end with it.
+    pub(super) fn respond_after_this(&mut self, next: NextAnswer) {
+        self.respond_next = Some(next);
+        self.call_off_end();
+    }
+
+    /// Gives up the answer that is next. A client that has asked for it is told that it was
+    /// cancelled; `false` if none has.
+    pub(super) fn drop_next_answer(&mut self) -> bool {
+        let dropped = self.respond_next.take();
+        let requested = dropped.is_some_and(|next| next.requested);
+        if requested {
+            let turn = self.common.turn_id();
+            self.common
+                .notify(Event::ResponseStarted { turn, requested });
+            self.common.notify(Event::ResponseDone {
+                turn,
+                status: ResponseStatus::Cancelled,
+                latency: TurnLatency::default(),
+                usage: TokenUsage::default(),
+            });
+        }
+        requested
+    }
+
+    /// Takes up again the answer that noise cut short: when the calls that still run are done, or at
+    /// once.
+    pub(super) fn resume_response(&mut self, half: Unfinished) {
+        let is_new = self.respond_next.is_some();
+        self.open_response(TurnLatency::of_turn_at(self.common.now));
+        let running: Vec<CallId> = self.running.keys().copied().collect();
+        if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
+            answer.terms = half.terms;
+            answer.history = half.history;
+            let rounds = half.steps + u32::from(half.has_called && running.is_empty());
+            answer.calls = Calls::after(rounds);
+        }
+        if running.is_empty() {
+            return self.start_generation(false);
+        }
+        for call in running {
+            self.wait_for(call, None);
+        }
+    }
+
+    /// Takes up again the end of the conversation, whose goodbye noise cut short.
+    pub(super) fn resume_ending(&mut self, ending: EndingCall) {
+        self.open_response(TurnLatency::of_turn_at(self.common.now));
+        let running: Vec<CallId> = self.running.keys().copied().collect();
+        for call in running.into_iter().filter(|call| *call != ending.call) {
+            self.wait_for(call, None);
+        }
+        self.ending.promise(ending);
+    }
+
+    /// Says words of our own.
+    pub(super) fn say(&mut self, text: &str) {
+        self.open_untracked(TurnLatency::default(), NextAnswer::default());
+        self.speak(text, Words::Own);
+    }
+
+    /// Opens a response to what was heard. Whatever else asked for an answer gets this one, on its
+    /// terms.
+    pub(super) fn open_response(&mut self, latency: TurnLatency) {
+        self.speculation.begin_answer();
+        let next = self.respond_next.take().unwrap_or_default();
+        self.forget_resuming();
+        self.open_untracked(latency, next);
+    }
+
+    pub(super) fn open_untracked(&mut self, latency: TurnLatency, next: NextAnswer) {
+        let NextAnswer { terms, requested } = next;
+        self.confirmation
+            .withdraw_asked(&mut self.common, &mut self.history);
+        self.ending.response_begins();
+        let turn = self.common.turn_id();
+        let (now, most) = (self.common.now, self.common.policy.answer);
+        let items = self.history.len();
+        self.answer = Some(Answer::new(turn, now, latency, terms, items, most));
+        self.common
+            .notify(Event::ResponseStarted { turn, requested });
+    }
+
+    /// Says something that the user alone hears: it is in no history.
+    pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
+        let next = NextAnswer::requested(terms);
+        self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
+        self.start_generation(false);
+    }
+
+    /// Carries a response on: asks for audio, for the next generation, and ends what is done.
+    pub(super) fn advance_response(&mut self) {
+        self.take_results();
+        if let Some(answer) = &mut self.answer
+            && !answer.is_generating()
+            && answer.calls.is_next_round_due()
+            && answer.may_go_on()
+            && !self.ending.is_promised()
+        {
+            answer.calls.begin_round();
+            self.start_generation(false);
+        }
+        while let Some(clause) = self.playout.next_to_ask().map(|clause| clause.id) {
+            if self.ends_before(clause) {
+                continue;
+            }
+            let Some(clause) = self.playout.get(clause) else {
+                break;
+            };
+            clause.asked = true;
+            let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
+            self.common
+                .outputs
+                .push_back(Output::Speak { clause, item, text });
+            self.watch_synthesis();
+        }
+        self.close_items();
+        let Some(answer) = &self.answer else {
+            return;
+        };
+        if answer.is_being_made() {
+            return self.watch_dead_air();
+        }
+        self.common.timers.clear(Timer::DeadAir);
+        if self.confirmation.is_wanted() && !answer.has_failed() {
+            if answer.calls.has_client_s() || self.respond_next.is_some() {
+                self.confirmation
+                    .put_off(&mut self.common, &mut self.history);
+                return self.advance_response();
+            }
+            self.call_off_end();
+            let question = self.confirmation.ask(&mut self.common, &mut self.history);
+            if let Some(question) = question {
+                self.speak(&question, Words::Own);
+            }
+            return self.advance_response();
+        }
+        if self.playout.all_sent() {
+            let heard = self.playout.audible_until();
+            self.confirmation.was_sent(&mut self.common, heard);
+            if !self.awaits_ending_call() {
+                self.finish_response();
+            }
+        }
+    }
+
+    pub(super) fn finish_response(&mut self) {
+        let Some(answer) = self.answer.take() else {
+            return;
+        };
+        self.clear_response_timers();
+        if let Some(ending) = self.ending.take_promised() {
+            self.end_with(&ending);
+        }
+        let status = answer.status();
+        self.close_response(answer, status, Discard::TurnEnded);
+    }
+
+    /// Tells that a response is over, and ends its speculation.
+    pub(super) fn close_response(
+        &mut self,
+        mut answer: Answer,
+        status: ResponseStatus,
+        reason: Discard,
+    ) {
+        self.confirmation.forget_wanted();
+        if let Some(ending) = self.ending.take_promised() {
+            self.call_off(ending.call);
+        }
+        self.add_results(answer.calls.take_all());
+        let (turn, latency) = (answer.turn, answer.stamps.latency);
+        let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
+        self.common.notify(Event::ResponseDone {
+            turn,
+            status,
+            latency,
+            usage,
+        });
+        self.speculation
+            .end_answer(&mut self.common, reason, |record| {
+                record.turn = Some(turn);
+                record.status = Some(status);
+                record.latency = latency;
+                record.fillers = fillers;
+            });
+    }
+
+    /// A job failed: the user hears about it, and the conversation goes on.
+    pub(super) fn on_failed(&mut self, job: Job, reason: &str) {
+        match job {
+            Job::Detection => self.common.notify(Event::StageFailed {
+                stage: "vad".into(),
+                message: reason.into(),
+            }),
+            Job::Transcription(request) => self.on_transcript(request, Err(())),
+            Job::Completeness(_) => {}
+            Job::Generation(request) => {
+                if self.asides.on_failed(&mut self.common, request) {
+                } else if self.preempt.is(request) {
+                    // Nobody waits for it yet: it is asked for again when somebody does.
+                    self.preempt.fail();
+                } else if self.answer.as_ref().and_then(Answer::request) == Some(request) {
+                    self.on_generation_failed(request, reason);
+                }
+            }
+            Job::Synthesis(clause) => self.on_synthesis_failed(clause, reason),
+        }
+    }
+
+    /// Gives up the rest of the response and says so.
+    pub(super) fn fail_response(
+        &mut self,
+        stage: &str,
+        reason: &str,
+        phrase: impl Fn(&Phrases) -> &String,
+    ) {
+        self.clear_response_timers();
+        self.common.notify(Event::StageFailed {
+            stage: stage.into(),
+            message: reason.into(),
+        });
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        self.confirmation.forget_wanted();
+        let generation = answer.fail();
+        let results = answer.calls.give_up();
+        if let Some(request) = generation.as_ref().map(Generation::request) {
+            self.cancel_generation(request);
+        }
+        self.add_results(results);
+        let last_words = generation.map(|mut generation| generation.last_words());
+        self.say_clauses(last_words.unwrap_or_default());
+        if let Some(answer) = &mut self.answer {
+            answer.items.close();
+        }
+        let phrase = phrase(&self.common.policy.phrases).clone();
+        self.speak(&phrase, Words::Own);
+    }
+}

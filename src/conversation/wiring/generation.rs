@@ -1,0 +1,274 @@
+//! The generations of an answer: what the model is asked, and what it says.
+
+use super::Conversation;
+
+use super::client::missing_tool;
+
+use crate::conversation::answer::{Answer, Words};
+use crate::conversation::client_settings::ClientTools;
+
+use crate::conversation::common::Common;
+
+use crate::conversation::generation::Generation;
+
+use crate::conversation::ids::RequestId;
+
+use crate::conversation::speculation::TrackId;
+use crate::conversation::timer::Timer;
+
+use crate::conversation::{Event, Job, Output, ResponseTerms};
+use crate::llm::{Demands, LlmEvent, Message, Prompt, ToolChoice};
+use crate::tools::ToolSpec;
+use std::sync::Arc;
+
+impl Conversation {
+    /// Asks the model for more of the answer. What it says first is withheld `after_filler`.
+    pub(super) fn start_generation(&mut self, after_filler: bool) {
+        let Some(answer) = &self.answer else {
+            return;
+        };
+        let messages = match &answer.terms.context {
+            None => self.history.messages(),
+            Some(context) => {
+                let mut messages = self.messages_of(context);
+                messages.extend(self.history.messages_from(answer.history));
+                messages
+            }
+        };
+        let (rounds, used) = (answer.calls.rounds(), answer.usage().output);
+        let prompt = self.prompt(messages, &answer.terms, rounds, used);
+        let tokens = prompt.estimate();
+        let held = match answer.terms.is_outside() {
+            true => None,
+            false => self.preempt.take(&mut self.common, &prompt),
+        };
+        let (request, began, events) = match held {
+            Some(held) => held,
+            None => {
+                let request = self.common.request_id();
+                self.common
+                    .outputs
+                    .push_back(Output::Generate { request, prompt });
+                (request, self.common.now, Vec::new())
+            }
+        };
+        watch_generation(&mut self.common);
+        if let Some(answer) = &mut self.answer {
+            let generation = Generation::new(request, tokens, after_filler);
+            answer.begin_generation(generation, began);
+        }
+        for event in events {
+            self.on_llm(request, event);
+        }
+    }
+
+    /// The model has begun to call a tool.
+    pub(super) fn on_tool_opened(&mut self, track: TrackId, name: &str) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        self.speculation
+            .on_tool_opened(&mut self.common, clients, track, name);
+    }
+
+    /// What the model is given after `steps` of tools, and when it has `used` so many tokens in the
+    /// answer.
+    pub(super) fn prompt(
+        &self,
+        messages: Vec<Message>,
+        terms: &ResponseTerms,
+        steps: u32,
+        used: u64,
+    ) -> Prompt {
+        let instructions: Vec<_> = [
+            self.common.policy.instructions.as_deref(),
+            self.client.instructions.as_deref(),
+            terms.instructions.as_deref(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
+        let choice = terms.tool_choice.as_ref();
+        let choice = choice.unwrap_or(&self.client.tool_choice);
+        let tools = match choice {
+            ToolChoice::None => Vec::new(),
+            _ if steps < self.common.policy.tool_steps => self.offered(terms),
+            _ => Vec::new(),
+        };
+        // A call that was asked for is made once; what follows is said about its result. The client
+        // may have taken back the tool that it has chosen.
+        let tool_choice = match steps {
+            0 if missing_tool(choice, &tools).is_none() => choice.clone(),
+            _ => ToolChoice::Auto,
+        };
+        Prompt {
+            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            messages,
+            tools: Arc::new(tools),
+            demands: Demands {
+                max_tokens: most.number().map(|most| left_of(most, used)),
+                tool_choice,
+            },
+        }
+    }
+
+    /// The tools of an answer. Outside of the conversation the server runs none: its results would
+    /// have nowhere to go.
+    pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
+        let clients = self.client.tools_in(terms);
+        let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
+        let own = self.common.policy.tools.iter().map(|tool| &tool.spec);
+        let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));
+        own.chain(clients).cloned().collect()
+    }
+
+    pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {
+        if self.asides.on_llm(&mut self.common, request, &event) {
+            return;
+        }
+        if self.preempt.is(request) {
+            return self.hold(event);
+        }
+        let Some(answer) = self.answer.as_mut() else {
+            return;
+        };
+        let turn = answer.turn;
+        let llm_first = &mut answer.stamps.latency.llm_first;
+        let Some(generation) = answer
+            .generation
+            .as_mut()
+            .filter(|g| g.request() == request)
+        else {
+            return;
+        };
+        llm_first.get_or_insert(self.common.now);
+        generation.count(&event);
+        watch_generation(&mut self.common);
+        match event {
+            LlmEvent::Speech { text } => self.on_words(&text),
+            LlmEvent::ToolOpened { name } => match generation.begin_call(&name) {
+                Some(before) => {
+                    self.say_clauses(before);
+                    if let Some(answer) = &mut self.answer {
+                        answer.items.close();
+                    }
+                    if let Some(track) = self.speculation.answering().map(|track| track.id) {
+                        self.on_tool_opened(track, &name);
+                    }
+                }
+                None => {
+                    self.cancel_generation(request);
+                    self.end_generation();
+                }
+            },
+            LlmEvent::ToolArguments { .. } => {}
+            LlmEvent::ToolClosed { arguments } => {
+                if let Some(name) = generation.end_call() {
+                    self.commit(&name, arguments);
+                }
+            }
+            LlmEvent::Unable => self.common.notify(Event::Unable { turn }),
+            LlmEvent::Cut => generation.was_cut(),
+            LlmEvent::Used { usage } => generation.was_counted(usage),
+            LlmEvent::End => self.end_generation(),
+        }
+    }
+
+    pub(super) fn cancel_generation(&mut self, request: RequestId) {
+        self.common
+            .outputs
+            .push_back(Output::CancelGeneration { request });
+    }
+
+    /// The model says words.
+    pub(super) fn on_words(&mut self, text: &str) {
+        let Some(generation) = self.answer.as_mut().and_then(Answer::generation) else {
+            return;
+        };
+        let (request, has_called) = (generation.request(), generation.has_begun_call());
+        let clauses = generation.words(text);
+        self.say_clauses(clauses);
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        if !answer.length.streamed(text.len()) {
+            return;
+        }
+        if !has_called && answer.has_spoken() {
+            return self.end_answer();
+        }
+        self.cancel_generation(request);
+        self.end_generation();
+    }
+
+    /// The model has said everything.
+    pub(super) fn end_generation(&mut self) {
+        self.common.timers.clear(Timer::GenerationOverdue);
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        let clauses = generation.map(Generation::finish);
+        self.say_clauses(clauses.unwrap_or_default());
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        let most = answer.terms.max_tokens.unwrap_or(self.client.max_tokens);
+        let left = most
+            .number()
+            .map(|most| left_of(most, answer.earlier_usage().output));
+        let own = self.common.policy.max_tokens;
+        let is_clients = left.is_some_and(|left| own.is_none_or(|own| left <= own));
+        let is_cut = answer
+            .generation()
+            .is_some_and(|generation| generation.is_cut());
+        let Some(reason) = answer.end_generation(is_clients) else {
+            return;
+        };
+        if left.is_some() && is_cut {
+            // A client with a limit of its own knows such an end, the user does not.
+            answer.length.is_cut = true;
+            let phrase = self.common.policy.phrases.llm_failed.clone();
+            return self.speak(&phrase, Words::Own);
+        }
+        self.fail_response("llm", reason, |p| &p.llm_failed);
+    }
+
+    /// The model says nothing more in this response.
+    pub(super) fn end_answer(&mut self) {
+        self.common.timers.clear(Timer::GenerationOverdue);
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        answer.length.is_cut = true;
+        if let Some(request) = answer.stop_generation() {
+            self.cancel_generation(request);
+        }
+    }
+
+    pub(super) fn on_generation_overdue(&mut self) {
+        let Some(request) = self.answer.as_ref().and_then(Answer::request) else {
+            return;
+        };
+        self.on_failed(Job::Generation(request), "the language model has stalled");
+    }
+
+    /// After a call there was nothing more to say: what was asked for in full is carried out.
+    pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        if generation.is_some_and(|generation| generation.has_called()) {
+            self.cancel_generation(request);
+            return self.end_generation();
+        }
+        self.fail_response("llm", reason, |p| &p.llm_failed);
+    }
+}
+
+/// A model that says nothing is taken for dead after a while.
+fn watch_generation(common: &mut Common) {
+    let overdue = common.now + common.policy.timeouts.generation_timeout;
+    common.timers.set(Timer::GenerationOverdue, overdue);
+}
+
+/// The tokens that an answer may still have, of which `used` are used up: at least one.
+fn left_of(most: u32, used: u64) -> u32 {
+    let used = u32::try_from(used).unwrap_or(most);
+    most.saturating_sub(used).max(1)
+}

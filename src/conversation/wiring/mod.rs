@@ -1,0 +1,346 @@
+//! Wiring: gives each rule what happens, and has done what the rules decide.
+
+mod answer;
+mod aside;
+mod calls;
+mod client;
+mod filler;
+mod generation;
+mod interruption;
+mod keypad;
+mod preempt;
+mod relayed;
+mod silence;
+mod speech;
+mod text_limits;
+mod turn;
+
+use crate::conversation::answer::{Answer, NextAnswer};
+use crate::conversation::aside::Asides;
+use crate::conversation::client_settings::{ClientSettings, ClientTools};
+use crate::conversation::common::Common;
+use crate::conversation::confirm::Confirmation;
+use crate::conversation::ending::Ending;
+use crate::conversation::endpointer::SpeechDetector;
+use crate::conversation::history::History;
+use crate::conversation::interruption::Interruption;
+use crate::conversation::playout::Playout;
+use crate::conversation::preempt::Preempt;
+use crate::conversation::speculation::Speculation;
+use crate::conversation::timer::Timer;
+use crate::conversation::{
+    CallId, Discard, HangUpReason, Input, ItemId, Output, Policy, ResponseStatus, ResponseTerms,
+    Samples, Time,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use turn::{Committed, Utterance};
+
+/// One conversation, from the first sound to the hang-up.
+///
+/// What the user does is `utterance` (`None`: silent); what the agent does is `answer`
+/// (`None`: idle). Barge-in is a pair of values, not a flag.
+#[derive(Debug)]
+pub struct Conversation {
+    pub(super) common: Common,
+    pub(super) client: ClientSettings,
+    pub(super) history: History,
+    pub(super) detector: SpeechDetector,
+    /// End of the last window that was judged.
+    pub(super) audio_end: Samples,
+    /// The user's audio before this belongs to earlier turns.
+    pub(super) audio_from: Samples,
+    pub(super) utterance: Option<Utterance>,
+    /// What the client has committed behind the utterance, oldest first.
+    pub(super) committed: VecDeque<Committed>,
+    pub(super) answer: Option<Answer>,
+    pub(super) playout: Playout,
+    pub(super) speculation: Speculation,
+    pub(super) preempt: Preempt,
+    pub(super) confirmation: Confirmation,
+    /// Committed calls that the server runs, with their items.
+    pub(super) running: BTreeMap<CallId, ItemId>,
+    pub(super) interruption: Interruption,
+    /// What waits to be told when nobody is speaking.
+    pub(super) announcements: VecDeque<String>,
+    /// The answer that is to be given when nobody speaks.
+    pub(super) respond_next: Option<NextAnswer>,
+    /// Items of the history whose words are not known yet: answers wait for them.
+    pub(super) unheard: BTreeSet<ItemId>,
+    pub(super) asides: Asides,
+    pub(super) ending: Ending,
+    /// Keys of a number that is being typed in.
+    pub(super) keys: String,
+    /// The last key answered a confirmation.
+    pub(super) answered_by_key: bool,
+    /// The user was asked to say something again, and has not been understood since.
+    pub(super) asked_again: bool,
+    /// How often a silent user has been asked since the last sign of life.
+    pub(super) prompted: u32,
+    /// The server has much to do: no partials are asked for.
+    pub(super) busy: bool,
+}
+
+impl Conversation {
+    /// A new conversation. The greeting, if there is one, is its first output.
+    pub fn new(policy: Policy) -> Self {
+        let mut conversation = Self {
+            client: ClientSettings::new(&policy),
+            history: History::default(),
+            detector: SpeechDetector::default(),
+            audio_end: Samples(0),
+            audio_from: Samples(0),
+            utterance: None,
+            committed: VecDeque::new(),
+            answer: None,
+            playout: Playout::default(),
+            speculation: Speculation::default(),
+            preempt: Preempt::default(),
+            confirmation: Confirmation::default(),
+            running: BTreeMap::new(),
+            interruption: Interruption::default(),
+            announcements: VecDeque::new(),
+            respond_next: None,
+            unheard: BTreeSet::new(),
+            asides: Asides::default(),
+            ending: Ending::default(),
+            keys: String::new(),
+            answered_by_key: false,
+            asked_again: false,
+            prompted: 0,
+            busy: false,
+            common: Common::new(policy),
+        };
+        let greeting = &conversation.common.policy.greeting;
+        if !greeting.is_empty() {
+            conversation.announcements.push_back(greeting.clone());
+        }
+        conversation.settle();
+        conversation
+    }
+
+    /// Takes in one thing that happened at `now`. A `now` before an earlier one counts as that
+    /// earlier one: time never runs backwards.
+    pub fn handle_input(&mut self, now: Time, input: Input) {
+        self.common.now = self.common.now.max(now);
+        if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
+            return self.settle();
+        }
+        match input {
+            Input::Vad { end, probability } => self.on_vad(end, probability),
+            Input::Transcript { request, text } => self.on_transcript(request, Ok(text)),
+            Input::Completeness {
+                request,
+                probability,
+            } => {
+                self.on_completeness(request, probability);
+            }
+            Input::Llm { request, event } => self.on_llm(request, event),
+            Input::Predicted {
+                request,
+                predictions,
+            } => {
+                let terms = self.answer.as_ref().map(|a| &a.terms);
+                let clients = ClientTools::of(&self.client, terms);
+                self.speculation
+                    .on_predicted(&mut self.common, clients, request, predictions);
+            }
+            Input::Load { busy } => self.busy = busy,
+            Input::RunRefused { run, reason } => {
+                self.speculation.on_refused(&mut self.common, run, reason);
+            }
+            Input::ToolFinished { run, result } => self.on_tool_finished(run, result),
+            Input::Confirm { call, accepted } => self.confirm(call, accepted),
+            Input::HangUp => return self.hang_up(),
+            Input::Synthesised {
+                clause,
+                length,
+                last,
+            } => {
+                self.on_synthesised(clause, length, last);
+            }
+            Input::Sent { clause, until } => self.on_sent(clause, until),
+            Input::Failed { job, reason } => self.on_failed(job, &reason),
+            Input::Configure(settings) => self.configure(*settings),
+            Input::Received { end } => self.audio_end = self.audio_end.max(end),
+            Input::CommitAudio => self.commit_audio(),
+            Input::ClearAudio => self.clear_audio(),
+            Input::AddItem { id, place, item } => self.add_item(id, place, item),
+            Input::ItemHeard { item, words } => self.on_item_heard(item, words),
+            Input::DeleteItem { item } => self.delete_item(item),
+            Input::Truncate { item, heard } => self.truncate(item, heard),
+            Input::Respond { instructions } => {
+                self.respond_to_client(ResponseTerms::of(instructions));
+            }
+            Input::RespondWith(terms) => self.respond_to_client(*terms),
+            Input::CancelAside { aside } => self.asides.cancel(&mut self.common, aside),
+            Input::CancelResponse => self.cancel_response(),
+            Input::Key { key } => self.press(key),
+            Input::Said { text, last } => self.on_said(&text, last),
+            Input::Stopped { heard } => self.on_stopped(&heard),
+            Input::VoiceEnded => self.on_voice_ended(),
+            Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
+            Input::Announce { text } => self.announcements.push_back(text),
+            Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
+        }
+        self.settle();
+    }
+
+    /// Takes in that time has passed: call it when [`Conversation::poll_timeout`] is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.common.now = self.common.now.max(now);
+        while let Some(timer) = self.common.timers.take_due(self.common.now) {
+            match timer {
+                Timer::EndOfTurn => self.try_end_turn(),
+                Timer::TranscriptOverdue => self.on_transcript_overdue(),
+                Timer::AudioStalled => self.on_audio_stalled(),
+                Timer::SynthesisOverdue => self.on_synthesis_overdue(),
+                Timer::DeadAir => self.fill_dead_air(),
+                Timer::GenerationOverdue => self.on_generation_overdue(),
+                Timer::ConfirmationExpired => {
+                    let user_speaks = self.utterance.is_some();
+                    self.confirmation.on_expired(&mut self.common, user_speaks);
+                }
+                Timer::PlayoutEnd => {}
+                Timer::KeysComplete => self.take_keys(),
+                Timer::Silence => self.on_silent_user(),
+                Timer::Idle => self.say_goodbye(HangUpReason::Idle),
+                Timer::SessionEnd => {
+                    self.committed.clear();
+                    self.drop_utterance();
+                    self.say_goodbye(HangUpReason::TooLong);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    /// The next decision, oldest first.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.common.outputs.pop_front()
+    }
+
+    /// When [`Conversation::handle_timeout`] is due, if nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.common.timers.next()
+    }
+
+    /// What follows from every change: clauses are asked for, a finished response ends, and what
+    /// has waited for silence gets its turn.
+    fn settle(&mut self) {
+        if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
+            // The line is somebody else's: nothing more is heard on it.
+            let done = |a: &Answer| !a.is_generating() && !self.ending.is_promised();
+            if self.answer.as_ref().is_some_and(done) && self.playout.all_sent() {
+                self.finish_response();
+            } else {
+                self.stop_for_good(ResponseStatus::Interrupted);
+            }
+            return self.let_go(HangUpReason::HandedOver);
+        }
+        loop {
+            self.advance_response();
+            self.hear_committed();
+            if self.utterance.is_some() || self.answer.is_some() {
+                self.common.timers.clear(Timer::Silence);
+                return;
+            }
+            if self.playout.audible_until() > self.common.now {
+                self.common
+                    .timers
+                    .set(Timer::PlayoutEnd, self.playout.audible_until());
+                return;
+            }
+            self.common.timers.clear(Timer::PlayoutEnd);
+            self.playout.clear();
+            if !self.take_turn() {
+                return;
+            }
+        }
+    }
+
+    /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
+    fn take_turn(&mut self) -> bool {
+        if self.client.transcribe_only {
+            self.announcements.clear();
+        }
+        let goes_on = !self.is_too_long();
+        if let Some(text) = self.announcements.pop_front() {
+            let question = match self.ending.hang_up() {
+                None => self.confirmation.ask_again(&mut self.common),
+                Some(_) => None,
+            };
+            match question {
+                Some(question) => self.say(&format!("{text} {question}")),
+                None => self.say(&text),
+            }
+        } else if goes_on && let Some(unfinished) = self.interruption.take_unfinished() {
+            self.resume_response(*unfinished);
+        } else if goes_on && let Some(ending) = self.ending.take_resuming() {
+            self.resume_ending(ending);
+        } else if goes_on && self.respond_next.is_some() && self.unheard.is_empty() {
+            self.respond();
+        } else {
+            match self.ending.hang_up() {
+                Some(reason) => self.let_go(reason),
+                None => self.watch_silence(),
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Ends the session.
+    fn let_go(&mut self, reason: HangUpReason) {
+        self.ending.has_hung_up();
+        self.hang_up();
+        self.common.outputs.push_back(Output::HangUp { reason });
+    }
+
+    /// The session is over: nothing of it runs on but what was committed.
+    fn hang_up(&mut self) {
+        self.drop_held();
+        self.forget_interrupted();
+        if let Some(answer) = self.answer.take() {
+            self.close_response(answer, ResponseStatus::Cancelled, Discard::HungUp);
+        }
+        self.speculation
+            .drop_heard(&mut self.common, Discard::HungUp);
+    }
+
+    /// The session has reached its greatest length: what is being said is said to its end, then the
+    /// goodbye, and nothing the user does puts it off.
+    fn is_too_long(&self) -> bool {
+        self.common.now >= Time(0) + self.common.policy.timeouts.session
+    }
+
+    /// Whether `input` would begin another turn; the client is told that there will be none.
+    fn turn_away(&mut self, input: &Input) -> bool {
+        let request = match input {
+            Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
+            Input::CommitAudio => "CommitAudio",
+            Input::Respond { .. } | Input::RespondWith(_) => "Respond",
+            Input::Key { .. } => "Key",
+            Input::Confirm { .. } => "Confirm",
+            _ => return false,
+        };
+        self.common.refuse(
+            request,
+            "the session has reached its greatest length".into(),
+        );
+        true
+    }
+
+    /// Hangs up as soon as nobody is speaking and the goodbye has been heard.
+    fn say_goodbye(&mut self, reason: HangUpReason) {
+        let phrase = match reason {
+            HangUpReason::Idle => &self.common.policy.phrases.goodbye_idle,
+            HangUpReason::TooLong
+            | HangUpReason::Shutdown
+            | HangUpReason::AgentEnded
+            | HangUpReason::HandedOver => &self.common.policy.phrases.goodbye_too_long,
+        };
+        self.announcements.clear();
+        self.announcements.push_back(phrase.clone());
+        self.ending.hang_up_for(reason);
+    }
+}

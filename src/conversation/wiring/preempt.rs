@@ -1,0 +1,68 @@
+//! Answers that are made before the turn is certainly over.
+
+use super::Conversation;
+use crate::conversation::client_settings::ClientTools;
+use crate::conversation::input::ResponseTerms;
+use crate::conversation::preempt::HeldCall;
+use crate::llm::{LlmEvent, Message};
+
+impl Conversation {
+    /// The user may be done: asks the model for the answer to what was heard so far.
+    pub(super) fn generate_early(&mut self, text: &str) {
+        let policy = &self.common.policy.speculation;
+        let free = self.answer.is_none()
+            && self.respond_next.is_none()
+            && !self.confirmation.is_open()
+            && self.preempt.is_idle();
+        if !policy.enabled
+            || !policy.preemptive
+            || !self.client.turn_detection.respond
+            || self.client.transcribe_only
+            || !free
+            || text.is_empty()
+        {
+            return;
+        }
+        let most = policy.generations_per_turn;
+        let Some(utterance) = self.utterance.as_mut().filter(|u| u.generations < most) else {
+            return;
+        };
+        utterance.generations += 1;
+        let mut messages = self.history.messages();
+        messages.push(Message::User {
+            text: text.to_owned(),
+        });
+        let filler = self.router_filler(self.speculation.listening());
+        let led = filler.is_some();
+        if let Some(text) = filler {
+            messages.push(Message::Agent {
+                text,
+                interrupted: false,
+            });
+        }
+        let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
+        self.preempt.begin(&mut self.common, prompt, led);
+    }
+
+    /// Keeps what the model says in an answer that is held back.
+    pub(super) fn hold(&mut self, event: LlmEvent) {
+        match self.preempt.hold(&mut self.common, event) {
+            Some(HeldCall::Opened(name)) => {
+                let track = self.speculation.listening().id;
+                self.on_tool_opened(track, &name);
+            }
+            Some(HeldCall::Complete(name, arguments)) => {
+                let terms = self.answer.as_ref().map(|a| &a.terms);
+                let clients = ClientTools::of(&self.client, terms);
+                self.speculation
+                    .on_held_call(&mut self.common, clients, &name, arguments);
+            }
+            None => {}
+        }
+    }
+
+    /// What was held is not wanted any more.
+    pub(super) fn drop_held(&mut self) {
+        self.preempt.drop(&mut self.common);
+    }
+}

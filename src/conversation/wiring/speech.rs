@@ -1,0 +1,158 @@
+//! The speech of an answer, from clauses to what was sent.
+
+use super::Conversation;
+
+use crate::conversation::answer::{Answer, Words};
+use crate::conversation::clauses::Clauses;
+
+use crate::conversation::ids::ClauseId;
+use crate::conversation::sentence::words;
+
+use crate::time::Micros;
+
+use crate::conversation::timer::Timer;
+
+use crate::conversation::{Event, Job, Output};
+
+impl Conversation {
+    /// Speaks clauses of the model, as far as the answer does not become too long with them.
+    pub(super) fn say_clauses(&mut self, clauses: Vec<String>) {
+        for text in clauses {
+            let Some(answer) = self.answer.as_mut().filter(|a| !a.length.is_cut) else {
+                return;
+            };
+            let is_over = answer.length.said(words(&text));
+            let clause = self.queue_clause(text, Words::Answer);
+            if let Some(clause) = clause.filter(|_| is_over) {
+                self.cut_answer(clause);
+            }
+        }
+    }
+
+    /// Ends the answer before the clause `from`, and behind a whole sentence as far as the words
+    /// before it are not being said yet. The model is stopped.
+    pub(super) fn cut_answer(&mut self, from: ClauseId) {
+        for clause in self.playout.cut_answer(from) {
+            self.history.drop_clause(clause.item, clause.index);
+            if clause.asked {
+                let clause = clause.id;
+                self.common
+                    .outputs
+                    .push_back(Output::CancelClause { clause });
+            }
+        }
+        self.watch_synthesis();
+        self.end_answer();
+    }
+
+    /// Speaks `text` as part of the response, clause by clause.
+    pub(super) fn speak(&mut self, text: &str, words: Words) {
+        let mut cutter = Clauses::default();
+        let mut clauses = cutter.push(text);
+        clauses.extend(cutter.finish());
+        for clause in clauses {
+            self.queue_clause(clause, words);
+        }
+    }
+
+    /// Queues a clause, to be spoken behind all others.
+    pub(super) fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
+        let answer = self.answer.as_mut()?;
+        let (common, history) = (&mut self.common, &mut self.history);
+        Some(answer.queue(common, history, &mut self.playout, text, words))
+    }
+
+    pub(super) fn on_synthesised(&mut self, clause: ClauseId, length: Micros, last: bool) {
+        let Some(known) = self.playout.get(clause) else {
+            return;
+        };
+        self.history
+            .lengthen_clause(known.item, known.index, length);
+        self.playout.made(clause, length, last);
+        if let Some(answer) = &mut self.answer {
+            if let Some((words, length)) = self.playout.made_of_answer(clause).filter(|_| last) {
+                answer.length.made(words, length);
+            }
+            let first = &mut answer.stamps.latency.first_synthesis;
+            first.get_or_insert(self.common.now);
+        }
+        self.watch_synthesis();
+    }
+
+    /// A voice that hangs is as dead as one that fails.
+    pub(super) fn watch_synthesis(&mut self) {
+        if self.playout.being_made().is_some() {
+            let due = self.common.now + self.common.policy.timeouts.synthesis_timeout;
+            self.common.timers.set(Timer::SynthesisOverdue, due);
+        } else {
+            self.common.timers.clear(Timer::SynthesisOverdue);
+        }
+    }
+
+    pub(super) fn on_synthesis_overdue(&mut self) {
+        if let Some(clause) = self.playout.being_made() {
+            self.on_failed(Job::Synthesis(clause), "the voice has stalled");
+        }
+    }
+
+    /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
+    pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
+        if let Some(answer) = &mut self.answer
+            && answer.announce(&mut self.common, &mut self.playout, id)
+        {
+            self.confirmation.clause_begins(id);
+        }
+        self.playout.sent(self.common.now, id, until);
+        self.common.mark_activity();
+    }
+
+    /// A clause is about to be asked for: ends the answer before it if there is no time for the rest of
+    /// its sentence. `true` if the clause is gone.
+    pub(super) fn ends_before(&mut self, clause: ClauseId) -> bool {
+        let place = self.playout.place_in_answer(clause);
+        let (Some(place), Some(answer)) = (place, &mut self.answer) else {
+            return false;
+        };
+        if answer.length.ask(&place) {
+            return false;
+        }
+        self.cut_answer(clause);
+        true
+    }
+
+    /// Items whose audio was all sent are done, in order.
+    pub(super) fn close_items(&mut self) {
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        let is_generating = answer.is_generating();
+        let was_sent = |item| self.playout.item_sent(item);
+        while let Some(item) = answer.items.take_done(is_generating, was_sent) {
+            if answer.items.was_announced(item) {
+                self.common.notify(Event::AgentItemDone {
+                    item,
+                    text: self.history.spoken_text(item),
+                    interrupted: false,
+                });
+            }
+        }
+    }
+
+    pub(super) fn on_synthesis_failed(&mut self, id: ClauseId, reason: &str) {
+        if self.playout.get(id).is_none() {
+            return;
+        }
+        self.common.timers.clear(Timer::SynthesisOverdue);
+        self.confirmation
+            .withdraw_unasked(&mut self.common, &mut self.history);
+        for clause in self.playout.drop_from(id) {
+            self.history.drop_clause(clause.item, clause.index);
+            self.common
+                .outputs
+                .push_back(Output::CancelClause { clause: clause.id });
+        }
+        if self.answer.as_mut().is_some_and(Answer::voice_fails) {
+            self.fail_response("tts", reason, |p| &p.tts_failed);
+        }
+    }
+}
