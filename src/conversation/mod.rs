@@ -11,6 +11,8 @@
 //! | where | rule |
 //! |---|---|
 //! | `endpointer` | what is speech; how much silence ends a turn |
+//! | `utterance` | what the user says, from first sound to transcript; when the turn is over |
+//! | `turn` | which audio is the user's utterance, and what the client commits by hand |
 //! | `interruption` | the user speaks over the agent; false interruptions |
 //! | `answer` | what an answer is made of, and how it ends |
 //! | `generation` | one run of the model: clauses and calls |
@@ -22,17 +24,18 @@
 //! | `ending` | how the conversation ends, by a call of the agent or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `filler` | what is said while the user waits |
+//! | `keypad` | what the keys of a telephone mean |
+//! | `silence` | a user who says nothing is asked, and in the end left |
+//! | `agenda` | what waits until nobody speaks |
 //! | `text_limits` | how much text a client may add |
 //! | `clauses` | where a clause ends; which text is not spoken |
 //! | `playout` | what was sent and what was heard |
 //! | `history` | what the model is told was said |
-//! | `wiring/turn` | the user's utterance, from first sound to transcript |
 //! | `wiring/calls` | which calls run, and where their results go |
-//! | `wiring/keypad` | what the keys of a telephone mean |
-//! | `wiring/silence` | a user who says nothing is asked, and in the end left |
 //! | `wiring/client` | what the client may ask for |
 //! | `wiring/relayed` | clients with a recogniser and a voice of their own |
 
+mod agenda;
 mod answer;
 mod answer_end;
 mod aside;
@@ -49,19 +52,23 @@ mod history;
 mod ids;
 mod input;
 mod interruption;
+mod keypad;
 mod latency;
 mod output;
 mod playout;
 mod policy;
 mod preempt;
 mod sentence;
+mod silence;
 mod speculation;
 mod template;
 #[cfg(test)]
 mod tests;
 mod text_limits;
 mod timer;
+mod turn;
 mod turn_detection;
+mod utterance;
 mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};

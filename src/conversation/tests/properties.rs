@@ -141,7 +141,7 @@ proptest! {
         responses_do_not_overlap(&sim)?;
         nothing_flushed_is_sent(&sim)?;
         tools_run_once_and_only_when_committed(&sim)?;
-        prop_assert!(sim.core.answer.is_none() && sim.core.utterance.is_none(), "it ends");
+        prop_assert!(sim.core.answer.is_none() && !sim.core.turn.is_open(), "it ends");
     }
 }
 
@@ -360,7 +360,7 @@ proptest! {
             }
         }
         sim.no_audio(120_000);
-        let over = sim.core.answer.is_none() && sim.core.utterance.is_none();
+        let over = sim.core.answer.is_none() && !sim.core.turn.is_open();
         prop_assert!(over, "a response goes on for ever");
         sim.input(Input::HangUp);
         prop_assert!(!sim.core.interruption.is_resuming(), "a call that never ends");

@@ -147,7 +147,7 @@ fn the_client_knows_better_when_the_clock_is_too_fast() {
         agent(&sim),
         ("One two three four five six, seven".into(), true)
     );
-    assert!(sim.core.utterance.is_none(), "nothing was stopped");
+    assert!(!sim.core.turn.is_open(), "nothing was stopped");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_key_that_stops_the_question_answers_it() {
         sim.input(Input::Key { key });
         sim.no_audio(10_000);
         assert_eq!(sim.tools_started.len(), started, "{key}");
-        assert!(sim.core.utterance.is_none() && !sim.core.confirmation.is_open());
+        assert!(!sim.core.turn.is_open() && !sim.core.confirmation.is_open());
     }
 }
 

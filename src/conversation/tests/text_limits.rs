@@ -86,7 +86,7 @@ fn items_and_words_that_are_too_long_are_refused() {
         let said = Input::Said { text: text(), last };
         is_refused(&mut sim, said, "Said", "at most 100");
     }
-    assert!(sim.core.utterance.is_none());
+    assert!(!sim.core.turn.is_open());
     let said = |text: &str| Input::Said {
         text: text.into(),
         last: true,

@@ -31,8 +31,8 @@ impl Conversation {
     /// Answers a turn whose stages so far are in `latency`. While another response is being given
     /// the answer waits for its end, and for items whose words are not known.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
-        if self.answer.is_some() || !self.unheard.is_empty() {
-            let next = self.respond_next.take().unwrap_or_default();
+        if self.answer.is_some() || !self.agenda.is_heard() {
+            let next = self.agenda.take_next_answer().unwrap_or_default();
             return self.respond_after_this(next);
         }
         self.open_response(latency);
@@ -56,14 +56,14 @@ impl Conversation {
 
     /// The user has gone on while an answer is being given: the conversation does not end with it.
     pub(super) fn respond_after_this(&mut self, next: NextAnswer) {
-        self.respond_next = Some(next);
+        self.agenda.answer_next(next);
         self.call_off_end();
     }
 
     /// Gives up the answer that is next. A client that has asked for it is told that it was
     /// cancelled; `false` if none has.
     pub(super) fn drop_next_answer(&mut self) -> bool {
-        let dropped = self.respond_next.take();
+        let dropped = self.agenda.take_next_answer();
         let requested = dropped.is_some_and(|next| next.requested);
         if requested {
             let turn = self.common.turn_id();
@@ -82,7 +82,7 @@ impl Conversation {
     /// Takes up again the answer that noise cut short: when the calls that still run are done, or at
     /// once.
     pub(super) fn resume_response(&mut self, half: Unfinished) {
-        let is_new = self.respond_next.is_some();
+        let is_new = self.agenda.has_next_answer();
         self.open_response(TurnLatency::of_turn_at(self.common.now));
         let running: Vec<CallId> = self.running.keys().copied().collect();
         if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
@@ -119,7 +119,7 @@ impl Conversation {
     /// terms.
     pub(super) fn open_response(&mut self, latency: TurnLatency) {
         self.speculation.begin_answer();
-        let next = self.respond_next.take().unwrap_or_default();
+        let next = self.agenda.take_next_answer().unwrap_or_default();
         self.forget_resuming();
         self.open_untracked(latency, next);
     }
@@ -179,7 +179,7 @@ impl Conversation {
         }
         self.common.timers.clear(Timer::DeadAir);
         if self.confirmation.is_wanted() && !answer.has_failed() {
-            if answer.calls.has_client_s() || self.respond_next.is_some() {
+            if answer.calls.has_client_s() || self.agenda.has_next_answer() {
                 self.confirmation
                     .put_off(&mut self.common, &mut self.history);
                 return self.advance_response();

@@ -187,7 +187,7 @@ impl Conversation {
             self.common.timers.set(Timer::PlayoutEnd, heard);
             return true;
         }
-        if self.utterance.is_some() || !self.keys.is_empty() {
+        if self.turn.is_open() || !self.keypad.is_empty() {
             return true;
         }
         if how == EndsCall::HangUp {

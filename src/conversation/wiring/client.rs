@@ -5,6 +5,7 @@ use crate::conversation::answer::NextAnswer;
 use crate::conversation::ids::{CallId, ItemId};
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::ConfirmationOutcome;
+use crate::conversation::utterance::Utterance;
 use crate::conversation::{
     EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus, ResponseTerms, Settings,
 };
@@ -33,12 +34,12 @@ impl Conversation {
             self.common.policy.speculation.enabled = on && self.client.may_speculate;
         }
         if let Some(turn_detection) = settings.turn_detection {
-            let speaking = self.utterance.as_ref().is_some_and(|u| !u.committed);
-            if turn_detection.rule == EndOfTurnRule::Client && speaking {
+            let utterance = self.turn.utterance().filter(|u| !u.is_committed());
+            let from = utterance.map(Utterance::from);
+            if let Some(from) = from.filter(|_| turn_detection.rule == EndOfTurnRule::Client) {
                 // From here on the client says when a turn is over; what was begun is part of it.
-                let from = self.utterance.as_ref().map(|utterance| utterance.from);
                 self.drop_utterance();
-                self.audio_from = from.unwrap_or(self.audio_from);
+                self.turn.take_audio_from(from);
             }
             self.client.turn_detection = turn_detection;
         }
@@ -49,7 +50,7 @@ impl Conversation {
         self.client.transcribe_only = true;
         self.client.may_speculate = false;
         self.common.policy.speculation.enabled = false;
-        self.announcements.clear();
+        self.agenda.clear_announcements();
         self.stop_for_good(ResponseStatus::Cancelled);
         self.drop_next_answer();
         self.drop_held();
@@ -74,7 +75,7 @@ impl Conversation {
             NewItem::User { text } => self.history.insert(at, id, Message::User { text }),
             NewItem::Spoken { text } => {
                 self.history.insert(at, id, Message::User { text });
-                self.unheard.insert(id);
+                self.agenda.wait_for(id);
             }
             NewItem::Agent { text } => {
                 let interrupted = false;
@@ -107,7 +108,7 @@ impl Conversation {
 
     /// An item that was spoken elsewhere has its words, or has none.
     pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
-        self.unheard.remove(&item);
+        self.agenda.was_heard(item);
         let wordless = words.is_some();
         let Some(words) = words.filter(|words| !words.is_empty()) else {
             return self
@@ -138,7 +139,7 @@ impl Conversation {
             Some(text) => {
                 // A client that stops the agent before the first word has had its answer. One that
                 // does so because the user goes on has what was said so far answered, too.
-                if text.is_empty() && self.utterance.is_none() {
+                if text.is_empty() && !self.turn.is_open() {
                     self.history.give_up_question_before(item);
                 }
                 self.common
@@ -167,7 +168,7 @@ impl Conversation {
         }
         match terms.place {
             ResponsePlace::Aside => self.respond_aside(&terms),
-            ResponsePlace::Aloud if self.answer.is_some() || self.utterance.is_some() => {
+            ResponsePlace::Aloud if self.answer.is_some() || self.turn.is_open() => {
                 self.common.refuse(
                     "Respond",
                     "somebody is speaking: wait until they are done".into(),
@@ -217,11 +218,11 @@ impl Conversation {
             return self.run_confirmed(pending, latency);
         }
         let declined = self.common.policy.phrases.declined.clone();
-        if self.utterance.is_some() {
+        if self.turn.is_open() {
             // Said if that is no more than the key's own tone.
             self.interruption.say_after_noise(declined);
         } else {
-            self.announcements.push_back(declined);
+            self.agenda.announce(declined);
         }
     }
 
@@ -233,12 +234,12 @@ impl Conversation {
                 .common
                 .refuse("CancelResponse", "no response is being given".into());
         }
-        if dropped && self.give_up_committed() {
+        if dropped && self.turn.give_up_committed() {
             return;
         }
         // A client that cancels because the user goes on has what was said so far answered, too.
-        if self.utterance.is_none() {
-            self.history.give_up_question(&self.unheard);
+        if !self.turn.is_open() {
+            self.history.give_up_question(self.agenda.unheard());
         }
     }
 }

@@ -118,7 +118,7 @@ impl Conversation {
         };
         self.confirmation.resume();
         if !rest.is_empty() {
-            self.announcements.push_front(rest);
+            self.agenda.say_rest(rest);
         }
         self.ending.resume();
     }

@@ -15,43 +15,36 @@ mod speech;
 mod text_limits;
 mod turn;
 
-use crate::conversation::answer::{Answer, NextAnswer};
+use crate::conversation::agenda::Agenda;
+use crate::conversation::answer::Answer;
 use crate::conversation::aside::Asides;
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
 use crate::conversation::confirm::Confirmation;
 use crate::conversation::ending::Ending;
-use crate::conversation::endpointer::SpeechDetector;
 use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
+use crate::conversation::keypad::Keypad;
 use crate::conversation::playout::Playout;
 use crate::conversation::preempt::Preempt;
 use crate::conversation::speculation::Speculation;
 use crate::conversation::timer::Timer;
+use crate::conversation::turn::Turn;
 use crate::conversation::{
     CallId, Discard, HangUpReason, Input, ItemId, Output, Policy, ResponseStatus, ResponseTerms,
-    Samples, Time,
+    Time,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use turn::{Committed, Utterance};
+use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
 ///
-/// What the user does is `utterance` (`None`: silent); what the agent does is `answer`
-/// (`None`: idle). Barge-in is a pair of values, not a flag.
+/// What the user does is `turn`; what the agent does is `answer` (`None`: idle). Barge-in is a pair of values, not a flag.
 #[derive(Debug)]
 pub struct Conversation {
     pub(super) common: Common,
     pub(super) client: ClientSettings,
     pub(super) history: History,
-    pub(super) detector: SpeechDetector,
-    /// End of the last window that was judged.
-    pub(super) audio_end: Samples,
-    /// The user's audio before this belongs to earlier turns.
-    pub(super) audio_from: Samples,
-    pub(super) utterance: Option<Utterance>,
-    /// What the client has committed behind the utterance, oldest first.
-    pub(super) committed: VecDeque<Committed>,
+    pub(super) turn: Turn,
     pub(super) answer: Option<Answer>,
     pub(super) playout: Playout,
     pub(super) speculation: Speculation,
@@ -60,24 +53,10 @@ pub struct Conversation {
     /// Committed calls that the server runs, with their items.
     pub(super) running: BTreeMap<CallId, ItemId>,
     pub(super) interruption: Interruption,
-    /// What waits to be told when nobody is speaking.
-    pub(super) announcements: VecDeque<String>,
-    /// The answer that is to be given when nobody speaks.
-    pub(super) respond_next: Option<NextAnswer>,
-    /// Items of the history whose words are not known yet: answers wait for them.
-    pub(super) unheard: BTreeSet<ItemId>,
+    pub(super) agenda: Agenda,
     pub(super) asides: Asides,
     pub(super) ending: Ending,
-    /// Keys of a number that is being typed in.
-    pub(super) keys: String,
-    /// The last key answered a confirmation.
-    pub(super) answered_by_key: bool,
-    /// The user was asked to say something again, and has not been understood since.
-    pub(super) asked_again: bool,
-    /// How often a silent user has been asked since the last sign of life.
-    pub(super) prompted: u32,
-    /// The server has much to do: no partials are asked for.
-    pub(super) busy: bool,
+    pub(super) keypad: Keypad,
 }
 
 impl Conversation {
@@ -86,11 +65,7 @@ impl Conversation {
         let mut conversation = Self {
             client: ClientSettings::new(&policy),
             history: History::default(),
-            detector: SpeechDetector::default(),
-            audio_end: Samples(0),
-            audio_from: Samples(0),
-            utterance: None,
-            committed: VecDeque::new(),
+            turn: Turn::default(),
             answer: None,
             playout: Playout::default(),
             speculation: Speculation::default(),
@@ -98,21 +73,15 @@ impl Conversation {
             confirmation: Confirmation::default(),
             running: BTreeMap::new(),
             interruption: Interruption::default(),
-            announcements: VecDeque::new(),
-            respond_next: None,
-            unheard: BTreeSet::new(),
+            agenda: Agenda::default(),
             asides: Asides::default(),
             ending: Ending::default(),
-            keys: String::new(),
-            answered_by_key: false,
-            asked_again: false,
-            prompted: 0,
-            busy: false,
+            keypad: Keypad::default(),
             common: Common::new(policy),
         };
         let greeting = &conversation.common.policy.greeting;
         if !greeting.is_empty() {
-            conversation.announcements.push_back(greeting.clone());
+            conversation.agenda.announce(greeting.clone());
         }
         conversation.settle();
         conversation
@@ -144,7 +113,7 @@ impl Conversation {
                 self.speculation
                     .on_predicted(&mut self.common, clients, request, predictions);
             }
-            Input::Load { busy } => self.busy = busy,
+            Input::Load { busy } => self.turn.set_busy(busy),
             Input::RunRefused { run, reason } => {
                 self.speculation.on_refused(&mut self.common, run, reason);
             }
@@ -161,7 +130,7 @@ impl Conversation {
             Input::Sent { clause, until } => self.on_sent(clause, until),
             Input::Failed { job, reason } => self.on_failed(job, &reason),
             Input::Configure(settings) => self.configure(*settings),
-            Input::Received { end } => self.audio_end = self.audio_end.max(end),
+            Input::Received { end } => self.turn.received(end),
             Input::CommitAudio => self.commit_audio(),
             Input::ClearAudio => self.clear_audio(),
             Input::AddItem { id, place, item } => self.add_item(id, place, item),
@@ -179,7 +148,7 @@ impl Conversation {
             Input::Stopped { heard } => self.on_stopped(&heard),
             Input::VoiceEnded => self.on_voice_ended(),
             Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
-            Input::Announce { text } => self.announcements.push_back(text),
+            Input::Announce { text } => self.agenda.announce(text),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
         }
         self.settle();
@@ -197,7 +166,7 @@ impl Conversation {
                 Timer::DeadAir => self.fill_dead_air(),
                 Timer::GenerationOverdue => self.on_generation_overdue(),
                 Timer::ConfirmationExpired => {
-                    let user_speaks = self.utterance.is_some();
+                    let user_speaks = self.turn.is_open();
                     self.confirmation.on_expired(&mut self.common, user_speaks);
                 }
                 Timer::PlayoutEnd => {}
@@ -205,7 +174,7 @@ impl Conversation {
                 Timer::Silence => self.on_silent_user(),
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
-                    self.committed.clear();
+                    self.turn.forget_committed();
                     self.drop_utterance();
                     self.say_goodbye(HangUpReason::TooLong);
                 }
@@ -240,7 +209,7 @@ impl Conversation {
         loop {
             self.advance_response();
             self.hear_committed();
-            if self.utterance.is_some() || self.answer.is_some() {
+            if self.turn.is_open() || self.answer.is_some() {
                 self.common.timers.clear(Timer::Silence);
                 return;
             }
@@ -261,10 +230,10 @@ impl Conversation {
     /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
     fn take_turn(&mut self) -> bool {
         if self.client.transcribe_only {
-            self.announcements.clear();
+            self.agenda.clear_announcements();
         }
         let goes_on = !self.is_too_long();
-        if let Some(text) = self.announcements.pop_front() {
+        if let Some(text) = self.agenda.take_announcement() {
             let question = match self.ending.hang_up() {
                 None => self.confirmation.ask_again(&mut self.common),
                 Some(_) => None,
@@ -277,7 +246,7 @@ impl Conversation {
             self.resume_response(*unfinished);
         } else if goes_on && let Some(ending) = self.ending.take_resuming() {
             self.resume_ending(ending);
-        } else if goes_on && self.respond_next.is_some() && self.unheard.is_empty() {
+        } else if goes_on && self.agenda.is_answer_due() {
             self.respond();
         } else {
             match self.ending.hang_up() {
@@ -339,8 +308,7 @@ impl Conversation {
             | HangUpReason::AgentEnded
             | HangUpReason::HandedOver => &self.common.policy.phrases.goodbye_too_long,
         };
-        self.announcements.clear();
-        self.announcements.push_back(phrase.clone());
+        self.agenda.announce_only(phrase.clone());
         self.ending.hang_up_for(reason);
     }
 }

@@ -11,7 +11,7 @@ impl Conversation {
     pub(super) fn generate_early(&mut self, text: &str) {
         let policy = &self.common.policy.speculation;
         let free = self.answer.is_none()
-            && self.respond_next.is_none()
+            && !self.agenda.has_next_answer()
             && !self.confirmation.is_open()
             && self.preempt.is_idle();
         if !policy.enabled
@@ -24,10 +24,10 @@ impl Conversation {
             return;
         }
         let most = policy.generations_per_turn;
-        let Some(utterance) = self.utterance.as_mut().filter(|u| u.generations < most) else {
+        let utterance = self.turn.utterance_mut();
+        if !utterance.is_some_and(|u| u.may_be_answered_early(most)) {
             return;
-        };
-        utterance.generations += 1;
+        }
         let mut messages = self.history.messages();
         messages.push(Message::User {
             text: text.to_owned(),

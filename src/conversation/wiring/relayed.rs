@@ -2,9 +2,9 @@
 //! the user speaks over the agent, the client has stopped it already and tells which words were heard.
 
 use super::Conversation;
-use super::turn::Utterance;
 use crate::conversation::Event;
 use crate::conversation::timer::Timer;
+use crate::conversation::utterance::Utterance;
 use crate::time::Micros;
 
 /// The client owes the words that end a turn so long after the last that came: the longest silence
@@ -15,7 +15,7 @@ impl Conversation {
     /// What the user has said so far, or, with `last`, all of it.
     pub(super) fn on_said(&mut self, text: &str, last: bool) {
         let text = text.trim();
-        if self.utterance.is_none() {
+        if !self.turn.is_open() {
             if text.is_empty() {
                 return;
             }
@@ -25,8 +25,8 @@ impl Conversation {
             }
         }
         self.hear_from_user();
-        if let Some(utterance) = &mut self.utterance {
-            utterance.words_came(text, self.common.now);
+        if let Some(utterance) = self.turn.utterance_mut() {
+            utterance.on_words(text, self.common.now);
         }
         if last {
             return self.end_turn(text);
@@ -68,7 +68,7 @@ impl Conversation {
     /// The user has spoken over the agent, and the words are still to come. If none do, the agent
     /// says what was not heard.
     fn stop_for_words(&mut self) {
-        if self.utterance.is_none() {
+        if !self.turn.is_open() {
             self.begin_words();
         }
         self.await_words();
@@ -84,7 +84,7 @@ impl Conversation {
 
     /// It was a key that the client has stopped the agent for: no words will come.
     pub(super) fn expect_no_words(&mut self) {
-        if !self.utterance.as_ref().is_some_and(Utterance::is_wordless) {
+        if !self.turn.utterance().is_some_and(Utterance::is_wordless) {
             return;
         }
         self.confirmation.resume();
@@ -93,20 +93,20 @@ impl Conversation {
 
     /// It was a key that means nothing: what the client has stopped goes on.
     pub(super) fn expect_nothing(&mut self) {
-        if self.utterance.as_ref().is_some_and(Utterance::is_wordless) {
+        if self.turn.utterance().is_some_and(Utterance::is_wordless) {
             self.end_turn("");
         }
     }
 
     /// No more words come: what was said so far is all.
     pub(super) fn on_words_overdue(&mut self) {
-        let said = self.utterance.as_ref().map(Utterance::words);
+        let said = self.turn.utterance().map(|u| u.words().to_owned());
         self.end_turn(&said.unwrap_or_default());
     }
 
     fn begin_words(&mut self) {
-        let utterance = Utterance::in_words(self.audio_end, self.common.now);
-        self.begin_utterance(utterance);
+        self.hear_from_user();
+        self.turn.begin_words(&mut self.common);
     }
 
     fn await_words(&mut self) {

@@ -1,25 +1,15 @@
-//! A user who says nothing: asked twice whether they are still there, then left with a goodbye.
+//! A user who says nothing.
 
 use super::Conversation;
-use crate::conversation::timer::Timer;
-use crate::conversation::{Event, HangUpReason};
+use crate::conversation::output::HangUpReason;
+use crate::conversation::silence::Silent;
 use crate::time::Micros;
-
-/// How often a silent user is asked.
-const PROMPTS: u32 = 2;
 
 impl Conversation {
     /// Nobody speaks and nothing waits: from here on the silence counts.
     pub(super) fn watch_silence(&mut self) {
-        if let Some(patience) = self
-            .idle_timeout()
-            .or(self.common.policy.timeouts.silence_prompt)
-            && !self.common.timers.is_set(Timer::Silence)
-        {
-            self.common
-                .timers
-                .set(Timer::Silence, self.common.now + patience);
-        }
+        let set = self.idle_timeout();
+        self.agenda.silence.watch(&mut self.common, set);
     }
 
     /// The silence that the client allows.
@@ -32,31 +22,22 @@ impl Conversation {
 
     /// A sign of life.
     pub(super) fn hear_from_user(&mut self) {
-        self.common.mark_activity();
-        self.common.timers.clear(Timer::Silence);
-        self.prompted = 0;
+        self.agenda.silence.is_broken(&mut self.common);
         if self.ending.stay_for_user() {
             let goodbye = &self.common.policy.phrases.goodbye_idle;
-            self.announcements.retain(|text| text != goodbye);
+            self.agenda.retract(goodbye);
         }
     }
 
     pub(super) fn on_silent_user(&mut self) {
-        let timeout = self.idle_timeout();
-        if self.prompted == PROMPTS {
-            // Who ends a session that the client watches over is the client's affair.
-            return match timeout {
-                Some(_) => {}
-                None => self.say_goodbye(HangUpReason::Idle),
-            };
+        let (set, to) = (self.idle_timeout(), self.turn.audio_end());
+        match self.agenda.silence.lasts(&mut self.common, set, to) {
+            Silent::Ask => {
+                let question = self.common.policy.phrases.still_there.clone();
+                self.agenda.announce(question);
+            }
+            Silent::Leave => self.say_goodbye(HangUpReason::Idle),
+            Silent::Wait => {}
         }
-        self.prompted += 1;
-        if let Some(timeout) = timeout {
-            let to = self.audio_end;
-            let from = to.minus_ms(timeout.as_ms());
-            self.common.notify(Event::IdleTimeout { from, to });
-        }
-        let question = self.common.policy.phrases.still_there.clone();
-        self.announcements.push_back(question);
     }
 }

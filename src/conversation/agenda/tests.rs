@@ -1,0 +1,45 @@
+//! The agenda by itself.
+
+use super::*;
+
+fn said(agenda: &mut Agenda) -> Vec<String> {
+    std::iter::from_fn(|| agenda.take_announcement()).collect()
+}
+
+#[test]
+fn words_are_said_in_order_and_the_rest_of_others_first() {
+    let mut agenda = Agenda::default();
+    agenda.announce("Ding dong.".into());
+    agenda.announce("Hello.".into());
+    agenda.say_rest("and it rains.".into());
+    assert_eq!(said(&mut agenda), ["and it rains.", "Ding dong.", "Hello."]);
+}
+
+#[test]
+fn an_apology_is_said_once() {
+    let mut agenda = Agenda::default();
+    agenda.announce_next("Sorry?".into());
+    agenda.announce_next("Sorry?".into());
+    assert_eq!(said(&mut agenda), ["Sorry?"]);
+}
+
+#[test]
+fn a_goodbye_is_the_only_thing_said_and_may_be_retracted() {
+    let mut agenda = Agenda::default();
+    agenda.announce("Ding dong.".into());
+    agenda.announce_only("Goodbye.".into());
+    agenda.retract("Goodbye.");
+    assert!(said(&mut agenda).is_empty());
+}
+
+#[test]
+fn an_answer_waits_for_words_that_are_not_known_yet() {
+    let mut agenda = Agenda::default();
+    agenda.wait_for(ItemId(1));
+    agenda.answer_next(NextAnswer::default());
+    assert!(agenda.has_next_answer() && !agenda.is_answer_due());
+    agenda.was_heard(ItemId(1));
+    assert!(agenda.is_answer_due());
+    assert!(agenda.take_next_answer().is_some());
+    assert!(!agenda.is_answer_due());
+}

@@ -1,0 +1,68 @@
+//! The keys by themselves; whole calls are in `../tests/telephone.rs`.
+
+use super::*;
+use crate::conversation::policy::Policy;
+use crate::time::Time;
+
+fn typed(keys: &str) -> (Keypad, Common) {
+    let (mut keypad, mut common) = (Keypad::default(), Common::new(Policy::default()));
+    for key in keys.chars() {
+        assert!(!keypad.push(&mut common, key), "{key}");
+    }
+    (keypad, common)
+}
+
+#[test]
+fn a_number_is_complete_with_the_hash_key() {
+    let (mut keypad, mut common) = typed("12*");
+    assert!(keypad.push(&mut common, '#'));
+    assert_eq!(keypad.take(&mut common, false).unwrap(), "12*");
+    assert!(!common.timers.is_set(Timer::KeysComplete));
+    assert_eq!(keypad.take(&mut common, false), None, "it is taken once");
+}
+
+#[test]
+fn a_number_is_complete_when_no_key_follows() {
+    let (_, mut common) = typed("1");
+    let at = Time::from_ms(COMPLETE_MS);
+    assert!(matches!(
+        common.timers.take_due(at),
+        Some(Timer::KeysComplete)
+    ));
+}
+
+#[test]
+fn a_number_waits_for_the_end_of_what_the_user_says() {
+    let (mut keypad, mut common) = typed("12");
+    assert_eq!(keypad.take(&mut common, true), None);
+    assert!(common.timers.is_set(Timer::KeysComplete));
+    assert_eq!(keypad.take(&mut common, false).unwrap(), "12");
+}
+
+#[test]
+fn keys_answer_only_if_no_number_has_begun() {
+    let (mut keypad, _) = typed("");
+    assert_eq!(keypad.answer('1'), Some(true));
+    assert_eq!(keypad.answer('2'), Some(false));
+    assert_eq!(keypad.answer('3'), None);
+    let (mut keypad, _) = typed("3");
+    assert_eq!(keypad.answer('1'), None);
+}
+
+#[test]
+fn the_hash_key_behind_an_answer_means_nothing() {
+    let (mut keypad, _) = typed("");
+    keypad.answer('1');
+    assert!(keypad.ends_answer('#'));
+    assert!(!keypad.ends_answer('#'), "only the next one");
+    keypad.answer('1');
+    keypad.forget_answer();
+    assert!(!keypad.ends_answer('#'));
+}
+
+#[test]
+fn a_number_has_an_end() {
+    let keys = "1".repeat(MOST_KEYS);
+    let (mut keypad, mut common) = typed(&(keys.clone() + "2"));
+    assert_eq!(keypad.take(&mut common, false).unwrap(), keys);
+}
