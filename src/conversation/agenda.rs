@@ -1,5 +1,5 @@
-//! What happens when nobody speaks: words that wait to be said, the next answer, and the question to a
-//! user who says nothing.
+//! Work for the next moment in which nobody speaks: announcements, the next answer, and the question to a
+//! silent user.
 
 use super::answer::NextAnswer;
 use super::ids::ItemId;
@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// What waits until nobody speaks.
+/// Work that waits until nobody speaks.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     announcements: VecDeque<String>,

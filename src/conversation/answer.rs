@@ -118,7 +118,7 @@ impl Answer {
         self.is_generating() || (!self.calls.open().is_empty() && self.may_go_on())
     }
 
-    /// What it takes to go on with it, if it is cut short.
+    /// Takes everything that is needed to resume the answer after a false interruption.
     pub(super) fn unfinished(&mut self) -> Box<Unfinished> {
         Box::new(Unfinished {
             terms: std::mem::take(&mut self.terms),
@@ -172,7 +172,7 @@ impl Answer {
         self.generation.as_mut()
     }
 
-    /// What the running generation was asked for by.
+    /// The request of the running generation.
     pub(super) fn request(&self) -> Option<RequestId> {
         self.generation.as_ref().map(Generation::request)
     }

@@ -19,7 +19,7 @@ struct Aside {
     id: TurnId,
     request: RequestId,
     usage: TokenUsage,
-    /// What it was asked, in tokens, and the characters of its answer.
+    /// The prompt's tokens, and the characters of the answer.
     estimate: (u64, usize),
     /// Bytes that the model has streamed, which have the same end as those of an answer aloud.
     streamed: usize,

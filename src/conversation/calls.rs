@@ -24,7 +24,7 @@ pub(super) struct Calls {
 #[derive(Debug, PartialEq)]
 pub(super) struct Waiting {
     pub(super) call: CallId,
-    /// What the history is going to hold, once it is there.
+    /// The result for the history, once there is one.
     pub(super) result: Option<Value>,
 }
 

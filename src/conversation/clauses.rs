@@ -392,7 +392,7 @@ mod tests {
             .prop_map(|pieces| pieces.into_iter().map(|(p, s)| p + s).collect())
     }
 
-    /// What the clauses must hold: the visible characters that are no markup, in order.
+    /// The characters that the clauses must hold: the visible ones that are not markup, in order.
     fn visible(text: &str) -> String {
         let spoken = |c: &char| !c.is_whitespace() && !is_unspoken(*c) && !"*#_~`>-+•".contains(*c);
         text.chars().filter(spoken).collect()

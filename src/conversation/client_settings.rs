@@ -1,4 +1,4 @@
-//! What the client has set for the session.
+//! The client's settings for the session.
 
 use super::input::{MaxTokens, ResponseTerms};
 use super::policy::Policy;
@@ -22,7 +22,7 @@ pub(super) struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// What holds until the client sets anything.
+    /// The settings before the client changes any.
     pub(super) fn new(policy: &Policy) -> Self {
         Self {
             instructions: None,

@@ -8,7 +8,7 @@ use super::timer::{Timer, Timers};
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// What a rule is given beside its own state.
+/// Shared state that every rule may use.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) policy: Policy,

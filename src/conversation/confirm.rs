@@ -97,7 +97,7 @@ impl Question {
         matches!(self.stage, Stage::CutShort(_))
     }
 
-    /// What words begun at `began` mean for the call.
+    /// Classifies words that began at `began` as the reply about the call.
     fn outcome_of(&self, text: &str, began: Time) -> ConfirmationOutcome {
         let asked = Asked {
             question: &self.pending.question,
@@ -117,7 +117,7 @@ impl Question {
     }
 }
 
-/// What the response wants.
+/// Requests of the response.
 impl Confirmation {
     /// Has a committed call wait for the user's yes; `false` if its tool does not want that. The
     /// question is asked when the response has nothing else to say.

@@ -41,7 +41,7 @@ enum Stage {
     Resuming,
 }
 
-/// What becomes of a call that is to end the conversation.
+/// The outcome of a call that is to end the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Promise {
     /// It runs when everything has been said.

@@ -15,7 +15,7 @@ pub(super) struct SpeechDetector {
     run: u32,
 }
 
-/// What a window meant.
+/// The change that a window of audio causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Speech began; it reaches back to this sample, pre-roll included.
@@ -64,8 +64,8 @@ impl SpeechDetector {
 
 /// The end-of-turn rule: how much silence, in ms since the last speech, ends the turn.
 ///
-/// What sounds complete ends at once. What sounds unfinished, or reads unfinished, gets the
-/// longest wait; everything else the middle one.
+/// A turn that sounds complete gets the shortest wait. One that sounds or reads unfinished gets the
+/// longest; all others the middle one.
 pub(super) fn silence_needed(
     completeness: Option<f32>,
     transcript: Option<&str>,

@@ -1,5 +1,5 @@
-//! What is said while the user waits: nothing, a short filler, a long one, or a second one. Never a
-//! claim about a result that is not there.
+//! Filler while the user waits: none, a short one, a long one, or a second one. It never claims anything
+//! about a result that is not there yet.
 
 use super::client_settings::ClientTools;
 use super::common::Common;

@@ -31,9 +31,9 @@ pub(super) struct Generation {
     overstepped: bool,
     /// The model has reached its most tokens.
     is_cut: bool,
-    /// What the engine has counted.
+    /// Usage that the engine has reported.
     counted: TokenUsage,
-    /// What it has not: the prompt in tokens, and the characters of the answer.
+    /// Usage that it has not reported: the prompt's tokens, and the characters of the answer.
     uncounted: (u64, usize),
 }
 
@@ -131,7 +131,7 @@ impl Generation {
         self.is_cut
     }
 
-    /// What the model says from here on it says without the result of a call.
+    /// Whether a call has begun: later words of this generation are said without its result.
     pub(super) fn has_begun_call(&self) -> bool {
         self.calls > 0
     }

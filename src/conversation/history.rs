@@ -1,5 +1,5 @@
-//! What was said and done. Append-only, but for cutting an answer at what was heard and for what
-//! the client deletes.
+//! The history of a session. It only grows, except that an interrupted answer is cut at the words that
+//! were heard, and that clients may delete items.
 
 use super::ids::{CallId, ItemId};
 use super::input::Place;

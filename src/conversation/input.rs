@@ -1,4 +1,4 @@
-//! What happens to a conversation.
+//! The inputs of a conversation.
 
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::speculation::Discard;
@@ -40,14 +40,14 @@ pub enum Input {
     Llm {
         /// The generation it belongs to.
         request: RequestId,
-        /// What it said.
+        /// The event.
         event: LlmEvent,
     },
     /// The sources of predictions were asked.
     Predicted {
         /// The request it answers.
         request: RequestId,
-        /// What may be needed, the likeliest first.
+        /// Predicted calls, the likeliest first.
         predictions: Vec<Prediction>,
     },
     /// The server has much to do, or no longer: meanwhile nothing is asked for that only may be useful.
@@ -66,7 +66,7 @@ pub enum Input {
     ToolFinished {
         /// The run.
         run: RunId,
-        /// What it returned.
+        /// The result.
         result: Result<Value, ToolError>,
     },
     /// More audio of a clause was made.
@@ -112,7 +112,7 @@ pub enum Input {
         /// Where to put it.
         #[serde(default)]
         place: Place,
-        /// What to add.
+        /// The item.
         item: NewItem,
     },
     /// The audio of a [`NewItem::Spoken`] has been listened to.
@@ -254,7 +254,7 @@ pub enum NewItem {
     /// Spoken by the user in audio that the client brought along. Its words follow as
     /// [`Input::ItemHeard`], and answers wait for them.
     Spoken {
-        /// What was typed beside it.
+        /// Text in the same message.
         text: String,
     },
     /// The result of a call to one of the client's own tools.
@@ -277,7 +277,7 @@ impl NewItem {
     }
 }
 
-/// What a client may set, at any time. `None` leaves a setting as it is.
+/// Settings that a client may change at any time. `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -324,7 +324,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a client says about one answer.
+/// A client's settings for one answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResponseTerms {
@@ -336,7 +336,7 @@ pub struct ResponseTerms {
     pub tool_choice: Option<ToolChoice>,
     /// How long it may be; as in the session if `None`.
     pub max_tokens: Option<MaxTokens>,
-    /// What the model is shown in place of the history.
+    /// Items to show the model instead of the history.
     pub context: Option<Vec<Context>>,
     /// Where it is given.
     pub place: ResponsePlace,

@@ -27,7 +27,7 @@ pub(super) struct Stopped {
     pub(super) unfinished: Option<Box<Unfinished>>,
 }
 
-/// What it takes to have the model go on with an answer.
+/// State for resuming an answer after a false interruption.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unfinished {
     pub(super) terms: ResponseTerms,

@@ -1,4 +1,4 @@
-//! What a conversation decides. The shell carries it out.
+//! The decisions of a conversation. The shell carries them out.
 
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
@@ -38,7 +38,7 @@ pub enum Output {
     Generate {
         /// Answered by [`super::Input::Llm`].
         request: RequestId,
-        /// What it is given.
+        /// The prompt.
         prompt: Prompt,
     },
     /// Stop a generation whose answer is no longer wanted.
@@ -50,7 +50,7 @@ pub enum Output {
     Route {
         /// Answered by [`super::Input::Predicted`].
         request: RequestId,
-        /// What is known.
+        /// The words so far.
         heard: Evidence,
     },
     /// Run a tool.
@@ -116,7 +116,7 @@ pub enum HangUpReason {
     HandedOver,
 }
 
-/// What a client is told. Every dialect translates these into its own messages.
+/// Events for clients. Every dialect translates them into its own messages.
 ///
 /// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`, then `UserItem`
 /// or `UtteranceDropped`; then the response: `ResponseStarted`, agent items one after another
@@ -144,12 +144,12 @@ pub enum Event {
         /// Where it was too long.
         to: Samples,
     },
-    /// What was heard of the user so far; may still change.
+    /// The partial transcript; it may still change.
     PartialTranscript {
         /// All of the utterance so far.
         text: String,
     },
-    /// What sounded like speech was none: no turn comes of it.
+    /// The utterance was a false alarm: no turn follows.
     UtteranceDropped,
     /// The user's turn is over, and this is what was understood.
     UserItem {
@@ -191,7 +191,7 @@ pub enum Event {
         item: ItemId,
         /// Heard, in time.
         heard: Micros,
-        /// What is left of its words.
+        /// Its remaining words.
         text: String,
     },
     /// A response began.
@@ -265,7 +265,7 @@ pub enum Event {
         /// How it ended.
         outcome: ConfirmationOutcome,
     },
-    /// What runs before it is certain. Told only to clients that ask to watch.
+    /// Speculative runs. Sent only to clients that ask for these events.
     Speculation(SpeculationEvent),
     /// A turn is over, and this is what was done for it. Told only to clients that ask to watch.
     TurnRecorded(Box<TurnRecord>),
@@ -282,7 +282,7 @@ pub enum Event {
         status: ResponseStatus,
         /// When each stage of the turn was reached.
         latency: TurnLatency,
-        /// What the language model was asked and said.
+        /// The language model's usage.
         #[serde(default)]
         usage: TokenUsage,
     },
@@ -315,19 +315,19 @@ pub enum Event {
         aside: TurnId,
         /// How it ended.
         status: ResponseStatus,
-        /// What the language model was asked and said.
+        /// The language model's usage.
         usage: TokenUsage,
     },
     /// A stage failed; the conversation goes on.
     StageFailed {
         /// Which: `asr`, `llm`, `tts`, `turn_model`.
         stage: String,
-        /// What the client may know of it.
+        /// A message that is safe to show to the client.
         message: String,
     },
     /// A client's request could not be carried out.
     Refused {
-        /// What was asked: the name of the [`super::Input`].
+        /// The refused request: the name of the [`super::Input`].
         request: String,
         /// Why, and what would be right.
         message: String,

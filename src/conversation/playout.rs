@@ -1,8 +1,8 @@
 //! Sent versus heard: which clause is where on its way to the user's ear.
 //!
-//! What was sent is taken to be heard one piece after the other, in real time. A client that tells
-//! what it has played corrects that clock by the lag between us and its loudspeaker, and no more:
-//! such tidings come late or not at all, so the least late of the last few is believed.
+//! Audio that was sent is assumed to play piece by piece, in real time. A client's playout reports correct
+//! this clock by the lag between us and its loudspeaker, and no more: reports arrive late or not at all,
+//! so the smallest lag of the last few is used.
 
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, words};

@@ -35,13 +35,13 @@ pub struct Policy {
     pub greeting: String,
     /// The operator's instructions to the model.
     pub instructions: Option<String>,
-    /// What the agent says when something fails.
+    /// Phrases for failures.
     pub phrases: Phrases,
     /// The tools that the server runs.
     pub tools: Arc<Vec<Arc<Declaration>>>,
-    /// What may run before it is certain.
+    /// Limits on speculation.
     pub speculation: SpeculationPolicy,
-    /// What is said while the user waits.
+    /// Filler while the user waits.
     pub filler: FillerPolicy,
 }
 
@@ -260,7 +260,7 @@ impl Default for AnswerPolicy {
 /// space, has an end, too.
 const BYTES_PER_WORD: usize = 64;
 
-/// What is said while the user waits for a tool.
+/// Rules for filler while the user waits for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillerPolicy {
     /// Who says the first one.
@@ -294,7 +294,7 @@ impl Default for FillerPolicy {
     }
 }
 
-/// What speculation may spend in one session.
+/// Limits on speculation in one session.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SpeculationPolicy {
     /// Whether anything runs early at all.
@@ -303,7 +303,7 @@ pub struct SpeculationPolicy {
     pub per_turn: u32,
     /// Speculative calls that run at the same time.
     pub at_once: u32,
-    /// What a second that the user need not wait is worth, in the operator's currency. A call that
+    /// Value of a second of waiting saved, in the operator's currency. A call that
     /// costs something runs early only if it is likely to be worth more than it wastes.
     pub value_per_second: f64,
     /// Ask the language model at the first pause that may be the end of the turn, and hold its

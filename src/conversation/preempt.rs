@@ -121,7 +121,7 @@ impl Preempt {
         self.0 = None;
     }
 
-    /// What was held is not wanted any more.
+    /// Discards the held-back answer.
     pub(super) fn drop(&mut self, common: &mut Common) {
         if let Some(held) = self.0.take() {
             let request = held.request;

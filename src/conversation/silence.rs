@@ -18,7 +18,7 @@ pub(super) struct Silence {
     prompted: u32,
 }
 
-/// What is done about a silent user.
+/// The reaction to a silent user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Silent {
     /// They are asked whether they are still there.

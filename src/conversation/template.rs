@@ -1,4 +1,4 @@
-//! What is said about a call: a template of its tool, or a question in our own words.
+//! The words about a call: a template of its tool, or a generic question.
 
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, plain};

@@ -2,7 +2,7 @@
 
 use crate::time::Time;
 
-/// What a conversation may wait for.
+/// The deadlines of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Timer {

@@ -32,7 +32,7 @@ pub(super) struct Turn {
     /// Audio before this belongs to earlier turns.
     audio_from: Samples,
     utterance: Option<Utterance>,
-    /// What the client has committed behind the utterance, oldest first.
+    /// Audio that the client has committed after the utterance, oldest first.
     committed: VecDeque<Committed>,
     /// The user was asked to say something again, and has not been understood since.
     asked_again: bool,
@@ -49,7 +49,7 @@ struct Committed {
     given_up: bool,
 }
 
-/// What follows when the client says that the user's turn is over.
+/// The outcome of a client's commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Commit {
     /// The utterance is over.

@@ -13,7 +13,7 @@ use crate::time::{Micros, Samples, Time};
 #[cfg(test)]
 mod tests;
 
-/// What the user is saying.
+/// The user's current utterance.
 #[derive(Debug)]
 pub(super) struct Utterance {
     /// Where it began, pre-roll included.
@@ -61,7 +61,7 @@ enum Stage {
     Committed,
 }
 
-/// What was asked in a silence that may be the end of the turn, and what is known.
+/// Requests made in a pause that may end the turn, and their results.
 #[derive(Debug, Default)]
 struct Pause {
     transcription: Option<RequestId>,

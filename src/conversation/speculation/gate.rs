@@ -5,7 +5,7 @@ use crate::time::Micros;
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility};
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a prediction.
+/// The gate's decision about a prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -63,7 +63,7 @@ pub enum Decline {
     WritePending,
 }
 
-/// What the gate looks at beside the tool and the policy.
+/// The state that the gate considers beside the tool and the policy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::conversation) struct Situation {
     /// Speculative calls that this turn has started.

@@ -15,7 +15,7 @@ mod tests;
 /// Latencies remembered of each tool: enough for a quantile, few enough to follow a change.
 const REMEMBERED: usize = 32;
 
-/// What a tool nobody has called yet is taken to need.
+/// The assumed latency of a tool that has not been called yet.
 const UNKNOWN_LATENCY: Micros = Micros::from_ms(1_000);
 
 /// A run that has not ended. Uncommitted while `calls` is empty.
@@ -36,7 +36,7 @@ pub(in crate::conversation) struct Run {
     pub calls: Vec<CallId>,
     pub committed: Option<Time>,
     pub cost: f64,
-    /// What it read has been written to since.
+    /// A committed write has changed its data since.
     pub stale: bool,
     /// Its turn has been told; it only owes its calls a result.
     pub told: bool,

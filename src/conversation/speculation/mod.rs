@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 /// Waits are foreseen at this quantile of a tool's last latencies: three of four calls are faster.
 const FORESEEN: f64 = 0.75;
 
-/// What a session runs early, and what it knows about its tools.
+/// A session's speculative runs, and its knowledge of its tools.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {
     ledger: Ledger,
@@ -63,7 +63,7 @@ impl Speculation {
         tracks.into_iter().flatten().find(|track| track.id == id)
     }
 
-    /// What was heard is answered now.
+    /// The utterance is being answered from now on.
     pub(super) fn begin_answer(&mut self) {
         self.answering = Some(self.take_heard());
     }
@@ -87,7 +87,7 @@ impl Speculation {
         }
     }
 
-    /// What was heard came to no turn.
+    /// The utterance led to no turn.
     pub(super) fn drop_heard(&mut self, common: &mut Common, reason: Discard) {
         let track = self.take_heard();
         self.close(common, track, reason, |_| {});

@@ -1,4 +1,4 @@
-//! What speculation did in a turn, and what came of it.
+//! The record of speculation in one turn.
 
 use super::gate::Decision;
 use crate::conversation::{CallId, Micros, ResponseStatus, RunId, Time, TurnId, TurnLatency};
@@ -15,7 +15,7 @@ pub struct TurnRecord {
     pub status: Option<ResponseStatus>,
     /// When each stage was reached.
     pub latency: TurnLatency,
-    /// What was predicted, in order.
+    /// The predictions, in order.
     pub predictions: Vec<PredictionRecord>,
     /// Every tool run, speculative or not, in the order in which they ended or were committed.
     pub runs: Vec<RunRecord>,
@@ -34,7 +34,7 @@ pub struct PredictionRecord {
     pub source: Source,
     /// How sure they were, 0..1.
     pub confidence: f32,
-    /// What became of it.
+    /// The gate's decision.
     pub decision: Decision,
 }
 
@@ -63,7 +63,7 @@ pub struct RunRecord {
     pub saved: Micros,
     /// How long it ran for nothing.
     pub wasted: Micros,
-    /// What it cost, in the operator's currency.
+    /// Its cost, in the operator's currency.
     pub cost: f64,
 }
 
@@ -97,9 +97,9 @@ pub enum Discard {
     TurnEnded,
     /// The user spoke over the answer, or the client cancelled it.
     Interrupted,
-    /// What was heard came to no turn.
+    /// The utterance led to no turn.
     NoTurn,
-    /// What it read was written to since it started.
+    /// A committed write has changed its data since it started.
     Stale,
     /// Its result was too old when the model asked for it.
     Expired,
@@ -131,7 +131,7 @@ impl Discard {
     }
 }
 
-/// What speculation does while it does it, for clients that ask to watch. Never a result.
+/// Events of speculation as they happen, for clients that ask for them. They never contain a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SpeculationEvent {

@@ -268,7 +268,7 @@ impl Speculation {
         !labels.is_empty() && self.ledger.runs().any(writes)
     }
 
-    /// What was read before a write must not be used after it.
+    /// Marks results that were read before a write as stale.
     fn make_stale(&mut self, common: &mut Common, written: &[String]) {
         if written.is_empty() {
             return;

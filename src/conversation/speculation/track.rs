@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::conversation) struct TrackId(pub(super) u64);
 
-/// What was predicted of one utterance.
+/// The predictions of one utterance.
 #[derive(Debug, Default)]
 pub(in crate::conversation) struct Track {
     pub(in crate::conversation) id: TrackId,
     pub(super) predictions: Vec<PredictionRecord>,
-    /// What was predicted last of each tool, to be followed if the model begins to call it.
+    /// The last prediction for each tool, used if the model begins to call it.
     pub(super) candidates: BTreeMap<String, Prediction>,
     /// Speculative calls of each tool.
     pub(super) started: BTreeMap<String, u32>,
     /// Calls that have failed: they would fail again.
     pub(super) failed: Vec<(String, Map<String, Value>)>,
-    /// What the sources were asked about last.
+    /// The last input of the prediction sources.
     pub(super) asked: Evidence,
 }
 

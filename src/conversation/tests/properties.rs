@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, these hold.
+//! Properties that hold for any inputs in any order.
 
 use super::super::*;
 use super::sim::{Sim, Sources, Step, call, call_with, end, say};
@@ -33,7 +33,7 @@ enum Move {
     HangUp,
 }
 
-/// What only a client does that hears and speaks itself.
+/// Moves of a client with its own recogniser and voice.
 fn relayed() -> impl Strategy<Value = Move> {
     let words = prop::sample::select(vec!["", "what time is it", "Yes.", "no"]);
     let heard = prop::sample::select(vec!["", "Some words", "to say", "Hello"]);
@@ -267,7 +267,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..10)
 }
 
-/// What may come between a question and its answer, in words alone.
+/// Moves between a question and its answer, in text alone.
 fn answers() -> impl Strategy<Value = Vec<Move>> {
     let words = prop::sample::select(vec!["", "Yes.", "Yes.", "no", "and now"]);
     let one = prop_oneof![
@@ -297,7 +297,7 @@ fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(script, 0..6)
 }
 
-/// What the router says to the nth question it is asked.
+/// The router's answers, by the number of the request.
 fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
     let one = (any_call(), 0f32..1.0).prop_map(|((name, n), confidence)| (name, n, confidence));
     prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)

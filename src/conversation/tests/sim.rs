@@ -57,7 +57,7 @@ struct Clause {
     complete: bool,
 }
 
-/// What the sources of predictions say to what was heard.
+/// Prediction sources: words to predictions.
 pub(super) type Sources = Box<dyn Fn(&Evidence) -> Vec<Prediction>>;
 
 pub(super) struct Sim {
@@ -72,14 +72,14 @@ pub(super) struct Sim {
     clauses: VecDeque<Clause>,
     /// When what was sent so far will have been heard.
     play_clock: Time,
-    /// What the recogniser hears.
+    /// The recogniser's transcript.
     pub(super) words: String,
     pub(super) completeness: f32,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
     /// Tools that take another time than the others.
     pub(super) tool_times: BTreeMap<String, u64>,
-    /// What the sources of predictions say.
+    /// The prediction sources.
     pub(super) router: Sources,
     /// How long they take from now on.
     pub(super) router_ms: u64,
@@ -506,7 +506,7 @@ impl Sim {
         );
     }
 
-    /// What the client was told the agent says, clause by clause.
+    /// The agent's words as sent to the client, clause by clause.
     pub(super) fn spoken(&self) -> Vec<String> {
         self.events
             .iter()

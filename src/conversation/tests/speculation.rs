@@ -331,7 +331,7 @@ fn newer_arguments_replace_older_ones() {
     );
 }
 
-/// What is asked in mid-sentence may be answered after what is asked in the pause.
+/// A request in mid-sentence may be answered after the request in the pause.
 #[test]
 fn a_prediction_that_was_overtaken_replaces_nothing() {
     let mut sim = Sim::new(with(vec![early("weather")]));

@@ -1,4 +1,4 @@
-//! What a client may say about answers and about turns.
+//! Clients' settings for answers and turns.
 
 use super::*;
 use crate::llm::{TokenUsage, ToolChoice};

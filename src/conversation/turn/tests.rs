@@ -16,7 +16,7 @@ fn heard(ms: u64) -> (Turn, Common) {
     (turn, Common::new(Policy::default()))
 }
 
-/// What windows of speech mean that begin at `from_ms`, 32 ms each.
+/// Feeds `windows` of speech from `from_ms` on, 32 ms each, and returns the changes.
 fn speak(turn: &mut Turn, from_ms: u64, windows: u64, agent_is_heard: bool) -> Vec<Option<Heard>> {
     let vad = VadPolicy::default();
     let ends = (1..=windows).map(|n| at(from_ms + 32 * n));

@@ -14,7 +14,7 @@ impl Conversation {
         self.asides.begin(&mut self.common, prompt);
     }
 
-    /// What a model is shown in place of the history. Items that have been deleted are left out.
+    /// The messages for a context that replaces the history. Deleted items are left out.
     pub(super) fn messages_of(&self, context: &[Context]) -> Vec<Message> {
         let message = |context: &Context| match context {
             Context::Item(id) => self.history.message(*id),

@@ -58,7 +58,7 @@ impl Conversation {
         }
     }
 
-    /// What nobody has to be asked about any more.
+    /// Carries out a call that needs no confirmation, or has it.
     pub(super) fn carry_out(
         &mut self,
         call: CallId,

@@ -1,4 +1,4 @@
-//! What the client may ask for.
+//! The client's requests.
 
 use super::Conversation;
 use crate::conversation::answer::NextAnswer;

@@ -70,8 +70,7 @@ impl Conversation {
             .on_tool_opened(&mut self.common, clients, track, name);
     }
 
-    /// What the model is given after `steps` of tools, and when it has `used` so many tokens in the
-    /// answer.
+    /// The prompt after `steps` of tools, when the answer has `used` so many tokens.
     pub(super) fn prompt(
         &self,
         messages: Vec<Message>,

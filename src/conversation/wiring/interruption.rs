@@ -110,8 +110,7 @@ impl Conversation {
         rest
     }
 
-    /// What stopped the agent was no speech: it says what was not heard, and then goes on with what
-    /// was still to come.
+    /// After a false interruption: the agent repeats the words that were not heard and resumes its answer.
     pub(super) fn resume_interrupted(&mut self) {
         let Some(rest) = self.interruption.was_noise() else {
             return;
@@ -123,7 +122,7 @@ impl Conversation {
         self.ending.resume();
     }
 
-    /// What stopped the agent was speech: what it was saying is not taken up again.
+    /// After a real interruption: the agent does not resume its answer.
     pub(super) fn forget_interrupted(&mut self) {
         self.forget_resuming();
         self.interruption.forget();
@@ -146,7 +145,7 @@ impl Conversation {
         self.call_off(ending.call);
     }
 
-    /// What a noise cut short is not taken up again after all.
+    /// Gives up the answer that a false interruption had stopped.
     pub(super) fn forget_resuming(&mut self) {
         self.interruption.take_unfinished();
         if let Some(ending) = self.ending.take_resuming() {

@@ -31,7 +31,7 @@ impl Conversation {
         }
     }
 
-    /// What was typed in is complete.
+    /// Handles a complete key sequence.
     pub(super) fn take_keys(&mut self) {
         let user_speaks = self.turn.is_open();
         let keys = self.keypad.take(&mut self.common, user_speaks);

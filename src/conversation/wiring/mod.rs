@@ -38,7 +38,8 @@ use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
 ///
-/// What the user does is `turn`; what the agent does is `answer` (`None`: idle). Barge-in is a pair of values, not a flag.
+/// The user's state is `turn`, the agent's is `answer` (`None`: idle). Barge-in is a pair of values, not a
+/// flag.
 #[derive(Debug)]
 pub struct Conversation {
     pub(super) common: Common,
@@ -193,8 +194,8 @@ impl Conversation {
         self.common.timers.next()
     }
 
-    /// What follows from every change: clauses are asked for, a finished response ends, and what
-    /// has waited for silence gets its turn.
+    /// Consequences of any change: requests clauses, ends a finished response, and starts work that has
+    /// waited for silence.
     fn settle(&mut self) {
         if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
             // The line is somebody else's: nothing more is heard on it.

@@ -61,7 +61,7 @@ impl Conversation {
         }
     }
 
-    /// What was held is not wanted any more.
+    /// Discards the held-back answer.
     pub(super) fn drop_held(&mut self) {
         self.preempt.drop(&mut self.common);
     }

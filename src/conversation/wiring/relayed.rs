@@ -12,7 +12,7 @@ use crate::time::Micros;
 const WORDS_OVERDUE: Micros = Micros::from_ms(6_000);
 
 impl Conversation {
-    /// What the user has said so far, or, with `last`, all of it.
+    /// Handles the user's words so far, or, with `last`, all of them.
     pub(super) fn on_said(&mut self, text: &str, last: bool) {
         let text = text.trim();
         if !self.turn.is_open() {

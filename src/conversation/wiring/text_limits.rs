@@ -36,7 +36,7 @@ impl Conversation {
         limits.check_terms(terms, set, &self.client.tools)
     }
 
-    /// What is set already counts, as far as `settings` leave it.
+    /// Text that is already set counts, unless `settings` replace it.
     fn check_settings(&self, settings: &Settings) -> Result<(), String> {
         if settings.instructions.is_none() && settings.tools.is_none() {
             return Ok(());

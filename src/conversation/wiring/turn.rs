@@ -73,7 +73,7 @@ impl Conversation {
         self.try_end_turn();
     }
 
-    /// What the user has said since the last segment, so far.
+    /// Handles a partial transcript of the audio since the last segment.
     pub(super) fn on_partial(&mut self, tail: &str) {
         let utterance = self.turn.utterance_mut();
         if let Some(text) = utterance.and_then(|utterance| utterance.on_partial(tail)) {
@@ -135,7 +135,7 @@ impl Conversation {
         }
     }
 
-    /// What the user has said, or typed in on a telephone, is answered. It was begun at `began`.
+    /// Answers the user's words or keys, which began at `began`.
     pub(super) fn take_user_turn(
         &mut self,
         text: &str,
@@ -228,7 +228,7 @@ impl Conversation {
         }
     }
 
-    /// What is being said comes to no turn.
+    /// Drops the utterance: no turn follows.
     pub(super) fn drop_utterance(&mut self) {
         if self.turn.end(&mut self.common).is_none() {
             return;

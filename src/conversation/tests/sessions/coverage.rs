@@ -12,7 +12,7 @@ use std::fmt::Debug;
 /// A place in a line: a key and the one above it.
 type At = (&'static str, &'static str);
 
-/// What was seen where, of all that can be there.
+/// The variants that were seen in each place, of all that exist.
 pub(super) struct Seen {
     wanted: BTreeMap<At, BTreeSet<String>>,
 }

@@ -5,7 +5,7 @@ use super::Dice;
 use super::moves::Move;
 use crate::tools::Eligibility;
 
-/// What sessions have in common.
+/// A kind of session.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) policy: fn(&mut Dice) -> Policy,

@@ -1,4 +1,4 @@
-//! What the model and the sources of predictions say in a generated session.
+//! The model and the prediction sources of a generated session.
 
 use super::super::sim::{Script, Sources, Step, call_with, end, say};
 use super::super::*;

@@ -22,7 +22,7 @@ pub(super) enum Move {
     Wait,
     /// The client sends no audio.
     Mute,
-    /// What the recogniser has received and nobody has judged.
+    /// A transcript for the last request.
     Received,
     Cancel,
     Commit,
