@@ -293,9 +293,9 @@ fn yeah_right_in_scorn_is_no_yes() {
         ],
     );
     assert!(!agrees("Yeah, right."));
-    let now = || ("Shall I call them right away?", "call", json!({}));
+    let call = || ("Shall I call them right away?", "call", json!({}));
     check(
-        now,
+        call,
         &[
             ("Yeah, right away please.", Yes),
             ("Yeah, right away.", Yes),
