@@ -3,7 +3,8 @@
 
 use super::common::Common;
 use super::ids::{RequestId, TurnId};
-use super::output::{Event, Output, ResponseStatus};
+use super::outcome::ResponseStatus;
+use super::output::{Event, Output};
 use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
 
 /// Answers at a time.

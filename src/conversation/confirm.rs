@@ -5,7 +5,8 @@
 use super::common::Common;
 use super::history::History;
 use super::ids::{CallId, ClauseId};
-use super::output::{ConfirmationOutcome, Event};
+use super::outcome::ConfirmationOutcome;
+use super::output::Event;
 use super::template::question;
 use super::timer::Timer;
 use crate::language::en::assent::{Asked, Reply, reply};
@@ -256,8 +257,7 @@ impl Confirmation {
         Some(question)
     }
 
-    /// An answer is about to be given to something else. A yes to a question that was asked before
-    /// it counts no more.
+    /// An answer is about to be given to something else: a yes after it is to no earlier question.
     pub(super) fn withdraw_asked(&mut self, common: &mut Common, history: &mut History) {
         if self.is_asked() {
             self.withdraw(common, history, ConfirmationOutcome::Abandoned);

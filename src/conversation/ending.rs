@@ -2,7 +2,7 @@
 //! heard, or by a hang-up that waits until nobody is speaking.
 
 use super::ids::CallId;
-use super::output::HangUpReason;
+use super::outcome::HangUpReason;
 use crate::tools::EndsCall;
 use serde_json::{Map, Value};
 

@@ -8,6 +8,9 @@ use crate::time::Micros;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
+#[cfg(test)]
+mod tests;
+
 /// The history of one session.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -441,107 +444,5 @@ impl Item {
                 (!text.is_empty()).then_some(Message::Agent { text, interrupted })
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spoken(clauses: &[(&str, u64)]) -> History {
-        let mut history = History::default();
-        history.begin_speech(ItemId(1), false);
-        for (index, (text, ms)) in clauses.iter().enumerate() {
-            history.add_clause(ItemId(1), text);
-            history.lengthen_clause(ItemId(1), index, Micros::from_ms(*ms));
-        }
-        history
-    }
-
-    #[test]
-    fn an_answer_is_cut_at_the_last_whole_word_heard() {
-        let mut history = spoken(&[("It is five past three,", 1_000), ("and it rains.", 1_000)]);
-        let cut = |history: &mut History, ms| history.cut(ItemId(1), Micros::from_ms(ms));
-        assert_eq!(
-            cut(&mut history, 1_500).unwrap(),
-            "It is five past three, and it"
-        );
-        assert_eq!(cut(&mut history, 700).unwrap(), "It is five past");
-        assert_eq!(cut(&mut history, 0).unwrap(), "");
-        assert_eq!(cut(&mut history, 2_001), cut(&mut history, 2_000));
-        assert_eq!(cut(&mut history, 0).unwrap(), "");
-        assert_eq!(history.messages(), []);
-    }
-
-    #[test]
-    fn an_answer_is_cut_behind_the_words_that_were_heard() {
-        let mut history = History::default();
-        for (id, clauses) in [
-            (1, &["One moment."][..]),
-            (
-                2,
-                &[
-                    "No, no, it's five past three,",
-                    "and the sun — 21°C — shines.",
-                ],
-            ),
-            (3, &["No. Bye."]),
-        ] {
-            history.begin_speech(ItemId(id), false);
-            for (index, text) in clauses.iter().enumerate() {
-                history.add_clause(ItemId(id), text);
-                history.lengthen_clause(ItemId(id), index, Micros::from_ms(1_000));
-            }
-        }
-        let mut left = |words: &str| {
-            let heard = history.heard_with(words);
-            let cut = heard.iter().map(|(id, heard)| history.cut(*id, *heard));
-            cut.collect::<Option<Vec<_>>>().unwrap()
-        };
-        assert_eq!(
-            left("No no Its Five past"),
-            ["No, no, it's five past", ""],
-            "other marks and capitals"
-        );
-        assert_eq!(
-            left("five past three, and the sun - 21 C"),
-            ["No, no, it's five past three, and the sun — 21°C", ""],
-            "from one clause into the next"
-        );
-        assert_eq!(
-            left("No, no, it's five past three, and the sun sh"),
-            Vec::<String>::new(),
-            "words that were not said"
-        );
-        assert_eq!(
-            left("No, no, it's fi"),
-            ["No, no, it's", ""],
-            "whole words only"
-        );
-        assert_eq!(left("no"), ["No."], "the last that begins so");
-        assert_eq!(
-            left("One moment. No, no"),
-            ["No, no,", ""],
-            "from one answer into the next"
-        );
-        assert_eq!(left("One moment"), ["One moment.", "", ""]);
-        assert_eq!(left("three"), ["No, no, it's five past three,", ""]);
-        assert_eq!(left("No. Bye"), ["No. Bye."]);
-        for unknown in ["", "...", "Hello", "One moment. No. Bye. And"] {
-            assert_eq!(left(unknown), Vec::<String>::new(), "{unknown}");
-        }
-        let user = Message::User { text: "Hm.".into() };
-        history.push(ItemId(4), user);
-        assert_eq!(history.heard_with("One moment"), [], "of an earlier turn");
-    }
-
-    #[test]
-    fn a_result_joins_its_call_once() {
-        let mut history = History::default();
-        history.add_call(ItemId(1), CallId(7), "clock", Map::new());
-        assert!(!history.add_result(ItemId(2), CallId(8), Value::Null));
-        assert!(history.add_result(ItemId(2), CallId(7), Value::Null));
-        assert!(!history.add_result(ItemId(3), CallId(7), Value::Null));
-        assert_eq!(history.messages().len(), 2);
     }
 }

@@ -54,6 +54,7 @@ mod input;
 mod interruption;
 mod keypad;
 mod latency;
+mod outcome;
 mod output;
 mod playout;
 mod policy;
@@ -78,7 +79,8 @@ pub use input::{
     Context, Input, Job, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
 };
 pub use latency::TurnLatency;
-pub use output::{ConfirmationOutcome, Event, HangUpReason, Output, ResponseStatus};
+pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
+pub use output::{Event, Output};
 pub use policy::{
     AnswerPolicy, EndpointPolicy, FillerLead, FillerPolicy, Policy, SpeculationPolicy, TextLimits,
     Timeouts, VadPolicy,

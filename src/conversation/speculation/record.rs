@@ -1,8 +1,11 @@
 //! The record of speculation in one turn.
 
 use super::gate::Decision;
-use crate::conversation::{CallId, Micros, ResponseStatus, RunId, Time, TurnId, TurnLatency};
+use crate::conversation::ids::{CallId, RunId, TurnId};
+use crate::conversation::latency::TurnLatency;
+use crate::conversation::outcome::ResponseStatus;
 use crate::prediction::Source;
+use crate::time::{Micros, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

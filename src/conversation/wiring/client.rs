@@ -4,7 +4,7 @@ use super::Conversation;
 use crate::conversation::answer::NextAnswer;
 use crate::conversation::ids::{CallId, ItemId};
 use crate::conversation::latency::TurnLatency;
-use crate::conversation::output::ConfirmationOutcome;
+use crate::conversation::outcome::ConfirmationOutcome;
 use crate::conversation::utterance::Utterance;
 use crate::conversation::{
     EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus, ResponseTerms, Settings,

@@ -1,7 +1,7 @@
 //! A user who says nothing.
 
 use super::Conversation;
-use crate::conversation::output::HangUpReason;
+use crate::conversation::outcome::HangUpReason;
 use crate::conversation::silence::Silent;
 use crate::time::Micros;
 
