@@ -40,7 +40,7 @@ fn module_of(file: &Path) -> Vec<String> {
 }
 
 /// Names, `::`, braces and commas.
-fn tokens(code: &str) -> Vec<&str> {
+pub(super) fn tokens(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code;
     while let Some(c) = rest.chars().next() {

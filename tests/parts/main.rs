@@ -9,6 +9,7 @@ mod asr;
 mod brain;
 mod cli;
 mod config;
+mod core;
 mod detectors;
 mod floors;
 mod llm_openai;
