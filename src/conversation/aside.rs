@@ -7,6 +7,9 @@ use super::outcome::ResponseStatus;
 use super::output::{Event, Output};
 use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
 
+#[cfg(test)]
+mod tests;
+
 /// Answers at a time.
 const MOST: usize = 4;
 

@@ -11,6 +11,9 @@ use crate::time::{Micros, Time};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+mod tests;
+
 /// Fillers that the conversation says by itself in one response, at most.
 const MOST: u32 = 2;
 

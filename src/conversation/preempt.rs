@@ -8,6 +8,9 @@ use crate::llm::{LlmEvent, Prompt};
 use crate::time::Time;
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+mod tests;
+
 /// An answer that is being made and not given.
 #[derive(Debug, Default)]
 pub(super) struct Preempt(Option<Held>);

@@ -112,8 +112,18 @@ fn scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(script, 0..6)
 }
 
+/// So many conversations in `make test`; `PROPTEST_CASES=1000000 cargo test --release --lib
+/// tests::properties` for as many as you have time for.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    match asked.cases {
+        256 => ProptestConfig::with_cases(usual),
+        _ => asked,
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(cases(1_000))]
 
     #[test]
     fn invariants_hold_for_any_interleaving(
@@ -318,18 +328,8 @@ fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
     })
 }
 
-/// 10,000 interleavings in `make test`; `PROPTEST_CASES=10000000 cargo test --release --lib
-/// speculation_` for as many as you have time for.
-fn many() -> ProptestConfig {
-    let asked = ProptestConfig::default();
-    if asked.cases == 256 {
-        return ProptestConfig::with_cases(10_000);
-    }
-    asked
-}
-
 proptest! {
-    #![proptest_config(many())]
+    #![proptest_config(cases(10_000))]
 
     #[test]
     fn speculation_is_harmless(

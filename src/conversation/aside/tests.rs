@@ -1,0 +1,97 @@
+//! Answers beside the conversation by themselves; whole sessions are in `../tests/terms.rs`.
+
+use super::*;
+use crate::conversation::policy::Policy;
+use crate::llm::Demands;
+
+fn prompt() -> Prompt {
+    Prompt {
+        instructions: None,
+        messages: Vec::new(),
+        tools: std::sync::Arc::default(),
+        demands: Demands::default(),
+    }
+}
+
+/// One answer that is being made, with its request.
+fn begun() -> (Asides, Common, RequestId) {
+    let (mut asides, mut common) = (Asides::default(), Common::new(Policy::default()));
+    asides.begin(&mut common, prompt());
+    let request = asides.0[0].request;
+    common.outputs.clear();
+    (asides, common, request)
+}
+
+fn said(common: &mut Common) -> Vec<String> {
+    let outputs = common.outputs.drain(..);
+    let texts = outputs.filter_map(|output| match output {
+        Output::Notify(Event::AsideText { text, .. }) => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn status(common: &Common) -> Option<ResponseStatus> {
+    match common.outputs.back() {
+        Some(Output::Notify(Event::AsideDone { status, .. })) => Some(*status),
+        _ => None,
+    }
+}
+
+#[test]
+fn white_space_around_an_answer_is_not_told() {
+    let (mut asides, mut common, request) = begun();
+    for text in [" \n", "It is", " ", "noon. ", "\n"] {
+        let event = LlmEvent::Speech { text: text.into() };
+        assert!(asides.on_llm(&mut common, request, &event));
+    }
+    assert_eq!(said(&mut common).concat(), "It is noon.");
+}
+
+#[test]
+fn an_answer_ends_as_the_model_ends_it() {
+    for (is_cut, ended) in [
+        (false, ResponseStatus::Completed),
+        (true, ResponseStatus::Incomplete),
+    ] {
+        let (mut asides, mut common, request) = begun();
+        if is_cut {
+            asides.on_llm(&mut common, request, &LlmEvent::Cut);
+        }
+        asides.on_llm(&mut common, request, &LlmEvent::End);
+        assert_eq!(status(&common), Some(ended));
+        let again = asides.on_llm(&mut common, request, &LlmEvent::End);
+        assert!(!again, "it is over");
+    }
+}
+
+#[test]
+fn only_so_many_answers_are_under_way() {
+    let (mut asides, mut common, request) = begun();
+    for _ in 0..MOST {
+        asides.begin(&mut common, prompt());
+    }
+    assert_eq!(asides.0.len(), MOST);
+    let refused = common.outputs.back();
+    assert!(matches!(
+        refused,
+        Some(Output::Notify(Event::Refused { .. }))
+    ));
+    assert!(asides.on_failed(&mut common, request));
+    assert_eq!(status(&common), Some(ResponseStatus::Failed));
+    assert_eq!(asides.0.len(), MOST - 1);
+}
+
+#[test]
+fn an_answer_is_cancelled_once() {
+    let (mut asides, mut common, _) = begun();
+    let id = asides.0[0].id;
+    asides.cancel(&mut common, id);
+    assert_eq!(status(&common), Some(ResponseStatus::Cancelled));
+    asides.cancel(&mut common, id);
+    let refused = common.outputs.back();
+    assert!(matches!(
+        refused,
+        Some(Output::Notify(Event::Refused { .. }))
+    ));
+}

@@ -1,0 +1,81 @@
+//! Fillers by themselves; whole sessions are in `../tests/`.
+
+use super::*;
+use crate::conversation::policy::Policy;
+use crate::tools::{Effect, ToolSpec};
+use std::time::Duration;
+
+const PATIENCE: Micros = Micros::from_ms(1_500);
+
+fn tool(short: &[&str], long: &[&str]) -> Declaration {
+    let spec = ToolSpec {
+        name: "weather".into(),
+        description: String::new(),
+        parameters: serde_json::json!({"type": "object"}),
+    };
+    let mut tool = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    tool.fillers.short = owned(short);
+    tool.fillers.long = owned(long);
+    tool
+}
+
+fn chosen(tool: &Declaration, wait_ms: u64) -> Option<String> {
+    choose(tool, Micros::from_ms(wait_ms), &FillerPolicy::default())
+}
+
+#[test]
+fn the_filler_is_as_long_as_the_wait() {
+    let tool = tool(&["One moment."], &["This takes a while."]);
+    assert_eq!(chosen(&tool, 699), None, "not worth it");
+    assert_eq!(chosen(&tool, 700).unwrap(), "One moment.");
+    assert_eq!(chosen(&tool, 2_500).unwrap(), "This takes a while.");
+}
+
+#[test]
+fn a_filler_of_the_other_length_is_better_than_none() {
+    let long = tool(&[], &["This takes a while."]);
+    assert_eq!(chosen(&long, 1_000).unwrap(), "This takes a while.");
+    let short = tool(&["One moment."], &[]);
+    assert_eq!(chosen(&short, 9_000).unwrap(), "One moment.");
+    assert_eq!(chosen(&tool(&[], &[]), 9_000), None);
+}
+
+#[test]
+fn each_filler_is_waited_for_longer_and_there_are_two() {
+    let mut silence = DeadAir::since(Time::from_ms(1_000));
+    let ends = |silence: &DeadAir| silence.ends(Time(0), PATIENCE);
+    assert_eq!(ends(&silence), Some(Time::from_ms(2_500)));
+    silence.fill();
+    assert_eq!(ends(&silence), Some(Time::from_ms(4_000)));
+    silence.fill();
+    assert_eq!(ends(&silence), None);
+}
+
+#[test]
+fn silence_counts_from_the_last_sound() {
+    let silence = DeadAir::since(Time::from_ms(1_000));
+    let end = silence.ends(Time::from_ms(3_000), PATIENCE);
+    assert_eq!(end, Some(Time::from_ms(4_500)));
+}
+
+#[test]
+fn an_answer_that_is_near_is_waited_for_once() {
+    let mut silence = DeadAir::since(Time(0));
+    let now = Time::from_ms(1_500);
+    assert!(!silence.goes_on(now, NEAR), "it is not near");
+    assert!(!silence.goes_on(now, Micros(0)), "it is overdue");
+    assert!(silence.goes_on(now, Micros::from_ms(100)));
+    assert_eq!(silence.ends(Time(0), PATIENCE), Some(Time::from_ms(2_000)));
+    assert!(!silence.goes_on(now, Micros::from_ms(100)));
+}
+
+#[test]
+fn a_wait_that_begins_anew_has_all_its_patience() {
+    let mut common = Common::new(Policy::default());
+    common.now = Time::from_ms(8_000);
+    let mut silence = DeadAir::since(Time(0));
+    silence.restart(&common);
+    let end = silence.ends(Time(0), PATIENCE);
+    assert_eq!(end, Some(common.now + common.policy.timeouts.dead_air));
+}
