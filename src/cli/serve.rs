@@ -1,11 +1,11 @@
 //! `undertone serve`.
 
 use super::reload::{Reloader, engines_of};
-use super::server_settings::settings;
+use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
 use crate::config::{Config, Flags, Loaded, Scope};
-use crate::server::{self, App, Renewed, ServerError, Twilio};
+use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
 use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -87,7 +86,10 @@ async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()>
         engines = loading => engines?,
         () = stopped => return Ok(()),
     };
-    let settings = settings(config, doors.address, &engines);
+    let settings = ServerSettings {
+        max_connections: max_connections(config.server.max_sessions),
+        ..settings(config, doors.address, &engines)
+    };
     super::print(&doors.welcome(config.server.twilio.as_ref()))?;
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
@@ -218,17 +220,5 @@ impl Doors {
 fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListener> {
     bound.map_err(|error| {
         anyhow!("{keys}: {error}; stop what listens there, or choose another address")
-    })
-}
-
-/// Cancels `shutdown` at the first SIGTERM or Ctrl-C.
-pub(super) fn cancel_on_signal(shutdown: CancellationToken) -> Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        shutdown.cancel();
     })
 }

@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 /// Files that a server may want open beside its connections and what each session opens.
 const FILES_BESIDE: u64 = 4_096;
 
-/// How to serve at `bind`.
+/// How to serve at `bind`. The limit of connections is the caller's: it holds for the whole run.
 pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> ServerSettings {
     ServerSettings {
         bind,
-        max_connections: max_connections(config.server.max_sessions),
         text: engines.policy().text,
         ..config.server.clone()
     }
@@ -21,7 +20,7 @@ pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> 
 
 /// Sockets that may be open at once, as far as the limit of open files goes. That limit is raised as
 /// far as this process may.
-fn max_connections(max_sessions: usize) -> usize {
+pub(super) fn max_connections(max_sessions: usize) -> usize {
     let most = ServerSettings::default().max_connections + max_sessions;
     let wanted = 2 * most as u64 + FILES_BESIDE;
     let limit = getrlimit(Resource::Nofile);

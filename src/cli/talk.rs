@@ -7,10 +7,11 @@ use crate::desktop::line::{Agent, LocalAgent, Remote};
 use crate::desktop::screen::Screen;
 use crate::desktop::{self, Desk};
 use crate::session::Observers;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +55,7 @@ impl Talk {
         // Before the models are loaded: a missing microphone is known at once.
         devices::check(input, output)?;
         let stop = CancellationToken::new();
-        tokio::spawn(serve::cancel_on_signal(stop.clone())?);
+        tokio::spawn(cancel_on_signal(stop.clone())?);
         let agent = self.agent(config)?;
         let stdout = std::io::stdout();
         let mut screen = Screen::new(&stdout, stdout.is_terminal());
@@ -128,4 +129,16 @@ fn presses() -> mpsc::Receiver<()> {
         }
     });
     presses
+}
+
+/// Cancels `shutdown` at the first SIGTERM or Ctrl-C.
+fn cancel_on_signal(shutdown: CancellationToken) -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        shutdown.cancel();
+    })
 }

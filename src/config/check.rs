@@ -130,9 +130,9 @@ impl Check<'_> {
         self.whole(key, typed, range).map(Micros::from_ms)
     }
 
-    pub(super) fn real(&self, key: &str, typed: f64, range: RangeInclusive<f64>) -> Checked<f32> {
+    pub(super) fn real(&self, key: &str, typed: f64, range: RangeInclusive<f64>) -> Checked<f64> {
         if range.contains(&typed) {
-            return Ok(typed as f32);
+            return Ok(typed);
         }
         Err(self.out_of(key, typed, &range))
     }
@@ -150,7 +150,11 @@ impl Check<'_> {
         )
     }
 
-    pub(super) fn ordered(&self, less: (&str, u64), more: (&str, u64)) -> Checked<()> {
+    pub(super) fn ordered<T: PartialOrd + std::fmt::Display>(
+        &self,
+        less: (&str, T),
+        more: (&str, T),
+    ) -> Checked<()> {
         if less.1 <= more.1 {
             return Ok(());
         }

@@ -31,10 +31,11 @@ pub(super) fn check(
     scope: Scope,
 ) -> Checked<Config> {
     let check = Check { layers, env, scope };
+    let policy = check.policy(raw)?;
     Ok(Config {
         server: ServerSettings {
-            interrupt: raw.turn.interrupt,
-            vad_threshold: check.vad(&raw.turn)?.threshold,
+            interrupt: policy.turn_detection.interrupt,
+            vad_threshold: policy.vad.threshold,
             twilio: check.twilio(&raw.twilio)?,
             ..check.server(&raw.server)?
         },
@@ -44,7 +45,7 @@ pub(super) fn check(
         asr: check.asr(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
         llm: check.llm(&raw.llm)?,
-        policy: check.policy(raw)?,
+        policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
         tools: check.tools(&raw.tools)?,
@@ -163,34 +164,25 @@ impl Check<'_> {
 
     fn timeouts(&self, raw: &RawConfig) -> Checked<Timeouts> {
         let RawConfig { llm, session, .. } = raw;
-        let give_up = ("llm.give_up_ms", llm.give_up_ms.unsigned_abs());
-        self.ordered(
-            ("llm.stall_filler_ms", llm.stall_filler_ms.unsigned_abs()),
-            give_up,
-        )?;
         let (idle, session) = (session.idle_seconds, session.max_seconds);
-        Ok(Timeouts {
+        let timeouts = Timeouts {
             dead_air: self.millis("llm.stall_filler_ms", llm.stall_filler_ms, 100..=60_000)?,
             generation_timeout: self.millis("llm.give_up_ms", llm.give_up_ms, 500..=120_000)?,
             idle: self.seconds("session.idle_seconds", idle, 5..=DAY_SECONDS)?,
             session: self.seconds("session.max_seconds", session, 10..=DAY_SECONDS)?,
             ..Timeouts::default()
-        })
+        };
+        self.ordered(
+            ("llm.stall_filler_ms", llm.stall_filler_ms),
+            ("llm.give_up_ms", llm.give_up_ms),
+        )?;
+        Ok(timeouts)
     }
 
     fn vad(&self, raw: &RawTurn) -> Checked<VadPolicy> {
         let threshold = self.real("turn.vad_threshold", raw.vad_threshold, 0.05..=0.95)?;
-        let start_ms: u32 = self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?;
-        let start_windows = start_ms.div_ceil(32);
-        let vad = VadPolicy::default();
-        Ok(VadPolicy {
-            threshold,
-            // Silero's own hysteresis.
-            release: (threshold - 0.15).max(0.01),
-            start_windows,
-            interrupt_windows: vad.interrupt_windows.max(start_windows),
-            ..vad
-        })
+        let start_ms = self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?;
+        Ok(VadPolicy::at(threshold as f32, start_ms))
     }
 
     fn endpoint(&self, raw: &RawTurn) -> Checked<EndpointPolicy> {
@@ -230,7 +222,8 @@ impl Check<'_> {
         let temperature = raw
             .temperature
             .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
-            .transpose()?;
+            .transpose()?
+            .map(|temperature| temperature as f32);
         let max_tokens = self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?;
         let (key, most) = ("llm.max_prompt_tokens", raw.max_prompt_tokens);
         let max_prompt_tokens = self.whole(key, most, 500..=1_000_000)?;
@@ -329,9 +322,7 @@ impl Check<'_> {
             enabled: raw.enabled,
             per_turn: self.whole("speculation.per_turn", raw.per_turn, 0..=20)?,
             at_once: self.whole("speculation.at_once", raw.at_once, 0..=20)?,
-            value_per_second: self
-                .real("speculation.value_per_second", value, 0.0..=1_000.0)
-                .map(f64::from)?,
+            value_per_second: self.real("speculation.value_per_second", value, 0.0..=1_000.0)?,
             preemptive: raw.preemptive,
             ..SpeculationPolicy::default()
         })
@@ -341,7 +332,7 @@ impl Check<'_> {
         let leads = [("model", FillerLead::Model), ("router", FillerLead::Router)];
         Ok(FillerPolicy {
             lead: self.choice("filler.lead", &raw.lead, &leads)?,
-            confidence: self.real("filler.confidence", raw.confidence, 0.0..=1.0)?,
+            confidence: self.real("filler.confidence", raw.confidence, 0.0..=1.0)? as f32,
             worth_ms: self.whole("filler.worth_ms", raw.worth_ms, 0..=60_000)?,
             long_ms: self.whole("filler.long_ms", raw.long_ms, 0..=60_000)?,
         })
@@ -540,28 +531,15 @@ impl Check<'_> {
     }
 
     fn base_url(&self, typed: &str, needed: bool) -> Checked<Option<Url>> {
-        let hint = "give the address up to /v1, as in http://127.0.0.1:11434/v1";
-        if self.needed("llm.base_url", typed, needed, hint)?.is_empty() {
+        let (key, fix) = (
+            "llm.base_url",
+            "give the address up to /v1, as in http://127.0.0.1:11434/v1, and the key in \
+             llm.api_key_file or the variable that llm.api_key_env names",
+        );
+        if self.needed(key, typed, needed, fix)?.is_empty() {
             return Ok(None);
         }
-        let url = Url::parse(typed)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| {
-                self.wrong(
-                    "llm.base_url",
-                    "llm.base_url is not an http or https address".into(),
-                    hint,
-                )
-            })?;
-        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-            return Err(self.wrong(
-                "llm.base_url",
-                "llm.base_url carries a password or a query".into(),
-                "put the key into llm.api_key_file or name its variable in llm.api_key_env",
-            ));
-        }
-        Ok(Some(url))
+        self.address(key, typed, fix).map(Some)
     }
 
     fn needed(&self, key: &str, typed: &str, needed: bool, fix: &str) -> Checked<String> {

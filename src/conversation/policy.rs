@@ -74,7 +74,7 @@ pub struct Timeouts {
 pub struct VadPolicy {
     /// A window from this probability on is speech (0.5: Silero's default).
     pub threshold: f32,
-    /// Within speech, a window below this probability is silence (Silero's default: 0.15 lower).
+    /// Within speech, a window below this probability is silence.
     pub release: f32,
     /// Windows of speech in a row that begin an utterance.
     pub start_windows: u32,
@@ -125,6 +125,19 @@ impl Policy {
 }
 
 impl VadPolicy {
+    /// Speech from this probability on, and an utterance after so much of it, ms.
+    pub fn at(threshold: f32, start_ms: u32) -> Self {
+        let vad = Self::default();
+        let start_windows = start_ms.div_ceil(WINDOW_MS);
+        Self {
+            threshold,
+            release: (threshold - HYSTERESIS).max(0.01),
+            start_windows,
+            interrupt_windows: vad.interrupt_windows.max(start_windows),
+            ..vad
+        }
+    }
+
     /// With what the client asks for. Speech goes on as far below the threshold as the operator has
     /// it.
     pub(super) fn of(self, client: &TurnDetection) -> Self {
@@ -138,6 +151,12 @@ impl VadPolicy {
         }
     }
 }
+
+/// How far below the threshold speech goes on: Silero's own default.
+const HYSTERESIS: f32 = 0.15;
+
+/// A window of the detector, 512 samples at 16 kHz.
+const WINDOW_MS: u32 = 32;
 
 /// Silence measures less than this: a threshold of zero must not make it speech without end.
 const LEAST_PROBABILITY: f32 = 0.05;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-/// The parts that may change while the server runs; of the settings, those of access control.
+/// How clients that come in later are served. Of the settings, the address, the limits of sessions and
+/// connections and the key of client secrets stay as they were at the start.
 #[derive(Clone)]
 pub struct Renewed {
     /// How to serve.

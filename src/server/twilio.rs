@@ -123,7 +123,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
         .unwrap_or_else(PoisonError::into_inner);
     match tickets.issue(call, Instant::now()) {
         Some(ticket) => {
-            let connect = connect(twilio, shared.settings().interrupt, &ticket);
+            let connect = connect(twilio, settings.interrupt, &ticket);
             twiml(&format!("{first}{connect}"))
         }
         None => busy(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use undertone::config::{Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, load};
 use undertone::conversation::Micros;
+use undertone::conversation::Policy;
 use undertone::llm::openai_compatible::Settings;
 
 struct Setup {
@@ -82,6 +83,11 @@ fn the_example_file_has_every_key_and_every_default() {
             assert!(matches!(shown.origin, Origin::File { .. }), "{}", shown.key);
         }
     }
+}
+
+#[test]
+fn without_a_file_the_policy_is_the_librarys_own() {
+    assert_eq!(file("").load().unwrap().config.policy, Policy::default());
 }
 
 #[test]
@@ -189,6 +195,14 @@ fn wrong_types_and_values_are_named_with_what_is_allowed() {
             &["turn.vad_threshold = 1.5", "0.05 to 0.95"],
         ),
         ("[turn]\nvad_threshold = nan", &["turn.vad_threshold"]),
+        (
+            "[llm]\nstall_filler_ms = -7000",
+            &["llm.stall_filler_ms = -7000", "100 to 60000"],
+        ),
+        (
+            "[llm]\ngive_up_ms = 1000",
+            &["llm.stall_filler_ms = 1500", "llm.give_up_ms = 1000"],
+        ),
         (
             "[turn]\nunsure_ms = 1500",
             &["toml:2: ", "turn.unsure_ms = 1500", "turn.incomplete_ms"],
