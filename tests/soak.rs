@@ -328,7 +328,7 @@ async fn half_a_minute_of_audio_at_ten_times_real_time_is_dropped_and_counted() 
 /// The measurements of a server's callers.
 #[derive(Default)]
 struct Served {
-    /// From the end of each question to the first audio of its answer.
+    /// From the last word of each question to the first audio of its answer.
     waits: Vec<Duration>,
     refused: usize,
     unanswered: usize,
@@ -376,13 +376,23 @@ async fn caller(server: &Server, question: &[i16], number: u64, until: Instant) 
     served
 }
 
+/// Speech up to the last 10 ms louder than a hundredth of full scale: the user waits from there on.
+fn without_the_silence_after(mut spoken: Vec<i16>) -> Vec<i16> {
+    let quiet = |part: &[i16]| part.iter().all(|sample| sample.unsigned_abs() < 328);
+    while spoken.len() > 240 && quiet(&spoken[spoken.len() - 240..]) {
+        spoken.truncate(spoken.len() - 240);
+    }
+    spoken
+}
+
 /// So many callers within two seconds, for so long, at a server with real models. With `admission`,
 /// those who would find it busy are refused.
 async fn callers(count: u64, admission: bool, length: Duration) -> Served {
     let weights = common::weights();
     let question = {
         let mut voice = Piper::load(&weights.join("piper-joe")).expect("a voice");
-        common::spoken_at_once(&mut voice, "What time is it in Tokyo?", 24_000)
+        let spoken = common::spoken_at_once(&mut voice, "What time is it in Tokyo?", 24_000);
+        without_the_silence_after(spoken)
     };
     let builders = Builders {
         llm: Arc::new(Talker(10)),
