@@ -205,8 +205,14 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     println!("{measured:#}");
     check(&measured);
     // A busy browser drops audio now and then, so not every word is understood.
-    let words = ["weather", "degree"];
-    for file in ["demo.wav", "spoken.wav", "typed.wav", "session.wav"] {
+    let result = ["degree", "seventeen", "17", "cloud"];
+    let any = ["weather"];
+    for (file, words) in [
+        ("demo.wav", &result[..]),
+        ("spoken.wav", &result),
+        ("typed.wav", &result),
+        ("session.wav", &any),
+    ] {
         let heard = transcript(&artefacts.join(file));
         println!("{file}: {heard}");
         assert!(

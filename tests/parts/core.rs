@@ -1,10 +1,10 @@
 //! The shape of the conversation's core: rules know each other in no circle and never the whole
 //! conversation, and their files and types stay small.
 
-use super::floors::tokens;
-use super::purity::{code, sources};
+use super::floors::{module_of, tokens};
+use super::purity::{code, code_without_tests, sources};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path};
+use std::path::Path;
 
 /// Lines of a file, its inline tests included.
 const MOST_LINES: usize = 450;
@@ -18,15 +18,7 @@ type Item = Vec<String>;
 /// The files of the core by their modules, tests left out.
 fn core() -> BTreeMap<Item, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conversation");
-    let module = |file: &Path| -> Item {
-        let path = file.strip_prefix(&folder).expect("in the folder");
-        let path = path.with_extension("");
-        let names = path.components().filter_map(|part| match part {
-            Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
-            _ => None,
-        });
-        names.filter(|name| name != "mod").collect()
-    };
+    let module = |file: &Path| module_of(file.strip_prefix(&folder).expect("in the folder"));
     let files = sources(&folder).into_iter();
     files
         .map(|file| (module(&file), std::fs::read_to_string(&file).expect("text")))
@@ -78,9 +70,8 @@ struct Named {
 }
 
 fn named(module: &Item, source: &str, core: &BTreeMap<Item, String>) -> Named {
-    let code = code(source);
-    let code = code.split("#[cfg(test)]\nmod tests {").next();
-    let tokens = tokens(code.unwrap_or_default());
+    let code = code_without_tests(source);
+    let tokens = tokens(&code);
     let mut named = Named::default();
     let mut at = 0;
     while at < tokens.len() {
@@ -247,14 +238,14 @@ fn circles_are_found_in_any_form() {
     };
     let core = BTreeMap::from([
         file("", "mod a; pub use c::{d::Deep, C as Sea}; // use super::a"),
-        file("a", "use super::{Deep, b::B};"),
+        file("a", "use std::fmt::*; use super::{Deep, b::B};"),
         file(
             "b",
             "fn f() -> crate::conversation::Sea { \"use super::a\" }",
         ),
         file("c", "mod d; use d::Deep; use std::a::A;"),
         file("c::d", "use super::super::{a::{A, Other}, e};"),
-        file("e", "use crate::conversation::c::Nothing as a;"),
+        file("e", "use crate::conversation::c::*;"),
     ]);
     let imports = imports(&core);
     let of = |module: &str| {

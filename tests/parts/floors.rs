@@ -1,6 +1,6 @@
 //! The top-level modules stand on floors, listed in ARCHITECTURE.md. Imports only go down.
 
-use super::purity::{code, sources};
+use super::purity::{code_without_tests, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
@@ -23,8 +23,8 @@ fn floors() -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The path of a file's module, from the crate's root.
-fn module_of(file: &Path) -> Vec<String> {
+/// The path of a file's module, from the folder that the file's path begins at.
+pub(super) fn module_of(file: &Path) -> Vec<String> {
     let mut path: Vec<String> = file
         .with_extension("")
         .components()
@@ -39,7 +39,7 @@ fn module_of(file: &Path) -> Vec<String> {
     path
 }
 
-/// Names, `::`, braces and commas.
+/// Names, `::`, and the marks that lists of imports have.
 pub(super) fn tokens(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code;
@@ -50,7 +50,7 @@ pub(super) fn tokens(code: &str) -> Vec<&str> {
             ':' if rest.starts_with("::") => 2,
             c => c.len_utf8(),
         };
-        if is_name(c) || ["::", "{", "}", ","].contains(&&rest[..length]) {
+        if is_name(c) || ["::", "{", "}", ",", ";", "*"].contains(&&rest[..length]) {
             tokens.push(&rest[..length]);
         }
         rest = &rest[length..];
@@ -60,9 +60,8 @@ pub(super) fn tokens(code: &str) -> Vec<&str> {
 
 /// The top-level modules that the code of a module names, tests left out.
 fn imports(module: &[String], source: &str) -> BTreeSet<String> {
-    let code = code(source);
-    let code = code.split("#[cfg(test)]\nmod tests {").next();
-    let tokens = tokens(code.unwrap_or_default());
+    let code = code_without_tests(source);
+    let tokens = tokens(&code);
     let mut found = BTreeSet::new();
     for at in 0..tokens.len() {
         let after_path = at > 0 && tokens[at - 1] == "::";

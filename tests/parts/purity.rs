@@ -53,6 +53,14 @@ pub(super) fn code(source: &str) -> String {
     code
 }
 
+/// The same without the tests at the end of the file.
+pub(super) fn code_without_tests(source: &str) -> String {
+    let mut code = code(source);
+    let tests = code.find("#[cfg(test)]\nmod tests {");
+    code.truncate(tests.unwrap_or(code.len()));
+    code
+}
+
 /// Bytes of the string that `text` begins with, quotes included.
 fn end_of_string(text: &str) -> usize {
     let mut escaped = false;

@@ -178,11 +178,6 @@ fn without_a_template_the_arguments_are_read_back_by_name() {
     assert_eq!(said, "Shall I add note with text ‹b›milk, due day 2?");
 }
 
-fn typed(sim: &mut Sim, text: &str) {
-    let item = NewItem::User { text: text.into() };
-    sim.input(item.at_the_end());
-}
-
 #[test]
 fn a_yes_to_something_else_runs_nothing() {
     let mut sim = asked();

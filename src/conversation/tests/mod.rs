@@ -63,6 +63,10 @@ fn ask(sim: &mut Sim, words: &str, ms: u64) {
     sim.silence(ms);
 }
 
+fn typed(sim: &mut Sim, text: &str) {
+    sim.input(NewItem::User { text: text.into() }.at_the_end());
+}
+
 #[test]
 fn a_question_gets_an_answer() {
     let mut sim = sim();

@@ -802,10 +802,6 @@ fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
     all.into_iter().map(told).collect()
 }
 
-fn typed(sim: &mut Sim, text: &str) {
-    sim.input(NewItem::User { text: text.into() }.at_the_end());
-}
-
 /// The messages of the last prompt: of the user, or the agent's, that was cut where it is `true`.
 fn prompted(sim: &Sim) -> Vec<(String, bool)> {
     let told = |message: &Message| match message {
