@@ -4,7 +4,7 @@ use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::server::HEALTHY;
-use crate::tools::{Journal, declared};
+use crate::tools::{JournalFile, declared};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -243,7 +243,7 @@ fn tools(config: &Config) -> Result<String> {
         .iter()
         .map(|kind| format!("{} {kind}", count(kind)))
         .collect();
-    let journal = Journal::open(&config.tools.journal, jiff::Timestamp::now())?;
+    let journal = JournalFile::open(&config.tools.journal, jiff::Timestamp::now())?;
     let unknown = match journal.unknown().len() {
         0 => String::new(),
         calls => format!(", with {calls} of which it is not known whether they took effect"),

@@ -10,8 +10,8 @@ use crate::prediction::{
     Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
 };
 use crate::server::TransferCall;
-use crate::session::{Builders, Engines, Observers, Renewal, RouterBuilder};
-use crate::tools::{Clock, Journal, Registry, SystemClock, declared};
+use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal, RouterBuilder};
+use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
@@ -88,6 +88,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         })),
         tts: Box::new(tts_builder(config, &models)),
         journal: Some(journal(config, &observers)?),
+        budget: Arc::new(BudgetMemory::default()),
         observers,
         llm: renewal.llm,
         tools: renewal.tools,
@@ -134,17 +135,17 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
 fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     let path = &config.tools.journal;
     let figures = observers.metrics.journal();
-    let journal = Journal::open_counted(path, SystemClock.now(), figures)
+    let journal = JournalFile::open_counted(path, SystemClock.now(), figures)
         .context("see tools.journal in the configuration")?;
     // What it was called with stays in the journal: people said it.
-    for (key, tool, _, begun) in journal.unknown() {
+    for call in journal.unknown() {
         tracing::warn!(
-            key, tool, %begun, journal = %path.display(),
+            key = call.key, tool = call.tool, begun = %call.time, journal = %path.display(),
             "a call that changes something has no result: whether it took effect is not known, and \
              it is not run again"
         );
     }
-    Ok(journal)
+    Ok(Journal::new(journal))
 }
 
 /// The sources of predictions: the rules of the tools, and the trained head if there is one.

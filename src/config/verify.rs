@@ -2,7 +2,7 @@
 
 use super::{Config, ConfigError, Loaded, Origin};
 use crate::prediction::Heads;
-use crate::tools::{Journal, declared};
+use crate::tools::{JournalFile, declared};
 
 impl Loaded {
     /// Checks what the settings name: the programs of tools, the router's head, the journal, and
@@ -19,7 +19,7 @@ impl Loaded {
                 self.wrong("router.head", &error, fix)
             })?;
         }
-        Journal::check(&config.tools.journal).map_err(|error| {
+        JournalFile::check(&config.tools.journal).map_err(|error| {
             let fix = "name a file on a disk; it is made if it is not there";
             self.wrong("tools.journal", &error, fix)
         })?;

@@ -1,13 +1,57 @@
-//! The daily budget of speculation, over all sessions.
+//! The daily budget of speculation, over all sessions. A [`BudgetStore`] keeps count of it:
+//! [`BudgetMemory`] for one server; one elsewhere may count for several.
 
 use crate::tools::Declaration;
+use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The amount spent today.
+/// A speculative call of a tool that has limits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spending {
+    /// The tool's name.
+    pub tool: String,
+    /// The day, in the time zone of the session.
+    pub day: Date,
+    /// Its cost, in the operator's currency.
+    pub cost: f64,
+    /// Calls of the tool in a day; no limit if `None`.
+    pub most_calls: Option<u32>,
+    /// Their cost in a day; no limit if `None`.
+    pub most_cost: Option<f64>,
+}
+
+impl Spending {
+    /// One speculative call of `tool`; `None` if the tool has no limits and is not counted.
+    pub(super) fn of(tool: &Declaration, day: Date) -> Option<Self> {
+        let limits = &tool.speculation;
+        (limits.per_day.is_some() || limits.cost_per_day.is_some()).then(|| Self {
+            tool: tool.spec.name.clone(),
+            day,
+            cost: limits.cost,
+            most_calls: limits.per_day,
+            most_cost: limits.cost_per_day,
+        })
+    }
+
+    /// Whether it keeps within its limits after `calls` of the tool that have cost `cost` on this day.
+    pub fn fits(&self, calls: u32, cost: f64) -> bool {
+        self.most_calls.is_none_or(|most| calls < most)
+            && self.most_cost.is_none_or(|most| cost + self.cost <= most)
+    }
+}
+
+/// Keeps count of a day's speculative calls.
+pub trait BudgetStore: Send + Sync {
+    /// Counts a call if it [fits](Spending::fits), as one step. `false` if it does not, or if that
+    /// cannot be known: then nothing runs early.
+    fn take(&self, call: Spending) -> BoxFuture<'static, bool>;
+}
+
+/// Keeps count in this server's memory, until it ends.
 #[derive(Debug, Default)]
-pub(super) struct Budget(Mutex<Day>);
+pub struct BudgetMemory(Mutex<Day>);
 
 #[derive(Debug, Default)]
 struct Day {
@@ -21,30 +65,28 @@ struct Spent {
     cost: f64,
 }
 
-impl Budget {
-    /// Takes one speculative call of `tool` out of the budget of `today`; `false` if there is none
-    /// left. A tool without limits is not counted.
-    pub(super) fn take(&self, tool: &Declaration, today: Date) -> bool {
-        let limits = &tool.speculation;
-        if limits.per_day.is_none() && limits.cost_per_day.is_none() {
-            return true;
-        }
+impl BudgetMemory {
+    fn count(&self, call: Spending) -> bool {
         let mut day = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if day.date != Some(today) {
+        if day.date != Some(call.day) {
             *day = Day {
-                date: Some(today),
+                date: Some(call.day),
                 spent: HashMap::new(),
             };
         }
-        let spent = day.spent.entry(tool.spec.name.clone()).or_default();
-        let cost = spent.cost + limits.cost;
-        let within = limits.per_day.is_none_or(|most| spent.calls < most)
-            && limits.cost_per_day.is_none_or(|most| cost <= most);
+        let spent = day.spent.entry(call.tool.clone()).or_default();
+        let within = call.fits(spent.calls, spent.cost);
         if within {
             spent.calls += 1;
-            spent.cost = cost;
+            spent.cost += call.cost;
         }
         within
+    }
+}
+
+impl BudgetStore for BudgetMemory {
+    fn take(&self, call: Spending) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(self.count(call)))
     }
 }
 
@@ -55,24 +97,25 @@ mod tests {
     use jiff::civil::date;
     use std::time::Duration;
 
-    #[test]
-    fn a_day_s_budget_is_used_up_and_comes_back() {
+    #[tokio::test]
+    async fn a_day_s_budget_is_used_up_and_comes_back() {
         let spec = ToolSpec {
             name: "quote".into(),
             description: String::new(),
             parameters: serde_json::json!({"type": "object"}),
         };
         let mut tool = Declaration::new(spec, Effect::ReadCostly, Duration::from_secs(1));
-        let (budget, today) = (Budget::default(), date(2026, 3, 1));
-        assert!((0..100).all(|_| budget.take(&tool, today)));
+        let (budget, today) = (BudgetMemory::default(), date(2026, 3, 1));
+        assert_eq!(Spending::of(&tool, today), None);
         tool.speculation.per_day = Some(2);
-        assert!(budget.take(&tool, today) && budget.take(&tool, today));
-        assert!(!budget.take(&tool, today));
-        assert!(budget.take(&tool, date(2026, 3, 2)));
+        let call = |tool: &Declaration, day| budget.take(Spending::of(tool, day).unwrap());
+        assert!(call(&tool, today).await && call(&tool, today).await);
+        assert!(!call(&tool, today).await);
+        assert!(call(&tool, date(2026, 3, 2)).await);
         (tool.speculation.per_day, tool.speculation.cost) = (None, 0.4);
         tool.speculation.cost_per_day = Some(1.0);
         let next = date(2026, 3, 3);
-        assert!(budget.take(&tool, next) && budget.take(&tool, next));
-        assert!(!budget.take(&tool, next), "1.2 is more than 1.0");
+        assert!(call(&tool, next).await && call(&tool, next).await);
+        assert!(!call(&tool, next).await, "1.2 is more than 1.0");
     }
 }

@@ -1,5 +1,6 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
+use super::budget::Spending;
 use super::clause::SpeakJob;
 use super::engines::{Engines, HearJob, VadJob};
 use super::items::{self, Unheard};
@@ -615,24 +616,33 @@ impl Driver {
         name: String,
         arguments: Map<String, Value>,
     ) {
-        if committed.is_none()
-            && let Some(reason) = self.refusal(&name)
-        {
+        if committed.is_none() && self.engines.are_busy() {
+            let reason = Discard::Overloaded;
             return self.input(Input::RunRefused { run, reason });
         }
         let key = match committed {
             Some(call) => format!("{}-{call}", self.key),
             None => format!("{}-{run}", self.key),
         };
-        tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
         let declaration = self.engines.tools.declaration(&name);
         let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
+        let spending = declaration.filter(|_| committed.is_none());
+        let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
         let context = CallContext::new(self.tools.clone(), key.clone());
         let call = self.engines.tools.call(&name, arguments.clone(), &context);
         let session = self.tools.clone();
         let journal = self.engines.journal.clone().filter(|_| changes);
         let results = self.results.clone();
+        let budget = self.engines.budget.clone();
         let task = async move {
+            if let Some(spending) = spending
+                && !budget.take(spending).await
+            {
+                let reason = Discard::Budget;
+                let refused = Input::RunRefused { run, reason };
+                return drop(results.send(Done::Input(refused)).await);
+            }
+            tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
             let result = match journal {
                 Some(journal) => {
                     let now = || session.clock().now();
@@ -650,6 +660,7 @@ impl Driver {
             let finished = Input::ToolFinished { run, result };
             drop(results.send(Done::Input(finished)).await);
         };
+        let task = task.in_current_span();
         if changes {
             // It runs to its end even if the session does not: half a change is worse than one.
             self.engines.changes.spawn(task);
@@ -660,15 +671,9 @@ impl Driver {
         self.runs.insert(run, task);
     }
 
-    /// Why a speculative run is not started: users wait, or a day's budget is used up.
-    fn refusal(&self, tool: &str) -> Option<Discard> {
-        if self.engines.are_busy() {
-            return Some(Discard::Overloaded);
-        }
-        let declaration = self.engines.tools.declaration(tool)?;
-        let today = self.tools.clock().now().to_zoned(self.tools.zone().clone());
-        let within = self.engines.budget.take(declaration, today.date());
-        (!within).then_some(Discard::Budget)
+    fn today(&self) -> jiff::civil::Date {
+        let now = self.tools.clock().now();
+        now.to_zoned(self.tools.zone().clone()).date()
     }
 
     /// Has a clause made, or takes it from what was made when the server started.

@@ -1,6 +1,6 @@
 //! The models that all sessions share, each on its own thread.
 
-use super::budget::Budget;
+use super::budget::BudgetStore;
 use super::clause::SpeakJob;
 use super::load::{Gauge, Level, Stage};
 use super::options::{Profile, SessionOptions};
@@ -83,7 +83,7 @@ pub struct Engines {
     pub(super) tools: Arc<Registry>,
     /// The sources of predictions, if there are any.
     pub(super) router: Option<Worker<Evidence, Vec<Prediction>>>,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<dyn BudgetStore>,
     pub(super) journal: Option<Journal>,
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
@@ -153,6 +153,8 @@ pub struct Builders {
     pub router: Option<RouterBuilder>,
     /// Remembers calls that change something; without it they are not remembered.
     pub journal: Option<Journal>,
+    /// Keeps count of what speculation has spent today.
+    pub budget: Arc<dyn BudgetStore>,
     /// The time zone of users who name none.
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules. Its tools are replaced by the registry's.
@@ -247,6 +249,7 @@ impl Engines {
             tools,
             router,
             journal,
+            budget,
             zone,
             mut policy,
             phone,
@@ -290,7 +293,7 @@ impl Engines {
                 move |tts, job: SpeakJob, _| job.step(&mut **tts, tts_rate, &speaking),
             )?,
             router: router.map(start_router).transpose()?,
-            budget: Arc::default(),
+            budget,
             journal,
             changes: TaskTracker::new(),
             tts_rate,

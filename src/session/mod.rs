@@ -11,6 +11,7 @@ mod options;
 mod pacer;
 mod recorder;
 
+pub use budget::{BudgetMemory, BudgetStore, Spending};
 pub use engines::{
     Builders, Engines, Observers, PhoneSettings, Renewal, RouterBuilder, StartError,
 };

@@ -19,7 +19,7 @@ mod template;
 
 pub use canonical::canonical;
 pub use declared::RouterHints;
-pub use journal::{Begun, Journal, JournalError};
+pub use journal::{Journal, JournalError, JournalFile};
 pub use registry::{Registry, RegistryError};
 pub use session::{Clock, SessionTools, SystemClock};
 pub(crate) use template::plain;

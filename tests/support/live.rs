@@ -75,6 +75,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tools: Arc::new(Registry::new()),
         router: None,
         journal: None,
+        budget: Arc::new(session::BudgetMemory::default()),
         phone: undertone::session::PhoneSettings::default(),
         observers: undertone::session::Observers::default(),
         zone: jiff::tz::TimeZone::UTC,

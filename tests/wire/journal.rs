@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use undertone::tools::{Begun, Journal};
+use undertone::tools::journal::{Begun, Intent, Journal, JournalFile};
 
 /// Every model is checked and loaded meanwhile, on whatever machine this is.
 const START: Duration = Duration::from_secs(120);
@@ -211,9 +211,17 @@ async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_h
         .expect("a time")
         .parse()
         .expect("a time");
-    let journal = Journal::open(&path, now).expect("a journal");
-    let arguments = lines[0]["arguments"].as_object().expect("arguments");
-    let again = journal.begin(key, "book_room", arguments, now);
+    let journal = Journal::new(JournalFile::open(&path, now).expect("a journal"));
+    let again = Intent {
+        key: key.to_owned(),
+        tool: "book_room".into(),
+        arguments: lines[0]["arguments"]
+            .as_object()
+            .expect("arguments")
+            .clone(),
+        time: now,
+    };
+    let again = journal.begin(again).await;
     assert_eq!(again.expect("known"), Begun::Unknown);
 }
 

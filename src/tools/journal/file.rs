@@ -1,0 +1,624 @@
+//! The journal in a file of this machine: on disk before the call, and its result after it.
+//!
+//! One JSON object a line, appended and synced. A line that a crash cut short is skipped, and that
+//! is safe: an intent that is not whole was never followed by its call, and without its result a
+//! call counts as unknown and does not run again.
+//!
+//! While a line cannot be written, as on a full disk, no call that changes something runs. What was
+//! written of the line is cut off at once, and once a second it is tried whether writing works again.
+
+use super::{Intent, JournalError, JournalFigures, JournalStore, Record};
+use crate::tools::ToolError;
+use futures_util::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Finished calls are kept for a day: nobody retries one for longer.
+const KEEP_RESULTS: SignedDuration = SignedDuration::from_hours(24);
+/// Calls whose end is unknown, for a month, for an operator to look into.
+const KEEP_UNKNOWN: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// How often it is tried whether a journal that failed can be written again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Blank lines that such a try writes: a block of most file systems, and more than most lines.
+const PROBE: [u8; 4096] = [b'\n'; 4096];
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+enum JournalLine {
+    Intent {
+        key: String,
+        time: Timestamp,
+        tool: String,
+        arguments: Map<String, Value>,
+    },
+    Result {
+        key: String,
+        time: Timestamp,
+        result: Result<Value, ToolError>,
+    },
+}
+
+#[derive(Debug)]
+struct Entry {
+    time: Timestamp,
+    tool: String,
+    arguments: Map<String, Value>,
+    result: Option<(Timestamp, Result<Value, ToolError>)>,
+}
+
+/// A journal in a file. Clones are the same one. It syncs, which takes some milliseconds, off the
+/// runtime's threads.
+#[derive(Debug, Clone)]
+pub struct JournalFile(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    path: PathBuf,
+    file: File,
+    /// Held shared while the journal is open: only who holds it alone may rewrite the file.
+    _lock: File,
+    entries: HashMap<String, Entry>,
+    /// Results of calls that have run, which could not be written down yet.
+    unwritten: Vec<JournalLine>,
+    figures: JournalFigures,
+    /// A task is trying whether writing works again.
+    retrying: bool,
+}
+
+impl JournalFile {
+    /// Opens the journal at `path`, or makes it with the folders above it. What is older than a day
+    /// (a month, where the end is unknown) is left out, if no other process uses the file.
+    ///
+    /// # Errors
+    /// [`JournalError::File`], [`JournalError::NoFile`].
+    pub fn open(path: &Path, now: Timestamp) -> Result<Self, JournalError> {
+        Self::open_counted(path, now, JournalFigures::default())
+    }
+
+    /// The same, and tells `figures` how it is.
+    ///
+    /// # Errors
+    /// As [`JournalFile::open`].
+    pub fn open_counted(
+        path: &Path,
+        now: Timestamp,
+        figures: JournalFigures,
+    ) -> Result<Self, JournalError> {
+        Self::check(path)?;
+        let state = open(path, now, figures).map_err(|source| JournalError::File {
+            path: path.into(),
+            source,
+        })?;
+        Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// Whether a journal can be at `path`: a regular file is there, or nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::NoFile`], or [`JournalError::File`] if the path cannot be looked at.
+    pub fn check(path: &Path) -> Result<(), JournalError> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_file() => Ok(()),
+            Ok(_) => Err(JournalError::NoFile { path: path.into() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(JournalError::File {
+                path: path.into(),
+                source,
+            }),
+        }
+    }
+
+    /// The calls whose end is not known, oldest first.
+    pub fn unknown(&self) -> Vec<Intent> {
+        let state = self.state();
+        let open = state
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.result.is_none());
+        let mut open: Vec<_> = open
+            .map(|(key, entry)| Intent {
+                key: key.clone(),
+                tool: entry.tool.clone(),
+                arguments: entry.arguments.clone(),
+                time: entry.time,
+            })
+            .collect();
+        open.sort_by_key(|intent| intent.time);
+        open
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the file where blocking is allowed. If it fails, the file is tried again until it
+    /// works, so that the server is ready again although nobody calls.
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut State) -> Result<T, JournalError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, JournalError>> {
+        let journal = self.clone();
+        Box::pin(async move {
+            let worker = journal.clone();
+            let done = tokio::task::spawn_blocking(move || work(&mut worker.state())).await;
+            let done = done.unwrap_or(Err(JournalError::Panicked));
+            if done.is_err() {
+                journal.retry();
+            }
+            done
+        })
+    }
+
+    fn retry(&self) {
+        let mut state = self.state();
+        let works = !state.figures.is_failing();
+        if works || std::mem::replace(&mut state.retrying, true) {
+            return;
+        }
+        let journal = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RETRY).await;
+                if journal.blocking(State::try_again).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl JournalStore for JournalFile {
+    fn begin(&self, intent: Intent) -> BoxFuture<'static, Result<Option<Record>, JournalError>> {
+        self.blocking(move |state| state.begin(intent))
+    }
+
+    fn finish(
+        &self,
+        key: String,
+        result: Result<Value, ToolError>,
+        now: Timestamp,
+    ) -> BoxFuture<'static, Result<(), JournalError>> {
+        self.blocking(move |state| state.finish(key, result, now))
+    }
+}
+
+impl State {
+    fn begin(&mut self, intent: Intent) -> Result<Option<Record>, JournalError> {
+        if let Some(entry) = self.entries.get(&intent.key) {
+            return Ok(Some(Record {
+                tool: entry.tool.clone(),
+                arguments: entry.arguments.clone(),
+                result: entry.result.as_ref().map(|(_, result)| result.clone()),
+            }));
+        }
+        let line = JournalLine::Intent {
+            key: intent.key,
+            time: intent.time,
+            tool: intent.tool,
+            arguments: intent.arguments,
+        };
+        self.append(Some(&line))?;
+        learn(&mut self.entries, line);
+        Ok(None)
+    }
+
+    /// If the result cannot be written now it is written as soon as it can; should the server end
+    /// before that, the call counts as unknown.
+    fn finish(
+        &mut self,
+        key: String,
+        result: Result<Value, ToolError>,
+        time: Timestamp,
+    ) -> Result<(), JournalError> {
+        let entry = self.entries.get(&key);
+        if entry.is_none_or(|entry| entry.result.is_some()) {
+            return Err(JournalError::NotBegun(key));
+        }
+        let line = JournalLine::Result { key, time, result };
+        learn(&mut self.entries, line.clone());
+        self.unwritten.push(line);
+        self.append(None)
+    }
+
+    fn try_again(&mut self) -> Result<(), JournalError> {
+        self.append(None)?;
+        self.retrying = false;
+        Ok(())
+    }
+
+    /// Writes down what waits, and `line`.
+    fn append(&mut self, line: Option<&JournalLine>) -> Result<(), JournalError> {
+        let failing = self.figures.is_failing();
+        match self.write(line, failing) {
+            Ok(()) => {
+                self.unwritten.clear();
+                if failing {
+                    tracing::info!(journal = %self.path.display(), "the journal can be written again");
+                    self.figures.works();
+                }
+                Ok(())
+            }
+            Err(source) => {
+                if !failing {
+                    tracing::error!(
+                        journal = %self.path.display(), error = %source,
+                        "the journal cannot be written: until it can, no call that changes \
+                         something is made"
+                    );
+                }
+                self.figures.failed();
+                Err(JournalError::File {
+                    path: self.path.clone(),
+                    source,
+                })
+            }
+        }
+    }
+
+    /// All lines or none, as one process after the other. Whether there is room is tried first
+    /// if `probe`.
+    fn write(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
+        self.file.lock()?;
+        let written = self.write_locked(line, probe);
+        let unlocked = self.file.unlock();
+        written.and(unlocked)
+    }
+
+    fn write_locked(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
+        let end = cut_torn_line(&mut self.file)?;
+        let mut write = || {
+            if probe {
+                self.file.write_all(&PROBE)?;
+                self.file.sync_data()?;
+                self.file.set_len(end)?;
+            }
+            for line in self.unwritten.iter().chain(line) {
+                write_line(&mut self.file, line)?;
+            }
+            self.file.sync_data()
+        };
+        let written = write();
+        if written.is_err() {
+            // Should this fail, too, the next line finds the torn one and cuts it off.
+            let _ = self.file.set_len(end);
+        }
+        written
+    }
+}
+
+/// Cuts off what a write has left that did not get through, and returns where the next line goes.
+fn cut_torn_line(file: &mut File) -> io::Result<u64> {
+    use std::io::Read;
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let whole = end;
+    let mut block = [0; 4096];
+    loop {
+        let from = end.saturating_sub(block.len() as u64);
+        file.seek(SeekFrom::Start(from))?;
+        let block = &mut block[..(end - from) as usize];
+        file.read_exact(block)?;
+        let last = block.iter().rposition(|byte| *byte == b'\n');
+        end = last.map_or(from, |at| from + at as u64 + 1);
+        if last.is_some() || from == 0 {
+            break;
+        }
+    }
+    if end < whole {
+        file.set_len(end)?;
+    }
+    Ok(end)
+}
+
+fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<State> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let lock = private()
+        .truncate(false)
+        .write(true)
+        .open(path.with_extension("lock"))?;
+    let alone = lock.try_lock().is_ok();
+    if !alone {
+        lock.lock_shared()?;
+    }
+    let mut entries = read(path)?;
+    if alone {
+        let before = entries.len();
+        entries.retain(|_, entry| is_kept(entry, now));
+        if entries.len() < before {
+            rewrite(path, folder, &entries)?;
+        }
+        lock.unlock()?;
+        lock.lock_shared()?;
+    }
+    let mut file = private().read(true).append(true).open(path)?;
+    end_line(&mut file)?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    Ok(State {
+        path: path.into(),
+        file,
+        _lock: lock,
+        entries,
+        unwritten: Vec::new(),
+        figures,
+        retrying: false,
+    })
+}
+
+/// For this user alone: arguments are what people said.
+fn private() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+/// Ends a line that a crash cut short, so that the next one is whole.
+fn end_line(file: &mut File) -> io::Result<()> {
+    use std::io::Read;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(());
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other?,
+    };
+    let mut entries = HashMap::new();
+    for line in bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        match serde_json::from_slice(line) {
+            Ok(line) => learn(&mut entries, line),
+            Err(_) => {
+                tracing::warn!(journal = %path.display(), "a line that was cut short is skipped")
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
+    match line {
+        JournalLine::Intent {
+            key,
+            time,
+            tool,
+            arguments,
+        } => {
+            entries.entry(key).or_insert(Entry {
+                time,
+                tool,
+                arguments,
+                result: None,
+            });
+        }
+        JournalLine::Result { key, time, result } => {
+            if let Some(entry) = entries.get_mut(&key) {
+                entry.result.get_or_insert((time, result));
+            }
+        }
+    }
+}
+
+fn is_kept(entry: &Entry, now: Timestamp) -> bool {
+    match &entry.result {
+        Some((time, _)) => now.duration_since(*time) < KEEP_RESULTS,
+        None => now.duration_since(entry.time) < KEEP_UNKNOWN,
+    }
+}
+
+/// Writes the entries to a new file, which takes the old one's place at once.
+fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = private().write(true).truncate(true).open(&new)?;
+    for (key, entry) in entries {
+        write_line(
+            &mut file,
+            &JournalLine::Intent {
+                key: key.clone(),
+                time: entry.time,
+                tool: entry.tool.clone(),
+                arguments: entry.arguments.clone(),
+            },
+        )?;
+        if let Some((time, result)) = &entry.result {
+            write_line(
+                &mut file,
+                &JournalLine::Result {
+                    key: key.clone(),
+                    time: *time,
+                    result: result.clone(),
+                },
+            )?;
+        }
+    }
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// In one write, so that lines of several processes do not mix.
+fn write_line(file: &mut File, line: &JournalLine) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    file.write_all(&bytes)
+}
+#[cfg(test)]
+mod tests {
+    use super::super::{Begun, Journal};
+    use super::*;
+    use serde_json::json;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours)
+    }
+
+    fn intent(key: &str, hours: i64) -> Intent {
+        Intent {
+            key: key.into(),
+            tool: "add_note".into(),
+            arguments: json!({"text": "buy milk"}).as_object().cloned().unwrap(),
+            time: at(hours),
+        }
+    }
+
+    fn open(path: &Path, hours: i64) -> JournalFile {
+        JournalFile::open(path, at(hours)).unwrap()
+    }
+
+    async fn begin(journal: &JournalFile, key: &str, hours: i64) -> Begun {
+        let journal = Journal::new(journal.clone());
+        journal.begin(intent(key, hours)).await.unwrap()
+    }
+
+    async fn finish(
+        journal: &JournalFile,
+        key: &str,
+        result: &Result<Value, ToolError>,
+    ) -> Result<(), JournalError> {
+        journal.finish(key.into(), result.clone(), at(0)).await
+    }
+
+    #[tokio::test]
+    async fn a_call_is_started_once_and_its_result_survives_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/journal.jsonl");
+        let journal = open(&path, 0);
+        assert_eq!(begin(&journal, "a", 0).await, Begun::Started);
+        assert_eq!(begin(&journal, "a", 0).await, Begun::Unknown);
+        let done = Ok(json!({"added": "buy milk"}));
+        finish(&journal, "a", &done).await.unwrap();
+        assert!(matches!(
+            finish(&journal, "a", &done).await,
+            Err(JournalError::NotBegun(_))
+        ));
+        let failed = Err(ToolError::Timeout(5));
+        assert_eq!(begin(&journal, "b", 0).await, Begun::Started);
+        finish(&journal, "b", &failed).await.unwrap();
+        assert_eq!(begin(&journal, "c", 0).await, Begun::Started);
+        drop(journal);
+
+        let journal = open(&path, 1);
+        assert_eq!(begin(&journal, "a", 1).await, Begun::Done(done));
+        assert_eq!(begin(&journal, "b", 1).await, Begun::Done(failed));
+        assert_eq!(begin(&journal, "c", 1).await, Begun::Unknown);
+        assert_eq!(journal.unknown(), [intent("c", 0)]);
+        let other = Intent {
+            arguments: Map::new(),
+            ..intent("a", 1)
+        };
+        let other = Journal::new(journal).begin(other).await;
+        assert!(matches!(other, Err(JournalError::KeyReused(_))));
+    }
+
+    /// Wherever the last line is cut, no call that may have run is started again.
+    #[tokio::test]
+    async fn a_torn_last_line_never_lets_a_call_run_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        begin(&journal, "a", 0).await;
+        let intent = std::fs::metadata(&path).unwrap().len() as usize;
+        finish(&journal, "a", &Ok(json!(1))).await.unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let journal = open(&path, 0);
+            let begun = begin(&journal, "a", 0).await;
+            // A line is whole when only its line feed is missing.
+            let expected = if cut < intent - 1 {
+                Begun::Started
+            } else if cut < whole.len() - 1 {
+                Begun::Unknown
+            } else {
+                Begun::Done(Ok(json!(1)))
+            };
+            assert_eq!(begun, expected, "{cut} of {} bytes", whole.len());
+            begin(&journal, "b", 0).await;
+            drop(journal);
+            let journal = open(&path, 0);
+            assert_eq!(begin(&journal, "b", 0).await, Begun::Unknown, "{cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_old_is_left_out_unless_another_process_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        for key in ["old", "open"] {
+            begin(&journal, key, 0).await;
+        }
+        finish(&journal, "old", &Ok(Value::Null)).await.unwrap();
+        let second = open(&path, 48);
+        let known = begin(&second, "old", 48).await;
+        assert_eq!(known, Begun::Done(Ok(Value::Null)));
+        drop((journal, second));
+
+        let journal = open(&path, 48);
+        assert_eq!(begin(&journal, "old", 48).await, Begun::Started);
+        assert_eq!(begin(&journal, "open", 48).await, Begun::Unknown);
+        drop(journal);
+        let journal = open(&path, 24 * 31);
+        assert_eq!(begin(&journal, "open", 24 * 31).await, Begun::Started);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [
+            Path::new("/dev/zero"),
+            Path::new("/dev/full"),
+            folder.path(),
+        ] {
+            let refused = JournalFile::open(path, at(0));
+            assert!(
+                matches!(refused, Err(JournalError::NoFile { .. })),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_failed_write_has_left_is_cut_off_before_the_next_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        begin(&journal, "a", 0).await;
+        let whole = std::fs::read(&path).unwrap();
+        for torn in [
+            "{",
+            &format!("{{\"line\":\"intent\",\"key\":\"{}", "x".repeat(10_000)),
+        ] {
+            std::fs::write(&path, [&whole[..], torn.as_bytes()].concat()).unwrap();
+            journal.state().append(None).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), whole);
+        }
+        std::fs::write(&path, "torn from the first byte on").unwrap();
+        begin(&journal, "b", 0).await;
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+}
