@@ -31,7 +31,9 @@ pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::Metrics;
 use crate::session::Engines;
+use crate::transport::phone::tickets::{TicketMemory, TicketStore};
 use crate::transport::pump::PumpContext;
+use crate::transport::wyoming::{self, ConversationMemory, ConversationStore};
 use accept::accept;
 use admission::Admission;
 use axum::Router;
@@ -90,6 +92,10 @@ pub struct App {
     pub audiosocket: Option<TcpListener>,
     /// Where Wyoming clients come in, from [`bind_wyoming`], and the models that they use.
     pub wyoming: Option<(TcpListener, Arc<Engines>)>,
+    /// Tickets of Twilio's calls that were answered and have not begun their stream.
+    pub tickets: Arc<dyn TicketStore>,
+    /// Conversations with Wyoming clients, between two sentences.
+    pub conversations: Arc<dyn ConversationStore>,
     /// Routes beside the server's own, which they must not repeat.
     pub routes: Router,
     /// Counted into.
@@ -112,6 +118,8 @@ impl App {
             room: Arc::new(|| true),
             audiosocket: None,
             wyoming: None,
+            tickets: Arc::new(TicketMemory::default()),
+            conversations: Arc::new(ConversationMemory::default()),
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -194,7 +202,7 @@ pub async fn run(
             stop: stop.clone(),
         },
         metrics: app.metrics,
-        tickets: Arc::default(),
+        tickets: app.tickets,
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
         renewed: app.renewed.unwrap_or_else(|| {
             let always = Renewed::new(app.settings, app.playground);
@@ -203,7 +211,11 @@ pub async fn run(
     });
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
-    let (audiosocket, wyoming) = (app.audiosocket, app.wyoming);
+    let audiosocket = app.audiosocket;
+    let wyoming = app.wyoming.map(|(listener, engines)| {
+        let service = wyoming::Service::new(engines, app.conversations);
+        (listener, service)
+    });
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
         never = doors::accept_calls(audiosocket.as_ref(), &shared) => match never {},

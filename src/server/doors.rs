@@ -5,7 +5,7 @@ use super::admission::Room;
 use super::connections::Place;
 use super::shared::Shared;
 use crate::metrics::Refusal;
-use crate::session::{Engines, SessionError, SessionFactory};
+use crate::session::{SessionError, SessionFactory};
 use crate::transport::phone::audiosocket;
 use crate::transport::wyoming;
 use std::convert::Infallible;
@@ -31,13 +31,13 @@ pub(super) async fn accept_calls(
 /// own, as many as there are sessions: they keep connections open, and no call is to find all lines
 /// busy for that.
 pub(super) async fn accept_wyoming(
-    door: Option<&(TcpListener, Arc<Engines>)>,
+    door: Option<&(TcpListener, wyoming::Service)>,
     shared: &Arc<Shared>,
 ) -> Infallible {
-    let Some((listener, engines)) = door else {
+    let Some((listener, service)) = door else {
         return std::future::pending().await;
     };
-    let service = wyoming::Service::new(engines.clone());
+    let service = service.clone();
     let mut context = shared.context.clone();
     context.sessions = if_there_is_room(shared.admission.room.clone(), context.sessions);
     let serve = move |stream| wyoming::serve(stream, service.clone(), context.clone());

@@ -179,7 +179,7 @@ fn open_provider(
     {
         return refused;
     }
-    let dialect = MediaStreams::new(provider, Box::new(|_| true));
+    let dialect = MediaStreams::new(provider, Box::new(|_| Box::pin(async { true })));
     let limits = Limits::of_calls(&shared.settings());
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }

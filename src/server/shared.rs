@@ -6,10 +6,10 @@ use super::playground::Playground;
 use super::secrets::Secrets;
 use super::settings::ServerSettings;
 use crate::metrics::Metrics;
-use crate::transport::phone::tickets::Tickets;
+use crate::transport::phone::tickets::TicketStore;
 use crate::transport::pump::PumpContext;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) context: PumpContext,
     pub(super) metrics: Arc<Metrics>,
     /// Of Twilio's calls that were answered and have not begun their stream.
-    pub(super) tickets: Arc<Mutex<Tickets>>,
+    pub(super) tickets: Arc<dyn TicketStore>,
     pub(super) secrets: Secrets,
 }
 

@@ -23,9 +23,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 use url::Url;
 
 /// The longest webhook, bytes: Twilio posts some 1.5 KB.
@@ -48,7 +48,7 @@ async fn answer(
     form: String,
 ) -> Response {
     match asked(&shared, VOICE, &uri, &headers, &form) {
-        Ok(form) => connected(&shared, &form, ""),
+        Ok(form) => connected(&shared, &form, "").await,
         Err(refused) => refused,
     }
 }
@@ -64,7 +64,7 @@ async fn after_transfer(
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
-        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>"),
+        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>").await,
         Err(refused) => refused,
     }
 }
@@ -101,11 +101,7 @@ fn asked(
 }
 
 /// Connects a call to this server, if there is room for it, after the verbs `first`.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "an edge: tickets expire in real time"
-)]
-fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
+async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
         return not_found();
@@ -117,11 +113,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
     if shared.admission.place(false).is_err() {
         return busy();
     }
-    let mut tickets = shared
-        .tickets
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    match tickets.issue(call, Instant::now()) {
+    match shared.tickets.issue(call).await {
         Some(ticket) => {
             let connect = connect(twilio, settings.interrupt, &ticket);
             twiml(&format!("{first}{connect}"))
@@ -186,10 +178,6 @@ async fn open_relay(
     clippy::result_large_err,
     reason = "the error is the answer, made once for each stranger"
 )]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "an edge: tickets expire in real time"
-)]
 fn caller(
     shared: &Arc<Shared>,
     path: &str,
@@ -202,9 +190,10 @@ fn caller(
         return Err(denied(shared));
     }
     let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
-    let admit = move |start: &Start| {
-        let mut tickets = tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        tickets.redeem(&start.ticket, &start.call, Instant::now()) && start.account == account
+    let admit = move |start: &Start| -> BoxFuture<'static, bool> {
+        let is_ours = start.account == account;
+        let redeemed = tickets.redeem(&start.ticket, &start.call);
+        Box::pin(async move { redeemed.await && is_ours })
     };
     Ok((twilio, Box::new(admit)))
 }

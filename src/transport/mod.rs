@@ -25,6 +25,7 @@ pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, SessionOptions};
+use futures_util::future::BoxFuture;
 
 /// A whole message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +120,17 @@ pub trait Dialect: Send + 'static {
     /// Handles output of the session. After an [`Outbound::HangUp`] the socket closes without a request
     /// from the dialect.
     fn session(&mut self, outbound: Outbound) -> Vec<Action>;
+
+    /// A question that has come up and decides whether the client may go on. The socket asks after
+    /// every step; it reads nothing more of the client before [`Dialect::admitted`] has the answer.
+    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+        None
+    }
+
+    /// Handles the answer to [`Dialect::question`].
+    fn admitted(&mut self, _may_go_on: bool) -> Vec<Action> {
+        Vec::new()
+    }
 
     /// Handles the loss of `dropped` of the client's audio, which arrived faster than the limit.
     fn overrun(&mut self, dropped: Micros) -> Vec<Action>;

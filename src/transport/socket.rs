@@ -10,6 +10,7 @@ use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{HangUpReason, Input, Micros};
 use crate::session::{Inbound, Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::future::poll_fn;
@@ -70,6 +71,7 @@ enum Wakeup {
     Drain,
     Written(Result<(), axum::Error>),
     Session(Option<Outbound>),
+    Admitted(bool),
     Room(bool),
     Received(Option<Result<Message, axum::Error>>),
     Tick,
@@ -79,6 +81,8 @@ struct Pump<D> {
     /// Boxed: futures would keep a copy of it for each function that it passes through.
     dialect: Box<D>,
     context: PumpContext,
+    /// The dialect waits for the answer.
+    question: Option<BoxFuture<'static, bool>>,
     intake_limits: IntakeLimits,
     intake: Intake,
     outbox: Outbox,
@@ -103,6 +107,7 @@ impl<D: Dialect> Pump<D> {
         Self {
             dialect,
             context,
+            question: None,
             intake_limits: intake,
             intake: Intake::new(intake, rate),
             outbox: Outbox::default(),
@@ -143,6 +148,10 @@ impl<D: Dialect> Pump<D> {
         sink: &mut SplitSink<WebSocket, Message>,
         source: &mut SplitStream<WebSocket>,
     ) -> Wakeup {
+        if self.question.is_none() {
+            self.question = self.dialect.question();
+        }
+        let asked = self.question.is_some();
         let deadline = self.deadline();
         let intake_ready = self.intake_ready();
         let must_write = self.writing.is_some() || self.ping || !self.outbox.is_empty();
@@ -158,7 +167,8 @@ impl<D: Dialect> Pump<D> {
             }
             outbound = receive(&mut self.out_of) => Wakeup::Session(outbound),
             room = room(&self.into), if intake_ready => Wakeup::Room(room),
-            message = source.next(), if !self.outbox.is_busy() => Wakeup::Received(message),
+            may = answer(&mut self.question), if asked => Wakeup::Admitted(may),
+            message = source.next(), if !asked && !self.outbox.is_busy() => Wakeup::Received(message),
             () = sleep_until(deadline) => Wakeup::Tick,
         }
     }
@@ -172,6 +182,11 @@ impl<D: Dialect> Pump<D> {
             Wakeup::Session(Some(outbound)) => self.outbound(outbound),
             Wakeup::Session(None) | Wakeup::Room(false) => {
                 Err(closed(close_code::INTERNAL, "the session failed"))
+            }
+            Wakeup::Admitted(may) => {
+                self.question = None;
+                let actions = self.dialect.admitted(may);
+                self.obey(actions)
             }
             Wakeup::Room(true) => {
                 self.feed();
@@ -196,6 +211,12 @@ impl<D: Dialect> Pump<D> {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(End::Left),
         };
+        self.obey(actions)
+    }
+
+    /// Does what follows from something that the client has sent: if the dialect closes the socket, that
+    /// was the client's fault.
+    fn obey(&mut self, actions: Vec<Action>) -> Result<(), End> {
         self.apply(actions).map_err(|end| match end {
             End::Closed(close) if close.code != close_code::NORMAL => blame(close),
             end => end,
@@ -377,6 +398,14 @@ impl<D: Dialect> Pump<D> {
     fn close_session(&mut self) {
         self.into = None;
         self.out_of = None;
+    }
+}
+
+/// The answer to a question, if there is one.
+async fn answer(question: &mut Option<BoxFuture<'static, bool>>) -> bool {
+    match question {
+        Some(question) => question.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -10,10 +10,11 @@ use axum::http::HeaderMap;
 use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::live::{self, without_models};
 use support::real;
@@ -31,9 +32,10 @@ use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::server::{ServerSettings, TransferCall, Twilio};
+use undertone::server::{App, ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneSettings};
 use undertone::tools::{Registry, builtin};
+use undertone::transport::phone::tickets::TicketStore;
 use undertone::tts::{Speech, Tts, TtsError};
 
 /// A request to Twilio's API: path, credentials, body.
@@ -516,6 +518,64 @@ async fn a_caller_whom_nobody_answers_has_the_agent_again() {
     );
     let (code, _) = tell(&server, "dialed", &dialed("busy"), Some("forged")).await;
     assert_eq!(code, 403);
+}
+
+/// Tickets of several servers, which take a while.
+#[derive(Clone, Default)]
+struct Scattered(Arc<Mutex<Vec<(String, String)>>>);
+
+impl TicketStore for Scattered {
+    fn issue(&self, call: &str) -> BoxFuture<'static, Option<String>> {
+        let (store, call) = (self.clone(), call.to_owned());
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let mut out = store.0.lock().expect("no panic");
+            let ticket = format!("ticket-{}", out.len());
+            out.push((ticket.clone(), call));
+            Some(ticket)
+        })
+    }
+
+    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, bool> {
+        let (store, shown) = (self.clone(), (ticket.to_owned(), call.to_owned()));
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let mut out = store.0.lock().expect("no panic");
+            let at = out.iter().position(|issued| *issued == shown);
+            at.map(|at| out.remove(at)).is_some()
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_one_server_has_answered_streams_to_another_once() {
+    let tickets = Scattered::default();
+    let [answers, carries] = [(); 2].map(|()| {
+        let settings = settings("http://127.0.0.1:1");
+        let llm = Scripted::default();
+        let engines = of_calls(None, without_models(Arc::new(llm)));
+        Server::serve(App {
+            tickets: Arc::new(tickets.clone()),
+            ..App::new(settings, live::sessions(engines))
+        })
+    });
+    let (status, instructions) = ring(&answers, CALL, None).await;
+    assert_eq!(status, 200, "{instructions}");
+    let open = async || {
+        let signature = socket_signature();
+        let signed = [("x-twilio-signature", signature.as_str())];
+        let opened = carries.try_open("/twilio/media", &signed).await;
+        let mut client = opened.expect("the socket opens");
+        client
+            .send(start(CALL, ACCOUNT, ticket(&instructions)))
+            .await;
+        client
+    };
+    let mut caller = open().await;
+    while caller.event().await["event"] != "media" {}
+    let close = open().await.close_frame().await;
+    assert_eq!(u16::from(close.code), 1008, "{close}");
+    assert_eq!(carries.counters.sessions.load(SeqCst), 1);
 }
 
 /// Missing, wrong, replayed and mismatched: no session, no call of the model.

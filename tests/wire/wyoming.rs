@@ -3,11 +3,12 @@
 
 use crate::{common, support};
 use common::Errors;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{PATIENCE, Server, live, local};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -18,12 +19,22 @@ use undertone::config::{Environment, Flags};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, Phrases};
 use undertone::server::{App, ServerSettings};
-use undertone::session::{self, Engines};
+use undertone::session::{self, Engines, SessionHandle};
+use undertone::transport::wyoming::{ConversationMemory, ConversationName, ConversationStore};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
 /// A server with a door for Wyoming, and where that is.
 fn serve(settings: ServerSettings, engines: &Arc<Engines>) -> (Server, SocketAddr) {
+    serve_keeping(settings, engines, Arc::new(ConversationMemory::default()))
+}
+
+/// The same, and conversations wait there for their next sentence.
+fn serve_keeping(
+    settings: ServerSettings,
+    engines: &Arc<Engines>,
+    conversations: Arc<dyn ConversationStore>,
+) -> (Server, SocketAddr) {
     let listener = undertone::server::bind_wyoming(([127, 0, 0, 1], 0).into());
     let listener = listener.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -31,6 +42,7 @@ fn serve(settings: ServerSettings, engines: &Arc<Engines>) -> (Server, SocketAdd
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let app = App {
         wyoming: Some((listener, engines.clone())),
+        conversations,
         ..App::new(settings, sessions)
     };
     (Server::serve(app), address)
@@ -431,6 +443,56 @@ impl Guest {
 
 fn pcm() -> Value {
     json!({"rate": 16_000, "width": 2, "channels": 1})
+}
+
+/// Conversations of several servers, which come after a while.
+#[derive(Default)]
+struct Scattered(Mutex<Vec<(ConversationName, SessionHandle)>>);
+
+impl ConversationStore for Scattered {
+    fn take(&self, name: &ConversationName) -> BoxFuture<'_, Option<SessionHandle>> {
+        let name = name.clone();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let mut kept = self.0.lock().expect("no panic");
+            let goes_on =
+                |(known, _): &(ConversationName, _)| known.goes_on_with(&name, Duration::ZERO);
+            let at = kept.iter().rposition(goes_on)?;
+            Some(kept.remove(at).1)
+        })
+    }
+
+    fn put(&self, name: ConversationName, session: SessionHandle) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.0.lock().expect("no panic").push((name, session));
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_at_another_server_that_shares_the_store() {
+    let llm = Scripted::default()
+        .on(Cue::Turn(1), "The first answer.")
+        .on(Cue::Turn(2), "The second answer.");
+    let engines = Engines::start(live::without_models(Arc::new(llm))).expect("engines");
+    let kept = Arc::new(Scattered::default());
+    let (here, first) = serve_keeping(local(), &engines, kept.clone());
+    let (there, second) = serve_keeping(local(), &engines, kept);
+    for (address, name, answer) in [
+        (first, json!("a"), "The first answer."),
+        (second, json!("a"), "The second answer."),
+        (second, json!("b"), "The first answer."),
+        (first, json!("b"), "The second answer."),
+    ] {
+        let mut client = Guest::connect(address).await;
+        let sentence = json!({"text": "Go on.", "context": {"conversation_id": name}});
+        client.send("transcript", sentence, &[]).await;
+        let (kind, data, _) = client.event().await.expect("an answer");
+        assert_eq!((&*kind, &data["text"]), ("handled", &json!(answer)));
+    }
+    let opened = |server: &Server| server.counters.sessions.load(Relaxed);
+    assert_eq!((opened(&here), opened(&there)), (1, 1));
 }
 
 #[tokio::test]

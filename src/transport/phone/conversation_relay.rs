@@ -10,6 +10,7 @@ use super::{key, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -31,6 +32,9 @@ pub fn attributes(interruptible: bool) -> String {
 /// The translator of one call.
 pub struct ConversationRelay {
     admit: Admit,
+    question: Option<BoxFuture<'static, bool>>,
+    /// The call that has not been admitted yet.
+    starting: Option<Start>,
     open: bool,
     /// Words have gone out that no `last` has followed.
     unfinished: bool,
@@ -93,20 +97,24 @@ impl ConversationRelay {
     pub fn new(admit: Admit) -> Self {
         Self {
             admit,
+            question: None,
+            starting: None,
             open: false,
             unfinished: false,
         }
     }
 
-    fn set_up(&mut self, start: &Start) -> Vec<Action> {
+    fn set_up(&mut self, start: Start) -> Vec<Action> {
         if self.open {
             tracing::warn!("the call is set up a second time; ignored");
             return Vec::new();
         }
-        if !(self.admit)(start) {
-            tracing::info!("a socket that belongs to no call of ours stays out");
-            return refuse("this socket belongs to no call that was answered here");
-        }
+        self.question = Some((self.admit)(&start));
+        self.starting = Some(start);
+        Vec::new()
+    }
+
+    fn begin(&mut self, start: Start) -> Vec<Action> {
         self.open = true;
         vec![Action::Open(SessionOptions {
             profile: Profile::PhoneCall,
@@ -115,7 +123,7 @@ impl ConversationRelay {
             spoken_by: SpokenBy::Client,
             model: None,
             client: Some("twilio relay".into()),
-            call: Some(start.call.clone()),
+            call: Some(start.call),
         })]
     }
 
@@ -157,6 +165,20 @@ impl Dialect for ConversationRelay {
         Vec::new()
     }
 
+    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+        self.question.take()
+    }
+
+    fn admitted(&mut self, may_go_on: bool) -> Vec<Action> {
+        match self.starting.take() {
+            Some(start) if may_go_on => self.begin(start),
+            _ => {
+                tracing::info!("a socket that belongs to no call of ours stays out");
+                refuse("this socket belongs to no call that was answered here")
+            }
+        }
+    }
+
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         let ClientMessage::Text(message) = message else {
             return vec![Action::Close(Close {
@@ -178,7 +200,7 @@ impl Dialect for ConversationRelay {
                 account_sid,
                 call_sid,
                 custom_parameters,
-            } => self.set_up(&Start {
+            } => self.set_up(Start {
                 account: account_sid,
                 call: call_sid,
                 ticket: custom_parameters.ticket,
@@ -235,16 +257,23 @@ fn end(reason: HangUpReason) -> Action {
 mod tests {
     use super::*;
     use crate::conversation::{ClauseId, ItemId, Time};
+    use futures_util::FutureExt;
+    use std::future::ready;
 
     fn relay() -> ConversationRelay {
         let admit = |start: &Start| {
-            (&*start.account, &*start.call, &*start.ticket) == ("AC1", "CA1", "good")
+            let may = (&*start.account, &*start.call, &*start.ticket) == ("AC1", "CA1", "good");
+            Box::pin(ready(may)) as BoxFuture<'static, bool>
         };
         ConversationRelay::new(Box::new(admit))
     }
 
     fn tell(relay: &mut ConversationRelay, message: &Value) -> Vec<Action> {
-        relay.client(ClientMessage::Text(&message.to_string()))
+        let actions = relay.client(ClientMessage::Text(&message.to_string()));
+        match relay.question().and_then(FutureExt::now_or_never) {
+            Some(may) => relay.admitted(may),
+            None => actions,
+        }
     }
 
     fn setup(account: &str, call: &str, ticket: &str) -> Value {

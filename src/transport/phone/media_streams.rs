@@ -11,6 +11,7 @@ use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -43,12 +44,15 @@ pub struct Start {
 }
 
 /// Whether a stream may go on.
-pub type Admit = Box<dyn FnMut(&Start) -> bool + Send>;
+pub type Admit = Box<dyn FnMut(&Start) -> BoxFuture<'static, bool> + Send>;
 
 /// The translator of one call.
 pub struct MediaStreams {
     provider: Provider,
     admit: Admit,
+    question: Option<BoxFuture<'static, bool>>,
+    /// A stream that has not been admitted yet: its id, its beginning, and how its audio is coded.
+    starting: Option<(String, Start, Result<Law, String>)>,
     stream: Option<Stream>,
     marks: Marks,
     order: Order,
@@ -97,6 +101,8 @@ impl MediaStreams {
         Self {
             provider,
             admit,
+            question: None,
+            starting: None,
             stream: None,
             marks: Marks::default(),
             order: Order::default(),
@@ -117,10 +123,12 @@ impl MediaStreams {
             tracing::warn!("the stream starts a second time; ignored");
             return Vec::new();
         }
-        if !(self.admit)(&start) {
-            tracing::info!("a stream that belongs to no call of ours stays out");
-            return refuse("this stream belongs to no call that was answered here");
-        }
+        self.question = Some((self.admit)(&start));
+        self.starting = Some((stream, start, law));
+        Vec::new()
+    }
+
+    fn begin(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Action> {
         let law = match law {
             Ok(law) => law,
             Err(format) => {
@@ -183,6 +191,20 @@ impl MediaStreams {
 impl Dialect for MediaStreams {
     fn start(&mut self) -> Vec<Action> {
         Vec::new()
+    }
+
+    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+        self.question.take()
+    }
+
+    fn admitted(&mut self, may_go_on: bool) -> Vec<Action> {
+        match self.starting.take() {
+            Some((stream, start, law)) if may_go_on => self.begin(stream, start, law),
+            _ => {
+                tracing::info!("a stream that belongs to no call of ours stays out");
+                refuse("this stream belongs to no call that was answered here")
+            }
+        }
     }
 
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
@@ -415,14 +437,23 @@ impl Order {
 mod tests {
     use super::*;
     use crate::conversation::{Input, ItemId};
+    use futures_util::FutureExt;
+    use std::future::ready;
 
     fn dialect(provider: Provider) -> MediaStreams {
-        let admit = |start: &Start| start.ticket == "good" || start.ticket.is_empty();
+        let admit = |start: &Start| {
+            let may = start.ticket == "good" || start.ticket.is_empty();
+            Box::pin(ready(may)) as BoxFuture<'static, bool>
+        };
         MediaStreams::new(provider, Box::new(admit))
     }
 
     fn tell(dialect: &mut MediaStreams, message: &Value) -> Vec<Action> {
-        dialect.client(ClientMessage::Text(&message.to_string()))
+        let actions = dialect.client(ClientMessage::Text(&message.to_string()));
+        match dialect.question().and_then(FutureExt::now_or_never) {
+            Some(may) => dialect.admitted(may),
+            None => actions,
+        }
     }
 
     fn start(provider: Provider, ticket: &str) -> Value {

@@ -1,9 +1,12 @@
 //! That a stream belongs to a call that we answered: Twilio drops the query of a stream's address,
 //! so a ticket travels as a parameter of the stream. It is good for one call, once, for a minute.
 
+use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// How long a ticket is good.
@@ -12,11 +15,21 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 /// Tickets that are out. More calls than this do not ring within a minute.
 const MOST: usize = 10_000;
 
-/// The tickets that are out.
+/// Issues tickets and takes them back. A store that several servers share lets one of them answer a
+/// call and another carry its stream.
+pub trait TicketStore: Send + Sync {
+    /// A new ticket for the call named `call`; `None` if no more can be issued now.
+    fn issue(&self, call: &str) -> BoxFuture<'static, Option<String>>;
+
+    /// Takes a ticket back. Whether it was good for this call: a ticket shown for another is lost.
+    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, bool>;
+}
+
+/// The tickets that are out, in this server's memory.
 #[derive(Debug, Default)]
-pub struct Tickets {
+pub struct TicketMemory {
     /// By the SHA-256 of the ticket: looking it up tells nothing of it.
-    out: HashMap<[u8; 32], Ticket>,
+    out: Mutex<HashMap<[u8; 32], Ticket>>,
 }
 
 #[derive(Debug)]
@@ -25,25 +38,42 @@ struct Ticket {
     expires: Instant,
 }
 
-impl Tickets {
-    /// A new ticket for the call named `call`; `None` if too many are out.
-    pub fn issue(&mut self, call: &str, now: Instant) -> Option<String> {
-        self.out.retain(|_, ticket| ticket.expires > now);
-        if self.out.len() == MOST {
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: tickets expire in real time"
+)]
+impl TicketMemory {
+    fn out(&self) -> MutexGuard<'_, HashMap<[u8; 32], Ticket>> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give(&self, call: &str) -> Option<String> {
+        let (now, mut out) = (Instant::now(), self.out());
+        out.retain(|_, ticket| ticket.expires > now);
+        if out.len() == MOST {
             return None;
         }
         // 122 random bits of the system's generator.
         let ticket = Uuid::new_v4().simple().to_string();
         let call = call.to_owned();
         let expires = now + GOOD_FOR;
-        self.out.insert(hash(&ticket), Ticket { call, expires });
+        out.insert(hash(&ticket), Ticket { call, expires });
         Some(ticket)
     }
 
-    /// Takes a ticket back. Whether it was good for this call: a ticket shown for another is lost.
-    pub fn redeem(&mut self, ticket: &str, call: &str, now: Instant) -> bool {
-        let known = self.out.remove(&hash(ticket));
-        known.is_some_and(|known| known.call == call && known.expires > now)
+    fn take(&self, ticket: &str, call: &str) -> bool {
+        let known = self.out().remove(&hash(ticket));
+        known.is_some_and(|known| known.call == call && known.expires > Instant::now())
+    }
+}
+
+impl TicketStore for TicketMemory {
+    fn issue(&self, call: &str) -> BoxFuture<'static, Option<String>> {
+        Box::pin(std::future::ready(self.give(call)))
+    }
+
+    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(self.take(ticket, call)))
     }
 }
 
@@ -52,31 +82,34 @@ fn hash(ticket: &str) -> [u8; 32] {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "any time will do")]
 mod tests {
     use super::*;
+    use tokio::time::advance;
 
-    #[test]
-    fn a_ticket_is_good_for_one_call_once_and_for_a_minute() {
-        let (mut tickets, now) = (Tickets::default(), Instant::now());
-        let good = tickets.issue("CA1", now).unwrap();
-        assert!(tickets.redeem(&good, "CA1", now + Duration::from_secs(59)));
-        assert!(!tickets.redeem(&good, "CA1", now));
-        let mismatched = tickets.issue("CA1", now).unwrap();
-        assert!(!tickets.redeem(&mismatched, "CA2", now));
-        assert!(!tickets.redeem(&mismatched, "CA1", now));
-        let late = tickets.issue("CA1", now).unwrap();
-        assert!(!tickets.redeem(&late, "CA1", now + Duration::from_secs(60)));
-        assert!(!tickets.redeem("", "CA1", now));
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_is_good_for_one_call_once_and_for_a_minute() {
+        let tickets = TicketMemory::default();
+        let good = tickets.give("CA1").unwrap();
+        advance(Duration::from_secs(59)).await;
+        assert!(tickets.take(&good, "CA1"));
+        assert!(!tickets.take(&good, "CA1"));
+        let mismatched = tickets.give("CA1").unwrap();
+        assert!(!tickets.take(&mismatched, "CA2"));
+        assert!(!tickets.take(&mismatched, "CA1"));
+        let late = tickets.give("CA1").unwrap();
+        advance(Duration::from_secs(60)).await;
+        assert!(!tickets.take(&late, "CA1"));
+        assert!(!tickets.take("", "CA1"));
     }
 
-    #[test]
-    fn tickets_that_are_out_are_bounded() {
-        let (mut tickets, now) = (Tickets::default(), Instant::now());
+    #[tokio::test(start_paused = true)]
+    async fn tickets_that_are_out_are_bounded() {
+        let tickets = TicketMemory::default();
         for _ in 0..MOST {
-            assert!(tickets.issue("CA1", now).is_some());
+            assert!(tickets.give("CA1").is_some());
         }
-        assert_eq!(tickets.issue("CA1", now), None);
-        assert!(tickets.issue("CA1", now + GOOD_FOR).is_some());
+        assert_eq!(tickets.give("CA1"), None);
+        advance(GOOD_FOR).await;
+        assert!(tickets.give("CA1").is_some());
     }
 }

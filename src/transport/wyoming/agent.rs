@@ -1,23 +1,12 @@
-//! Conversations in words, which may go on over other connections.
+//! A conversation in words: one sentence, one answer.
 
 use crate::conversation::{Event, Input, ResponseStatus};
 use crate::session::{
     Inbound, Outbound, Profile, SessionError, SessionFactory, SessionHandle, SessionOptions,
     SpokenBy,
 };
-use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
-
-/// Conversations that are kept for their next sentence. One takes some 64 KiB, and the session's own
-/// rules end it when nothing comes.
-const KEPT: usize = 64;
-
-/// For so long a sentence without a name goes on with the one before it from the same address: a minute
-/// is a pause in a talk, and after it somebody else may be speaking.
-const NAMELESS: Duration = Duration::from_secs(60);
+use tokio::time::timeout;
 
 /// An answer that takes longer is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -35,7 +24,7 @@ pub(super) struct Answer {
 }
 
 /// A conversation in words.
-pub(super) struct Talk(SessionHandle);
+pub(super) struct Talk(pub(super) SessionHandle);
 
 impl Talk {
     pub(super) fn open(sessions: &SessionFactory) -> Result<Self, SessionError> {
@@ -49,11 +38,6 @@ impl Talk {
             call: None,
         };
         sessions(options).map(Self)
-    }
-
-    /// Its session is not over.
-    pub(super) fn goes_on(&self) -> bool {
-        !self.0.inbound.is_closed()
     }
 
     /// Says `text` and waits for the answer. The conversation comes back if it can go on.
@@ -107,66 +91,6 @@ impl Talk {
                 _ => {}
             }
         }
-    }
-}
-
-/// Which conversation a sentence belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Name {
-    /// The client has a name for it.
-    Given(String),
-    /// It is that of a connection from an address.
-    Connection { id: u64, from: IpAddr },
-}
-
-/// Conversations between two sentences; the one that was left first is in front.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<VecDeque<Left>>);
-
-/// A conversation and when it was left.
-struct Left {
-    name: Name,
-    at: Instant,
-    talk: Talk,
-}
-
-impl Left {
-    /// It goes on with a sentence of this name: its own, or without one from the same address.
-    fn is_for(&self, name: &Name) -> bool {
-        match (&self.name, name) {
-            (Name::Connection { from, .. }, Name::Connection { from: same, .. })
-                if self.at.elapsed() < NAMELESS =>
-            {
-                from == same
-            }
-            (known, name) => known == name,
-        }
-    }
-}
-
-impl Kept {
-    /// The conversation that a sentence of this name goes on with; of several the one that was left
-    /// last, but first of all that of the same name.
-    pub(super) fn take(&self, name: &Name) -> Option<Talk> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|left| left.talk.goes_on());
-        let own = kept.iter().position(|left| left.name == *name);
-        let index = own.or_else(|| kept.iter().rposition(|left| left.is_for(name)))?;
-        kept.remove(index).map(|left| left.talk)
-    }
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: an answer is waited for in real time"
-    )]
-    pub(super) fn put(&self, name: Name, talk: Talk) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|left| left.name != name);
-        if kept.len() == KEPT {
-            kept.pop_front();
-        }
-        let at = Instant::now();
-        kept.push_back(Left { name, at, talk });
     }
 }
 
@@ -284,67 +208,5 @@ mod tests {
             handled([finished(failed), finished(worked)]).await,
             "one of two is something"
         );
-    }
-
-    fn given(name: impl ToString) -> Name {
-        Name::Given(name.to_string())
-    }
-
-    #[tokio::test]
-    async fn the_conversation_that_was_left_first_goes_first() {
-        let kept = Kept::default();
-        let mut sessions = vec![];
-        for name in 0..=KEPT {
-            let (talk, requests, session) = talk();
-            sessions.push((requests, session));
-            kept.put(given(name), talk);
-        }
-        assert!(kept.take(&given(0)).is_none());
-        assert!(kept.take(&given(1)).is_some_and(|talk| talk.goes_on()));
-        assert!(kept.take(&given(1)).is_none());
-        sessions.remove(2);
-        assert!(kept.take(&given(2)).is_none(), "its session is over");
-        assert!(kept.take(&given(3)).is_some());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_name_a_conversation_goes_on_from_the_same_address_for_a_minute() {
-        let kept = Kept::default();
-        let name = |id, last| Name::Connection {
-            id,
-            from: [127, 0, 0, last].into(),
-        };
-        let (first, _requests, _session) = talk();
-        kept.put(name(1, 1), first);
-        assert!(kept.take(&name(2, 2)).is_none(), "another address");
-        assert!(kept.take(&given("a")).is_none());
-        tokio::time::advance(Duration::from_secs(59)).await;
-        let talk = kept.take(&name(2, 1)).expect("the same address");
-        kept.put(name(2, 1), talk);
-        tokio::time::advance(Duration::from_secs(61)).await;
-        assert!(kept.take(&name(3, 1)).is_none(), "too long ago");
-        assert!(kept.take(&name(2, 1)).is_some(), "the same connection");
-    }
-
-    #[tokio::test]
-    async fn a_connection_keeps_its_own_conversation() {
-        let kept = Kept::default();
-        let name = |id| Name::Connection {
-            id,
-            from: [127, 0, 0, 1].into(),
-        };
-        let (first, mut requests, _session) = talk();
-        let (second, _requests, _other) = talk();
-        kept.put(name(1), first);
-        kept.put(name(2), second);
-        let own = kept
-            .take(&name(1))
-            .expect("its own, although the other was left last");
-        own.0
-            .inbound
-            .send(Inbound::Request(Input::HangUp))
-            .await
-            .expect("room");
-        assert!(requests.recv().await.is_some());
     }
 }

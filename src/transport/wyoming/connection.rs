@@ -1,9 +1,10 @@
 //! One client: an event after the other, each answered before the next is read.
 
 use super::Refused;
-use super::agent::{Kept, Name, Talk};
+use super::agent::Talk;
 use super::event::{BadEvent, Event, encode};
 use super::info::{LANGUAGE, info};
+use super::kept::{ConversationName, ConversationStore};
 use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
@@ -50,16 +51,16 @@ impl From<Refused> for End {
 #[derive(Clone)]
 pub struct Service {
     engines: Arc<Engines>,
-    kept: Arc<Kept>,
+    kept: Arc<dyn ConversationStore>,
     connections: Arc<AtomicU64>,
 }
 
 impl Service {
-    /// Clients use these models.
-    pub fn new(engines: Arc<Engines>) -> Self {
+    /// Clients use these models, and their conversations wait here for their next sentence.
+    pub fn new(engines: Arc<Engines>, kept: Arc<dyn ConversationStore>) -> Self {
         Self {
             engines,
-            kept: Arc::default(),
+            kept,
             connections: Arc::default(),
         }
     }
@@ -67,7 +68,7 @@ impl Service {
 
 /// Serves a client until it leaves or the server stops.
 pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
-    let nameless = stream.peer_addr().map(|peer| Name::Connection {
+    let nameless = stream.peer_addr().map(|peer| ConversationName::Connection {
         id: service.connections.fetch_add(1, Relaxed),
         from: peer.ip(),
     });
@@ -132,7 +133,7 @@ struct Connection {
     /// A text that is spoken while it comes in.
     reading_out: Option<ReadingOut>,
     /// The conversation that the client has no name for.
-    nameless: Name,
+    nameless: ConversationName,
 }
 
 #[derive(Default)]
@@ -317,16 +318,16 @@ impl Connection {
         let name = sentence.context.and_then(|context| context.conversation_id);
         let name = match name {
             Some(name) if name.len() > MOST_NAME => return Err(Refused::LongName.into()),
-            Some(name) => Name::Given(name),
+            Some(name) => ConversationName::Given(name),
             None => self.nameless.clone(),
         };
-        let talk = match self.service.kept.take(&name) {
-            Some(talk) => talk,
+        let talk = match self.service.kept.take(&name).await {
+            Some(session) => Talk(session),
             None => self.open_talk()?,
         };
         let (answer, talk) = talk.ask(sentence.text).await;
-        if let Some(talk) = talk {
-            self.service.kept.put(name, talk);
+        if let Some(Talk(session)) = talk {
+            self.service.kept.put(name, session).await;
         }
         let kind = if answer.handled {
             "handled"

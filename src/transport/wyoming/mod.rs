@@ -23,9 +23,11 @@ mod agent;
 mod connection;
 mod event;
 mod info;
+mod kept;
 mod recording;
 
 pub use connection::{Service, serve, turn_away};
+pub use kept::{ConversationMemory, ConversationName, ConversationStore};
 
 /// Why a client's event is not answered.
 #[derive(Debug, thiserror::Error)]
