@@ -16,7 +16,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use undertone::prediction::training::examples::{DataSet, Example, Part};
 use undertone::prediction::{
-    Embedder, Evidence, IntentHead, Intents, Predictor, RouterHints, Rules, Today, embed_all,
+    Embedder, Evidence, IntentHead, Intents, LocalPredictor, RouterHints, Rules, Today, embed_all,
 };
 use undertone::tools::{Declaration, Effect, Registry, ToolSpec, builtin};
 
@@ -128,7 +128,7 @@ fn p99(mut times: Vec<Duration>) -> Duration {
 
 /// The slowest text's fastest round is what the code costs; above it is what the machine's other
 /// work costs.
-fn tail(name: &str, predictor: &mut dyn Predictor, heard: &[Evidence]) {
+fn tail(name: &str, predictor: &mut dyn LocalPredictor, heard: &[Evidence]) {
     let (mut times, mut work) = (Vec::new(), Vec::new());
     let mut fastest = vec![Duration::MAX; heard.len()];
     for _ in 0..ROUNDS {

@@ -6,11 +6,9 @@ use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
 use crate::conversation::Policy;
 use crate::llm::{Llm, OpenAiCompatible, openai_compatible};
 use crate::models::Models;
-use crate::prediction::{
-    Embedder, Heads, Intents, PredictError, Predictor, Router, Rules, Source, Today,
-};
+use crate::prediction::{self, Predictor, Settings, Today};
 use crate::server::TransferCall;
-use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal, RouterBuilder};
+use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
 use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -92,7 +90,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         observers,
         llm: renewal.llm,
         tools: renewal.tools,
-        router: renewal.router,
+        predictors: renewal.predictors,
         zone: renewal.zone,
         policy: renewal.policy,
         phone: renewal.phone,
@@ -116,7 +114,7 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
         llm: llm(&config.llm, models, &tools)?,
-        router: Some(router(config, models, &tools)),
+        predictors: predictors(config, models, &tools)?,
         tools: Arc::new(tools),
         zone: config.time_zone.clone(),
         policy: Policy {
@@ -148,38 +146,21 @@ fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     Ok(Journal::new(journal))
 }
 
-/// The sources of predictions: the rules of the tools, and the trained head if there is one.
-fn router(config: &Config, models: &Models, tools: &Registry) -> RouterBuilder {
+fn predictors(
+    config: &Config,
+    models: &Models,
+    tools: &Registry,
+) -> Result<Vec<Arc<dyn Predictor>>> {
     let hinted = tools.declarations().into_iter().map(|tool| {
         let hints = tools.hints(&tool.spec.name).cloned();
         (tool, hints.unwrap_or_default())
     });
-    let hinted: Vec<_> = hinted.collect();
-    let (head, minilm) = (config.router_head.clone(), models.minilm());
-    let today = Today::new(Arc::new(SystemClock), config.time_zone.clone());
-    Box::new(move || {
-        let mut sources: Vec<Box<dyn Predictor>> = vec![Box::new(
-            Rules::new(&hinted, today.clone()).map_err(|error| unusable(Source::Rule, &error))?,
-        )];
-        if let Some(head) = &head {
-            let heads = Heads::load(head).map_err(|error| unusable(Source::Intent, &error))?;
-            let embedder =
-                Embedder::load(&minilm).map_err(|error| unusable(Source::Intent, &error))?;
-            let intents = Intents::new(embedder, heads.heads, &hinted, today.clone());
-            if !intents.is_useful() {
-                tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");
-            }
-            sources.push(Box::new(intents));
-        }
-        Ok(Router::new(sources))
-    })
-}
-
-fn unusable(predictor: Source, error: &dyn std::fmt::Display) -> PredictError {
-    PredictError {
-        predictor,
-        reason: error.to_string(),
-    }
+    let head = config.router_head.clone();
+    Ok(prediction::sources(Settings {
+        tools: hinted.collect(),
+        head: head.map(|head| (head, models.minilm())),
+        today: Today::new(Arc::new(SystemClock), config.time_zone.clone()),
+    })?)
 }
 
 pub(super) fn asr_builder(

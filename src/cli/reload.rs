@@ -77,7 +77,7 @@ impl Reloader {
         let renewal = engines::renewal(config)?;
         let old = engines_of(&self.engines);
         let runtime = Handle::try_current().context("no async runtime")?;
-        let engines = runtime.block_on(old.renewed(renewal))?;
+        let engines = runtime.block_on(old.renewed(renewal));
         telemetry::change(&config.log.filter, super::secrets(config))?;
         let address = self.renew.borrow().settings.bind;
         let settings = settings(config, address, &engines);

@@ -6,7 +6,7 @@ use crate::models::Models;
 use crate::prediction::training::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
 use crate::prediction::training::examples::{self, DataSet, Example, Part};
 use crate::prediction::{
-    Embedder, Evidence, Heads, IntentHead, Predictor, RouterHints, Rules, Today, embed_all,
+    Embedder, Evidence, Heads, IntentHead, LocalPredictor, RouterHints, Rules, Today, embed_all,
 };
 use crate::tools::{Registry, builtin};
 use anyhow::{Context, Result, ensure};

@@ -4,7 +4,7 @@ use super::RouterHints;
 use super::heads::IntentHead;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::rules::{GROWING, OPEN};
-use super::{Embedder, Evidence, PredictError, Prediction, Predictor, Source, fill};
+use super::{Embedder, Evidence, LocalPredictor, PredictError, Prediction, Source, fill};
 use crate::language::en::factuality::Factuality;
 use crate::language::en::text;
 use crate::tools::Declaration;
@@ -130,7 +130,7 @@ impl Intents {
     }
 }
 
-impl Predictor for Intents {
+impl LocalPredictor for Intents {
     fn source(&self) -> Source {
         Source::Intent
     }

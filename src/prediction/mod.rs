@@ -1,9 +1,10 @@
 //! Predicted tool calls: what the user's words may need, before any language model has seen them.
 //!
-//! Every source is a [`Predictor`]: rules read plain requests, sentence embeddings and a trained
-//! head classify the rest. The [`Router`] asks all of them and merges their predictions into one
-//! list. The gate (`conversation/speculation/gate.rs`) decides which of those run early; it treats
-//! all sources alike.
+//! A source is a [`Predictor`]. Those that read words share a thread ([`RouterThread`]): rules read
+//! plain requests, sentence embeddings and a trained head classify the rest. A session asks all
+//! sources and merges their predictions into one list. The gate
+//! (`conversation/speculation/gate.rs`) decides which of those run early; it treats all sources
+//! alike.
 
 mod builtin_rules;
 mod embed;
@@ -16,6 +17,7 @@ mod logistic;
 mod packed;
 mod parameters;
 mod predictor;
+mod router;
 mod rules;
 mod tagger;
 pub mod training;
@@ -26,165 +28,86 @@ pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
 pub use parameters::Today;
-pub use predictor::{Evidence, PastCall, PredictError, Prediction, Predictor, Source};
+pub use predictor::{
+    Evidence, LocalPredictor, PastCall, PredictError, Prediction, Predictor, Question, Said,
+};
+pub use router::{Router, RouterThread, merged};
 pub use rules::{RuleError, Rules};
 
-/// More predictions than this are not passed on: by default three calls are started in a turn.
-const MOST: usize = 8;
+use crate::tools::Declaration;
+use crate::worker::SpawnError;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-/// Asks every source and makes one list of what they predict.
-#[derive(Default)]
-pub struct Router {
-    predictors: Vec<Box<dyn Predictor>>,
+/// A source of predictions. Named in every trace; no rule depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A regular expression of the tool's declaration.
+    Rule,
+    /// The intent classifier with slots.
+    Intent,
+    /// A transition learnt between calls.
+    Transition,
+    /// A small draft model.
+    Draft,
+    /// The main model's own stream: a call that is not committed yet.
+    Stream,
 }
 
-impl Router {
-    /// These sources, the cheapest first.
-    pub fn new(predictors: Vec<Box<dyn Predictor>>) -> Self {
-        Self { predictors }
-    }
-
-    /// The calls that may be needed, the likeliest first, each once. A source that fails is logged
-    /// and changes nothing for the others.
-    pub fn predict(&mut self, evidence: &Evidence) -> Vec<Prediction> {
-        let mut merged: Vec<Prediction> = Vec::new();
-        for predictor in &mut self.predictors {
-            match predictor.predict(evidence) {
-                Ok(predictions) => merge(&mut merged, best_of_each(predictions)),
-                Err(error) => tracing::warn!(%error, "a source of predictions failed"),
-            }
-        }
-        sort(&mut merged);
-        merged.truncate(MOST);
-        merged
-    }
-}
-
-impl std::fmt::Debug for Router {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sources = self.predictors.iter().map(|predictor| predictor.source());
-        f.debug_list().entries(sources).finish()
-    }
-}
-
-fn is_same(a: &Prediction, b: &Prediction) -> bool {
-    a.tool == b.tool && a.arguments == b.arguments
-}
-
-/// Stable: of two equally likely calls the cheaper source's stays first.
-fn sort(predictions: &mut [Prediction]) {
-    predictions.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-}
-
-/// Two rules of one source that read the same words are no second opinion.
-fn best_of_each(mut predictions: Vec<Prediction>) -> Vec<Prediction> {
-    predictions.retain(|one| one.confidence.is_finite());
-    sort(&mut predictions);
-    let mut best: Vec<Prediction> = Vec::new();
-    for prediction in predictions {
-        if !best.iter().any(|other| is_same(other, &prediction)) {
-            best.push(prediction);
-        }
-    }
-    best
-}
-
-/// Two sources that agree are wrong together less often than either: as if independent.
-fn merge(merged: &mut Vec<Prediction>, more: Vec<Prediction>) {
-    for prediction in more {
-        match merged.iter_mut().find(|other| is_same(other, &prediction)) {
-            Some(same) => {
-                let both_wrong = (1.0 - same.confidence) * (1.0 - prediction.confidence);
-                same.confidence = (1.0 - both_wrong).clamp(0.0, 1.0);
-            }
-            None => merged.push(prediction),
+impl Source {
+    /// The name in traces and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Intent => "intent",
+            Self::Transition => "transition",
+            Self::Draft => "draft",
+            Self::Stream => "stream",
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Map, json};
+/// The settings of a server's sources.
+pub struct Settings {
+    /// The tools that may be predicted, and how people ask for them.
+    pub tools: Vec<(Arc<Declaration>, RouterHints)>,
+    /// The trained head, if there is one, and the folder of the embedder that it needs.
+    pub head: Option<(PathBuf, PathBuf)>,
+    /// The meaning of "today".
+    pub today: Today,
+}
 
-    struct Says(Source, Vec<Prediction>);
+/// Starts the sources of a server: all that are listed here.
+///
+/// # Errors
+/// [`SpawnError`] if a source cannot be made.
+pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError<PredictError>> {
+    let router = RouterThread::start(move || local_sources(&settings).map(Router::new))?;
+    Ok(vec![Arc::new(router)])
+}
 
-    impl Predictor for Says {
-        fn source(&self) -> Source {
-            self.0
+/// The sources on the router's thread, the cheapest first.
+fn local_sources(settings: &Settings) -> Result<Vec<Box<dyn LocalPredictor>>, PredictError> {
+    let Settings { tools, head, today } = settings;
+    let rules = Rules::new(tools, today.clone()).map_err(unusable(Source::Rule))?;
+    let mut sources: Vec<Box<dyn LocalPredictor>> = vec![Box::new(rules)];
+    if let Some((head, embedder)) = head {
+        let heads = Heads::load(head).map_err(unusable(Source::Intent))?;
+        let embedder = Embedder::load(embedder).map_err(unusable(Source::Intent))?;
+        let intents = Intents::new(embedder, heads.heads, tools, today.clone());
+        if !intents.is_useful() {
+            tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");
         }
-
-        fn predict(&mut self, _: &Evidence) -> Result<Vec<Prediction>, PredictError> {
-            Ok(self.1.clone())
-        }
+        sources.push(Box::new(intents));
     }
+    Ok(sources)
+}
 
-    struct Fails;
-
-    impl Predictor for Fails {
-        fn source(&self) -> Source {
-            Source::Draft
-        }
-
-        fn predict(&mut self, _: &Evidence) -> Result<Vec<Prediction>, PredictError> {
-            Err(PredictError {
-                predictor: Source::Draft,
-                reason: "gone".into(),
-            })
-        }
-    }
-
-    fn call(tool: &str, city: &str, confidence: f32, source: Source) -> Prediction {
-        let mut arguments = Map::new();
-        arguments.insert("city".into(), json!(city));
-        Prediction {
-            tool: tool.into(),
-            arguments,
-            confidence,
-            source,
-        }
-    }
-
-    #[test]
-    fn sources_that_agree_are_surer_and_the_cheaper_one_is_named() {
-        let rule = |city, confidence| call("weather", city, confidence, Source::Rule);
-        let intent = |city, confidence| call("weather", city, confidence, Source::Intent);
-        let mut router = Router::new(vec![
-            Box::new(Says(
-                Source::Rule,
-                vec![rule("Rome", 0.6), rule("Rome", 0.5)],
-            )),
-            Box::new(Fails),
-            Box::new(Says(
-                Source::Intent,
-                vec![intent("Rome", 0.5), intent("Paris", 0.7)],
-            )),
-        ]);
-        let predictions = router.predict(&Evidence::default());
-        let [rome, paris] = predictions.as_slice() else {
-            panic!("{predictions:?}");
-        };
-        assert_eq!((rome.source, paris.source), (Source::Rule, Source::Intent));
-        assert!((rome.confidence - 0.8).abs() < 1e-6, "{rome:?}");
-        assert_eq!(paris.confidence, 0.7);
-    }
-
-    #[test]
-    fn the_list_is_sorted_and_bounded() {
-        let many = (0..50u8).map(|at| {
-            let city = at.to_string();
-            call("weather", &city, f32::from(at) / 50.0, Source::Rule)
-        });
-        let broken = call("weather", "nowhere", f32::NAN, Source::Rule);
-        let all = many.chain([broken]).collect();
-        let mut router = Router::new(vec![Box::new(Says(Source::Rule, all))]);
-        let predictions = router.predict(&Evidence::default());
-        assert_eq!(predictions.len(), MOST);
-        assert!(
-            predictions
-                .windows(2)
-                .all(|two| two[0].confidence >= two[1].confidence)
-        );
-        assert_eq!(predictions[0].arguments["city"], "49");
+fn unusable<E: std::fmt::Display>(predictor: Source) -> impl FnOnce(E) -> PredictError {
+    move |error| PredictError {
+        predictor,
+        reason: error.to_string(),
     }
 }

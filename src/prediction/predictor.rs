@@ -1,7 +1,11 @@
 //! Predictions of tool calls, and the trait of their sources.
 
+use super::Source;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
+use uuid::Uuid;
 
 /// A tool call that may be needed, with all its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,35 +18,6 @@ pub struct Prediction {
     pub confidence: f32,
     /// Its source.
     pub source: Source,
-}
-
-/// A source of predictions. Named in every trace; no rule depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// A regular expression of the tool's declaration.
-    Rule,
-    /// The intent classifier with slots.
-    Intent,
-    /// A transition learnt between calls.
-    Transition,
-    /// A small draft model.
-    Draft,
-    /// The main model's own stream: a call that is not committed yet.
-    Stream,
-}
-
-impl Source {
-    /// The name in traces and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rule => "rule",
-            Self::Intent => "intent",
-            Self::Transition => "transition",
-            Self::Draft => "draft",
-            Self::Stream => "stream",
-        }
-    }
 }
 
 /// The input of a prediction: the turn so far and the calls before it.
@@ -77,13 +52,54 @@ pub struct PredictError {
     pub reason: String,
 }
 
-/// A source of predictions. It runs on the router's thread and sees every changed partial
-/// transcript, so it has some milliseconds.
-pub trait Predictor: Send {
+/// The question to a source of predictions: what may this session need next?
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The session; unlike any other of any server.
+    pub session: Uuid,
+    /// The last 16 things that were said before, oldest first.
+    pub history: Vec<Said>,
+    /// The turn so far.
+    pub evidence: Evidence,
+}
+
+/// Words of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// The user's.
+    User(String),
+    /// The agent's, as far as they were heard.
+    Agent(String),
+}
+
+/// A source of predictions: a model, a service, or an observer that learns. It is shared by all
+/// sessions and sees every changed partial transcript.
+pub trait Predictor: Send + Sync {
+    /// The calls that may be needed. None is an answer: most of what people say needs no tool. Nobody
+    /// waits for a slow source: its answer is merged with the others' when it comes, and dropped if a
+    /// newer question has been answered. Dropping the future cancels the question.
+    ///
+    /// # Errors
+    /// [`PredictError`] if the source itself failed; the others' answers count all the same.
+    fn predict(
+        &self,
+        question: Arc<Question>,
+    ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>>;
+
+    /// Hears that the model has committed a call of a server's tool in this session, after the fact.
+    /// The arguments are canonical, and there is no result yet. Must not block.
+    fn committed(&self, _session: Uuid, _call: &PastCall) {}
+
+    /// Hears that this session is over. Must not block.
+    fn ended(&self, _session: Uuid) {}
+}
+
+/// A source that reads the turn so far on the router's thread, within some milliseconds.
+pub trait LocalPredictor: Send {
     /// Its name.
     fn source(&self) -> Source;
 
-    /// The calls that may be needed. None is an answer: most of what people say needs no tool.
+    /// As [`Predictor::predict`].
     ///
     /// # Errors
     /// [`PredictError`] if the source itself failed.

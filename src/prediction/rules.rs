@@ -14,7 +14,9 @@
 //! itself ("did i set a timer") means them.
 
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
-use super::{Evidence, PredictError, Prediction, Predictor, RouterHints, Source, builtin_rules};
+use super::{
+    Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Source, builtin_rules,
+};
 use crate::language::en::factuality::Factuality;
 use crate::language::en::{rule_syntax, text};
 use crate::tools::Declaration;
@@ -169,7 +171,7 @@ impl Rules {
     }
 }
 
-impl Predictor for Rules {
+impl LocalPredictor for Rules {
     fn source(&self) -> Source {
         Source::Rule
     }

@@ -7,6 +7,7 @@ use super::items::{self, Unheard};
 use super::options::{SessionOptions, SpokenBy};
 use super::pacer::{Pacer, spoken_length};
 use super::recorder::Recorded;
+use super::routing::{Answer, Routing};
 use super::{Inbound, Outbound};
 use crate::asr::AsrError;
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
@@ -38,9 +39,11 @@ use tracing::Instrument;
 const RESULTS: usize = 1_024;
 
 /// The result of a job.
-enum Done {
+pub(super) enum Done {
     /// Something for the conversation.
     Input(Input),
+    /// A source of predictions has answered.
+    Predicted(Answer),
     /// Windows were judged.
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
@@ -70,8 +73,9 @@ pub(super) struct Driver {
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
+    routing: Routing,
     tools: SessionTools,
-    /// Unlike any other session's, of any server: the beginning of its idempotency keys.
+    /// The beginning of its idempotency keys.
     key: uuid::Uuid,
     outbound: mpsc::Sender<Outbound>,
     results: mpsc::Sender<Done>,
@@ -125,6 +129,8 @@ impl Driver {
         outbound: mpsc::Sender<Outbound>,
     ) -> (Self, Results) {
         let (results, incoming) = mpsc::channel(RESULTS);
+        // Unlike any other session's, of any server.
+        let key = uuid::Uuid::new_v4();
         let driver = Self {
             id,
             conversation: Recorded::new(
@@ -150,12 +156,13 @@ impl Driver {
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
+            routing: Routing::new(engines.predictors.clone(), key),
             tools: SessionTools::of_call(
                 engines.zone.clone(),
                 Arc::new(SystemClock),
                 options.call.clone(),
             ),
-            key: uuid::Uuid::new_v4(),
+            key,
             outbound,
             results,
             cancel: CancellationToken::new(),
@@ -219,8 +226,9 @@ impl Driver {
     }
 
     /// Logs and counts what happened.
-    fn observe(&self, event: &Event) {
+    fn observe(&mut self, event: &Event) {
         log(event);
+        self.routing.observe(event, &self.engines.tools);
         let observers = &self.engines.observers;
         match event {
             Event::TurnRecorded(record) => {
@@ -373,6 +381,11 @@ impl Driver {
         self.speech_found = None;
         match done {
             Done::Input(input) => self.input(input),
+            Done::Predicted(answer) => {
+                if let Some(input) = self.routing.answered(answer) {
+                    self.input(input);
+                }
+            }
             Done::Judged(windows) => {
                 self.speech_found = Some(self.now());
                 for (end, probability) in windows {
@@ -579,34 +592,17 @@ impl Driver {
         self.generations.insert(request, task);
     }
 
-    /// Asks the sources of predictions. If they are busy, nothing is predicted.
+    /// Asks the sources of predictions.
     fn route(&mut self, request: RequestId, heard: Evidence) {
-        let results = self.results.clone();
-        let predicted = move |predictions| Input::Predicted {
-            request,
-            predictions,
-        };
-        let Some(router) = &self.engines.router else {
-            return self.input(predicted(Vec::new()));
-        };
-        let paused = heard.paused;
-        let done = move |predictions: Result<Vec<_>, _>| {
-            let input = predicted(predictions.unwrap_or_default());
-            drop(results.try_send(Done::Input(input)));
-        };
-        // What is being said changes soon; what was said up to a pause may be all.
-        let sent = if paused {
-            router.try_send(heard, self.cancel.clone(), done)
-        } else {
-            router.offer(heard, self.cancel.clone(), done)
-        };
-        if sent.is_err() {
+        if self.routing.is_empty() {
             let predictions = Vec::new();
-            self.input(Input::Predicted {
+            return self.input(Input::Predicted {
                 request,
                 predictions,
             });
         }
+        let (tasks, results) = (&mut self.tasks, &self.results);
+        self.routing.ask(request, heard, tasks, results);
     }
 
     fn start_tool(

@@ -11,7 +11,7 @@ use crate::conversation::{Clauses, Micros, Policy, Samples, Timeouts, TurnRecord
 use crate::llm::Llm;
 use crate::llm::untrusted::sanitise;
 use crate::metrics::Metrics;
-use crate::prediction::{Evidence, PredictError, Prediction, Router};
+use crate::prediction::Predictor;
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::builtin;
 use crate::tools::{Declaration, Effect, Fillers, Journal, Registry};
@@ -81,8 +81,8 @@ pub struct Engines {
     pub(super) prepared: Prepared,
     pub(super) llm: Arc<dyn Llm>,
     pub(super) tools: Arc<Registry>,
-    /// The sources of predictions, if there are any.
-    pub(super) router: Option<Worker<Evidence, Vec<Prediction>>>,
+    /// The sources of predictions, the cheapest first.
+    pub(super) predictors: Vec<Arc<dyn Predictor>>,
     pub(super) budget: Arc<dyn BudgetStore>,
     pub(super) journal: Option<Journal>,
     /// Committed calls that change something: they outlive the session that asked for them.
@@ -131,9 +131,6 @@ impl Observers {
     }
 }
 
-/// Makes the sources of predictions, on the thread that will own them.
-pub type RouterBuilder = Box<dyn FnMut() -> Result<Router, PredictError> + Send>;
-
 /// How to build each engine. The models' builders run on the threads that will own them, and
 /// again if a model has panicked.
 pub struct Builders {
@@ -149,8 +146,8 @@ pub struct Builders {
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
     pub tools: Arc<Registry>,
-    /// Makes the sources of predictions, if there are to be any.
-    pub router: Option<RouterBuilder>,
+    /// The sources of predictions, the cheapest first.
+    pub predictors: Vec<Arc<dyn Predictor>>,
     /// Remembers calls that change something; without it they are not remembered.
     pub journal: Option<Journal>,
     /// Keeps count of what speculation has spent today.
@@ -171,8 +168,8 @@ pub struct Renewal {
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
     pub tools: Arc<Registry>,
-    /// Makes the sources of predictions.
-    pub router: Option<RouterBuilder>,
+    /// The sources of predictions, the cheapest first.
+    pub predictors: Vec<Arc<dyn Predictor>>,
     /// The time zone of users who name none.
     pub zone: jiff::tz::TimeZone,
     /// The numbers behind the rules.
@@ -222,9 +219,6 @@ pub enum StartError {
     /// The end-of-turn model.
     #[error(transparent)]
     TurnModel(#[from] SpawnError<TurnModelError>),
-    /// The sources of predictions.
-    #[error(transparent)]
-    Router(#[from] SpawnError<PredictError>),
     /// The voice.
     #[error(transparent)]
     Tts(#[from] SpawnError<TtsError>),
@@ -247,7 +241,7 @@ impl Engines {
             mut tts,
             llm,
             tools,
-            router,
+            predictors,
             journal,
             budget,
             zone,
@@ -292,7 +286,7 @@ impl Engines {
                 move || first_voice.take().map_or_else(&mut tts, Ok),
                 move |tts, job: SpeakJob, _| job.step(&mut **tts, tts_rate, &speaking),
             )?,
-            router: router.map(start_router).transpose()?,
+            predictors,
             budget,
             journal,
             changes: TaskTracker::new(),
@@ -314,20 +308,16 @@ impl Engines {
 impl Engines {
     /// The same models with other settings, for sessions that begin from now on. Those that are open
     /// keep what they began with, and both share what they may spend.
-    ///
-    /// # Errors
-    /// [`StartError`] if the sources of predictions cannot be made.
-    pub async fn renewed(&self, renewal: Renewal) -> Result<Arc<Self>, StartError> {
+    pub async fn renewed(&self, renewal: Renewal) -> Arc<Self> {
         let Renewal {
             llm,
             tools,
-            router,
+            predictors,
             zone,
             mut policy,
             phone,
         } = renewal;
         let phone_policy = policies(&mut policy, phone, &tools);
-        let router = router.map(start_router).transpose()?;
         let mut prepared = self.prepared.clone();
         for text in sayings(&policy, &phone_policy) {
             if prepared.get(&text).is_none()
@@ -336,7 +326,7 @@ impl Engines {
                 prepared.put(text, clip);
             }
         }
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             vad: self.vad.clone(),
             asr: self.asr.clone(),
             turn_model: self.turn_model.clone(),
@@ -346,7 +336,7 @@ impl Engines {
             prepared,
             llm,
             tools,
-            router,
+            predictors,
             budget: self.budget.clone(),
             journal: self.journal.clone(),
             changes: self.changes.clone(),
@@ -356,16 +346,8 @@ impl Engines {
             observers: self.observers.clone(),
             sessions: self.sessions.clone(),
             gauge: self.gauge.clone(),
-        }))
+        })
     }
-}
-
-fn start_router(
-    build: RouterBuilder,
-) -> Result<Worker<Evidence, Vec<Prediction>>, SpawnError<PredictError>> {
-    Worker::spawn("router", INBOX, build, |router, heard: Evidence, _| {
-        router.predict(&heard)
-    })
 }
 
 /// Gives the rules their tools. Returns the rules of calls.

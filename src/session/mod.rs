@@ -10,11 +10,10 @@ mod load;
 mod options;
 mod pacer;
 mod recorder;
+mod routing;
 
 pub use budget::{BudgetMemory, BudgetStore, Spending};
-pub use engines::{
-    Builders, Engines, Observers, PhoneSettings, Renewal, RouterBuilder, StartError,
-};
+pub use engines::{Builders, Engines, Observers, PhoneSettings, Renewal, StartError};
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::{CHARACTER, Pacer};

@@ -16,5 +16,6 @@ mod llm_openai;
 mod pipeline;
 mod purity;
 mod router;
+mod sessions;
 mod speculation;
 mod tools;

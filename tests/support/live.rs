@@ -73,7 +73,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         llm,
         tools: Arc::new(Registry::new()),
-        router: None,
+        predictors: Vec::new(),
         journal: None,
         budget: Arc::new(session::BudgetMemory::default()),
         phone: undertone::session::PhoneSettings::default(),

@@ -213,7 +213,7 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
     live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools: Arc::new(tools),
-        router: None,
+        predictors: Vec::new(),
         journal: None,
         observers: undertone::session::Observers::default(),
         ..live::without_models(Arc::new(parrot))
@@ -328,7 +328,7 @@ async fn the_models_own_call_runs() {
     let server = live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools: Arc::new(tools),
-        router: None,
+        predictors: Vec::new(),
         journal: None,
         observers: undertone::session::Observers::default(),
         ..live::without_models(Arc::new(llm))

@@ -11,7 +11,9 @@ use support::live::{Call, patient, tone, without_models};
 use support::{Server, local};
 use undertone::conversation::Policy;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
+use undertone::prediction::{
+    Evidence, LocalPredictor, PredictError, Prediction, Router, RouterThread, Source,
+};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, Observers, Recordings};
 use undertone::stats::TurnLog;
@@ -45,7 +47,7 @@ impl Tool for Weather {
 /// Expects the weather of Boulder whatever is said.
 struct Always;
 
-impl Predictor for Always {
+impl LocalPredictor for Always {
     fn source(&self) -> Source {
         Source::Rule
     }
@@ -80,9 +82,11 @@ fn engines(observers: Observers) -> Arc<Engines> {
     let mut policy = patient(Policy::default());
     // What was generated in vain is unknown to other rules.
     policy.speculation.preemptive = false;
+    let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Always)])));
+    let router = router.expect("a thread");
     let builders = Builders {
         tools: Arc::new(tools),
-        router: Some(Box::new(|| Ok(Router::new(vec![Box::new(Always)])))),
+        predictors: vec![Arc::new(router)],
         policy,
         observers,
         ..without_models(Arc::new(llm))

@@ -17,7 +17,9 @@ use tokio::time::timeout;
 use undertone::conversation::{Event, Fate, HangUpReason, Input};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::prediction::{Evidence, PredictError, Prediction, Predictor, Router, Source};
+use undertone::prediction::{
+    Evidence, LocalPredictor, PredictError, Prediction, Router, RouterThread, Source,
+};
 use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{
     self, Builders, Inbound, Observers, Outbound, PhoneSettings, Profile, SessionOptions, SpokenBy,
@@ -129,7 +131,7 @@ fn told(name: &str, effect: Effect) -> (Told, mpsc::Receiver<()>) {
 /// Whoever says "weather" needs `look_up`.
 struct Guess;
 
-impl Predictor for Guess {
+impl LocalPredictor for Guess {
     fn source(&self) -> Source {
         Source::Rule
     }
@@ -152,9 +154,11 @@ fn serve(llm: &Scripted, tool: Option<Told>) -> Server {
     if let Some(tool) = tool {
         tools.register(Arc::new(tool)).expect("no duplicates");
     }
+    let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Guess)])));
+    let router = router.expect("a thread");
     let builders = Builders {
         tools: Arc::new(tools),
-        router: Some(Box::new(|| Ok(Router::new(vec![Box::new(Guess)])))),
+        predictors: vec![Arc::new(router)],
         phone: PhoneSettings {
             greeting: "Hello.".into(),
             silence_prompt: None,

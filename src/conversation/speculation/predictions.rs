@@ -84,7 +84,7 @@ fn may_speculate(common: &Common, client: &ClientSettings) -> bool {
 
 /// The answers.
 impl Speculation {
-    /// The sources have answered.
+    /// The sources have answered, or some of them; then more of the answer may follow.
     pub(in crate::conversation) fn on_predicted(
         &mut self,
         common: &mut Common,
@@ -92,12 +92,13 @@ impl Speculation {
         request: RequestId,
         predictions: Vec<Prediction>,
     ) {
-        let Some(id) = self.routes.remove(&request) else {
+        let Some(id) = self.routes.get(&request).copied() else {
             return;
         };
-        // What was asked before it is about fewer words: an answer that was overtaken is dead.
+        // What was asked before it is about fewer words: an answer that was overtaken is dead. The
+        // question stays: a slower source may add to the answer.
         self.routes
-            .retain(|asked, of| *of != id || *asked > request);
+            .retain(|asked, of| *of != id || *asked >= request);
         if self.track(id).is_none() {
             return;
         }

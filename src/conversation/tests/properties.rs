@@ -339,6 +339,7 @@ proptest! {
         completeness in 0f32..1.0,
         tool_ms in 0u64..3_000,
         refuses in prop::bool::weighted(0.1),
+        slower in prop::option::of((guesses(), 0u64..2_000)),
         client_speaks in any::<bool>(),
         is_polite in prop::bool::weighted(0.2),
     ) {
@@ -350,6 +351,7 @@ proptest! {
         sim.refuses = refuses;
         sim.client_speaks = client_speaks;
         sim.router = router(guesses);
+        sim.slower = slower.map(|(guesses, ms)| (router(guesses), ms));
         if is_polite {
             sim.uninterruptible(true);
         }
@@ -421,6 +423,7 @@ proptest! {
     fn speculation_does_not_show(
         scripts in calling_scripts(),
         guesses in guesses(),
+        slower in prop::option::of((guesses(), 0u64..2_000)),
         tool_ms in 0u64..3_000,
     ) {
         let talk = |enabled: bool| {
@@ -433,6 +436,7 @@ proptest! {
             sim.scripts.extend(without_breaks(&scripts));
             sim.tool_ms = tool_ms;
             sim.router = router(guesses.clone());
+            sim.slower = slower.clone().map(|(guesses, ms)| (router(guesses), ms));
             for words in ["what time is it", "Yes.", "and now"] {
                 sim.speak(words, 900);
                 sim.silence(25_000);

@@ -83,6 +83,8 @@ pub(super) struct Sim {
     pub(super) router: Sources,
     /// How long they take from now on.
     pub(super) router_ms: u64,
+    /// A source that answers the same questions once more, and how long it takes.
+    pub(super) slower: Option<(Sources, u64)>,
     pub(super) heard: Vec<Evidence>,
     /// Results name the run that they are of, so that they can be told apart.
     pub(super) marked: bool,
@@ -136,6 +138,7 @@ impl Sim {
             tool_ms: 0,
             router: Box::new(|_| Vec::new()),
             router_ms: 10,
+            slower: None,
             tool_times: BTreeMap::new(),
             heard: Vec::new(),
             marked: false,
@@ -362,6 +365,14 @@ impl Sim {
                     request, prompt, ..
                 } => self.generate(request, prompt),
                 Output::Route { request, heard } => {
+                    if let Some((slower, ms)) = &self.slower {
+                        let (ms, predictions) = (*ms, slower(&heard));
+                        let again = Input::Predicted {
+                            request,
+                            predictions,
+                        };
+                        self.later(ms, again);
+                    }
                     let predictions = (self.router)(&heard);
                     self.heard.push(heard);
                     self.later(

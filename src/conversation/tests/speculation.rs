@@ -331,6 +331,32 @@ fn newer_arguments_replace_older_ones() {
     );
 }
 
+#[test]
+fn a_slower_source_adds_to_the_answer_of_a_quicker_one() {
+    let mut sim = Sim::new(with(vec![early("weather"), early("news")]));
+    weather_router(&mut sim);
+    let both = || {
+        let weather = prediction("weather", json!({"city": "york"}), 0.9);
+        vec![weather, prediction("news", json!({}), 0.9)]
+    };
+    sim.slower = Some((Box::new(move |_| both()), 400));
+    sim.tool_ms = 3_000;
+    sim.scripts.extend(weather_answer("york"));
+    sim.speak("weather in york", 700);
+    sim.silence(8_000);
+    let started = sim.started();
+    assert_eq!(
+        started,
+        ["weather", "news"].map(|tool| (false, tool.to_owned()))
+    );
+    let runs = &sim.records()[0].runs;
+    let committed = runs
+        .iter()
+        .find(|run| run.tool == "weather")
+        .map(|run| &run.fate);
+    assert!(matches!(committed, Some(Fate::Committed { .. })));
+}
+
 /// A request in mid-sentence may be answered after the request in the pause.
 #[test]
 fn a_prediction_that_was_overtaken_replaces_nothing() {

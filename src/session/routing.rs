@@ -1,0 +1,153 @@
+//! A session's questions to the sources of predictions: gives them the context, merges their answers
+//! as they come, and passes on what was committed.
+
+use super::driver::Done;
+use crate::conversation::{Event, Input, RequestId};
+use crate::prediction::{Evidence, PastCall, Prediction, Predictor, Question, Said, merged};
+use crate::tools::{Registry, canonical};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::Instrument;
+use uuid::Uuid;
+
+/// Things said that sources are told of.
+const HISTORY: usize = 16;
+
+/// Questions of a session that each source may have open; the oldest is cancelled for a new one.
+const OPEN: usize = 8;
+
+/// The answer of one source.
+pub(super) struct Answer {
+    request: RequestId,
+    /// The source's place in the list.
+    source: usize,
+    predictions: Vec<Prediction>,
+}
+
+/// The sources, as one session sees them.
+pub(super) struct Routing {
+    sources: Vec<Arc<dyn Predictor>>,
+    session: Uuid,
+    history: VecDeque<Said>,
+    /// The answers to each open question so far, one list for each source.
+    answers: BTreeMap<RequestId, Vec<Vec<Prediction>>>,
+    /// The open questions of each source, oldest first.
+    open: Vec<VecDeque<AbortHandle>>,
+}
+
+impl Routing {
+    pub(super) fn new(sources: Vec<Arc<dyn Predictor>>, session: Uuid) -> Self {
+        Self {
+            open: sources.iter().map(|_| VecDeque::new()).collect(),
+            sources,
+            session,
+            history: VecDeque::new(),
+            answers: BTreeMap::new(),
+        }
+    }
+
+    /// There is nobody to ask.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Asks all sources. Each answers for itself, as [`Done::Predicted`].
+    pub(super) fn ask(
+        &mut self,
+        request: RequestId,
+        evidence: Evidence,
+        tasks: &mut JoinSet<()>,
+        results: &mpsc::Sender<Done>,
+    ) {
+        let question = Arc::new(Question {
+            session: self.session,
+            history: self.history.iter().cloned().collect(),
+            evidence,
+        });
+        self.answers
+            .insert(request, vec![Vec::new(); self.sources.len()]);
+        if self.answers.len() > OPEN {
+            self.answers.pop_first();
+        }
+        let sources = self.sources.iter().zip(&mut self.open).enumerate();
+        for (source, (predictor, open)) in sources {
+            let (predicted, results) = (predictor.predict(question.clone()), results.clone());
+            let answer = async move {
+                let predictions = predicted.await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "a source of predictions failed");
+                    Vec::new()
+                });
+                let answer = Answer {
+                    request,
+                    source,
+                    predictions,
+                };
+                drop(results.send(Done::Predicted(answer)).await);
+            };
+            open.retain(|task| !task.is_finished());
+            if open.len() == OPEN
+                && let Some(oldest) = open.pop_front()
+            {
+                oldest.abort();
+            }
+            open.push_back(tasks.spawn(answer.in_current_span()));
+        }
+    }
+
+    /// Adds a source's answer to those of the others. `None` if the question is too old.
+    pub(super) fn answered(&mut self, answer: Answer) -> Option<Input> {
+        let Answer {
+            request,
+            source,
+            predictions,
+        } = answer;
+        let answers = self.answers.get_mut(&request)?;
+        *answers.get_mut(source)? = predictions;
+        let predictions = merged(answers.iter().cloned());
+        Some(Input::Predicted {
+            request,
+            predictions,
+        })
+    }
+
+    /// Remembers what was said, and passes on what was committed.
+    pub(super) fn observe(&mut self, event: &Event, tools: &Registry) {
+        let said = match event {
+            Event::UserItem { text, .. } => Said::User(text.clone()),
+            Event::AgentItemDone { text, .. } if !text.is_empty() => Said::Agent(text.clone()),
+            Event::ToolCalled {
+                name,
+                arguments,
+                by_client: false,
+                ..
+            } => {
+                let declared = tools.declaration(name);
+                let call = PastCall {
+                    tool: name.clone(),
+                    arguments: declared
+                        .map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments)),
+                    result: None,
+                };
+                for source in &self.sources {
+                    source.committed(self.session, &call);
+                }
+                return;
+            }
+            _ => return,
+        };
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(said);
+    }
+}
+
+impl Drop for Routing {
+    fn drop(&mut self) {
+        for source in &self.sources {
+            source.ended(self.session);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The real session shell with scripted parts: sources of predictions that are late and that learn,
+//! and a budget that servers share.
+
+use crate::support;
+use futures_util::future::BoxFuture;
+use jiff::civil::Date;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::PATIENCE;
+use support::live::without_models;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use undertone::conversation::{Discard, Event, HangUpReason, Input, SpeculationEvent};
+use undertone::llm::scripted::{Cue, Scripted};
+use undertone::prediction::{
+    PastCall, PredictError, Prediction, Predictor, Question, Said, Source,
+};
+use undertone::session::{
+    self, BudgetMemory, BudgetStore, Builders, Engines, Inbound, Outbound, Profile, SessionHandle,
+    SessionOptions, Spending, SpokenBy,
+};
+use undertone::tools::{
+    CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
+};
+use uuid::Uuid;
+
+/// A conversation in words with a real session.
+struct Talk(SessionHandle);
+
+impl Talk {
+    fn with(engines: &Arc<Engines>) -> Self {
+        let options = SessionOptions {
+            profile: Profile::ClientFirst,
+            input_rate: 16_000,
+            output_rate: 16_000,
+            spoken_by: SpokenBy::Nobody,
+            model: None,
+            client: None,
+            call: None,
+        };
+        Self(session::open(engines, &options))
+    }
+
+    async fn says(&self, text: &str, last: bool) {
+        let said = Input::Said {
+            text: text.into(),
+            last,
+        };
+        let sent = self.0.inbound.send(Inbound::Request(said)).await;
+        sent.expect("the session goes on");
+    }
+
+    async fn event(&mut self) -> Event {
+        loop {
+            let next = timeout(PATIENCE, self.0.outbound.recv()).await;
+            if let Outbound::Event { event, .. } = next.expect("in time").expect("it goes on") {
+                return event;
+            }
+        }
+    }
+
+    /// Says a sentence; returns the events up to the end of the answer.
+    async fn asks(&mut self, text: &str) -> Vec<Event> {
+        self.says(text, true).await;
+        let mut events = Vec::new();
+        loop {
+            events.push(self.event().await);
+            if matches!(events.last(), Some(Event::ResponseDone { .. })) {
+                return events;
+            }
+        }
+    }
+
+    async fn hangs_up(mut self) {
+        let request = Inbound::Request(Input::Drain);
+        self.0.inbound.send(request).await.expect("it goes on");
+        loop {
+            let next = timeout(PATIENCE, self.0.outbound.recv()).await;
+            match next.expect("in time") {
+                Some(Outbound::HangUp(HangUpReason::Shutdown)) | None => return,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Weather that may be looked up early, and tells of which city.
+struct Weather {
+    declaration: Declaration,
+    runs: mpsc::Sender<String>,
+}
+
+impl Tool for Weather {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let city = arguments["city"].as_str().unwrap_or_default().to_owned();
+        self.runs.try_send(city).expect("the test listens");
+        Box::pin(async { Ok(json!({"sky": "blue"})) })
+    }
+}
+
+fn declaration() -> Declaration {
+    let spec = ToolSpec {
+        name: "weather".into(),
+        description: "The weather.".into(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}},
+            "required": ["city"]}),
+    };
+    let mut declaration = Declaration::new(spec, Effect::Read, Duration::from_secs(10));
+    declaration.speculation.eligibility = Eligibility::Full;
+    declaration
+}
+
+/// Engines with the weather and these sources, and the cities that it is looked up for.
+fn engines(
+    declaration: Declaration,
+    llm: Scripted,
+    predictors: Vec<Arc<dyn Predictor>>,
+    budget: Arc<dyn BudgetStore>,
+) -> (Arc<Engines>, mpsc::Receiver<String>) {
+    let (runs, ran) = mpsc::channel(16);
+    let mut tools = Registry::new();
+    let weather = Weather { declaration, runs };
+    tools.register(Arc::new(weather)).expect("a tool");
+    let builders = Builders {
+        tools: Arc::new(tools),
+        predictors,
+        budget,
+        ..without_models(Arc::new(llm))
+    };
+    (Engines::start(builders).expect("engines"), ran)
+}
+
+async fn next(ran: &mut mpsc::Receiver<String>) -> String {
+    timeout(PATIENCE, ran.recv())
+        .await
+        .expect("in time")
+        .expect("it runs")
+}
+
+fn weather_of(city: &str) -> Prediction {
+    Prediction {
+        tool: "weather".into(),
+        arguments: Map::from_iter([("city".to_owned(), json!(city))]),
+        confidence: 0.9,
+        source: Source::Draft,
+    }
+}
+
+/// Takes the last word for the city. Of the cities in `late` it does not answer before they are let go.
+#[derive(Clone)]
+struct Scattered {
+    late: &'static [&'static str],
+    let_go: watch::Sender<bool>,
+}
+
+impl Scattered {
+    fn late(late: &'static [&'static str]) -> Self {
+        Self {
+            late,
+            let_go: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Predictor for Scattered {
+    fn predict(
+        &self,
+        question: Arc<Question>,
+    ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        let (late, mut let_go) = (self.late, self.let_go.subscribe());
+        Box::pin(async move {
+            let words = question.evidence.text.split(' ').next_back();
+            let city = words.unwrap_or_default().to_owned();
+            if late.contains(&&*city) {
+                let_go.wait_for(|go| *go).await.expect("the source lives");
+            }
+            Ok(vec![weather_of(&city)])
+        })
+    }
+}
+
+/// Fails, and panics.
+struct Broken;
+
+impl Predictor for Broken {
+    fn predict(
+        &self,
+        question: Arc<Question>,
+    ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        Box::pin(async move {
+            assert!(!question.evidence.text.contains("Rome"), "a crash");
+            Err(PredictError {
+                predictor: Source::Draft,
+                reason: "gone".into(),
+            })
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_answers_late_holds_nobody_up() {
+    let slow = Scattered::late(&["Oslo", "Rome"]);
+    let quick = Scattered::late(&["Rome"]);
+    let sources: Vec<Arc<dyn Predictor>> =
+        vec![Arc::new(Broken), Arc::new(slow.clone()), Arc::new(quick)];
+    let budget = Arc::new(BudgetMemory::default());
+    let (engines, mut ran) = engines(declaration(), Scripted::default(), sources, budget);
+    let (here, there) = (Talk::with(&engines), Talk::with(&engines));
+    // All who could answer are late, and another session is served meanwhile.
+    here.says("the weather in Rome", false).await;
+    there.says("the weather in Paris", false).await;
+    assert_eq!(next(&mut ran).await, "Paris");
+    // One is late, the other is not waited for.
+    there.says("the weather in Paris, no, in Oslo", false).await;
+    assert_eq!(next(&mut ran).await, "Oslo");
+    assert!(ran.try_recv().is_err());
+    slow.let_go.send_replace(true);
+    assert_eq!(next(&mut ran).await, "Rome");
+    assert!(ran.try_recv().is_err(), "Oslo ran once");
+}
+
+/// What each session has committed is expected again, and nothing else.
+#[derive(Default)]
+struct Learner {
+    known: Arc<Mutex<HashMap<Uuid, PastCall>>>,
+    asked: Mutex<Vec<Question>>,
+    ended: watch::Sender<usize>,
+}
+
+impl Predictor for Learner {
+    fn predict(
+        &self,
+        question: Arc<Question>,
+    ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        self.asked
+            .lock()
+            .expect("no panic")
+            .push((*question).clone());
+        let known = self.known.clone();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let known = known.lock().expect("no panic");
+            let again = known.get(&question.session).map(|call| Prediction {
+                tool: call.tool.clone(),
+                arguments: call.arguments.clone(),
+                confidence: 0.9,
+                source: Source::Transition,
+            });
+            Ok(again.into_iter().collect())
+        })
+    }
+
+    fn committed(&self, session: Uuid, call: &PastCall) {
+        let mut known = self.known.lock().expect("no panic");
+        known.insert(session, call.clone());
+    }
+
+    fn ended(&self, session: Uuid) {
+        self.known.lock().expect("no panic").remove(&session);
+        self.ended.send_modify(|ended| *ended += 1);
+    }
+}
+
+#[tokio::test]
+async fn a_source_learns_from_what_a_session_commits_and_forgets_it_with_the_session() {
+    let llm = Scripted::default()
+        .on(
+            Cue::words("weather"),
+            r#"<speech>Let me see.</speech><tool>weather(city="Paris")</tool>"#,
+        )
+        .on(Cue::result("weather"), "<speech>Blue sky.</speech>");
+    let learner = Arc::new(Learner::default());
+    let budget = Arc::new(BudgetMemory::default());
+    let sources: Vec<Arc<dyn Predictor>> = vec![learner.clone()];
+    let (engines, mut ran) = engines(declaration(), llm, sources, budget);
+    let (mut here, mut there) = (Talk::with(&engines), Talk::with(&engines));
+    let started = |events: &[Event]| {
+        let early = |event: &&Event| {
+            matches!(
+                event,
+                Event::Speculation(SpeculationEvent::Started {
+                    source: Source::Transition,
+                    ..
+                })
+            )
+        };
+        events.iter().filter(early).count()
+    };
+    let first = here.asks("What is the weather?").await;
+    assert_eq!((started(&first), &*next(&mut ran).await), (0, "Paris"));
+    here.says("And now", false).await;
+    assert_eq!(next(&mut ran).await, "Paris");
+    let second = here.asks("And now, the weather?").await;
+    assert_eq!(started(&second), 1);
+    assert!(ran.try_recv().is_err(), "the early run was committed");
+    // Another session has its own past.
+    there.says("What is", false).await;
+    assert_eq!(started(&there.asks("What is the weather?").await), 0);
+
+    let asked = |text: &str| {
+        let asked = learner.asked.lock().expect("no panic");
+        let asked = asked.iter().rfind(|one| one.evidence.text == text);
+        asked.expect("asked").clone()
+    };
+    let context = asked("And now");
+    let said = [
+        Said::User("What is the weather?".into()),
+        Said::Agent("Let me see.".into()),
+        Said::Agent("Blue sky.".into()),
+    ];
+    assert_eq!(context.history, said);
+    assert_eq!(
+        context.evidence.calls[0].result,
+        Some(json!({"sky": "blue"}))
+    );
+    assert_eq!(learner.known.lock().expect("no panic").len(), 2);
+    here.hangs_up().await;
+    let mut ended = learner.ended.subscribe();
+    let one = timeout(PATIENCE, ended.wait_for(|ended| *ended == 1)).await;
+    one.expect("in time").expect("it lives");
+    assert_eq!(learner.known.lock().expect("no panic").len(), 1);
+}
+
+/// Calls and their cost, by tool and day.
+type Spent = HashMap<(String, Date), (u32, f64)>;
+
+/// A budget of several servers, which answers after a while.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Spent>>);
+
+impl BudgetStore for Shared {
+    fn take(&self, call: Spending) -> BoxFuture<'static, bool> {
+        let spent = self.0.clone();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let mut spent = spent.lock().expect("no panic");
+            let (calls, cost) = spent.entry((call.tool.clone(), call.day)).or_default();
+            let fits = call.fits(*calls, *cost);
+            *calls += u32::from(fits);
+            *cost += call.cost;
+            fits
+        })
+    }
+}
+
+#[tokio::test]
+async fn servers_share_a_budget() {
+    let mut declaration = declaration();
+    declaration.speculation.per_day = Some(1);
+    let budget = Shared::default();
+    let [mut first, mut second] = [(); 2].map(|()| {
+        let source: Arc<dyn Predictor> = Arc::new(Scattered::late(&[]));
+        engines(
+            declaration.clone(),
+            Scripted::default(),
+            vec![source],
+            Arc::new(budget.clone()),
+        )
+    });
+    let here = Talk::with(&first.0);
+    here.says("the weather in Paris", false).await;
+    assert_eq!(next(&mut first.1).await, "Paris");
+    let mut there = Talk::with(&second.0);
+    there.says("the weather in Paris", false).await;
+    loop {
+        if let Event::Speculation(SpeculationEvent::Discarded { reason, .. }) = there.event().await
+        {
+            assert_eq!(reason, Discard::Budget);
+            break;
+        }
+    }
+    assert!(second.1.try_recv().is_err(), "it did not run");
+}
