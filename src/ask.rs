@@ -1,9 +1,7 @@
 //! Plays a recorded question into a session at the pace of speech, and listens to the answer.
 
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
-use crate::session::{
-    self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions, SpokenBy,
-};
+use crate::session::{self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,15 +117,7 @@ fn told(turn: &TurnRecord, run: &RunRecord) -> String {
 
 /// Asks `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
 pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
-    let options = SessionOptions {
-        profile: Profile::Conversation,
-        input_rate: RATE,
-        output_rate: RATE,
-        spoken_by: SpokenBy::Server,
-        model: None,
-        client: None,
-        call: None,
-    };
+    let options = SessionOptions::new(Profile::Conversation, RATE);
     converse(session::open(engines, &options), question).await
 }
 

@@ -8,6 +8,9 @@ pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
 pub use whisper_onnx::WhisperOnnx;
 
+use crate::time::Samples;
+use futures_util::future::BoxFuture;
+
 /// Why audio could not be transcribed.
 #[derive(Debug, thiserror::Error)]
 pub enum AsrError {
@@ -24,7 +27,7 @@ pub enum AsrError {
     Run(String),
 }
 
-/// A speech recogniser. Lives on one thread, which owns it.
+/// A speech recogniser. Lives on one thread, which owns it, and serves all sessions.
 pub trait Asr: Send {
     /// A short name for logs: the engine and the model.
     fn name(&self) -> &str;
@@ -35,4 +38,39 @@ pub trait Asr: Send {
     /// # Errors
     /// [`AsrError::Run`] if the model fails.
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError>;
+}
+
+/// A speech recogniser that is asked asynchronously, such as one on a server elsewhere. Each session
+/// that chooses it has a part of its own, so that none waits for another.
+pub trait AsrService: Send + Sync {
+    /// Opens it for one session, and returns at once: connecting is part of the first job.
+    /// `language` is a BCP 47 tag; if `None`, the service decides.
+    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession>;
+}
+
+/// One session's part of an [`AsrService`]. Dropping it closes it.
+pub trait AsrSession: Send {
+    /// Takes the user's audio while it arrives, for services that listen along: 16 kHz mono in -1..1,
+    /// the first sample at the position `from` in the session. Must not block.
+    fn listen(&mut self, from: Samples, audio: &[f32]) {
+        let _ = (from, audio);
+    }
+
+    /// Transcribes a part of the user's audio, whether it was listened to or not. Dropping the future
+    /// cancels the job.
+    ///
+    /// # Errors
+    /// The future's: [`AsrError::Run`] if the service fails.
+    fn transcribe(&mut self, part: Utterance) -> BoxFuture<'static, Result<String, AsrError>>;
+}
+
+/// Audio to transcribe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Utterance {
+    /// The position of its first sample in the session; zero if it is no part of what was listened to.
+    pub from: Samples,
+    /// 16 kHz mono in -1..1.
+    pub audio: Vec<f32>,
+    /// The user is still speaking: words may be missing, and it is better left out than late.
+    pub partial: bool,
 }

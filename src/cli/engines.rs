@@ -14,6 +14,7 @@ use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -81,10 +82,12 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
             })
         }),
         asr: Box::new(asr_builder(config, &models)),
+        recognisers: BTreeMap::new(),
         turn_model: Some(Box::new(move || {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
+        voices: BTreeMap::new(),
         journal: Some(journal(config, &observers)?),
         budget: Arc::new(BudgetMemory::default()),
         observers,

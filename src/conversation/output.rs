@@ -8,6 +8,7 @@ use crate::llm::{Prompt, TokenUsage};
 use crate::prediction::Evidence;
 use crate::time::{Micros, Samples};
 use crate::tools::ToolError;
+use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -84,6 +85,9 @@ pub enum Output {
         item: ItemId,
         /// The words.
         text: String,
+        /// Who says them.
+        #[serde(default, skip_serializing_if = "Speaker::is_default")]
+        speaker: Speaker,
     },
     /// Stop making this clause, and do not play it.
     CancelClause {

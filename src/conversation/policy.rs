@@ -4,6 +4,7 @@ use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
 use crate::tools::Declaration;
+use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ pub struct Policy {
     /// likes if `None`.
     #[serde(default)]
     pub max_tokens: Option<u32>,
+    /// Who says the agent's words.
+    #[serde(default, skip_serializing_if = "Speaker::is_default")]
+    pub speaker: Speaker,
     /// Said when the session begins; nothing if empty.
     pub greeting: String,
     /// The operator's instructions to the model.
@@ -238,6 +242,7 @@ impl Default for Policy {
             text: TextLimits::default(),
             answer: AnswerPolicy::default(),
             max_tokens: None,
+            speaker: Speaker::default(),
             greeting: String::new(),
             instructions: None,
             phrases: Phrases::default(),

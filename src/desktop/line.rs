@@ -4,9 +4,7 @@
 use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{Event, HangUpReason};
-use crate::session::{
-    self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions, SpokenBy,
-};
+use crate::session::{self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions};
 use crate::transport::socket::close_of_hang_up;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -138,13 +136,8 @@ impl Agent {
 
 fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> AgentLine {
     let options = SessionOptions {
-        profile: Profile::Conversation,
-        input_rate,
         output_rate,
-        spoken_by: SpokenBy::Server,
-        model: None,
-        client: None,
-        call: None,
+        ..SessionOptions::new(Profile::Conversation, input_rate)
     };
     let (microphone, frames) = mpsc::channel(FRAMES);
     let (say, from_agent) = mpsc::channel(MESSAGES);

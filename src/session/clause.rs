@@ -2,6 +2,7 @@
 //! those before it. Between two chunks of one user's clause another user's may begin.
 
 use super::load::{Gauge, Stage};
+use super::voices::Wanted;
 use crate::tts::{Speech, Tts, TtsError};
 use crate::worker::Step;
 use std::ops::ControlFlow;
@@ -13,30 +14,23 @@ const MARGIN: Duration = Duration::from_millis(150);
 
 /// A clause for the voice, and who takes its audio.
 pub(super) struct SpeakJob {
-    text: String,
-    /// When the user will have heard what comes before it.
-    needed: Instant,
-    /// Since when a user waits for it; `None` if nobody does, such as for a later clause.
-    asked: Option<Instant>,
+    /// The voice's place on the thread.
+    voice: usize,
+    wanted: Wanted,
     chunk: TakeChunk,
     /// Begun, and what it has taken so far.
     speech: Option<Speech>,
     took: Duration,
 }
 
-type TakeChunk = Box<dyn FnMut(&[f32]) -> ControlFlow<()> + Send>;
+/// Takes a clause's audio chunk by chunk, at the voice's rate, until it breaks off.
+pub(super) type TakeChunk = Box<dyn FnMut(Vec<f32>) -> ControlFlow<()> + Send>;
 
 impl SpeakJob {
-    pub(super) fn new(
-        text: String,
-        needed: Instant,
-        asked: Option<Instant>,
-        chunk: TakeChunk,
-    ) -> Self {
+    pub(super) fn new(voice: usize, wanted: Wanted, chunk: TakeChunk) -> Self {
         Self {
-            text,
-            needed,
-            asked,
+            voice,
+            wanted,
             chunk,
             speech: None,
             took: Duration::ZERO,
@@ -48,20 +42,30 @@ impl SpeakJob {
         clippy::disallowed_methods,
         reason = "an edge: when audio is needed is a matter of real time"
     )]
-    pub(super) fn unhurried(text: String, chunk: TakeChunk) -> Self {
-        Self::new(text, Instant::now() + MARGIN, None, chunk)
+    pub(super) fn unhurried(voice: usize, text: String, chunk: TakeChunk) -> Self {
+        let wanted = Wanted {
+            text,
+            needed: Instant::now() + MARGIN,
+            asked: None,
+        };
+        Self::new(voice, wanted, chunk)
+    }
+
+    pub(super) fn voice(&self) -> usize {
+        self.voice
     }
 
     /// When its next chunk is due. Who hears something goes before those who wait for a first sound: a
     /// gap within an answer is worse than a moment more before it.
     pub(super) fn due(&self) -> Instant {
-        match self.asked {
-            Some(_) => self.needed,
-            None => self.needed.checked_sub(MARGIN).unwrap_or(self.needed),
+        let Wanted { needed, asked, .. } = self.wanted;
+        match asked {
+            Some(_) => needed,
+            None => needed.checked_sub(MARGIN).unwrap_or(needed),
         }
     }
 
-    /// Makes its next chunk, at `rate` Hz.
+    /// Makes its next chunk.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: when audio is needed is a matter of real time"
@@ -69,32 +73,37 @@ impl SpeakJob {
     pub(super) fn step(
         mut self,
         tts: &mut dyn Tts,
-        rate: u32,
         gauge: &Gauge,
     ) -> Step<Self, Result<(), TtsError>> {
-        if let Some(asked) = self.asked.take() {
+        if let Some(asked) = self.wanted.asked.take() {
             gauge.begun(Stage::Voice, asked);
         }
         let (chunk, time) = gauge.measure(Stage::Voice, || match &mut self.speech {
             Some(speech) => speech.next().transpose(),
             None => {
-                let speech = self.speech.insert(tts.speak(&self.text)?);
+                let speech = self.speech.insert(tts.speak(&self.wanted.text)?);
                 speech.next().transpose()
             }
         });
         self.took += time;
         match chunk {
-            Ok(Some(samples)) if (self.chunk)(&samples).is_continue() => {
-                let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(rate));
-                self.needed = self.needed.max(Instant::now()) + length;
+            Ok(Some(samples)) => {
+                let seconds = samples.len() as f64 / f64::from(tts.sample_rate());
+                if (self.chunk)(samples).is_break() {
+                    return self.over(gauge);
+                }
+                let needed = self.wanted.needed.max(Instant::now());
+                self.wanted.needed = needed + Duration::from_secs_f64(seconds);
                 Step::Later(self.due(), self)
             }
-            Ok(_) => {
-                gauge.took(Stage::Voice, self.took);
-                Step::Done(Ok(()))
-            }
+            Ok(None) => self.over(gauge),
             Err(error) => Step::Done(Err(error)),
         }
+    }
+
+    fn over(self, gauge: &Gauge) -> Step<Self, Result<(), TtsError>> {
+        gauge.took(Stage::Voice, self.took);
+        Step::Done(Ok(()))
     }
 }
 
@@ -107,18 +116,22 @@ mod tests {
     #[test]
     fn a_clause_is_due_when_the_user_has_heard_what_was_made() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
-        let rate = tts.sample_rate();
         let heard = Arc::new(Mutex::new(0));
         let take = heard.clone();
-        let chunk = Box::new(move |samples: &[f32]| {
+        let chunk = Box::new(move |samples: Vec<f32>| {
             *take.lock().unwrap() += samples.len();
             ControlFlow::Continue(())
         });
         let now = Instant::now();
-        let mut job = SpeakJob::new("three little words".into(), now, Some(now), chunk);
+        let wanted = Wanted {
+            text: "three little words".into(),
+            needed: now,
+            asked: Some(now),
+        };
+        let mut job = SpeakJob::new(0, wanted, chunk);
         assert_eq!(job.due(), now);
         for words in 1..=3 {
-            let Step::Later(due, rest) = job.step(&mut tts, rate, &gauge) else {
+            let Step::Later(due, rest) = job.step(&mut tts, &gauge) else {
                 panic!("over after {words} words");
             };
             assert_eq!(*heard.lock().unwrap(), Scripted::samples(words));
@@ -126,18 +139,15 @@ mod tests {
             assert!(due >= now + Duration::from_millis(200 * words as u64) - MARGIN);
             job = rest;
         }
-        assert!(matches!(
-            job.step(&mut tts, rate, &gauge),
-            Step::Done(Ok(()))
-        ));
+        assert!(matches!(job.step(&mut tts, &gauge), Step::Done(Ok(()))));
     }
 
     #[test]
     fn a_clause_that_nobody_takes_is_over() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
-        let gone = Box::new(|_: &[f32]| ControlFlow::Break(()));
-        let job = SpeakJob::unhurried("one two".into(), gone);
-        let step = job.step(&mut tts, 22_050, &gauge);
+        let gone = Box::new(|_: Vec<f32>| ControlFlow::Break(()));
+        let job = SpeakJob::unhurried(0, "one two".into(), gone);
+        let step = job.step(&mut tts, &gauge);
         assert!(matches!(step, Step::Done(Ok(()))));
     }
 }

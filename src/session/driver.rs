@@ -1,15 +1,17 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
 use super::budget::Spending;
-use super::clause::SpeakJob;
-use super::engines::{Engines, HearJob, VadJob};
+use super::detectors::VadJob;
+use super::engines::Engines;
 use super::items::{self, Unheard};
 use super::options::{SessionOptions, SpokenBy};
 use super::pacer::{Pacer, spoken_length};
+use super::recognisers::Recogniser;
 use super::recorder::Recorded;
 use super::routing::{Answer, Routing};
+use super::voices::{Voice, Wanted};
 use super::{Inbound, Outbound};
-use crate::asr::AsrError;
+use crate::asr::Utterance;
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
     CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
@@ -19,8 +21,8 @@ use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::Evidence;
 use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
+use crate::tts::Speaker;
 use crate::vad::WINDOW;
-use crate::worker::Failed;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -64,12 +66,14 @@ pub(super) struct Driver {
     began: Instant,
     audio_in: AudioInput,
     pacer: Pacer,
-    input_rate: u32,
-    output_rate: u32,
-    spoken_by: SpokenBy,
+    options: SessionOptions,
     /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
     unheard: Option<mpsc::Sender<Unheard>>,
-    voices: HashMap<ClauseId, Voice>,
+    recogniser: Recogniser,
+    voices: HashMap<Speaker, Voice>,
+    /// A voice has failed, and has not been heard since.
+    voice_failed: bool,
+    clauses: HashMap<ClauseId, Clause>,
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
@@ -104,7 +108,7 @@ struct AudioInput {
 }
 
 /// A clause that is being made. Dropping it stops the voice.
-struct Voice {
+struct Clause {
     resampler: Resampler,
     _cancel: DropGuard,
 }
@@ -148,11 +152,12 @@ impl Driver {
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
-            input_rate: options.input_rate,
-            output_rate: options.output_rate,
+            recogniser: engines.recogniser_of(options),
+            options: options.clone(),
             unheard: None,
-            spoken_by: options.spoken_by,
             voices: HashMap::new(),
+            voice_failed: false,
+            clauses: HashMap::new(),
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
@@ -183,6 +188,7 @@ impl Driver {
         mut results: Results,
     ) {
         tracing::info!("session opened");
+        self.open_voice();
         loop {
             if let Err(end) = self.carry_out() {
                 if matches!(end, End::Stuck) {
@@ -203,6 +209,22 @@ impl Driver {
             }
         }
         self.close();
+    }
+
+    /// Opens the session's voice before it is needed. A service prepares what must be sayable without
+    /// it, if it has not done so.
+    fn open_voice(&mut self) {
+        let speaker = self.options.speaker.clone();
+        if self.options.spoken_by != SpokenBy::Server {
+            return;
+        }
+        let voice = self.engines.voices.open(&speaker);
+        if voice.is_service() {
+            let (engines, speaker) = (self.engines.clone(), speaker.clone());
+            let prepare = async move { engines.prepare_service(&speaker).await };
+            self.tasks.spawn(prepare.in_current_span());
+        }
+        self.voices.insert(speaker, voice);
     }
 
     fn close(mut self) {
@@ -234,7 +256,10 @@ impl Driver {
             Event::TurnRecorded(record) => {
                 observers.turn(self.id, record, &self.engines.tools);
             }
-            Event::StageFailed { stage, .. } => observers.metrics.stage_failed(stage),
+            Event::StageFailed { stage, .. } => {
+                observers.metrics.stage_failed(stage);
+                self.voice_failed |= stage == "tts";
+            }
             _ => {}
         }
     }
@@ -306,9 +331,10 @@ impl Driver {
         self.input(item);
         let unheard = self.unheard.get_or_insert_with(|| {
             let (sender, items) = mpsc::channel(items::WAITING);
-            let (engines, results) = (self.engines.clone(), self.results.clone());
+            let results = self.results.clone();
+            let recogniser = self.engines.recogniser_of(&self.options);
             let heard = async move |input| drop(results.send(Done::Input(input)).await);
-            let transcribing = items::transcribe(engines, self.input_rate, items, heard);
+            let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());
             sender
         });
@@ -321,6 +347,7 @@ impl Driver {
     /// Takes in the user's audio and has its windows judged.
     fn hear(&mut self, samples: &[f32]) {
         let samples = self.audio_in.resampler.push(samples);
+        self.recogniser.listen(self.audio_in.ring.end(), &samples);
         self.audio_in.ring.push(&samples);
         self.audio_in
             .ring
@@ -397,7 +424,10 @@ impl Driver {
                 clause,
                 samples,
                 last,
-            } => self.on_audio(clause, &samples, last),
+            } => {
+                self.voice_failed = false;
+                self.on_audio(clause, &samples, last);
+            }
         }
     }
 
@@ -485,18 +515,23 @@ impl Driver {
                 let warm = self.engines.tools.warm_up(&tool);
                 self.tasks.spawn(warm);
             }
-            Output::Speak { clause, item, text } => match self.spoken_by {
-                SpokenBy::Server => self.speak(clause, item, text),
+            Output::Speak {
+                clause,
+                item,
+                text,
+                speaker,
+            } => match self.options.spoken_by {
+                SpokenBy::Server => self.speak(clause, item, text, speaker),
                 SpokenBy::Client => self.hand_over(clause, spoken_length(&text)),
                 SpokenBy::Nobody => self.hand_over(clause, Micros(0)),
             },
             Output::CancelClause { clause } => {
                 self.pacer.cancel(clause);
-                self.voices.remove(&clause);
+                self.clauses.remove(&clause);
             }
             Output::Flush => {
                 self.pacer.flush(self.now());
-                self.voices.clear();
+                self.clauses.clear();
                 self.send(Outbound::Clear)?;
                 if let Some(found) = self.speech_found {
                     let stop = self.now().since(found);
@@ -515,30 +550,24 @@ impl Driver {
         Ok(())
     }
 
-    /// A partial never stands in the way of a final transcript, of any session.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the edge: how long users wait is measured in real time"
-    )]
     fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples, partial: bool) {
-        let audio = self.audio_in.ring.range(from, to);
+        let part = Utterance {
+            from,
+            audio: self.audio_in.ring.range(from, to),
+            partial,
+        };
         let results = self.results.clone();
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
-        let done = move |text: Result<Result<_, AsrError>, Failed>| {
+        let done = move |text: Result<String, String>| {
             let input = match text {
-                Ok(Ok(text)) => Input::Transcript { request, text },
-                Ok(Err(error)) => failed(error.to_string()),
-                Err(error) => failed(error.to_string()),
+                Ok(text) => Input::Transcript { request, text },
+                Err(reason) => failed(reason),
             };
             drop(results.try_send(Done::Input(input)));
         };
-        let (asr, cancel) = (&self.engines.asr, self.cancel.clone());
-        let asked = (!partial).then(std::time::Instant::now);
-        let job = HearJob { audio, asked };
-        let sent = match partial {
-            true => asr.offer(job, cancel, done),
-            false => asr.try_send(job, cancel, done),
-        };
+        let sent = self
+            .recogniser
+            .transcribe(part, &self.cancel, &mut self.tasks, done);
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
         }
@@ -677,28 +706,35 @@ impl Driver {
         clippy::disallowed_methods,
         reason = "the edge: how long users wait is measured in real time"
     )]
-    fn speak(&mut self, clause: ClauseId, item: ItemId, text: String) {
+    fn speak(&mut self, clause: ClauseId, item: ItemId, text: String, speaker: Speaker) {
         let now = std::time::Instant::now();
         let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
         self.pacer.expect(clause, item, spoken_length(&text));
+        let voices = &self.engines.voices;
+        let voice = self.voices.entry(speaker);
+        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
+        let prepared = voices.prepared(voice, &text).or_else(|| {
+            let lost = self.voice_failed;
+            lost.then(|| voices.prepared_in_own(&text)).flatten()
+        });
         // While one is being made, the user hears another.
-        let first = self.voices.is_empty();
+        let first = self.clauses.is_empty();
         let cancel = self.cancel.child_token();
-        let resampler = Resampler::new(self.engines.tts_rate, self.output_rate);
-        let voice = Voice {
-            resampler,
+        let rate = prepared.as_ref().map_or(voice.rate(), |clip| clip.rate);
+        let being_made = Clause {
+            resampler: Resampler::new(rate, self.options.output_rate),
             _cancel: cancel.clone().drop_guard(),
         };
-        self.voices.insert(clause, voice);
-        if let Some(samples) = self.engines.prepared.get(&text) {
-            return self.on_audio(clause, &samples, true);
+        self.clauses.insert(clause, being_made);
+        if let Some(clip) = prepared {
+            return self.on_audio(clause, &clip.samples, true);
         }
         let failed = move |reason: String| failure(Job::Synthesis(clause), reason);
         let results = self.results.clone();
-        let chunk = move |samples: &[f32]| {
+        let chunk = move |samples| {
             let audio = Done::Audio {
                 clause,
-                samples: samples.to_vec(),
+                samples,
                 last: false,
             };
             match results.try_send(audio) {
@@ -707,20 +743,24 @@ impl Driver {
             }
         };
         let results = self.results.clone();
-        let job = SpeakJob::new(text, needed, first.then_some(now), Box::new(chunk));
-        let (tts, due) = (&self.engines.tts, job.due());
-        let sent = tts.send_by(due, job, cancel, move |outcome| {
+        let done = move |outcome: Result<(), String>| {
             let done = match outcome {
-                Ok(Ok(())) => Done::Audio {
+                Ok(()) => Done::Audio {
                     clause,
                     samples: Vec::new(),
                     last: true,
                 },
-                Ok(Err(error)) => Done::Input(failed(error.to_string())),
-                Err(error) => Done::Input(failed(error.to_string())),
+                Err(reason) => Done::Input(failed(reason)),
             };
             drop(results.try_send(done));
-        });
+        };
+        let asked = first.then_some(now);
+        let wanted = Wanted {
+            text,
+            needed,
+            asked,
+        };
+        let sent = voice.speak(wanted, cancel, &mut self.tasks, Box::new(chunk), done);
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
         }
@@ -741,13 +781,13 @@ impl Driver {
     }
 
     fn on_audio(&mut self, clause: ClauseId, samples: &[f32], last: bool) {
-        let Some(voice) = self.voices.get_mut(&clause) else {
+        let Some(being_made) = self.clauses.get_mut(&clause) else {
             return;
         };
-        let mut samples = voice.resampler.push(samples);
+        let mut samples = being_made.resampler.push(samples);
         if last {
-            samples.extend(voice.resampler.flush());
-            self.voices.remove(&clause);
+            samples.extend(being_made.resampler.flush());
+            self.clauses.remove(&clause);
         }
         if let Some(length) = self.pacer.push(clause, &to_i16(&samples), last) {
             self.input(Input::Synthesised {

@@ -1,13 +1,12 @@
 //! Items of the user that were spoken elsewhere, on their way to the recogniser: one after the other,
 //! behind those who wait at a microphone, and not much faster than they were spoken.
 
-use super::engines::Engines;
+use super::recognisers::Recogniser;
 use crate::asr::MAX_SAMPLES;
 use crate::audio::{Resampler, to_f32};
 use crate::conversation::{Input, ItemId, Micros, Samples};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -31,7 +30,7 @@ pub(super) struct Unheard {
     reason = "the edge: recordings are let through in real time"
 )]
 pub(super) async fn transcribe(
-    engines: Arc<Engines>,
+    mut recogniser: Recogniser,
     rate: u32,
     mut items: mpsc::Receiver<Unheard>,
     heard: impl AsyncFn(Input),
@@ -39,7 +38,7 @@ pub(super) async fn transcribe(
     while let Some(Unheard { id, audio }) = items.recv().await {
         let began = Instant::now();
         let length = Micros::of_samples(audio.len() as u64, rate);
-        let words = AssertUnwindSafe(words_of(&engines, &audio, rate));
+        let words = AssertUnwindSafe(words_of(&mut recogniser, &audio, rate));
         let words = words.catch_unwind().await.unwrap_or(None);
         heard(Input::ItemHeard { item: id, words }).await;
         sleep_until(began + Micros(length.0 / SPEED).duration()).await;
@@ -47,13 +46,13 @@ pub(super) async fn transcribe(
 }
 
 /// Transcribes audio; `None` if the recogniser is busy or fails.
-async fn words_of(engines: &Engines, audio: &[i16], rate: u32) -> Option<String> {
+async fn words_of(recogniser: &mut Recogniser, audio: &[i16], rate: u32) -> Option<String> {
     let mut resampler = Resampler::new(rate, Samples::RATE);
     let mut samples = resampler.push(&to_f32(audio));
     samples.extend(resampler.flush());
     let mut words = Vec::new();
     for piece in samples.chunks(MAX_SAMPLES) {
-        words.push(engines.transcribe_in_time(piece.to_vec()).await?);
+        words.push(recogniser.transcribe_in_time(piece.to_vec()).await?);
     }
     Some(words.join(" ").trim().to_owned())
 }

@@ -1,20 +1,28 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
 mod budget;
+mod builders;
 mod clause;
+mod detectors;
 mod driver;
 mod engines;
 mod handle;
 mod items;
 mod load;
+mod observers;
 mod options;
 mod pacer;
+mod phrases;
+mod recognisers;
 mod recorder;
 mod routing;
+mod voices;
 
 pub use budget::{BudgetMemory, BudgetStore, Spending};
-pub use engines::{Builders, Engines, Observers, PhoneSettings, Renewal, StartError};
+pub use builders::{Builders, OtherVoice, PhoneSettings, Renewal, StartError};
+pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
+pub use observers::Observers;
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::{CHARACTER, Pacer};
 pub use recorder::Recordings;
@@ -24,6 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tracing::Instrument;
+
+/// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
+/// this is two seconds of work.
+const INBOX: usize = 32;
 
 /// Messages of a client that may wait for its session.
 const INBOUND: usize = 64;
@@ -43,4 +55,9 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let running = Box::new(driver).run(incoming, results).instrument(span);
     engines.sessions.spawn(running);
     SessionHandle { inbound, outbound }
+}
+
+/// Why a job came to nothing, in words.
+fn reason(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

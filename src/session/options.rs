@@ -1,6 +1,8 @@
 //! The settings with which a session opens. The transport chooses them: a session does not know by
 //! which way its client came.
 
+use crate::tts::Speaker;
+
 /// The settings with which a transport opens a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOptions {
@@ -12,6 +14,11 @@ pub struct SessionOptions {
     pub output_rate: u32,
     /// Who makes the agent's voice.
     pub spoken_by: SpokenBy,
+    /// The agent's voice. If the server has none of this name, its own.
+    pub speaker: Speaker,
+    /// The name of the recogniser, which hears the speaker's language. If `None`, or if the server has
+    /// none of this name, its own.
+    pub recogniser: Option<String>,
     /// The model that the client named, for what it is worth.
     pub model: Option<String>,
     /// The client's `User-Agent`.
@@ -19,6 +26,23 @@ pub struct SessionOptions {
     /// The provider's name of a telephone call that it can put through to others. Tools that need such
     /// a call are offered.
     pub call: Option<String>,
+}
+
+impl SessionOptions {
+    /// A session whose audio has the same rate both ways, Hz. The server speaks, with its own voice.
+    pub fn new(profile: Profile, rate: u32) -> Self {
+        Self {
+            profile,
+            input_rate: rate,
+            output_rate: rate,
+            spoken_by: SpokenBy::Server,
+            speaker: Speaker::default(),
+            recogniser: None,
+            model: None,
+            client: None,
+            call: None,
+        }
+    }
 }
 
 /// The policy and the greeting that a session begins with.

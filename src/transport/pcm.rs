@@ -22,7 +22,7 @@
 
 use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, Micros};
-use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::session::{Outbound, Profile, SessionOptions};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -64,13 +64,8 @@ impl Pcm {
     fn open(&mut self, rate: u32) -> Action {
         self.rate = Some(rate);
         Action::Open(SessionOptions {
-            profile: Profile::Conversation,
-            input_rate: rate,
-            output_rate: rate,
-            spoken_by: SpokenBy::Server,
-            model: None,
             client: self.client.clone(),
-            call: None,
+            ..SessionOptions::new(Profile::Conversation, rate)
         })
     }
 

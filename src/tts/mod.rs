@@ -10,6 +10,29 @@ pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;
 
+use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+/// Who says something: a voice, and the language that it speaks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Speaker {
+    /// The name of a voice that the server has; the server's own if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice: Option<String>,
+    /// A BCP 47 tag; the voice's own language if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+}
+
+impl Speaker {
+    /// The server's own voice in its own language.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Why text could not be spoken.
 #[derive(Debug, thiserror::Error)]
 pub enum TtsError {
@@ -29,7 +52,7 @@ pub enum TtsError {
     Run(String),
 }
 
-/// A voice. Lives on one thread, which owns it.
+/// A voice. Lives on one thread, which owns it, and serves all sessions.
 pub trait Tts: Send {
     /// A short name for logs: the engine and the voice.
     fn name(&self) -> &str;
@@ -56,3 +79,24 @@ pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
     let chunks: Result<Vec<_>, _> = tts.speak(text)?.collect();
     Ok(chunks?.concat())
 }
+
+/// A voice that is asked asynchronously, such as one on a server elsewhere. Each session that chooses
+/// it has a part of its own, so that none waits for another.
+pub trait TtsService: Send + Sync {
+    /// Samples per second of the audio it makes, Hz.
+    fn sample_rate(&self) -> u32;
+
+    /// Opens it for one session, and returns at once: connecting is part of the first clause.
+    /// `language` is a BCP 47 tag; if `None`, the voice's own.
+    fn open(&self, language: Option<&str>) -> Box<dyn TtsSession>;
+}
+
+/// One session's part of a [`TtsService`]. Dropping it closes it.
+pub trait TtsSession: Send {
+    /// Begins to speak `text`, one clause; several may be spoken at once.
+    fn speak(&mut self, text: &str) -> SpeechStream;
+}
+
+/// A clause that a service speaks: mono audio in -1..1 as it comes. It is over after an error; the
+/// chunks before it stay valid. Dropping it cancels the rest.
+pub type SpeechStream = BoxStream<'static, Result<Vec<f32>, TtsError>>;

@@ -1,75 +1,51 @@
 //! Clips made while everything still works, to be played when it does not.
 
+use super::{Speaker, Tts};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Tts;
+/// Apologies, greeting and the like, synthesised before they are needed and kept in memory, by who
+/// says them. All engines of a server share them.
+#[derive(Debug, Default)]
+pub struct Prepared(RwLock<HashMap<Speaker, Clips>>);
 
-/// Apologies, greeting and the like, synthesised at start and kept in memory.
-#[derive(Debug, Clone, Default)]
-pub struct Prepared {
-    sample_rate: u32,
-    clips: HashMap<String, Arc<[f32]>>,
-}
+type Clips = HashMap<String, Arc<[f32]>>;
 
 impl Prepared {
-    /// Speaks each of `texts` once. A text that cannot be spoken is logged and left out: a server
-    /// without an apology is better than no server.
-    pub fn render(tts: &mut dyn Tts, texts: impl IntoIterator<Item = String>) -> Self {
-        let mut clips = HashMap::new();
+    /// Has a voice say each of `texts` once. A text that cannot be spoken is logged and left out: a
+    /// server without an apology is better than no server. Returns how many there are of this speaker.
+    pub fn render(
+        &self,
+        speaker: &Speaker,
+        tts: &mut dyn Tts,
+        texts: impl IntoIterator<Item = String>,
+    ) -> usize {
         for text in texts {
-            if !clips.contains_key(&text)
-                && let Some(clip) = clip(tts, &text)
-            {
-                clips.insert(text, clip);
+            if self.get(speaker, &text).is_none() {
+                match super::whole(tts, &text) {
+                    Ok(clip) => self.put(speaker, text, clip),
+                    Err(error) => tracing::warn!(%error, "a clip could not be prepared"),
+                }
             }
         }
-        Self {
-            sample_rate: tts.sample_rate(),
-            clips,
-        }
+        let clips = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        clips.get(speaker).map_or(0, Clips::len)
     }
 
-    /// Keeps a clip of this text, at the same rate as the others.
-    pub fn put(&mut self, text: String, clip: Vec<f32>) {
+    /// Keeps a clip of this text, at the speaker's own sample rate.
+    pub fn put(&self, speaker: &Speaker, text: String, clip: Vec<f32>) {
         if !clip.is_empty() {
-            self.clips.insert(text, clip.into());
+            let mut clips = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let clips = clips.entry(speaker.clone()).or_default();
+            clips.insert(text, clip.into());
         }
     }
 
-    /// The audio of exactly this text, mono in -1..1, if it was prepared.
+    /// The audio of exactly this text by exactly this speaker, mono in -1..1, if it was prepared.
     #[must_use]
-    pub fn get(&self, text: &str) -> Option<Arc<[f32]>> {
-        self.clips.get(text).cloned()
-    }
-
-    /// Samples per second of every clip, Hz.
-    #[must_use]
-    pub fn sample_rate(&self) -> u32 {
-        self.sample_rate
-    }
-
-    /// How many clips there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.clips.len()
-    }
-
-    /// Whether nothing was prepared.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.clips.is_empty()
-    }
-}
-
-fn clip(tts: &mut dyn Tts, text: &str) -> Option<Arc<[f32]>> {
-    match super::whole(tts, text) {
-        Ok(samples) if samples.is_empty() => None,
-        Ok(samples) => Some(samples.into()),
-        Err(error) => {
-            tracing::warn!(%error, "a clip could not be prepared");
-            None
-        }
+    pub fn get(&self, speaker: &Speaker, text: &str) -> Option<Arc<[f32]>> {
+        let clips = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        clips.get(speaker)?.get(text).cloned()
     }
 }
 
@@ -82,20 +58,42 @@ mod tests {
         texts.iter().map(|&text| text.to_owned()).collect()
     }
 
+    fn somebody() -> Speaker {
+        Speaker {
+            voice: Some("somebody".into()),
+            language: Some("de".into()),
+        }
+    }
+
     #[test]
     fn a_prepared_text_has_its_audio() {
-        let prepared = Prepared::render(&mut Scripted::new(), texts(&["Sorry about that.", "Hi."]));
-        let clip = prepared.get("Sorry about that.").unwrap();
+        let prepared = Prepared::default();
+        let texts = texts(&["Sorry about that.", "Hi."]);
+        prepared.render(&somebody(), &mut Scripted::new(), texts);
+        let clip = prepared.get(&somebody(), "Sorry about that.").unwrap();
         assert_eq!(clip.len(), Scripted::samples(3));
-        assert_eq!(prepared.sample_rate(), 22_050);
-        assert!(prepared.get("Sorry").is_none());
+        assert!(prepared.get(&somebody(), "Sorry").is_none());
+    }
+
+    #[test]
+    fn a_text_is_prepared_for_one_speaker() {
+        let prepared = Prepared::default();
+        prepared.render(&somebody(), &mut Scripted::new(), texts(&["Hi."]));
+        let same_voice = Speaker {
+            language: None,
+            ..somebody()
+        };
+        for other in [Speaker::default(), same_voice] {
+            assert!(prepared.get(&other, "Hi.").is_none(), "{other:?}");
+        }
     }
 
     #[test]
     fn a_text_that_fails_is_left_out_and_the_others_stay() {
-        let prepared =
-            Prepared::render(&mut Scripted::failing_on(1), texts(&["One two.", "Three."]));
-        assert!(prepared.get("One two.").is_none());
-        assert_eq!(prepared.len(), 1);
+        let (prepared, server) = (Prepared::default(), Speaker::default());
+        let texts = texts(&["One two.", "Three."]);
+        let count = prepared.render(&server, &mut Scripted::failing_on(1), texts);
+        assert!(prepared.get(&server, "One two.").is_none());
+        assert_eq!(count, 1);
     }
 }

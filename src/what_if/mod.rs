@@ -203,7 +203,9 @@ impl Play {
                 Output::Notify(Event::TurnRecorded(turn)) => self.turns.push((**turn).clone()),
                 Output::CancelClause { clause } => self.pacer.cancel(*clause),
                 Output::Flush => self.pacer.flush(self.now),
-                Output::Speak { clause, item, text } => {
+                Output::Speak {
+                    clause, item, text, ..
+                } => {
                     self.pacer.expect(*clause, *item, Micros(0));
                     if self.world.lacks(&output) {
                         self.estimate(*clause, text);

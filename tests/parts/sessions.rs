@@ -32,13 +32,8 @@ struct Talk(SessionHandle);
 impl Talk {
     fn with(engines: &Arc<Engines>) -> Self {
         let options = SessionOptions {
-            profile: Profile::ClientFirst,
-            input_rate: 16_000,
-            output_rate: 16_000,
             spoken_by: SpokenBy::Nobody,
-            model: None,
-            client: None,
-            call: None,
+            ..SessionOptions::new(Profile::ClientFirst, 16_000)
         };
         Self(session::open(engines, &options))
     }

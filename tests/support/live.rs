@@ -1,10 +1,10 @@
 //! A live server, the real session with the engines that a test chooses, and a client that speaks
 //! and listens in real time.
 
-use super::{Client, PATIENCE, Server, base64_of, local};
+use super::{Client, PATIENCE, Server, base64_of, local, samples_of};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -69,8 +69,10 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
     Builders {
         vad: Box::new(|| Box::new(|| Ok(Box::new(Loudness) as Box<dyn Vad>))),
         asr: Box::new(|| Ok(Box::new(Hears(|_: &[f32]| Ok("How are you?".into()))))),
+        recognisers: BTreeMap::new(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
+        voices: BTreeMap::new(),
         llm,
         tools: Arc::new(Registry::new()),
         predictors: Vec::new(),
@@ -102,6 +104,8 @@ pub(crate) fn sessions(builders: Builders) -> SessionFactory {
 #[derive(Debug, Clone)]
 pub(crate) struct Heard {
     pub(crate) at: Instant,
+    /// The loudest sample of the audio in it.
+    pub(crate) peak: u16,
     pub(crate) event: Value,
 }
 
@@ -139,7 +143,12 @@ impl Call {
 
     /// The same, or the HTTP status that refused it.
     pub(crate) async fn try_to(server: &Server) -> Result<Self, u16> {
-        let client = server.try_open("/v1/realtime?vendor_events=1", &[]).await?;
+        Self::at(server, "/v1/realtime?vendor_events=1").await
+    }
+
+    /// Opens a Realtime client at a path of its own.
+    pub(crate) async fn at(server: &Server, path: &str) -> Result<Self, u16> {
+        let client = server.try_open(path, &[]).await?;
         let (commands, orders) = mpsc::channel(8);
         let (told, events) = mpsc::channel(EVENTS);
         let task = tokio::spawn(hold(client, orders, told));
@@ -232,13 +241,14 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Command>, told: mps
 }
 
 fn stamp(text: &str) -> Heard {
-    let at = Instant::now();
+    let (at, mut peak) = (Instant::now(), 0);
     let mut event: Value = serde_json::from_str(text).expect("JSON");
     if event["type"] == "response.output_audio.delta" {
-        let base64 = event["delta"].as_str().expect("audio").len();
-        event["delta"] = (base64 * 3 / 4 / 48).into();
+        let samples = samples_of(event["delta"].as_str().expect("audio"));
+        peak = samples.iter().map(|s| s.unsigned_abs()).max().unwrap_or(0);
+        event["delta"] = (samples.len() / 24).into();
     }
-    Heard { at, event }
+    Heard { at, peak, event }
 }
 
 /// A loud tone at 24 kHz.

@@ -241,3 +241,12 @@ pub(crate) fn base64_of(samples: &[i16]) -> String {
         .collect();
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
+
+/// The PCM16 in a `delta`.
+pub(crate) fn samples_of(base64: &str) -> Vec<i16> {
+    use base64::Engine;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(base64);
+    let bytes = decoded.expect("base64");
+    let samples = bytes.as_chunks::<2>().0.iter();
+    samples.map(|sample| i16::from_le_bytes(*sample)).collect()
+}

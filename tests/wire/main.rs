@@ -20,5 +20,6 @@ mod realtime;
 mod realtime_api;
 mod recording;
 mod relay;
+mod speech;
 mod twilio;
 mod wyoming;

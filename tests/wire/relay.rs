@@ -284,13 +284,8 @@ async fn words_that_nobody_speaks_take_no_time() {
         ..without_models(Arc::new(Scripted::always(goodbye)))
     });
     let mut session = sessions(SessionOptions {
-        profile: Profile::Conversation,
-        input_rate: 16_000,
-        output_rate: 16_000,
         spoken_by: SpokenBy::Nobody,
-        model: None,
-        client: None,
-        call: None,
+        ..SessionOptions::new(Profile::Conversation, 16_000)
     })
     .expect("a session");
     let said = Inbound::Request(Input::Said {

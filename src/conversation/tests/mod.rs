@@ -14,6 +14,7 @@ mod text_limits;
 use super::*;
 use crate::llm::{LlmEvent, Message, Phrases};
 use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
+use crate::tts::Speaker;
 use sim::{Sim, Step, call, end, say};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,32 @@ fn ask(sim: &mut Sim, words: &str, ms: u64) {
 
 fn typed(sim: &mut Sim, text: &str) {
     sim.input(NewItem::User { text: text.into() }.at_the_end());
+}
+
+#[test]
+fn every_clause_names_who_says_it() {
+    let speaker = Speaker {
+        voice: Some("anna".into()),
+        language: Some("de".into()),
+    };
+    for speaker in [speaker, Speaker::default()] {
+        let mut sim = Sim::new(Policy {
+            greeting: "Hello there.".into(),
+            speaker: speaker.clone(),
+            ..Policy::default()
+        });
+        sim.silence(2_000);
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        ask(&mut sim, "what time is it", 3_000);
+        let spoken = sim.outputs.iter().filter_map(|(_, output)| match output {
+            Output::Speak { text, speaker, .. } => Some((text.as_str(), speaker)),
+            _ => None,
+        });
+        let expected = ["Hello there.", "It is noon."].map(|text| (text, &speaker));
+        assert_eq!(spoken.collect::<Vec<_>>(), expected);
+        let written = serde_json::to_string(sim.policy()).unwrap();
+        assert_eq!(written.contains("speaker"), !speaker.is_default());
+    }
 }
 
 #[test]

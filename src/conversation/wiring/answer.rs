@@ -165,9 +165,13 @@ impl Conversation {
             };
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
-            self.common
-                .outputs
-                .push_back(Output::Speak { clause, item, text });
+            let speaker = self.common.policy.speaker.clone();
+            self.common.outputs.push_back(Output::Speak {
+                clause,
+                item,
+                text,
+                speaker,
+            });
             self.watch_synthesis();
         }
         self.close_items();

@@ -31,7 +31,7 @@ use super::{Marks, key};
 use crate::audio::g711::{self, Law};
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
-use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::session::{Outbound, Profile, SessionOptions};
 use crate::transport::outbox::MAX_AUDIO;
 use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use serde_json::{Map, Value, json};
@@ -239,13 +239,8 @@ impl ChanWebsocket {
             marked: false,
         };
         let options = SessionOptions {
-            profile: Profile::PhoneCall,
-            input_rate: format.rate(),
-            output_rate: format.rate(),
-            spoken_by: SpokenBy::Server,
-            model: None,
             client: self.client.clone(),
-            call: None,
+            ..SessionOptions::new(Profile::PhoneCall, format.rate())
         };
         let answer = call.command("ANSWER");
         self.call = Some(call);

@@ -117,13 +117,10 @@ impl ConversationRelay {
     fn begin(&mut self, start: Start) -> Vec<Action> {
         self.open = true;
         vec![Action::Open(SessionOptions {
-            profile: Profile::PhoneCall,
-            input_rate: RATE,
-            output_rate: RATE,
             spoken_by: SpokenBy::Client,
-            model: None,
             client: Some("twilio relay".into()),
             call: Some(start.call),
+            ..SessionOptions::new(Profile::PhoneCall, RATE)
         })]
     }
 

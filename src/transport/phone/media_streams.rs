@@ -7,7 +7,7 @@
 use super::{Ended, Marks, key, refuse};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
-use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::session::{Outbound, Profile, SessionOptions};
 use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -143,13 +143,9 @@ impl MediaStreams {
             law,
         });
         vec![Action::Open(SessionOptions {
-            profile: Profile::PhoneCall,
-            input_rate: g711::RATE,
-            output_rate: g711::RATE,
-            spoken_by: SpokenBy::Server,
-            model: None,
             client: Some(format!("{:?}", self.provider).to_lowercase()),
             call,
+            ..SessionOptions::new(Profile::PhoneCall, g711::RATE)
         })]
     }
 

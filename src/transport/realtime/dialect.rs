@@ -17,7 +17,7 @@ use super::session_config::{Session, SessionUpdate};
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
-use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
+use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::ToolSpec;
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
@@ -160,13 +160,9 @@ impl Realtime {
         let name = model.as_deref().unwrap_or(DEFAULT_MODEL);
         let session = Session::new(&writer.session_id("sess"), name, vendor_events);
         let options = SessionOptions {
-            profile: Profile::Conversation,
-            input_rate: RATE,
-            output_rate: RATE,
-            spoken_by: SpokenBy::Server,
             model,
             client,
-            call: None,
+            ..SessionOptions::new(Profile::Conversation, RATE)
         };
         Self {
             options,

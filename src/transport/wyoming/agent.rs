@@ -29,13 +29,8 @@ pub(super) struct Talk(pub(super) SessionHandle);
 impl Talk {
     pub(super) fn open(sessions: &SessionFactory) -> Result<Self, SessionError> {
         let options = SessionOptions {
-            profile: Profile::ClientFirst,
-            input_rate: RATE,
-            output_rate: RATE,
             spoken_by: SpokenBy::Nobody,
-            model: None,
-            client: None,
-            call: None,
+            ..SessionOptions::new(Profile::ClientFirst, RATE)
         };
         sessions(options).map(Self)
     }

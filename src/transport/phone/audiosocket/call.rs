@@ -7,7 +7,7 @@ use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
 use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
-use crate::session::{Inbound, Outbound, Profile, SessionOptions, SpokenBy};
+use crate::session::{Inbound, Outbound, Profile, SessionOptions};
 use crate::transport::intake::{Intake, IntakeLimits};
 use crate::transport::phone;
 use crate::transport::pump::{self, PumpContext, receive, room};
@@ -344,15 +344,7 @@ impl Call {
     }
 
     fn open(&mut self, rate: u32) -> Result<(), End> {
-        let options = SessionOptions {
-            profile: Profile::PhoneCall,
-            input_rate: rate,
-            output_rate: rate,
-            spoken_by: SpokenBy::Server,
-            model: None,
-            client: None,
-            call: None,
-        };
+        let options = SessionOptions::new(Profile::PhoneCall, rate);
         let handle = (self.context.sessions)(options).map_err(|error| {
             tracing::warn!(%error, "no session");
             End::Closed("no session could be opened")

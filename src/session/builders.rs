@@ -1,0 +1,125 @@
+//! What the engines are built from.
+
+use super::budget::BudgetStore;
+use super::detectors::VadBuilder;
+use super::observers::Observers;
+use crate::asr::{Asr, AsrError, AsrService};
+use crate::conversation::{Micros, Policy, Timeouts};
+use crate::llm::Llm;
+use crate::prediction::Predictor;
+use crate::tools::builtin;
+use crate::tools::{Journal, Registry};
+use crate::tts::{Tts, TtsError, TtsService};
+use crate::turn_model::{TurnModel, TurnModelError};
+use crate::vad::VadError;
+use crate::worker::SpawnError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Makes an engine on the thread that will own it, and again if it has panicked.
+pub(super) type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
+
+/// How to build each engine. The models' builders run on the threads that will own them, and
+/// again if a model has panicked.
+pub struct Builders {
+    /// Makes a builder of voice activity detectors, one detector for each session.
+    pub vad: VadBuilder,
+    /// Makes the server's own recogniser.
+    pub asr: Build<dyn Asr, AsrError>,
+    /// Other recognisers, by the names by which sessions choose them.
+    pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
+    /// Makes the end-of-turn model, if there is to be one.
+    pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
+    /// Makes the server's own voice.
+    pub tts: Build<dyn Tts, TtsError>,
+    /// Other voices, by the names by which sessions choose them.
+    pub voices: BTreeMap<String, OtherVoice>,
+    /// The language model.
+    pub llm: Arc<dyn Llm>,
+    /// The tools that the server runs.
+    pub tools: Arc<Registry>,
+    /// The sources of predictions, the cheapest first.
+    pub predictors: Vec<Arc<dyn Predictor>>,
+    /// Remembers calls that change something; without it they are not remembered.
+    pub journal: Option<Journal>,
+    /// Keeps count of what speculation has spent today.
+    pub budget: Arc<dyn BudgetStore>,
+    /// The time zone of users who name none.
+    pub zone: jiff::tz::TimeZone,
+    /// The numbers behind the rules. Its tools are replaced by the registry's.
+    pub policy: Policy,
+    /// Settings for telephone calls.
+    pub phone: PhoneSettings,
+    /// Recorders, turn log and metrics.
+    pub observers: Observers,
+}
+
+/// A voice beside the server's own.
+pub enum OtherVoice {
+    /// On the voices' thread: makes it there.
+    Local(Build<dyn Tts, TtsError>),
+    /// Asked asynchronously.
+    Service(Arc<dyn TtsService>),
+}
+
+/// The parts that a running server may change for new sessions: see [`Builders`] for each.
+pub struct Renewal {
+    /// The language model.
+    pub llm: Arc<dyn Llm>,
+    /// The tools that the server runs.
+    pub tools: Arc<Registry>,
+    /// The sources of predictions, the cheapest first.
+    pub predictors: Vec<Arc<dyn Predictor>>,
+    /// The time zone of users who name none.
+    pub zone: jiff::tz::TimeZone,
+    /// The numbers behind the rules.
+    pub policy: Policy,
+    /// Settings for telephone calls.
+    pub phone: PhoneSettings,
+}
+
+/// Settings for telephone calls.
+#[derive(Debug, Clone, Default)]
+pub struct PhoneSettings {
+    /// Said when a call is answered; nothing if empty.
+    pub greeting: String,
+    /// A caller who says nothing for so long is asked whether they are still there.
+    pub silence_prompt: Option<Micros>,
+}
+
+impl PhoneSettings {
+    /// The numbers behind the rules of a call. The agent may end it.
+    pub(super) fn policy(self, policy: &Policy) -> Policy {
+        let mut tools = policy.tools.to_vec();
+        // The operator's own takes its place.
+        if !tools.iter().any(|tool| tool.spec.name == builtin::HANG_UP) {
+            tools.push(Arc::new(builtin::hang_up()));
+        }
+        Policy {
+            greeting: self.greeting,
+            timeouts: Timeouts {
+                silence_prompt: self.silence_prompt,
+                ..policy.timeouts
+            },
+            tools: Arc::new(tools),
+            ..policy.clone()
+        }
+    }
+}
+
+/// Why the engines could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The voice activity detector.
+    #[error(transparent)]
+    Vad(#[from] SpawnError<VadError>),
+    /// The recogniser.
+    #[error(transparent)]
+    Asr(#[from] SpawnError<AsrError>),
+    /// The end-of-turn model.
+    #[error(transparent)]
+    TurnModel(#[from] SpawnError<TurnModelError>),
+    /// The voice.
+    #[error(transparent)]
+    Tts(#[from] SpawnError<TtsError>),
+}

@@ -1,0 +1,43 @@
+//! What is kept and counted of all sessions.
+
+use super::recorder::Recordings;
+use crate::conversation::TurnRecord;
+use crate::metrics::Metrics;
+use crate::stats::{LoggedTurn, TurnLog};
+use crate::tools::{Effect, Registry};
+use std::sync::Arc;
+
+/// Recorders, turn log and metrics.
+#[derive(Debug, Clone, Default)]
+pub struct Observers {
+    /// Records every session.
+    pub recordings: Option<Recordings>,
+    /// Logs every turn.
+    pub turns: Option<TurnLog>,
+    /// Counts everything.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Observers {
+    /// Has the metrics show what could not be kept.
+    pub(super) fn show_lost(&self) {
+        if let Some(turns) = &self.turns {
+            self.metrics.show_lost("turn", turns.lost());
+        }
+        if let Some(recordings) = &self.recordings {
+            self.metrics.show_lost("recording", recordings.lost());
+        }
+    }
+
+    /// A turn of a session is over.
+    pub(super) fn turn(&self, session: u64, record: &TurnRecord, tools: &Registry) {
+        let only_reads = |tool: &str| {
+            let declaration = tools.declaration(tool)?;
+            Some(declaration.effect <= Effect::ReadCostly)
+        };
+        self.metrics.turn(record, |tool| only_reads(tool).is_some());
+        if let Some(turns) = &self.turns {
+            turns.put(LoggedTurn::new(session, record.clone(), only_reads));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The phrases that must be sayable when no voice is.
+
+use crate::conversation::{Clauses, Policy};
+use crate::llm::untrusted::sanitise;
+use crate::tools::{Declaration, Fillers};
+use serde_json::Map;
+
+/// Phrases to prepare, so that they can be said when the voice is dead or late.
+pub(super) fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
+    let phrases = policy.phrases.all().map(str::to_owned);
+    let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
+    let greetings = greetings.into_iter().filter(|text| !text.is_empty());
+    let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
+    let sayings = phrases.into_iter().chain(greetings).chain(fillers);
+    sayings.flat_map(as_spoken).collect()
+}
+
+/// A phrase whole and in the clauses that a response would cut it into: the voice is asked for
+/// those, and what it was prepared for must be found under their names.
+fn as_spoken(phrase: String) -> Vec<String> {
+    let mut texts = as_clauses(&phrase);
+    texts.push(phrase);
+    texts
+}
+
+/// The clauses in which a text is said.
+pub(super) fn as_clauses(text: &str) -> Vec<String> {
+    let mut clauses = Clauses::new();
+    let mut texts = clauses.push(text);
+    texts.extend(clauses.finish());
+    texts
+}
+
+/// The fillers of a tool that are the same for every call.
+fn fixed_fillers(tool: &Declaration) -> Vec<String> {
+    let Fillers { short, long, again } = &tool.fillers;
+    let templates = short.iter().chain(long).chain(again);
+    let fixed = templates.filter(|template| !template.contains('{'));
+    // As the conversation would say them.
+    fixed
+        .filter_map(|template| crate::tools::say(tool, template, &Map::new(), None))
+        .map(|text| sanitise(&text))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Effect, ToolSpec};
+    use crate::tts::{Prepared, Scripted, Speaker};
+    use std::time::Duration;
+
+    #[test]
+    fn fillers_that_are_always_the_same_are_prepared() {
+        let spec = ToolSpec {
+            name: "get_weather".into(),
+            description: String::new(),
+            parameters: serde_json::json!({"properties": {"city": {}}}),
+        };
+        let mut tool = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
+        tool.fillers = Fillers {
+            short: vec!["Let me look.".into(), "{{ city }}, let me see.".into()],
+            long: vec!["This takes  a while. Please bear with me.".into()],
+            again: vec!["Still looking.".into()],
+        };
+        let sayings = fixed_fillers(&tool).into_iter().flat_map(as_spoken);
+        let (prepared, server) = (Prepared::default(), Speaker::default());
+        prepared.render(&server, &mut Scripted::new(), sayings);
+        let mut cutter = Clauses::new();
+        let mut spoken = vec!["Let me look.".to_owned(), "Still looking.".into()];
+        spoken.extend(cutter.push("This takes a while. Please bear with me."));
+        spoken.extend(cutter.finish());
+        assert!(spoken.len() > 2, "{spoken:?}");
+        for clause in spoken {
+            assert!(prepared.get(&server, &clause).is_some(), "{clause}");
+        }
+    }
+}

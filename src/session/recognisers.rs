@@ -1,0 +1,173 @@
+//! The recognisers: one on a thread that all sessions share, and services of which each session has a
+//! part of its own.
+
+use super::builders::Build;
+use super::load::{Gauge, Stage};
+use super::{INBOX, reason};
+use crate::asr::{Asr, AsrError, AsrService, AsrSession, Utterance};
+use crate::conversation::Samples;
+use crate::worker::{Overloaded, SpawnError, Worker};
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// How long a recording may wait to be transcribed while users speak.
+const IN_TIME: Duration = Duration::from_secs(10);
+
+type OnThread = Worker<HearJob, Result<String, AsrError>>;
+
+/// Audio for the recogniser.
+pub(super) struct HearJob {
+    audio: Vec<f32>,
+    /// Since when a user waits for it; `None` if nobody does.
+    asked: Option<Instant>,
+}
+
+/// The recognisers of a server.
+pub(super) struct Recognisers {
+    shared: OnThread,
+    services: BTreeMap<String, Arc<dyn AsrService>>,
+}
+
+impl Recognisers {
+    pub(super) fn start(
+        build: Build<dyn Asr, AsrError>,
+        services: BTreeMap<String, Arc<dyn AsrService>>,
+        gauge: Arc<Gauge>,
+    ) -> Result<Self, SpawnError<AsrError>> {
+        let shared = Worker::spawn("asr", INBOX, build, move |asr, job: HearJob, _| {
+            if let Some(asked) = job.asked {
+                gauge.begun(Stage::Recogniser, asked);
+            }
+            let (text, time) = gauge.measure(Stage::Recogniser, || asr.transcribe(&job.audio));
+            gauge.took(Stage::Recogniser, time);
+            text
+        })?;
+        Ok(Self { shared, services })
+    }
+
+    /// Opens the recogniser of this name for one session; the server's own if there is none.
+    pub(super) fn open(&self, name: Option<&str>, language: Option<&str>) -> Recogniser {
+        let service = name.and_then(|name| self.services.get(name));
+        if let (Some(name), None) = (name, service) {
+            tracing::warn!(
+                name,
+                "there is no such recogniser: the server's own is used"
+            );
+        }
+        match service {
+            Some(service) => Recogniser::Service(service.open(language)),
+            None => Recogniser::Shared(self.shared.clone()),
+        }
+    }
+
+    /// Jobs on the thread that are due by `now` and wait for their turn.
+    pub(super) fn overdue(&self, now: Instant) -> usize {
+        self.shared.overdue(now)
+    }
+
+    /// Transcribes audio outside of any session. `None` if the recogniser is busy or fails, which is
+    /// logged.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
+    pub(super) async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
+        let now = Instant::now();
+        let asked = Some(now);
+        let text = self.shared.call_by(now, HearJob { audio, asked }).await;
+        logged(text.map_err(reason).and_then(|text| text.map_err(reason)))
+    }
+}
+
+/// The recogniser of one session.
+pub(super) enum Recogniser {
+    /// On the thread that all sessions share.
+    Shared(OnThread),
+    /// This session's part of a service.
+    Service(Box<dyn AsrSession>),
+}
+
+impl Recogniser {
+    /// Takes the user's audio while it arrives.
+    pub(super) fn listen(&mut self, from: Samples, audio: &[f32]) {
+        match self {
+            Self::Shared(_) => {}
+            Self::Service(session) => session.listen(from, audio),
+        }
+    }
+
+    /// Transcribes a part of the user's audio. `done` is called with the text or with what went wrong,
+    /// on any thread. A partial never stands in the way of a final transcript, of any session.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long users wait is measured in real time"
+    )]
+    pub(super) fn transcribe(
+        &mut self,
+        part: Utterance,
+        cancel: &CancellationToken,
+        tasks: &mut JoinSet<()>,
+        done: impl FnOnce(Result<String, String>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        let worker = match self {
+            Self::Shared(worker) => worker,
+            Self::Service(session) => {
+                let text = AssertUnwindSafe(session.transcribe(part)).catch_unwind();
+                let job = async move {
+                    let text = text.await.map_err(|_| "the recogniser panicked".to_owned());
+                    done(text.and_then(|text| text.map_err(reason)));
+                };
+                tasks.spawn(job.in_current_span());
+                return Ok(());
+            }
+        };
+        let (audio, cancel) = (part.audio, cancel.clone());
+        let asked = (!part.partial).then(Instant::now);
+        let job = HearJob { audio, asked };
+        let done = move |text: Result<Result<_, _>, _>| {
+            done(text.map_err(reason).and_then(|text| text.map_err(reason)));
+        };
+        match part.partial {
+            true => worker.offer(job, cancel, done),
+            false => worker.try_send(job, cancel, done),
+        }
+    }
+
+    /// Transcribes what nobody waits for at a microphone: those who do go before it, and its wait is
+    /// none of theirs. `None` if the recogniser is busy, fails or takes too long, which is logged.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs wait is measured in real time"
+    )]
+    pub(super) async fn transcribe_in_time(&mut self, audio: Vec<f32>) -> Option<String> {
+        logged(match self {
+            Self::Shared(worker) => {
+                let asked = None;
+                let due = Instant::now() + IN_TIME;
+                let text = worker.call_by(due, HearJob { audio, asked }).await;
+                text.map_err(reason).and_then(|text| text.map_err(reason))
+            }
+            Self::Service(session) => {
+                let whole = Utterance {
+                    from: Samples(0),
+                    audio,
+                    partial: false,
+                };
+                let text = timeout(IN_TIME, session.transcribe(whole)).await;
+                text.map_err(reason).and_then(|text| text.map_err(reason))
+            }
+        })
+    }
+}
+
+fn logged(text: Result<String, String>) -> Option<String> {
+    let warn = |failure: &String| tracing::warn!(failure, "audio was not transcribed");
+    text.inspect_err(warn).ok()
+}

@@ -1,0 +1,333 @@
+//! The voices: those on a thread that all sessions share, and services of which each session has a part
+//! of its own. What they have prepared is kept here.
+
+use super::builders::{Build, OtherVoice};
+use super::clause::{SpeakJob, TakeChunk};
+use super::load::{Gauge, Stage};
+use super::phrases::as_clauses;
+use super::{INBOX, reason};
+use crate::audio::Resampler;
+use crate::tts::{Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession};
+use crate::worker::{Overloaded, SpawnError, Step, Worker};
+use futures_util::{FutureExt, StreamExt};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+type OnThread = Worker<SpeakJob, Result<(), TtsError>>;
+
+/// The voices of a server.
+pub(super) struct Voices {
+    shared: OnThread,
+    /// Those on the thread: the server's own first, then others, in the order of the thread.
+    local: Vec<Local>,
+    services: BTreeMap<String, Service>,
+    prepared: Prepared,
+}
+
+/// A voice on the thread.
+struct Local {
+    /// As sessions choose it; `None` for the server's own.
+    choice: Option<String>,
+    /// As the engine calls it.
+    name: String,
+    rate: u32,
+}
+
+struct Service {
+    service: Arc<dyn TtsService>,
+    /// Held while its phrases are prepared.
+    preparing: tokio::sync::Mutex<()>,
+}
+
+impl Voices {
+    /// Starts the thread, and has its voices say the `sayings`.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long jobs take is measured in real time"
+    )]
+    pub(super) fn start(
+        own: Build<dyn Tts, TtsError>,
+        others: BTreeMap<String, OtherVoice>,
+        sayings: &[String],
+        gauge: &Arc<Gauge>,
+    ) -> Result<Self, SpawnError<TtsError>> {
+        let (mut builds, mut choices, mut services) = (vec![own], vec![None], BTreeMap::new());
+        for (name, voice) in others {
+            match voice {
+                OtherVoice::Local(build) => {
+                    builds.push(build);
+                    choices.push(Some(name));
+                }
+                OtherVoice::Service(service) => {
+                    let preparing = tokio::sync::Mutex::default();
+                    services.insert(name, Service { service, preparing });
+                }
+            }
+        }
+        let mut build = move || {
+            let voices = builds.iter_mut().map(|build| build());
+            voices.collect::<Result<Vec<_>, _>>()
+        };
+        let mut first = build().map_err(SpawnError::State)?;
+        let (prepared, mut local) = (Prepared::default(), Vec::new());
+        for (tts, choice) in first.iter_mut().zip(choices) {
+            let began = Instant::now();
+            let voice = Local {
+                choice,
+                name: tts.name().to_owned(),
+                rate: tts.sample_rate(),
+            };
+            let clips = prepared.render(&voice.speaker(), &mut **tts, sayings.iter().cloned());
+            if let Some(each) = began.elapsed().checked_div(clips as u32) {
+                // What a clause takes is known before the first user comes.
+                gauge.took(Stage::Voice, each);
+            }
+            local.push(voice);
+        }
+        let (mut first, gauge) = (Some(first), gauge.clone());
+        let shared = Worker::spawn_in_steps(
+            "tts",
+            INBOX,
+            move || first.take().map_or_else(&mut build, Ok),
+            move |voices: &mut Vec<Box<dyn Tts>>, job: SpeakJob, _| match voices
+                .get_mut(job.voice())
+            {
+                Some(tts) => job.step(&mut **tts, &gauge),
+                None => Step::Done(Err(TtsError::Run("there is no such voice".into()))),
+            },
+        )?;
+        Ok(Self {
+            shared,
+            local,
+            services,
+            prepared,
+        })
+    }
+
+    /// The name of the server's own voice, and its sample rate, Hz.
+    pub(super) fn own(&self) -> (&str, u32) {
+        match self.local.first() {
+            Some(own) => (&own.name, own.rate),
+            None => ("", 0),
+        }
+    }
+
+    /// Jobs on the thread that are due by `now` and wait for their turn.
+    pub(super) fn overdue(&self, now: Instant) -> usize {
+        self.shared.overdue(now)
+    }
+
+    /// Opens a voice for one session; the server's own if there is none of this name.
+    pub(super) fn open(&self, speaker: &Speaker) -> Voice {
+        if let Some(service) = self.service(speaker) {
+            return Voice {
+                speaker: speaker.clone(),
+                rate: service.sample_rate(),
+                engine: Engine::Service(service.open(speaker.language.as_deref())),
+            };
+        }
+        let found = self.local.iter().position(|v| v.choice == speaker.voice);
+        if found.is_none() {
+            let name = &speaker.voice;
+            tracing::warn!(name, "there is no such voice: the server's own is used");
+        }
+        let index = found.unwrap_or(0);
+        let (speaker, rate) = match self.local.get(index) {
+            Some(voice) => (voice.speaker(), voice.rate),
+            None => (Speaker::default(), 0),
+        };
+        let engine = Engine::Shared(self.shared.clone(), index);
+        Voice {
+            speaker,
+            rate,
+            engine,
+        }
+    }
+
+    fn service(&self, speaker: &Speaker) -> Option<&Arc<dyn TtsService>> {
+        let name = speaker.voice.as_ref()?;
+        Some(&self.services.get(name)?.service)
+    }
+
+    /// What was prepared of a text in this voice.
+    pub(super) fn prepared(&self, voice: &Voice, text: &str) -> Option<Clip> {
+        let samples = self.prepared.get(&voice.speaker, text)?;
+        let rate = voice.rate;
+        Some(Clip { samples, rate })
+    }
+
+    /// The same in the server's own voice, for a session whose voice has failed before it could prepare
+    /// anything.
+    pub(super) fn prepared_in_own(&self, text: &str) -> Option<Clip> {
+        let samples = self.prepared.get(&Speaker::default(), text)?;
+        let rate = self.own().1;
+        Some(Clip { samples, rate })
+    }
+
+    /// Has the voices on the thread say what they have not prepared yet.
+    pub(super) async fn prepare_local(&self, sayings: &[String]) {
+        for voice in &self.local {
+            self.prepare(&voice.speaker(), voice.rate, sayings).await;
+        }
+    }
+
+    /// The same for a service, which is asked when a session first chooses it. One session at a time
+    /// pays for that.
+    pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
+        let name = speaker.voice.as_ref();
+        if let Some(known) = name.and_then(|name| self.services.get(name))
+            && let Ok(_alone) = known.preparing.try_lock()
+        {
+            let rate = known.service.sample_rate();
+            self.prepare(speaker, rate, sayings).await;
+        }
+    }
+
+    async fn prepare(&self, speaker: &Speaker, rate: u32, sayings: &[String]) {
+        for text in sayings {
+            if self.prepared.get(speaker, text).is_none()
+                && let Some(clip) = self.say(speaker, text, rate).await
+            {
+                self.prepared.put(speaker, text.clone(), clip);
+            }
+        }
+    }
+
+    /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is busy
+    /// or fails, which is logged.
+    pub(super) async fn say(&self, speaker: &Speaker, text: &str, rate: u32) -> Option<Vec<f32>> {
+        let mut voice = self.open(speaker);
+        let mut resampler = Resampler::new(voice.rate, rate);
+        let mut audio = Vec::new();
+        for clause in as_clauses(text) {
+            match voice.whole(clause).await {
+                Ok(samples) => audio.extend(resampler.push(&samples)),
+                Err(failure) => {
+                    tracing::warn!(failure, "a text was not spoken");
+                    return None;
+                }
+            }
+        }
+        audio.extend(resampler.flush());
+        Some(audio)
+    }
+}
+
+impl Local {
+    /// Whom it speaks as: it has one language.
+    fn speaker(&self) -> Speaker {
+        Speaker {
+            voice: self.choice.clone(),
+            language: None,
+        }
+    }
+}
+
+/// Audio that was prepared, mono in -1..1.
+pub(super) struct Clip {
+    pub(super) samples: Arc<[f32]>,
+    /// Hz.
+    pub(super) rate: u32,
+}
+
+/// A clause to be said.
+pub(super) struct Wanted {
+    pub(super) text: String,
+    /// When the user will have heard what comes before it.
+    pub(super) needed: Instant,
+    /// Since when a user waits for it; `None` if nobody does, such as for a later clause.
+    pub(super) asked: Option<Instant>,
+}
+
+/// A voice as one session uses it.
+pub(super) struct Voice {
+    /// Whose its prepared phrases are.
+    speaker: Speaker,
+    rate: u32,
+    engine: Engine,
+}
+
+enum Engine {
+    /// On the thread, by its place there.
+    Shared(OnThread, usize),
+    /// This session's part of a service.
+    Service(Box<dyn TtsSession>),
+}
+
+impl Voice {
+    /// It is not on the thread.
+    pub(super) fn is_service(&self) -> bool {
+        matches!(self.engine, Engine::Service(_))
+    }
+
+    /// Samples per second of its audio, Hz.
+    pub(super) fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// Says a clause. `chunk` takes its audio, and `done` is called at its end or with what went wrong,
+    /// on any thread. Cancelling stops it between two chunks, and then `done` may not be called.
+    pub(super) fn speak(
+        &mut self,
+        wanted: Wanted,
+        cancel: CancellationToken,
+        tasks: &mut JoinSet<()>,
+        chunk: TakeChunk,
+        done: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        match &mut self.engine {
+            Engine::Shared(worker, voice) => {
+                let job = SpeakJob::new(*voice, wanted, chunk);
+                worker.send_by(job.due(), job, cancel, move |spoken| {
+                    done(spoken.map_err(reason).and_then(|end| end.map_err(reason)));
+                })
+            }
+            Engine::Service(session) => {
+                let speech = pass_on(session.speak(&wanted.text), chunk);
+                let speech = AssertUnwindSafe(speech).catch_unwind();
+                let job = async move {
+                    if let Some(spoken) = cancel.run_until_cancelled(speech).await {
+                        done(spoken.unwrap_or_else(|_| Err("the voice panicked".into())));
+                    }
+                };
+                tasks.spawn(job.in_current_span());
+                Ok(())
+            }
+        }
+    }
+
+    /// Says a clause to its end, for somebody outside of the conversations.
+    async fn whole(&mut self, text: String) -> Result<Vec<f32>, String> {
+        let audio = Arc::new(Mutex::new(Vec::new()));
+        let taken = audio.clone();
+        let chunk: TakeChunk = Box::new(move |samples| {
+            let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            taken.extend(samples);
+            ControlFlow::Continue(())
+        });
+        match &mut self.engine {
+            Engine::Shared(worker, voice) => {
+                let job = SpeakJob::unhurried(*voice, text, chunk);
+                worker.call(job).await.map_err(reason)?.map_err(reason)?;
+            }
+            Engine::Service(session) => pass_on(session.speak(&text), chunk).await?,
+        }
+        let mut audio = audio.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut audio))
+    }
+}
+
+async fn pass_on(mut speech: SpeechStream, mut chunk: TakeChunk) -> Result<(), String> {
+    while let Some(samples) = speech.next().await {
+        if chunk(samples.map_err(reason)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
