@@ -1,4 +1,4 @@
-//! Plays a recorded question into a session at the pace of speech, and listens to the answer.
+//! Plays a recorded question into a session in real time, and collects the answer.
 
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
 use crate::session::{self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions};
@@ -13,10 +13,10 @@ pub const RATE: u32 = 16_000;
 const FRAME_MS: u64 = 20;
 const FRAME: usize = (RATE as u64 * FRAME_MS / 1_000) as usize;
 
-/// With nothing going on for so long after the question and the answer, there is no more to come.
+/// How long a session must be quiet after the question and the answer before it counts as finished.
 const QUIET: Duration = Duration::from_millis(2_500);
 
-/// The longest wait for an answer to end.
+/// The longest wait for the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The outcome of a recorded question.
@@ -26,23 +26,23 @@ pub struct Answer {
     pub heard: Vec<String>,
     /// The agent's words, item by item.
     pub said: Vec<String>,
-    /// The stamps of each turn that was answered.
+    /// The timestamps of each answered turn.
     pub turns: Vec<TurnLatency>,
     /// Each turn's tool runs and their outcomes.
     pub records: Vec<TurnRecord>,
     /// Every event with its time since the session began, ms.
     #[serde(skip)]
     pub events: Vec<(u64, Event)>,
-    /// The agent's audio as it was to be heard, from its first sound on: mono PCM16 at [`RATE`],
-    /// with the silences between.
+    /// The agent's audio as played out, from its first sound: mono PCM16 at [`RATE`], including the
+    /// silences in between.
     #[serde(skip)]
     pub audio: Vec<i16>,
-    /// When the first audio came, ms since the session began.
+    /// When the first audio arrived, ms since the session began.
     pub first_audio_ms: Option<u64>,
 }
 
 impl Answer {
-    /// One line: how long each stage took, from the user's last speech to the first audio.
+    /// One line with the time of each stage after the end of the user's speech, ms.
     pub fn breakdown(&self) -> Option<String> {
         let turn = self
             .turns
@@ -75,7 +75,7 @@ impl Answer {
 }
 
 impl Answer {
-    /// One line for each tool that ran: when it started and what that saved or wasted.
+    /// One line per tool run: when it started, and what that saved or wasted.
     pub fn runs(&self) -> Vec<String> {
         let turns = self.records.iter();
         let lines = turns.flat_map(|turn| turn.runs.iter().map(|run| told(turn, run)));
@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// A run in words.
+/// A description of a run.
 fn told(turn: &TurnRecord, run: &RunRecord) -> String {
     let relative = turn.latency.speech_end.map_or_else(String::new, |end| {
         let (before, after) = (end.since(run.started), run.started.since(end));
@@ -115,7 +115,7 @@ fn told(turn: &TurnRecord, run: &RunRecord) -> String {
     format!("{} started {source}{relative}: {fate}", run.tool)
 }
 
-/// Asks `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
+/// Plays `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
 pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
     let options = SessionOptions::new(Profile::Conversation, RATE);
     converse(session::open(engines, &options), question).await
@@ -162,16 +162,16 @@ async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
         }
     };
     let limit = PATIENCE + Duration::from_millis(question.len() as u64 * 1_000 / u64::from(RATE));
-    // Out of patience: what has been heard so far is the answer.
+    // After a timeout, the answer is what has been collected so far.
     let _ = timeout(limit, listening).await;
     listener.answer
 }
 
-/// The client's ear.
+/// Collects the session's output.
 struct Listener {
     began: Instant,
     answer: Answer,
-    /// When all audio that came so far has been played.
+    /// When all audio received so far will have been played.
     played: Instant,
     responding: bool,
     speaking: bool,
@@ -217,7 +217,7 @@ impl Listener {
         }
     }
 
-    /// Appends audio where it is heard: behind what is playing, or now, after a silence.
+    /// Appends audio where it is played: after the queued audio, or now, preceded by silence.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: it plays and listens in real time"
@@ -236,7 +236,7 @@ impl Listener {
         self.played = self.played.max(now) + length;
     }
 
-    /// Drops what is not played yet.
+    /// Drops audio that has not been played.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: it plays and listens in real time"

@@ -1,35 +1,35 @@
 //! undertone: a real-time voice agent server.
 //!
-//! Audio comes in over a socket, speech is found and transcribed, a language model answers in
-//! a stream of markup, and the answer is spoken while it is still being written.
+//! Audio arrives over a socket, speech is detected and transcribed, a language model answers in a
+//! stream of markup, and the answer is spoken while it is still being generated.
 //!
-//! One pure [`conversation::Conversation`] decides; everything else obeys.
+//! One pure [`conversation::Conversation`] makes all decisions; everything else carries them out.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`conversation`] | turns, end of turn, barge-in, history, playout: pure rules, no clock, no I/O |
 //! | [`time`] | times and lengths as plain numbers |
-//! | [`audio`] | resampling, pre-roll, log-mel features |
+//! | [`audio`] | resampling, pre-roll, G.711, log-mel features |
 //! | [`vad`] [`turn_model`] [`asr`] [`llm`] [`tts`] | the models, each behind a trait |
-//! | [`language`] | how people say numbers, dates, places, a yes: pure |
-//! | [`brain`] | the local brain: a language model made of intents, slots and templates |
-//! | [`prediction`] | text to predicted tool calls |
+//! | [`language`] | spoken numbers, dates, places, assent: pure |
+//! | [`brain`] | the local brain: an embedded answer engine of intents, slots and templates |
+//! | [`prediction`] | predicts tool calls from text |
 //! | [`tools`] | tool declarations and the built-in tools |
 //! | [`session`] | the async shell that drives one conversation |
 //! | [`recording`] | recorded sessions and their replay |
-//! | [`what_if`] | recorded sessions under another policy |
-//! | [`stats`] [`metrics`] | what turns took, what speculation saved and wasted |
+//! | [`what_if`] | estimates recorded sessions under another policy |
+//! | [`stats`] [`metrics`] | latency of turns, benefit and cost of speculation |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
-//! | `desktop` | microphone and loudspeaker of this machine; with the feature `desktop` |
-//! | [`ask`] | plays a recorded question into a session and listens |
-//! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | the rest of the house |
+//! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
+//! | [`ask`] | plays a recorded question into a session and collects the answer |
+//! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
 
 #![cfg_attr(
     test,
     allow(
         clippy::disallowed_methods,
-        reason = "tests measure, and wait for what they know to be bounded"
+        reason = "tests measure time, and their channels are bounded by the test"
     )
 )]
 

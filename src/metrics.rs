@@ -1,5 +1,5 @@
-//! Numbers for Prometheus: counts and times, by tool and by who predicted. Never words, arguments
-//! or secrets.
+//! Metrics for Prometheus: counts and times, by tool and source of prediction. Never words,
+//! arguments or secrets.
 
 use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
 use crate::prediction::Source;
@@ -18,20 +18,20 @@ use std::time::Duration;
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Bounds for what a user waits for, seconds.
+/// Histogram bounds for delays that a user notices, seconds.
 const WAITS: [f64; 14] = [
     0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0,
 ];
 
-/// Bounds for what the server does by itself, seconds.
+/// Histogram bounds for the server's own reactions, seconds.
 const REACTIONS: [f64; 10] = [
     0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
 ];
 
-/// Bounds for what a job waits for its model, seconds.
+/// Histogram bounds for the queueing delay of jobs, seconds.
 const QUEUEING: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// The name of every tool that the server does not have: a model may ask for any.
+/// The label of all tools that the server does not have: a model may call any name.
 pub const UNKNOWN_TOOL: &str = "unknown";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -76,20 +76,20 @@ struct What {
 
 type Seconds = Counter<f64, AtomicU64>;
 
-/// Why a connection was refused.
+/// The reason a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It showed no valid token, or came from a strange page.
+    /// It had no valid token, or came from a foreign web page.
     Denied,
     /// All sessions are taken.
     Full,
-    /// The models have as much to do as they can.
+    /// The models are overloaded.
     Overloaded,
-    /// The server shuts down.
+    /// The server is shutting down.
     Draining,
-    /// Too many connections are open: this one, or one that asked for nothing, is closed.
+    /// Too many connections are open: this one, or an idle one, was closed.
     Connections,
-    /// It asked for nothing in time.
+    /// It sent no request in time.
     Silent,
 }
 
@@ -130,7 +130,7 @@ pub struct Metrics {
     lost: Family<What, Counter>,
     queue_delay: Family<Stage, Histogram, fn() -> Histogram>,
     load: Gauge,
-    /// Where losses are counted.
+    /// Counters of lost items, by kind.
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
 }
@@ -174,49 +174,49 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "predictions",
-            "Tool calls that were predicted, by what became of them",
+            "Predicted tool calls, by decision",
             self.predictions.clone(),
         );
         registry.register(
             "speculative_runs",
-            "Runs that started before the model asked for them",
+            "Runs that started before the model called the tool",
             self.started.clone(),
         );
         registry.register(
             "speculative_hits",
-            "Speculative runs that the model then asked for",
+            "Speculative runs that were committed",
             self.committed.clone(),
         );
         registry.register(
             "speculative_wasted",
-            "Speculative runs whose result nobody saw",
+            "Speculative runs that were discarded",
             self.wasted.clone(),
         );
         registry.register(
             "speculative_refused",
-            "Speculative runs that the server did not start: no budget, or too busy",
+            "Speculative runs that the server did not start: no budget, or overloaded",
             self.refused_runs.clone(),
         );
         registry.register(
             "serial_runs",
-            "Runs that started only when the model asked for them",
+            "Runs that started only when the model called the tool",
             self.serial.clone(),
         );
         registry.register_with_unit(
             "speculative_hidden",
-            "How much sooner results were there than if their runs had started at the commit",
+            "How much earlier results were available than if their runs had started at the commit",
             Unit::Seconds,
             self.hidden_seconds.clone(),
         );
         registry.register_with_unit(
             "speculative_wasted_run",
-            "How long speculative runs ran for nothing",
+            "How long discarded speculative runs ran",
             Unit::Seconds,
             self.wasted_seconds.clone(),
         );
         registry.register(
             "speculative_wasted_cost",
-            "What wasted runs cost, in the operator's currency",
+            "Cost of discarded speculative runs, in the operator's currency",
             self.wasted_cost.clone(),
         );
     }
@@ -245,7 +245,7 @@ impl Metrics {
             ),
             (
                 "barge_in_stop",
-                "The user is found to speak over the agent to the last audio sent",
+                "Detection of a barge-in to the last audio sent",
                 &self.barge_in,
             ),
         ];
@@ -254,15 +254,15 @@ impl Metrics {
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         }
         let registry = &mut self.registry;
-        registry.register("sessions", "Sessions that are open", self.sessions.clone());
+        registry.register("sessions", "Open sessions", self.sessions.clone());
         registry.register(
             "stage_failures",
-            "Failures of recognition, language model, voice, ...",
+            "Failures by stage: recognition, language model, voice, ...",
             self.stage_failures.clone(),
         );
         registry.register(
             "refused_connections",
-            "Clients that were not let in",
+            "Refused connections, by reason",
             self.refused.clone(),
         );
         registry.register_with_unit(
@@ -273,27 +273,27 @@ impl Metrics {
         );
         registry.register(
             "load",
-            "0: everything is done; 1: early work is left undone; 2: new sessions are refused, too",
+            "0: normal; 1: speculative work is skipped; 2: new sessions are refused, too",
             self.load.clone(),
         );
         registry.register(
             "lost",
-            "What could not be written: lines of the log, turns of the turn log, recordings",
+            "Items that could not be written: log lines, turns of the turn log, recordings",
             self.lost.clone(),
         );
         registry.register(
             "journal_failures",
-            "Times that the journal of changes could not be written",
+            "Failures to write the journal of calls with side effects",
             self.journal.failures.clone(),
         );
         registry.register(
             "journal_failing",
-            "1 while the journal cannot be written and no change is made",
+            "1 while the journal cannot be written and tools with side effects do not run",
             self.journal.failing.clone(),
         );
     }
 
-    /// Shows what `counter` counts as lost.
+    /// Exports `counter` as the number of lost items of a kind.
     pub fn show_lost(&self, what: &'static str, counter: Counter) {
         let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses.push((what, counter));
@@ -308,7 +308,7 @@ impl Metrics {
         }
     }
 
-    /// All numbers in the text format of OpenMetrics, which Prometheus reads.
+    /// All metrics in the OpenMetrics text format, which Prometheus reads.
     pub fn render(&self) -> String {
         self.update_lost();
         let mut out = String::new();
@@ -317,47 +317,47 @@ impl Metrics {
         out
     }
 
-    /// The figures through which the journal of changes reports its state.
+    /// The metrics of the journal of calls with side effects.
     pub fn journal(&self) -> JournalFigures {
         self.journal.clone()
     }
 
-    /// A session is open as long as this lives.
+    /// Counts a session as open until the returned guard is dropped.
     pub fn session(&self) -> OpenSession {
         self.sessions.inc();
         OpenSession(self.sessions.clone())
     }
 
-    /// A stage failed.
+    /// Counts a failure of a stage.
     pub fn stage_failed(&self, stage: &str) {
         let stage = stage.to_owned();
         self.stage_failures.get_or_create(&Stage { stage }).inc();
     }
 
-    /// A job that a user waits for was begun so late.
+    /// Records the queueing delay of a job that a user waits for.
     pub fn queued(&self, stage: &str, delay: Duration) {
         let stage = stage.to_owned();
         let delays = self.queue_delay.get_or_create(&Stage { stage });
         delays.observe(delay.as_secs_f64());
     }
 
-    /// How much there is to do: 0, 1 or 2.
+    /// Sets the load level: 0, 1 or 2.
     pub fn load(&self, level: i64) {
         self.load.set(level);
     }
 
-    /// A client was not let in.
+    /// Counts a refused connection.
     pub fn refused(&self, refusal: Refusal) {
         let reason = refusal.name();
         self.refused.get_or_create(&Reason { reason }).inc();
     }
 
-    /// The agent fell silent, so long after the user was found to speak over it.
+    /// Records the time from detecting a barge-in to the last audio sent.
     pub fn barge_in(&self, stop: Micros) {
         self.barge_in.observe(seconds(stop));
     }
 
-    /// A turn is over. Tools that are not `known` to the server are counted as one.
+    /// Records a finished turn. All tools that are not `known` share one label.
     pub fn turn(&self, record: &TurnRecord, known: impl Fn(&str) -> bool) {
         let tool_of = |tool: &str| match known(tool) {
             true => tool.to_owned(),
@@ -428,7 +428,7 @@ impl Metrics {
     }
 }
 
-/// The server never started it.
+/// Whether the server never started the run.
 pub(crate) fn was_refused(reason: Discard) -> bool {
     matches!(reason, Discard::Budget | Discard::Overloaded)
 }
@@ -453,7 +453,7 @@ mod tests {
     use crate::stats::testing::{early_run, record};
 
     #[test]
-    fn runs_are_counted_once_and_by_their_end() {
+    fn runs_are_counted_once_by_outcome() {
         let metrics = Metrics::default();
         let mut record = record();
         record

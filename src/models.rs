@@ -1,8 +1,8 @@
-//! The model files: what is there, whether it is what it should be, and where each part is.
+//! The model files: the list, their verification, and the path of each part.
 //!
-//! `models/pull.py` fetches and converts the files and, last of all, lists every usable one with
-//! its size and sha256 in `files.toml` beside them. What is not listed there, or differs from the
-//! list, is not loaded: [`Models::verify`] comes before any engine.
+//! `models/pull.py` downloads and converts the files and then lists every usable one with its size
+//! and sha256 in `files.toml` beside them. Files that are not listed or differ from the list are
+//! not loaded: [`Models::verify`] runs before any engine starts.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The list of files, beside them.
 const LIST: &str = "files.toml";
 
-/// Threads that hash; the machines this is made for have two cores.
+/// Threads that hash; the target machines have two cores.
 const THREADS: usize = 2;
 
 /// Bytes read at a time.
@@ -41,10 +41,10 @@ const SILERO: &str = "silero/silero_vad.onnx";
 const SMART_TURN: &str = "smart-turn/smart-turn-v3.2.onnx";
 const WHISPER_GGML: &str = "whisper-tiny.en/ggml-tiny.en.bin";
 
-/// Why the models cannot be used.
+/// The reason the models cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
-    /// There is no list of files: the models were never fetched, or the folder is another one.
+    /// There is no list of files: the models were never downloaded, or the folder is wrong.
     #[error("no models in {}: there is no {LIST}; run `make models`, or point models.dir at them", dir.display())]
     Missing {
         /// The folder.
@@ -58,7 +58,7 @@ pub enum ModelsError {
         /// Why.
         reason: String,
     },
-    /// A file that an engine needs is not in the list.
+    /// The list lacks a file that an engine needs.
     #[error("{} does not list {path}; run `make models`", dir.join(LIST).display())]
     Unlisted {
         /// The folder.
@@ -66,7 +66,7 @@ pub enum ModelsError {
         /// The file, relative to it.
         path: String,
     },
-    /// Files are missing or not what the list says.
+    /// Files are missing or differ from the list.
     #[error("{}; run `make models`", describe(.0))]
     Damaged(Vec<Checked>),
 }
@@ -76,11 +76,11 @@ pub enum ModelsError {
 pub struct ModelFile {
     /// Relative to the folder, with forward slashes.
     pub path: String,
-    /// Of the whole file, lower-case hexadecimal.
+    /// The file's sha256, lower-case hexadecimal.
     pub sha256: String,
-    /// Its size.
+    /// The file's size, bytes.
     pub bytes: u64,
-    /// As published, or made on this machine.
+    /// Whether it is as published or was made on this machine.
     pub origin: ModelOrigin,
 }
 
@@ -94,7 +94,7 @@ pub enum ModelOrigin {
     Derived,
 }
 
-/// A listed file and what was found in its place.
+/// A listed file and the result of checking it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// The file as listed.
@@ -108,26 +108,26 @@ pub struct Checked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Found {
-    /// The very file.
+    /// The file matches the list.
     Right,
-    /// Nothing, or nothing that can be read.
+    /// The file is missing or cannot be read.
     Unreadable {
         /// The system's error.
         reason: String,
     },
-    /// A file of another size.
+    /// The size differs.
     Size {
-        /// Its bytes.
+        /// The size that was found, bytes.
         found_bytes: u64,
     },
-    /// A file of the same size with another content.
+    /// The content differs.
     Content {
-        /// Its sha256, lower-case hexadecimal.
+        /// The sha256 that was found, lower-case hexadecimal.
         found_sha256: String,
     },
 }
 
-/// A folder of models and the list of what it should hold.
+/// A folder of models and its list of files.
 #[derive(Debug, Clone)]
 pub struct Models {
     dir: PathBuf,
@@ -145,7 +145,7 @@ impl Models {
     ///
     /// # Errors
     /// [`ModelsError::Missing`] without a list, [`ModelsError::List`] if it cannot be read or names
-    /// a file outside of `dir`, [`ModelsError::Unlisted`] if a file that the engines need is not in it.
+    /// a file outside `dir`, [`ModelsError::Unlisted`] if it lacks a file that the engines need.
     pub fn open(dir: &Path) -> Result<Self, ModelsError> {
         let path = dir.join(LIST);
         let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
@@ -155,7 +155,7 @@ impl Models {
         let list: List =
             toml::from_str(&text).map_err(|error| unreadable(&path, error.message()))?;
         if let Some(outside) = list.file.iter().find(|file| !stays_inside(&file.path)) {
-            let reason = format!("{} lies outside of the folder", outside.path);
+            let reason = format!("{} is outside the folder", outside.path);
             return Err(unreadable(&path, &reason));
         }
         let models = Self {
@@ -168,7 +168,7 @@ impl Models {
         Ok(models)
     }
 
-    /// Where the files are.
+    /// The models' folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -178,7 +178,7 @@ impl Models {
         &self.files
     }
 
-    /// Holds every listed file to its size and sha256.
+    /// Checks the size and sha256 of every listed file.
     ///
     /// # Errors
     /// [`ModelsError::Damaged`] with every file that differs.
@@ -216,7 +216,7 @@ impl Models {
         checked
     }
 
-    /// A listed file's place.
+    /// The path of a listed file.
     ///
     /// # Errors
     /// [`ModelsError::Unlisted`] if the list does not have it.
@@ -277,8 +277,8 @@ impl Models {
     }
 }
 
-/// Where the models are when nothing is said: `models/weights` in the working directory, or else
-/// beside the executable or above it (`target/release/undertone` finds the checkout's).
+/// The default folder: `models/weights` in the working directory, or in the executable's
+/// folder or one above it, so that `target/release/undertone` finds the checkout's.
 pub fn default_dir() -> PathBuf {
     let here = PathBuf::from("models/weights");
     if here.join(LIST).is_file() {
@@ -336,7 +336,7 @@ fn unreadable(path: &Path, reason: &str) -> ModelsError {
 
 fn describe(damaged: &[Checked]) -> String {
     let each: Vec<String> = damaged.iter().map(Checked::to_string).collect();
-    format!("not the files that belong here: {}", each.join("; "))
+    format!("files are missing or do not match: {}", each.join("; "))
 }
 
 impl std::fmt::Display for Checked {
@@ -348,7 +348,7 @@ impl std::fmt::Display for Checked {
             ..
         } = &self.file;
         match &self.found {
-            Found::Right => write!(f, "{path} is right"),
+            Found::Right => write!(f, "{path} matches"),
             Found::Unreadable { reason } => write!(f, "{path}: {reason}"),
             Found::Size { found_bytes } => {
                 write!(f, "{path}: expected {bytes} bytes, found {found_bytes}")

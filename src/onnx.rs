@@ -1,4 +1,5 @@
-//! ONNX Runtime: the library is loaded once, from a given file, and sessions are made alike.
+//! ONNX Runtime: loads the library once, from a given file, and creates all sessions with the same
+//! options.
 //!
 //! Sessions run on the thread that calls them: undertone gives each model a thread of its own
 //! ([`crate::worker`]), and a pool inside the runtime would only fight the others for the cores.
@@ -9,10 +10,10 @@ use ort::session::{Session, builder::SessionBuilder};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Why ONNX Runtime or a model could not be loaded.
+/// The reason ONNX Runtime or a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
-    /// The library is not there or is not a fitting ONNX Runtime.
+    /// The library is missing or is not a suitable ONNX Runtime.
     #[error("cannot load ONNX Runtime from {}: {reason} (`make models` fetches it)", path.display())]
     Library {
         /// The library's file.
@@ -26,7 +27,7 @@ pub enum OnnxError {
         /// The model that was asked for.
         model: PathBuf,
     },
-    /// The model is not there or cannot be read.
+    /// The model is missing or cannot be read.
     #[error("cannot load the model {}: {reason} (`make models` fetches it)", path.display())]
     Model {
         /// The model's file.
@@ -36,14 +37,14 @@ pub enum OnnxError {
     },
 }
 
-/// The one environment of this process. `ort` allows no second one.
+/// The environment of this process; `ort` allows only one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Loads ONNX Runtime from the file `library`. Later calls do nothing, whatever their path; a
-/// failed call may be repeated.
+/// Loads ONNX Runtime from the file `library`. After a success, later calls do nothing, even with
+/// another path; a failed call may be repeated.
 ///
 /// # Errors
-/// [`OnnxError::Library`] if the file is missing or is no ONNX Runtime of at least the version
+/// [`OnnxError::Library`] if the file is missing, or is not an ONNX Runtime of at least the version
 /// that `ort` was built for.
 pub fn init(library: &Path) -> Result<(), OnnxError> {
     let mut environment = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,11 +54,11 @@ pub fn init(library: &Path) -> Result<(), OnnxError> {
     Ok(())
 }
 
-/// Loads the model in the file `model`. The session computes on the calling thread alone.
+/// Loads the model in the file `model`. The session computes only on the calling thread.
 ///
 /// # Errors
-/// [`OnnxError::NotLoaded`] before [`init`]; [`OnnxError::Model`] if the file is missing or is no
-/// model that this runtime understands.
+/// [`OnnxError::NotLoaded`] before [`init`]; [`OnnxError::Model`] if the file is missing or is not
+/// a model that this runtime supports.
 pub fn session(model: &Path) -> Result<Session, OnnxError> {
     let environment = ENVIRONMENT
         .lock()
@@ -79,7 +80,7 @@ fn load(library: &Path) -> Result<Environment, OnnxError> {
         path: library.into(),
         reason,
     };
-    // `ort` resolves a relative path against the executable's folder: ours is the user's.
+    // `ort` resolves a relative path against the executable's folder, but the user means the working directory.
     let absolute = library
         .canonicalize()
         .map_err(|error| failed(error.to_string()))?;
@@ -95,11 +96,11 @@ fn builder(environment: &Environment) -> ort::Result<SessionBuilder> {
     Ok(Session::builder(environment)?
         .with_intra_threads(1)?
         .with_inter_threads(1)?
-        // A spinning thread takes a core from somebody else's model.
+        // Spinning would take a core from another model's thread.
         .with_intra_op_spinning(false)?
-        // Patterns are kept per input shape: speech and text never have the same length twice.
+        // Memory patterns are cached per input shape, and speech and text rarely repeat a length.
         .with_memory_pattern(false)?
-        // Below this the runtime remarks on unused initialisers of other people's exports.
+        // At lower levels the runtime warns about unused initialisers in third-party exports.
         .with_log_level(LogLevel::Error)?)
 }
 
@@ -117,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error() {
+    fn a_file_that_is_not_a_library_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(matches!(load(file.path()), Err(OnnxError::Library { .. })));
     }
 
     #[test]
-    fn loading_twice_is_loading_once_and_a_missing_model_is_named() {
+    fn init_may_be_repeated_and_a_missing_model_is_named() {
         let weights = crate::audio::testing::weights();
         let library = weights.join("onnxruntime/libonnxruntime.so");
         init(&library).unwrap();

@@ -1,8 +1,8 @@
 //! The server: accept loop, admission, drain.
 //!
-//! `run` serves until its token is cancelled, then drains: `/readyz` turns red, no session is
-//! admitted any more, each session is asked to finish its turn, and what is left at the deadline
-//! is closed.
+//! `run` serves until its token is cancelled, then drains: `/readyz` fails, new sessions are
+//! refused, each session is asked to finish its turn, and sessions still open at the deadline are
+//! closed.
 
 mod accept;
 mod access;
@@ -56,55 +56,55 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The answer of `/healthz`.
+/// The response body of `/healthz`.
 pub(crate) const HEALTHY: &str = "ok";
 
-/// Bytes that the kernel may hold for a client that does not read (Linux doubles it). Left to
-/// itself it takes 4 MB, more than a minute of audio.
+/// The send buffer, bytes, which bounds how much audio the kernel holds for a client that does not
+/// read (Linux doubles it). By default it grows to 4 MB, more than a minute of audio.
 const SEND_BUFFER: u32 = 32 * 1024;
 
-/// The same for an AudioSocket call, whose frames are a third of a kilobyte: what a stalled one has not
-/// been sent can still be dropped.
+/// The send buffer of an AudioSocket call, bytes. Its frames are a third of a kilobyte, so little
+/// is buffered by the kernel when a call stalls, and the rest can still be dropped.
 const CALL_SEND_BUFFER: u32 = 8 * 1024;
 
-/// Connections that may wait to be accepted.
+/// The most connections that may wait to be accepted.
 const LISTEN_BACKLOG: u32 = 1024;
 
 /// How long closing the last sockets may take after the drain deadline.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a request may take to be answered, its body included.
+/// The longest that answering a request may take, including reading its body.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How long a connection may wait for its next request, and the longest that a client may take to read
-/// an answer: proxies keep connections open for about that long.
+/// How long a connection may be idle before its next request, and the longest that a client may
+/// take to read a response: proxies keep connections open for about that long.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// The application that the server serves.
+/// Everything that the server needs to serve.
 pub struct App {
-    /// How.
+    /// The server's settings.
     pub settings: ServerSettings,
-    /// Opens the sessions.
+    /// Opens sessions.
     pub sessions: SessionFactory,
-    /// Says whether the models can serve one more session.
+    /// Decides whether the models can serve one more session.
     pub room: Room,
-    /// Where Asterisk's AudioSocket calls come in, from [`bind_audiosocket`].
+    /// The listener for Asterisk's AudioSocket calls, from [`bind_audiosocket`].
     pub audiosocket: Option<TcpListener>,
-    /// Where Wyoming clients come in, from [`bind_wyoming`], and the models that they use.
+    /// The listener for Wyoming clients, from [`bind_wyoming`], and the models that they use.
     pub wyoming: Option<(TcpListener, Arc<Engines>)>,
-    /// Tickets of Twilio's calls that were answered and have not begun their stream.
+    /// Tickets of Twilio calls that were answered and have not started their stream.
     pub tickets: Arc<dyn TicketStore>,
-    /// Conversations with Wyoming clients, between two sentences.
+    /// Keeps Wyoming clients' conversations between sentences.
     pub conversations: Arc<dyn ConversationStore>,
-    /// Routes beside the server's own, which they must not repeat.
+    /// Additional routes; they must not overlap with the server's own.
     pub routes: Router,
-    /// Counted into.
+    /// The counters of all connections.
     pub counters: Arc<Counters>,
-    /// The figures of `/metrics`.
+    /// The metrics behind `/metrics`.
     pub metrics: Arc<Metrics>,
     /// The description of this server for the page at `/`.
     pub playground: Playground,
-    /// Who comes in later is served by what was sent here last, in place of `settings` and
+    /// If set, new clients are served with the latest value sent here instead of `settings` and
     /// `playground`.
     pub renewed: Option<watch::Receiver<Renewed>>,
 }
@@ -129,10 +129,10 @@ impl App {
     }
 }
 
-/// Why the server cannot serve.
+/// The reason the server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {reason}")]
     Bind {
         /// The address.
@@ -145,19 +145,19 @@ pub enum ServerError {
     Listener(#[from] io::Error),
 }
 
-/// Listens on `address` with send buffers fit for audio.
+/// Listens on `address` with send buffers sized for audio.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listen(address, SEND_BUFFER)
 }
 
-/// Listens on `address` for AudioSocket calls. The protocol knows no tokens: whoever reaches the
-/// address may talk.
+/// Listens on `address` for AudioSocket calls. The protocol has no authentication: anyone who can
+/// reach the address may talk.
 pub fn bind_audiosocket(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listen(address, CALL_SEND_BUFFER)
 }
 
-/// Listens on `address` for Wyoming clients. The protocol knows no tokens: whoever reaches the address
-/// may use it.
+/// Listens on `address` for Wyoming clients. The protocol has no authentication: anyone who can
+/// reach the address may use it.
 pub fn bind_wyoming(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listen(address, SEND_BUFFER)
 }
@@ -230,7 +230,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Waits for the shutdown and then until all sessions are over, at most until the deadline.
+/// Waits for shutdown, then for all sessions to end or the deadline to pass.
 async fn drained(shutdown: &CancellationToken, tasks: &TaskTracker, deadline: Duration) {
     shutdown.cancelled().await;
     tracing::info!(sessions = tasks.len(), "draining");
@@ -256,7 +256,7 @@ async fn accept_requests(
 async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc<Shared>) {
     let header_timeout = shared.settings().header_timeout;
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    // Its own deadline does not begin before the first byte: `overdue` is ours.
+    // hyper's header timeout starts with the first byte; `overdue` covers the time before it, too.
     builder.http1().header_read_timeout(None);
     let (router, asked) = (TowerToHyperService::new(router), place.clone());
     let service = service_fn(move |request| {
@@ -274,11 +274,11 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
     let connection = builder.serve_connection_with_upgrades(socket, service);
     tokio::select! {
         biased;
-        // One that gives way serves nobody any more.
+        // A displaced connection is dropped.
         () = place.displaced() => {}
         () = shared.context.stop.cancelled() => {}
         result = connection => if let Err(error) = result {
-            tracing::debug!(%error, "connection ends");
+            tracing::debug!(%error, "the connection ended");
         },
         () = place.overdue(header_timeout, ANSWER, KEEP_ALIVE) => {}
     }

@@ -1,12 +1,12 @@
 //! The log: lines on stderr, as text or JSON, with every known secret masked.
 //!
-//! People's words are private: transcripts, answers and tool arguments are logged at DEBUG and
-//! TRACE only, never at INFO or above. Secrets are logged at no level: [`init`] is given all of
-//! them, and what would print one prints [`MASK`] in its place, whichever crate wrote the line.
+//! What people say is private: transcripts, answers and tool arguments are logged only at DEBUG and
+//! TRACE. Secrets are never logged: [`init`] receives all of them, and [`MASK`] replaces each in
+//! every line, whichever crate wrote it.
 //!
-//! Lines are written by a thread of their own. Whoever logs never waits for a full disk or for a pipe
-//! that nobody reads: what cannot be written is lost and counted ([`lost`]), and told in the log once
-//! it can be written again.
+//! A separate thread writes the lines, so logging never blocks on a full disk or an unread pipe.
+//! Lines that cannot be written are dropped and counted ([`lost`]), and the log says so once
+//! writing works again.
 
 use secrecy::{ExposeSecret, SecretString};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -20,27 +20,27 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::reload;
 
-/// Stands where a secret stood.
+/// Replaces secrets in the log.
 pub const MASK: &str = "<secret>";
 
-/// Why there is no log.
+/// The reason the log could not be started or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The level or directives cannot be read.
     #[error("log.level: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// There is a log already.
+    /// A log was started already, or, when changing it, none was.
     #[error("cannot start the log: {0}")]
     Started(String),
 }
 
-/// Lines that may wait for whatever reads the log.
+/// The most lines queued for writing.
 const QUEUE: usize = 4_096;
 
-/// Bytes of a line that are kept.
+/// The longest line, bytes; the rest is cut off.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// How long the last lines may take when the program ends.
+/// How long writing the last lines may take when the program ends.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The log of this process.
@@ -52,7 +52,7 @@ struct Log {
     set_filter: Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
 }
 
-/// How a log line is written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -61,8 +61,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts the log of this process. A panic is logged there, too. `directives` is a level, or directives
-/// of [`EnvFilter`].
+/// Starts the log of this process, including panics. `directives` is a level, or directives of
+/// [`EnvFilter`].
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter cannot be read or a log was started before.
@@ -71,7 +71,7 @@ pub fn init(directives: &str, format: LogFormat, secrets: Secrets) -> Result<(),
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(directives)?)
         .with_writer(Masked(masks.clone(), queue.clone()))
-        // They would be printed on stderr, which may be what fails.
+        // They go to stderr, which may be what fails.
         .log_internal_errors(false);
     let (started, set_filter): (_, Box<dyn Fn(_) -> _ + Send + Sync>) = match format {
         LogFormat::Text => {
@@ -98,38 +98,39 @@ pub fn init(directives: &str, format: LogFormat, secrets: Secrets) -> Result<(),
         set_filter,
     };
     if LOG.set(log).is_err() {
-        return Err(TelemetryError::Started("there is one already".into()));
+        return Err(TelemetryError::Started("it was started already".into()));
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 
-/// Changes what is logged, and masks these secrets beside those of before. The format stays.
+/// Changes the filter, and masks these secrets as well as the earlier ones. The format stays.
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter cannot be read or no log was started.
 pub fn change(directives: &str, secrets: Secrets) -> Result<(), TelemetryError> {
     let filter = filter(directives)?;
     let Some(log) = LOG.get() else {
-        return Err(TelemetryError::Started("there is none".into()));
+        return Err(TelemetryError::Started("it was not started".into()));
     };
     log.masks.add(secrets);
     (log.set_filter)(filter).map_err(|error| TelemetryError::Started(error.to_string()))
 }
 
-/// Lines that could not be written since the log was started.
+/// The number of lines dropped since the log was started.
 pub fn lost() -> u64 {
     LOG.get().map_or(0, |log| log.queue.progress.lost())
 }
 
-/// Waits until what was logged is written, a second at most.
+/// Waits until all lines are written, a second at most.
 pub fn finish() {
     if let Some(log) = LOG.get() {
         log.queue.finish();
     }
 }
 
-/// A panic goes where all lines go: the default hook writes to stderr by itself, and would wait for it.
+/// Logs a panic like any other line. The default hook would write to stderr directly, and might
+/// block on it.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("no message");
     let at = panic.location().map(ToString::to_string);
@@ -141,14 +142,14 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     } else {
         tracing::error!(thread = name, at, "panic: {message}");
     }
-    // It may be the program's end.
+    // A panic on the main thread ends the program.
     if name == "main" {
         finish();
     }
 }
 
-/// The operator's filter. ONNX Runtime tells of every allocation at INFO: unless the filter names
-/// it, only its warnings are shown.
+/// The operator's filter. ONNX Runtime logs every allocation at INFO, so only its warnings are
+/// shown unless the filter names it.
 fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
     let quiet = if directives.split(',').any(is_of_ort) {
         ""
@@ -158,18 +159,18 @@ fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
     Ok(EnvFilter::try_new(format!("{directives}{quiet}"))?)
 }
 
-/// Whether a directive, as in `ort::session[span]=debug`, is about ONNX Runtime's crate.
+/// Whether a directive, such as `ort::session[span]=debug`, targets ONNX Runtime's crate.
 fn is_of_ort(directive: &str) -> bool {
     let target = directive.trim().split(['=', '[']).next();
     target.is_some_and(|target| target == "ort" || target.starts_with("ort::"))
 }
 
-/// Secrets that must never be printed.
+/// Secrets that must never be logged.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Arc<[SecretString]>);
 
 impl Secrets {
-    /// `text` with [`MASK`] in place of each secret, for logs, errors and events.
+    /// Replaces each secret in `text` with [`MASK`], for logs, errors and events.
     pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.0.iter().fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret.expose_secret()) {
@@ -182,14 +183,14 @@ impl Secrets {
 }
 
 impl FromIterator<SecretString> for Secrets {
-    /// Empty ones are left out: they would be found everywhere.
+    /// Empty secrets are left out, since they would match everywhere.
     fn from_iter<I: IntoIterator<Item = SecretString>>(secrets: I) -> Self {
         let printable = |secret: &SecretString| !secret.expose_secret().is_empty();
         Self(secrets.into_iter().filter(printable).collect())
     }
 }
 
-/// The secrets that are known by now.
+/// The secrets known so far.
 #[derive(Debug, Clone)]
 struct Masks(Arc<RwLock<Secrets>>);
 
@@ -205,7 +206,7 @@ impl Masks {
             .clone()
     }
 
-    /// Those of before may still come up.
+    /// Adds secrets. Earlier ones stay, since they may still appear.
     fn add(&self, more: Secrets) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = |secret: &&SecretString| {
@@ -221,8 +222,8 @@ impl Masks {
     }
 }
 
-/// Hands lines to the log's thread. The formatter hands over each event whole, so no secret is cut in
-/// two.
+/// Masks lines and queues them for the log's thread. The formatter writes each event in one piece,
+/// so no secret is split.
 #[derive(Clone)]
 struct Masked(Masks, Queue);
 
@@ -246,16 +247,16 @@ impl<'a> MakeWriter<'a> for Masked {
     }
 }
 
-/// Lines on their way to the thread that writes them.
+/// The queue to the log's thread.
 #[derive(Clone)]
 struct Queue {
     lines: NonBlocking,
     progress: Arc<Progress>,
 }
 
-/// How far the writing has got.
+/// The progress of the log's thread.
 struct Progress {
-    /// Lines that found the queue full.
+    /// Lines dropped because the queue was full.
     refused: ErrorCounter,
     counts: Mutex<Counts>,
     changed: Condvar,
@@ -278,7 +279,7 @@ impl Queue {
         };
         let builder = NonBlockingBuilder::default().buffered_lines_limit(QUEUE);
         let (lines, guard) = builder.lossy(true).thread_name("log").finish(writer);
-        // Dropped while the queue is full, it would print on stdout; `finish` waits in its place.
+        // If dropped while the queue is full, the guard prints on stdout; `finish` waits instead.
         std::mem::forget(guard);
         let progress = progress.get_or_init(|| {
             Arc::new(Progress {
@@ -297,7 +298,7 @@ impl Queue {
             end if end < line.len() => Cow::Owned(format!("{} (cut)\n", &line[..end])),
             _ => Cow::Borrowed(line),
         };
-        // Never fails: what finds no room is counted.
+        // Never fails: dropped lines are counted.
         let _ = self.lines.clone().write_all(line.as_bytes());
     }
 
@@ -326,16 +327,16 @@ impl Progress {
     }
 }
 
-/// Writes lines on the log's thread.
+/// The writer on the log's thread.
 struct Writer<W> {
     out: WholeLines<W>,
     progress: Arc<OnceLock<Arc<Progress>>>,
-    /// Lost lines that the log has told of.
+    /// Dropped lines that the log has reported.
     told: u64,
 }
 
 impl<W: Write> Write for Writer<W> {
-    /// Takes a whole line, and never fails.
+    /// Writes a whole line. Never fails.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let written = self.out.append(line).is_ok();
         let Some(progress) = self.progress.get() else {
@@ -351,10 +352,7 @@ impl<W: Write> Write for Writer<W> {
         progress.changed.notify_all();
         if written && lost > self.told {
             let lines = lost - std::mem::replace(&mut self.told, lost);
-            tracing::warn!(
-                lines,
-                "lines of the log were lost: they could not be written"
-            );
+            tracing::warn!(lines, "dropped log lines that could not be written");
         }
         Ok(line.len())
     }
@@ -364,7 +362,7 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
-/// Appends lines to what may fail: a line that broke off is ended before the next one begins.
+/// Appends lines to an output that may fail: an incomplete line is terminated before the next one.
 #[derive(Debug)]
 pub(crate) struct WholeLines<W> {
     out: W,
@@ -396,7 +394,7 @@ impl<W: Write> WholeLines<W> {
     }
 }
 
-/// Lets a warning through that comes again and again: the first, and one every ten seconds.
+/// Throttles a repeated warning to one every ten seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     last: Option<Instant>,
@@ -406,7 +404,8 @@ pub(crate) struct Throttle {
 impl Throttle {
     const EVERY: Duration = Duration::from_secs(10);
 
-    /// Calls `warn` with how many warnings were held back since the last one, unless it is too soon.
+    /// Calls `warn` with the number of warnings held back since the last one, unless it is too
+    /// soon.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: the log is read in real time"
@@ -427,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_that_are_read_again_are_masked_once() {
+    fn a_secret_is_added_only_once() {
         let secrets = |texts: &[&str]| -> Secrets {
             let texts = texts.iter().map(|text| SecretString::from(*text));
             texts.collect()
@@ -441,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_directive_for_onnx_runtime_makes_it_talk() {
+    fn onnx_runtime_is_quiet_unless_a_directive_names_it() {
         let quiet = |directives| filter(directives).unwrap().to_string().contains("ort=warn");
         assert!(quiet("info"));
         assert!(quiet("info,undertone::transport=debug"));
@@ -449,7 +448,7 @@ mod tests {
         assert!(!quiet("info,ort::logging=trace"));
     }
 
-    /// Has room for so many bytes.
+    /// A disk with limited space, bytes.
     struct Disk {
         free: usize,
         written: Vec<u8>,
@@ -472,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_broke_off_is_ended_before_the_next() {
+    fn an_incomplete_line_is_terminated_before_the_next() {
         let mut lines = WholeLines::new(Disk {
             free: 9,
             written: Vec::new(),
@@ -487,12 +486,12 @@ mod tests {
         assert_eq!(written, "first\nsec\nfourth\nfifth\n");
     }
 
-    /// Takes nothing before it is told to.
+    /// Blocks each write until told to go on.
     struct Stuck(Mutex<std::sync::mpsc::Receiver<()>>);
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // When the other end is gone, everything is taken.
+            // Once the sender is dropped, every write succeeds.
             drop(self.0.get_mut().map(|told| told.recv()));
             Ok(bytes.len())
         }
@@ -503,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_logs_does_not_wait_and_what_is_lost_is_counted() {
+    fn logging_never_blocks_and_dropped_lines_are_counted() {
         let (go, may_go) = std::sync::mpsc::sync_channel(0);
         let queue = Queue::start(Stuck(Mutex::new(may_go)));
         let lines = QUEUE as u64 + 100;
@@ -511,7 +510,7 @@ mod tests {
             queue.put("a line\n");
         }
         let lost = queue.progress.lost();
-        // One may be in the writer's hands.
+        // The writer may have taken one from the queue.
         assert!((99..=100).contains(&lost), "{lost}");
         drop(go);
         queue.finish();
@@ -520,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_masked_and_the_rest_is_left_alone() {
+    fn secrets_are_masked_and_other_text_is_unchanged() {
         let secrets: Secrets = ["canary-1", "", "canary-2"]
             .map(Into::into)
             .into_iter()

@@ -1,9 +1,9 @@
 //! A model on its own named thread, behind a bounded inbox.
 //!
-//! Nobody waits for a worker's inbox: it takes a job or it is [`Overloaded`], and the caller
-//! decides what that means. Jobs are done in the order in which they are due; those that are offered
-//! come after all that are sent. A job whose token is cancelled before its turn comes is skipped; a job
-//! that panics fails alone, and the state it may have broken is built anew.
+//! Sending a job never blocks: a full inbox returns [`Overloaded`], and the caller decides what to
+//! do. Jobs run in the order of their due times; offered jobs run after all sent ones. A job whose
+//! token is cancelled before it runs is skipped. A panic fails only its own job, and the state is
+//! rebuilt.
 
 mod inbox;
 
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-/// The worker did not take the job: its inbox is full. The job is dropped.
+/// The worker's inbox is full. The job is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{worker} is overloaded")]
 pub struct Overloaded {
@@ -25,7 +25,7 @@ pub struct Overloaded {
     pub worker: Arc<str>,
 }
 
-/// A job was taken but came to nothing.
+/// A job was accepted but failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{worker} failed: {reason}")]
 pub struct Failed {
@@ -35,21 +35,21 @@ pub struct Failed {
     pub reason: String,
 }
 
-/// Why [`Worker::call`] has no result.
+/// The reason [`Worker::call`] has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The job was not taken.
+    /// The job was not accepted.
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
-    /// The job was taken but came to nothing.
+    /// The job was accepted but failed.
     #[error(transparent)]
     Failed(#[from] Failed),
 }
 
-/// Why a worker could not start.
+/// The reason a worker could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError<E: std::error::Error + 'static> {
-    /// There is no thread for it.
+    /// The thread could not be created.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
     /// Its state, usually a model, could not be built.
@@ -60,17 +60,17 @@ pub enum SpawnError<E: std::error::Error + 'static> {
     Panicked(Failed),
 }
 
-/// How far a job has got.
+/// The result of one step of a job.
 #[derive(Debug)]
 pub enum Step<J, R> {
-    /// It is done.
+    /// The job is done.
     Done(R),
-    /// It is to go on by then. Jobs that are due sooner go before it.
+    /// The rest of the job is due at this time; jobs that are due earlier run first.
     Later(Instant, J),
 }
 
-/// A handle to a worker thread that turns jobs `J` into results `R`. The thread ends when the
-/// last handle is dropped and the jobs it has taken are done.
+/// A handle to a worker thread that turns jobs `J` into results `R`. The thread ends when the last
+/// handle is dropped and all accepted jobs are done.
 #[derive(Debug)]
 pub struct Worker<J, R> {
     name: Arc<str>,
@@ -94,9 +94,10 @@ impl<J, R> Clone for Worker<J, R> {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
-    /// Starts a thread called `name` (Linux shows 15 bytes of it) that keeps up to `capacity` jobs
-    /// waiting. Returns when `build` has made the state, on the new thread, which need not be
-    /// `Send` therefore. `handle` gets each job with its token, to be checked between steps.
+    /// Starts a thread called `name` (Linux shows 15 bytes of it) with an inbox for `capacity`
+    /// jobs. Returns once `build` has created the state; it runs on the new thread, so the state
+    /// need not be `Send`. `handle` gets each job with its token, which it should check between
+    /// steps.
     ///
     /// # Errors
     /// [`SpawnError`] if there is no thread, or no state.
@@ -115,8 +116,8 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         })
     }
 
-    /// The same with jobs that are done step by step, so that one which is due sooner can go between
-    /// two steps of another.
+    /// Like [`Worker::spawn`], but jobs run in steps, so that a job that is due earlier can run
+    /// between two steps of another.
     ///
     /// # Errors
     /// [`SpawnError`] if there is no thread, or no state.
@@ -158,9 +159,9 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         }
     }
 
-    /// Hands over a job. `done` is called on the worker's thread with its result, so it must not
-    /// block; it is dropped uncalled if `cancel` is cancelled before the job's turn. The current
-    /// tracing span is entered for both.
+    /// Sends a job. `done` is called with its result on the worker's thread, so it must not block;
+    /// it is dropped uncalled if `cancel` is cancelled before the job runs. Both run in the current
+    /// tracing span.
     ///
     /// # Errors
     /// [`Overloaded`] if the inbox is full.
@@ -177,8 +178,8 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         self.send_by(Instant::now(), job, cancel, done)
     }
 
-    /// Hands over a job that is only needed by then: jobs that are due sooner go before it.
-    /// Otherwise as [`Worker::try_send`].
+    /// Sends a job with a due time: jobs that are due earlier run first. Otherwise like
+    /// [`Worker::try_send`].
     ///
     /// # Errors
     /// [`Overloaded`] if the inbox is full.
@@ -193,11 +194,11 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         sent.map_err(|_| self.overloaded())
     }
 
-    /// Offers a job that is only worth doing soon: it comes after all that are sent, whoever sent
-    /// them. Otherwise as [`Worker::try_send`].
+    /// Offers a job that is only worth doing soon: it runs after all sent jobs. Otherwise like
+    /// [`Worker::try_send`].
     ///
     /// # Errors
-    /// [`Overloaded`] if the worker is busy: a job waits, or a few offers do.
+    /// [`Overloaded`] if the worker is busy: a sent job or several offers are waiting.
     pub fn offer(
         &self,
         job: J,
@@ -208,7 +209,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         offered.map_err(|_| self.overloaded())
     }
 
-    /// Jobs that are due by `now` and wait for their turn.
+    /// The number of waiting jobs that are due by `now`.
     pub fn overdue(&self, now: Instant) -> usize {
         self.inbox.overdue(now)
     }
@@ -219,10 +220,10 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         }
     }
 
-    /// Hands over a job and waits for its result. Dropping the future cancels the job.
+    /// Sends a job and waits for its result. Dropping the future cancels the job.
     ///
     /// # Errors
-    /// [`CallError`] if the job is not taken, or comes to nothing.
+    /// [`CallError`] if the job is not accepted, or fails.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: it orders jobs, and decides nothing by the time"
@@ -231,7 +232,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         self.call_by(Instant::now(), job).await
     }
 
-    /// The same for a job that is only needed by then.
+    /// Like [`Worker::call`], with a due time.
     ///
     /// # Errors
     /// As [`Worker::call`].
@@ -240,7 +241,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
         self.send_by(due, job, cancel, |result| {
-            // Nobody waits any more: the result is as good as cancelled.
+            // If the receiver is gone, the result is dropped.
             let _ = sender.send(result);
         })?;
         Ok(receiver.await.unwrap_or_else(|_| {
@@ -265,12 +266,12 @@ fn entry<J, R>(
     }
 }
 
-/// State owned by the thread.
+/// The worker thread's data.
 struct Thread<B, H, S> {
     name: Arc<str>,
     build: B,
     handle: H,
-    /// None after a panic, until the next job needs it.
+    /// `None` after a panic, until the next job needs it.
     state: Option<S>,
 }
 
@@ -384,7 +385,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Waits for a permit on `gate` where the job is 0, panics where it is 13, and else counts.
+    /// A worker that waits for `gate` on job 0, panics on job 13, and adds up all others.
     fn counter(capacity: usize, gate: mpsc::Receiver<()>) -> Worker<u32, u32> {
         Worker::spawn(
             "counter",
@@ -410,12 +411,12 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_due_sooner_goes_between_two_steps_of_another() {
+    fn a_job_that_is_due_earlier_runs_between_two_steps_of_another() {
         let (told, order) = mpsc::sync_channel(16);
         let (open, gate) = mpsc::sync_channel::<()>(16);
         let now = Instant::now();
         let due = move |seconds| now + Duration::from_secs(seconds);
-        // A name, the step that comes next, which is due after so many seconds, and the last one.
+        // A job: its name, its next step, which is due after as many seconds, and its last step.
         let worker = Worker::spawn_in_steps(
             "steps",
             4,
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_fails_its_job_alone_and_the_state_is_built_anew() {
+    async fn a_panic_fails_only_its_job_and_the_state_is_rebuilt() {
         let worker = counter(4, mpsc::sync_channel(16).1);
         assert_eq!(worker.call(2).await, Ok(2));
         let Err(CallError::Failed(failed)) = worker.call(13).await else {
@@ -466,7 +467,7 @@ mod tests {
             .unwrap();
         let skipped = Arc::new(AtomicUsize::new(0));
         let mut refused = 0;
-        // One job is running or about to, two wait; the rest find no room.
+        // One job is running or about to, two wait; the rest are refused.
         for _ in 0..8 {
             let skipped = skipped.clone();
             let done = move |_| {
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_overtakes_what_was_offered() {
+    fn sent_jobs_overtake_offered_ones() {
         let (open, gate) = mpsc::sync_channel(16);
         let worker = counter(4, gate);
         let (order, done) = mpsc::sync_channel(16);
@@ -496,7 +497,7 @@ mod tests {
         };
         let token = CancellationToken::new;
         worker.try_send(0, token(), note("running")).unwrap();
-        // Until the thread has taken the first job, that job waits, and offers are refused.
+        // Offers are refused while the first job waits for the thread.
         while worker.offer(1, token(), note("partial")).is_err() {
             thread::yield_now();
         }
@@ -559,7 +560,7 @@ mod tests {
         assert!(matches!(result, Err(SpawnError::Panicked(_))));
     }
 
-    /// Notes the threads on which spans are entered.
+    /// Records the threads on which spans are entered.
     struct Entered(mpsc::SyncSender<Option<String>>);
 
     impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Entered {

@@ -17,16 +17,16 @@ pub(super) struct Ask {
     /// The spoken question
     #[arg(value_name = "QUESTION.wav")]
     question: PathBuf,
-    /// Where the spoken answer goes
+    /// The file for the spoken answer
     #[arg(long, value_name = "ANSWER.wav")]
     out: PathBuf,
-    /// Where to write what happened in the conversation, one JSON object a line
+    /// Write the conversation's events to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     events: Option<PathBuf>,
-    /// Record the session in this folder, for `undertone replay`: the file holds what was said
+    /// Record the session in this folder, for `undertone replay`; the file contains what was said
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// Print a JSON object with what was heard, what was said and the latencies
+    /// Print a JSON object with the transcripts, the answers and the latencies
     #[arg(long)]
     json: bool,
 }
@@ -51,9 +51,9 @@ impl Ask {
         self.print(&answer)?;
         ensure!(
             !answer.audio.is_empty(),
-            "no answer came: {}",
+            "there was no answer: {}",
             if answer.heard.is_empty() {
-                "no speech was heard in the question"
+                "no speech was found in the question"
             } else {
                 "see the log"
             }

@@ -1,4 +1,4 @@
-//! WAV files in and out.
+//! Reads and writes WAV files.
 
 use crate::audio::Resampler;
 use anyhow::{Context, Result, ensure};
@@ -7,16 +7,16 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Seek, Write};
 use std::path::Path;
 
-/// Samples per second inside the server, Hz.
+/// The rate inside the server, Hz.
 pub(super) const RATE: u32 = 16_000;
 
-/// The recogniser takes 30 s at once; a little less leaves it room.
+/// The longest stretch, samples: a little below the recogniser's limit of 30 s.
 const LONGEST_STRETCH: usize = 28 * RATE as usize;
 const SHORTEST_STRETCH: usize = 20 * RATE as usize;
-/// 20 ms: the pause that is looked for to cut at.
+/// Samples of the 20 ms windows that are compared to find the quietest place.
 const FRAME: usize = RATE as usize / 50;
 
-/// The longest recording that is read, seconds: what is read is kept in memory.
+/// The longest file that is read, seconds: it is kept in memory.
 const LONGEST_FILE_SECONDS: u32 = 4 * 3_600;
 
 /// Reads a WAV file as 16 kHz mono in -1..1.
@@ -32,14 +32,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
     let spec = reader.spec();
     ensure!(
         spec.channels > 0 && spec.sample_rate > 0,
-        "{shown} names no channels or no sample rate"
+        "{shown} has no channels or no sample rate"
     );
     ensure!(
         reader.duration() / spec.sample_rate < LONGEST_FILE_SECONDS,
         "{shown} is longer than {LONGEST_FILE_SECONDS} s"
     );
     let mono = mono(reader).with_context(|| format!("{shown} is damaged"))?;
-    ensure!(!mono.is_empty(), "{shown} holds no audio");
+    ensure!(!mono.is_empty(), "{shown} contains no audio");
     Ok(resample(&mono, spec.sample_rate))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn write(path: &Path, rate: u32, samples: &[f32]) -> Result<()> {
     write_to(BufWriter::new(file), rate, samples).with_context(context)
 }
 
-/// Writes mono audio in -1..1 as 16-bit WAV to anything that can be written to.
+/// Writes mono audio in -1..1 as 16-bit WAV to `sink`.
 pub(super) fn write_to(
     sink: impl Write + Seek,
     rate: u32,
@@ -69,7 +69,7 @@ pub(super) fn write_to(
     writer.finalize()
 }
 
-/// Cuts 16 kHz audio into stretches that the recogniser takes, each at its quietest place.
+/// Cuts 16 kHz audio at quiet places into stretches that are short enough for the recogniser.
 pub(super) fn stretches(audio: &[f32]) -> Vec<&[f32]> {
     let mut rest = audio;
     let mut stretches = Vec::new();
@@ -159,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_audio_is_refused_by_name() {
+    fn a_file_without_audio_is_refused_by_name() {
         let empty = wav(spec(1, 16, SampleFormat::Int), |_| {});
         let text = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&text, "hello").unwrap();
         for (path, reason) in [
-            (&*empty, "holds no audio"),
+            (&*empty, "contains no audio"),
             (text.path(), "is not a WAV file"),
             (Path::new("/nowhere.wav"), "cannot open /nowhere.wav"),
             (Path::new("/tmp"), "is a folder"),

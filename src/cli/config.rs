@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Check the configuration, and that what it names is there; start nothing
+    /// Check the configuration and the files it names, without starting anything
     Check,
-    /// Show every value in effect and where it was found; secrets are left out
+    /// Show every value in effect and its origin, without secrets
     Show {
         /// Print JSON
         #[arg(long)]
@@ -18,7 +18,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// `show` works although a secret of the server is missing.
+    /// `show` works even if one of the server's secrets is missing.
     pub(super) fn scope(&self) -> Scope {
         match self {
             Self::Check => Scope::Server,
@@ -38,7 +38,7 @@ impl Command {
 fn check(loaded: &Loaded) -> Result<()> {
     loaded.verify()?;
     super::print(&match &loaded.file {
-        Some(file) => format!("{} is right", file.display()),
+        Some(file) => format!("{} is valid", file.display()),
         None => "no configuration file; the built-in settings are in effect".into(),
     })
 }

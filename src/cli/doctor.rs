@@ -1,4 +1,4 @@
-//! `undertone doctor`: what most often goes wrong, tried once.
+//! `undertone doctor`: checks what most often goes wrong.
 
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// A backend that needs longer for a trivial question cannot hold a conversation.
+/// How long a language model's server may take to answer: a slower one cannot hold a conversation.
 const BACKEND_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ struct Finding {
     name: &'static str,
     #[serde(flatten)]
     outcome: Outcome,
-    /// How long the trial took, ms.
+    /// How long the check took, ms.
     ms: u64,
 }
 
@@ -98,7 +98,7 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
         }),
         try_out(
             "port",
-            "stop what listens there, or choose another --port",
+            "stop the program that listens there, or choose another --port",
             || port(config),
         ),
     ]
@@ -129,7 +129,7 @@ fn skipped(name: &'static str, why: &str) -> Finding {
     }
 }
 
-/// Without a configuration nothing else can be tried.
+/// The finding for a bad configuration, without which nothing else can be checked.
 fn misconfigured(error: &ConfigError) -> Finding {
     Finding {
         name: "configuration",
@@ -148,7 +148,7 @@ fn line(finding: &Finding) -> String {
         Outcome::Skipped { detail } => format!("skipped  {name:<20} {detail}"),
         Outcome::Broken { detail, mend } => {
             format!(
-                "BROKEN   {name:<20} {detail}\n         {:<20} mend: {mend}",
+                "BROKEN   {name:<20} {detail}\n         {:<20} fix: {mend}",
                 ""
             )
         }
@@ -199,8 +199,8 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
     Ok(format!("{}: first audio after {first} ms", tts.name()))
 }
 
-/// Asks the server for its models, by the client that the sessions use: costs nothing, and shows
-/// address, key and delay.
+/// Asks the server for its list of models with the client that sessions use. The request is free
+/// and tests address, key and latency.
 fn language_model(config: &Config) -> Result<String> {
     let LlmEngine::OpenAiCompatible(remote) = &config.llm else {
         return Ok("the embedded brain".into());
@@ -215,17 +215,21 @@ fn language_model(config: &Config) -> Result<String> {
     let name = &remote.settings.model;
     let delay = health.latency.as_millis();
     match health.model_listed {
-        Some(true) => Ok(format!("{name} is there; an answer after {delay} ms")),
-        // Aliases and freshly loaded models are not on every list.
+        Some(true) => Ok(format!(
+            "{name} is available; the server answered after {delay} ms"
+        )),
+        // Some servers do not list aliases or newly loaded models.
         Some(false) => Ok(format!(
-            "an answer after {delay} ms, but {name} is not on the server's list of {} models",
+            "the server answered after {delay} ms, but {name} is not on its list of {} models",
             health.models.map_or(0, |models| models.len())
         )),
-        None => Ok(format!("an answer after {delay} ms; it lists no models")),
+        None => Ok(format!(
+            "the server answered after {delay} ms; it lists no models"
+        )),
     }
 }
 
-/// How many of each kind, and whether the journal can be kept.
+/// Counts the tools of each kind, and checks the journal.
 #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn tools(config: &Config) -> Result<String> {
     declared::verify(&config.tools.declared)?;
@@ -246,7 +250,7 @@ fn tools(config: &Config) -> Result<String> {
     let journal = JournalFile::open(&config.tools.journal, jiff::Timestamp::now())?;
     let unknown = match journal.unknown().len() {
         0 => String::new(),
-        calls => format!(", with {calls} of which it is not known whether they took effect"),
+        calls => format!(", with {calls} calls whose outcome is unknown"),
     };
     Ok(format!(
         "{} tools; declared: {}; journal {}{unknown}",
@@ -265,7 +269,7 @@ fn port(config: &Config) -> Result<String> {
     }
 }
 
-/// Whether what listens there says that it is well, as this server does.
+/// Whether this server already listens there, judged by its health check.
 fn is_served(mut address: SocketAddr) -> bool {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {

@@ -1,4 +1,4 @@
-//! From the configuration to loaded models: the one place that knows which engine is which.
+//! Loads the engines that the configuration selects.
 
 use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::brain::Brain;
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The models, held to their sha256: nothing is loaded that does not match.
+/// The models, verified by their sha256.
 pub(super) fn verified_models(config: &Config) -> Result<Models> {
     let models = Models::open(&config.models)?;
     models.verify()?;
     Ok(models)
 }
 
-/// The same, with ONNX Runtime loaded.
+/// The verified models, with ONNX Runtime loaded.
 pub(super) fn with_runtime(config: &Config) -> Result<Models> {
     let models = verified_models(config)?;
     crate::onnx::init(&models.onnx_runtime())?;
@@ -47,12 +47,12 @@ pub(super) fn tts(config: &Config) -> Result<Box<dyn Tts>> {
 /// Everything that a session needs.
 ///
 /// # Errors
-/// A model is missing, is not the file that belongs there, or cannot be loaded.
+/// A model is missing, does not match its sha256, or cannot be loaded.
 pub fn all(config: &Config) -> Result<Arc<Engines>> {
     observed(config, Observers::default())
 }
 
-/// The same, and who keeps what sessions do.
+/// Everything that a session needs, with recorders, turn log and metrics.
 ///
 /// # Errors
 /// As [`all`].
@@ -63,7 +63,7 @@ pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
 /// Builds the parts of the engines.
 ///
 /// # Errors
-/// A model is missing, is not the file that belongs there, or a setting cannot be used.
+/// A model is missing or does not match its sha256, or a setting cannot be used.
 pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
     let renewal = renewal_with(config, &models)?;
@@ -132,13 +132,13 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     })
 }
 
-/// The journal, with a word to the operator about each call of an earlier run that has no result.
+/// Opens the journal, and warns about each call of an earlier run that has no result.
 fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     let path = &config.tools.journal;
     let figures = observers.metrics.journal();
     let journal = JournalFile::open_counted(path, SystemClock.now(), figures)
         .context("see tools.journal in the configuration")?;
-    // What it was called with stays in the journal: people said it.
+    // The arguments stay in the journal, because people said them.
     for call in journal.unknown() {
         tracing::warn!(
             key = call.key, tool = call.tool, begun = %call.time, journal = %path.display(),
@@ -202,7 +202,7 @@ fn llm(engine: &LlmEngine, models: &Models, tools: &Registry) -> Result<Arc<dyn 
             let model = remote_llm(remote, |_| ())?;
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let model = model.clone();
-                // What goes wrong is logged there, and the first turn tries again.
+                // `warm` logs failures, and the first turn tries again.
                 runtime.spawn(async move { drop(model.warm().await) });
             }
             Ok(Arc::new(model))
@@ -210,7 +210,7 @@ fn llm(engine: &LlmEngine, models: &Models, tools: &Registry) -> Result<Arc<dyn 
     }
 }
 
-/// The model behind an OpenAI-compatible server, with the settings changed by `adapt`.
+/// The model on an OpenAI-compatible server, with the settings changed by `adapt`.
 pub(super) fn remote_llm(
     remote: &RemoteLlm,
     adapt: impl FnOnce(&mut openai_compatible::Settings),

@@ -1,4 +1,4 @@
-//! The command line. Errors are printed here, once, with their whole chain.
+//! The command line. It prints errors once, with their whole chain.
 
 mod ask;
 mod audio_file;
@@ -36,18 +36,18 @@ const FAILED: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_MODELS: u8 = 3;
 
-/// How long the last error may take to be printed.
+/// How long printing the final error may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
 Settings come from undertone.toml, UNDERTONE_SECTION__KEY variables and options, the last one wins;
-`undertone config show` tells each value in effect and where it was found.
+`undertone config show` prints each value in effect and its origin.
 
 Exit codes:
   0  done
-  1  failed; with doctor: something that is needed is broken
+  1  failed; with doctor: a check failed
   2  wrong usage or configuration
-  3  the models are missing or not the files that belong there: `make models`";
+  3  models are missing or do not match their sha256: `make models`";
 
 /// A voice agent server: speech in, a language model's answer out as speech, in real time.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The configuration file; else UNDERTONE_CONFIG, else undertone.toml if it is there
+    /// The configuration file; by default UNDERTONE_CONFIG, or undertone.toml if it exists
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -73,26 +73,26 @@ enum Command {
     /// Talk with the microphone and the loudspeaker of this machine
     #[cfg(feature = "desktop")]
     Talk(talk::Talk),
-    /// Ask one question from a WAV file and keep the spoken answer
+    /// Ask one question from a WAV file and save the spoken answer
     Ask(ask::Ask),
-    /// Feed a recorded session to the conversation's rules again
+    /// Replay a recorded session and compare its decisions
     Replay(replay::Replay),
-    /// Print what turns took, and what speculation saved and wasted
+    /// Print turn latencies, and the time that speculation saved and wasted
     Stats(stats::Stats),
-    /// Print what is said in a WAV file
+    /// Transcribe a WAV file
     Transcribe(transcribe::Transcribe),
-    /// Speak a text into a WAV file
+    /// Synthesise a text into a WAV file
     Say(say::Say),
     /// List, fetch or check the models
     #[command(subcommand)]
     Models(models::Models),
-    /// Train or measure what predicts tool calls
+    /// Train or evaluate the predictor of tool calls
     #[command(subcommand)]
     Router(router::Router),
-    /// Check the configuration, or show what is in effect
+    /// Check the configuration, or show the values in effect
     #[command(subcommand)]
     Config(config::Command),
-    /// Test everything that the server needs and say how to mend what is broken
+    /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),
 }
 
@@ -109,7 +109,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints a line on stderr. Nobody may be reading it: the exit code still tells.
+/// Prints a line on stderr. It waits at most [`LAST_WORDS`], because stderr may be a pipe that
+/// nobody reads.
 fn print_error(line: String) {
     let (printed, is_printed) = sync_channel(1);
     std::thread::spawn(move || {
@@ -159,7 +160,7 @@ fn start(flags: &Flags) -> Result<Config> {
     begin(load(flags)?).map(|loaded| loaded.config)
 }
 
-/// The same for a command that holds conversations: all that they need has to be there.
+/// Like [`start`], but also verifies everything that conversations need.
 fn start_whole(flags: &Flags) -> Result<Loaded> {
     let loaded = load(flags)?;
     loaded.verify()?;
@@ -173,13 +174,13 @@ fn begin(loaded: Loaded) -> Result<Loaded> {
         tracing::warn!(
             variable = name,
             did_you_mean = meant,
-            "this variable is no setting and is ignored; settings are UNDERTONE_SECTION__KEY"
+            "ignored a variable that is not a setting; settings are UNDERTONE_SECTION__KEY"
         );
     }
     Ok(loaded)
 }
 
-/// The runtime of the commands that hold conversations. The models have threads of their own.
+/// The async runtime of commands that hold conversations. The models run on threads of their own.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("cannot start the async runtime")
 }
@@ -197,10 +198,10 @@ fn secrets(config: &Config) -> Secrets {
     all.cloned().collect()
 }
 
-/// Where sessions are recorded, if they are to be.
+/// The recorder of sessions, if there is a folder.
 fn recordings(folder: Option<&Path>) -> Result<Option<Recordings>> {
     let open = |folder: &Path| {
-        Recordings::new(folder).with_context(|| format!("cannot make {}", folder.display()))
+        Recordings::new(folder).with_context(|| format!("cannot create {}", folder.display()))
     };
     folder.map(open).transpose()
 }
@@ -216,7 +217,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     code.into()
 }
 
-/// Prints a line on stdout. A reader that has gone away, as with `| head`, is no failure.
+/// Prints a line on stdout. A closed pipe, as with `| head`, is not an error.
 fn print(line: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -231,7 +232,7 @@ fn print_json(value: &impl serde::Serialize) -> Result<()> {
 }
 
 impl Common {
-    /// For a command that uses so much of the configuration.
+    /// The flags for a command that uses this part of the configuration.
     fn flags(self, scope: Scope) -> Flags {
         Flags {
             scope,

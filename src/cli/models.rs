@@ -10,15 +10,15 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Models {
-    /// Show every file with its size and sha256
+    /// List every file with its size and sha256
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch what is missing and make what is derived (runs models/pull.py)
+    /// Download missing files and build derived ones (runs models/pull.py)
     Pull,
-    /// Hold every file to its size and sha256
+    /// Check the size and sha256 of every file
     Verify {
         /// Print JSON
         #[arg(long)]
@@ -58,14 +58,14 @@ fn verify(models: &Folder) -> Result<()> {
     models.verify()?;
     let bytes = models.files().iter().map(|file| file.bytes).sum();
     super::print(&format!(
-        "{} files in {}, {}, are the files that belong there",
+        "all {} files in {}, {}, match their sha256",
         models.files().len(),
         models.dir().display(),
         megabytes(bytes)
     ))
 }
 
-/// The report goes to stdout whatever it says; the exit code tells.
+/// Prints the report to stdout in any case; the exit code says whether it is good.
 fn verify_json(models: &Folder) -> Result<ExitCode> {
     let files = models.check();
     let right = |checked: &Checked| checked.found == Found::Right;
@@ -89,7 +89,7 @@ fn pull(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `pull.py` lies in the folder that holds the weights' folder, or in the checkout's.
+/// Finds `pull.py` in the parent of the weights' folder, or in the source tree.
 fn script(dir: &Path) -> Result<PathBuf> {
     let beside = |dir: &Path| {
         std::path::absolute(dir)

@@ -10,16 +10,16 @@ use std::cmp::Reverse;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// Questions that a visitor is offered.
+/// The number of questions that visitors are offered.
 const QUESTIONS: usize = 3;
 
-/// How people ask for those built-in tools that no file declares.
+/// Questions for built-in tools, which no file declares.
 const BUILT_IN: [(&str, &str); 2] = [
     ("get_time", "what time is it in Tokyo"),
     ("calculate", "what is fifteen percent of eighty"),
 ];
 
-/// The tools with what the gate says of them, and a question for each of the first.
+/// The tools with the speculation gate's verdicts, and questions for some of them.
 pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let policy = &engines.policy().speculation;
     let tools: Vec<_> = engines
@@ -28,7 +28,7 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         .into_iter()
         .map(|tool| (tool.clone(), verdict(&tool, policy)))
         .collect();
-    // Those that may run early come first: they show what this server is about.
+    // Tools that may run speculatively come first, to demonstrate speculation.
     let mut asked: Vec<_> = tools
         .iter()
         .filter(|(tool, _)| tool.effect <= Effect::ReadCostly)
@@ -55,16 +55,17 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     }
 }
 
-/// A question and the tool that it is about.
+/// A question and its tool's properties.
 struct Asked {
-    /// Whether the tool may run early, and whether a file declares it.
+    /// Whether the tool may run speculatively, and whether a file declares it.
     rank: (bool, bool),
     network: bool,
     text: String,
 }
 
-/// Of those whose tool may run early, one that needs no network comes first: it works everywhere. Then
-/// one that asks elsewhere: it takes long enough for its early start to be heard.
+/// Orders questions. First comes one whose tool may run speculatively without the network, since it
+/// works everywhere; then one whose tool uses the network, since it takes long enough for the early
+/// start to be noticeable.
 fn in_order(mut asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
     let mut take = |network| {
         let fits = |asked: &Asked| asked.rank.0 && asked.network == network;
@@ -75,7 +76,7 @@ fn in_order(mut asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
     first.into_iter().flatten().chain(asked)
 }
 
-/// A sentence that asks for the tool, as it is written.
+/// A written question that calls for the tool.
 fn example(engines: &Engines, tool: &Declaration) -> Option<String> {
     let name = &*tool.spec.name;
     let hints = engines.tools().hints(name);

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Settings that take effect at the next start: what is loaded, opened or listened on once.
+/// Settings that take effect only at the next start, because they are loaded, opened or bound once.
 const AT_START: [&str; 13] = [
     "server.host",
     "server.port",
@@ -29,10 +29,10 @@ const AT_START: [&str; 13] = [
     "log.turns",
 ];
 
-/// The engines of sessions that begin now.
+/// The engines for new sessions.
 pub(super) type Current = Arc<RwLock<Arc<Engines>>>;
 
-/// Reloads the settings that a running server can change.
+/// Reloads the settings that can change while the server runs.
 pub(super) struct Reloader {
     flags: Flags,
     loaded: Loaded,
@@ -55,12 +55,12 @@ impl Reloader {
         }
     }
 
-    /// Reads the configuration again, on a thread where that may take its time. What is wrong is
-    /// logged, and everything stays as it is.
+    /// Reads the configuration again on a blocking thread. If it is invalid, the error is logged
+    /// and nothing changes.
     pub(super) fn start(mut self) -> JoinHandle<Self> {
         tokio::task::spawn_blocking(move || {
             match self.reload() {
-                Ok(()) => tracing::info!("the configuration is read again, for new sessions"),
+                Ok(()) => tracing::info!("reloaded the configuration for new sessions"),
                 Err(error) => tracing::error!(
                     error = format!("{error:#}"),
                     "the configuration stays as it was"
@@ -92,7 +92,7 @@ impl Reloader {
     }
 }
 
-/// The engines for a session that begins now.
+/// The current engines, for a new session.
 pub(super) fn engines_of(current: &Current) -> Arc<Engines> {
     current
         .read()
@@ -100,7 +100,7 @@ pub(super) fn engines_of(current: &Current) -> Arc<Engines> {
         .clone()
 }
 
-/// Settings that differ and are not read again.
+/// Changed settings that take effect only at the next start.
 fn stays(old: &Loaded, new: &Loaded) -> Vec<String> {
     let is_read_once = |key: &str| AT_START.iter().any(|begin| key.starts_with(begin));
     let settings = new.settings.iter().filter(|new| is_read_once(&new.key));

@@ -12,7 +12,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Characters of a long line that are shown around the first difference.
+/// How much of a long line is shown around the first difference, characters.
 const SHOWN: usize = 160;
 
 #[derive(Debug, Args)]
@@ -20,7 +20,8 @@ pub(super) struct Replay {
     /// A recording, made with `--record` of `serve`, `ask` or `talk`
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
-    /// Another configuration: print what its [speculation], [filler] and [turn] would have come to
+    /// Another configuration: print the outcome with its [speculation], [filler] and [turn]
+    /// sections
     #[arg(long, value_name = "FILE.toml")]
     policy: Option<PathBuf>,
     /// Print a JSON object
@@ -63,7 +64,7 @@ impl Replay {
     }
 }
 
-/// The recorded policy with the keys that can be tried out from another configuration.
+/// The recorded policy, with the sections that can be tried out taken from another configuration.
 fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
     let flags = Flags {
         config: Some(path.to_owned()),
@@ -132,10 +133,10 @@ fn caveat(unknown: &Unknown) -> String {
         estimated_clauses,
     } = unknown;
     format!(
-        "\nThe user, the models and the tools do what they did in the recording. What was not asked for then has no result: {runs} runs \
-         of tools and\n{generations} generations never end, {predictions} questions to the router are \
-         not answered, {approximated} transcripts and scores are\nthose of the nearest audio, and \
-         {estimated_clauses} clauses have an estimated length."
+        "\nThe user, the models and the tools behave as in the recording. Jobs that were not recorded \
+         have no result:\n{runs} tool runs and {generations} generations never end, and {predictions} \
+         predictions are missing. {approximated} transcripts and\nscores are those of the nearest audio, \
+         and {estimated_clauses} clauses have an estimated length."
     )
 }
 
@@ -144,7 +145,7 @@ fn summary(replayed: &Replayed, recording: &Recording) -> String {
     let Some(difference) = &replayed.difference else {
         let end = match replayed.complete {
             true => "",
-            false => " (the recording was cut short)",
+            false => " (the recording is incomplete)",
         };
         return format!("{steps} steps, {outputs} decisions: the same, byte for byte{end}");
     };
@@ -156,12 +157,12 @@ fn summary(replayed: &Replayed, recording: &Recording) -> String {
     let Difference { line, .. } = difference;
     let (recorded, replayed) = around_difference(difference);
     format!(
-        "line {line}: the first difference, after {outputs} decisions that are the same\n\
+        "line {line}: the first difference, after {outputs} equal decisions\n\
          recorded: {recorded}\nreplayed: {replayed}{version}"
     )
 }
 
-/// Both lines from a little before they part.
+/// Both lines, from a little before they differ.
 fn around_difference(difference: &Difference) -> (String, String) {
     let (Some(recorded), Some(replayed)) = (&difference.recorded, &difference.replayed) else {
         let shown = |line: &Option<String>| {

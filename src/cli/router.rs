@@ -1,4 +1,4 @@
-//! `undertone router`: trains the intent classifier on examples, and measures it.
+//! `undertone router`: trains and evaluates the intent classifier.
 
 use super::engines;
 use crate::config::Config;
@@ -29,10 +29,10 @@ Without a split, every tenth example is held out to measure with; it is not trai
 /// `undertone router ..`
 #[derive(Debug, Subcommand)]
 pub(super) enum Router {
-    /// Train on examples what asks for which tool
+    /// Train the intent classifier on examples
     #[command(after_help = FORMATS)]
     Train(Train),
-    /// Measure accuracy, rejection, slots, latency, and how much has to be heard
+    /// Measure accuracy, rejection, slots, latency, and accuracy on partial transcripts
     #[command(after_help = FORMATS)]
     Eval(Eval),
 }
@@ -41,7 +41,7 @@ pub(super) enum Router {
 pub(super) struct Train {
     #[command(flatten)]
     examples: Examples,
-    /// Where the head goes
+    /// The file for the trained head
     #[arg(long, value_name = "FILE.json")]
     out: PathBuf,
 }
@@ -50,10 +50,10 @@ pub(super) struct Train {
 pub(super) struct Eval {
     #[command(flatten)]
     examples: Examples,
-    /// Measure this head; else one is trained first and thrown away
+    /// Evaluate this head; by default one is trained first and discarded
     #[arg(long, value_name = "FILE.json")]
     head: Option<PathBuf>,
-    /// Draw the curve of partial transcripts from so many requests of each set; 0 for none
+    /// How many requests of each set to use for the accuracy on partial transcripts; 0 for none
     #[arg(long, value_name = "N", default_value_t = 300)]
     curve: usize,
     /// Print JSON
@@ -68,7 +68,7 @@ struct Examples {
     /// Also train on the examples in the [router] tables of the tools declared here
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
-    /// Share of requests that the threshold is to let through, 0..1
+    /// Share of requests that the threshold should accept, 0..1
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     coverage: f32,
 }
@@ -136,7 +136,7 @@ impl Examples {
     }
 }
 
-/// Examples in a set that knows the same intents join it, others are a set of their own.
+/// Adds the examples to a set that shares an intent with them, or else as a set of their own.
 fn add_tools(sets: &mut Vec<DataSet>, examples: Vec<Example>) {
     let knows = |set: &DataSet| {
         let known = |example: &Example| set.examples.iter().any(|e| e.intent == example.intent);
@@ -152,7 +152,7 @@ fn add_tools(sets: &mut Vec<DataSet>, examples: Vec<Example>) {
     }
 }
 
-/// As much of a tool's declaration as is needed here.
+/// The part of a tool's declaration that is needed here.
 #[derive(Deserialize)]
 struct Declared {
     name: String,
@@ -190,11 +190,11 @@ fn tool_examples(folder: &Path) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// All that `eval` has found out.
+/// The results of `eval`.
 #[derive(Serialize)]
 struct Report {
     sets: Vec<Evaluation>,
-    /// The built-in tools' rules on the same texts, normalising included.
+    /// Latency of the built-in tools' rules on the same texts, including normalisation.
     rules: Latency,
 }
 
@@ -228,7 +228,7 @@ impl Eval {
     }
 }
 
-/// The head that was trained on the set of this name, or the only one.
+/// The head that was trained on the set of this name, or else one that knows all of its intents.
 fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
     let same = heads.heads.iter().find(|head| head.name == set.name);
     let knows_all = |head: &&IntentHead| {
@@ -241,7 +241,7 @@ fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
         .with_context(|| format!("no head knows the intents of {}", set.name))
 }
 
-/// Of a set that the head was not trained on, everything may be measured with.
+/// Uses all examples for testing if the head was not trained on the set and the set has no split.
 fn unseen(set: DataSet, head: &IntentHead) -> DataSet {
     let has_split = set.examples.iter().any(|e| e.part == Part::Test);
     if head.fingerprint == set.fingerprint() || has_split {
@@ -270,7 +270,7 @@ fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
         })
         .collect();
     let mut times = Vec::with_capacity(heard.len());
-    // The first pass builds what is built once.
+    // The first pass warms up lazily built state.
     for _ in 0..2 {
         times.clear();
         for heard in &heard {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(super) struct Say {
     /// The text; - reads it from stdin
     text: String,
-    /// Where the speech goes
+    /// The file for the speech
     #[arg(long, value_name = "FILE.wav")]
     out: PathBuf,
 }

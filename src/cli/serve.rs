@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long threads may take to end what they do when the server has ended.
+/// How long remaining threads may take to finish after the server has stopped.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -33,12 +33,12 @@ pub(super) struct Serve {
     /// Let other machines in without a token
     #[arg(long)]
     insecure: bool,
-    /// Record every session in this folder, for `undertone replay`. The files hold all that was
-    /// said: only their owner may read them
+    /// Record every session in this folder, for `undertone replay`. The files contain everything
+    /// that was said; only their owner can read them
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// Append a line for each turn to this file, for `undertone stats`: times, tools and what
-    /// speculation came to, no words
+    /// Append a line for each turn to this file, for `undertone stats`: times, tools and the
+    /// outcome of speculation, no words
     #[arg(long, value_name = "FILE.jsonl")]
     turns: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Serve {
         };
         let runtime = super::runtime()?;
         let served = runtime.block_on(serve(loaded, flags, observers));
-        // What still runs has had its time, or was cut short by a second signal.
+        // Remaining tasks have had their time, or a second signal cut them short.
         runtime.shutdown_timeout(LAST_TASKS);
         served
     }
@@ -78,7 +78,7 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
 async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
     let mut signals = Signals::listen()?;
     let config = &loaded.config;
-    // Before the models are loaded: a taken port is known at once.
+    // Before the models are loaded, so that a port in use is reported at once.
     let doors = Doors::open(config)?;
     let metrics = observers.metrics.clone();
     let (loading, stopped) = (load(config.clone(), observers), signals.stop());
@@ -118,13 +118,13 @@ async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()>
     }
 }
 
-/// Loads the models on a thread where that may take its time: signals are heard meanwhile.
+/// Loads the models on a blocking thread, so that signals are handled meanwhile.
 async fn load(config: Config, observers: Observers) -> Result<Arc<Engines>> {
     let load = move || super::engines::observed(&config, observers);
     tokio::task::spawn_blocking(load).await?
 }
 
-/// Does what signals ask for. Returns at the second that asks to stop: the drain is cut short.
+/// Handles signals. Returns an error at the second stop signal, which cuts the drain short.
 async fn obey(
     mut signals: Signals,
     shutdown: &CancellationToken,
@@ -153,7 +153,7 @@ async fn obey(
                 Some(reloader) => reloading = Some(reloader.start()),
                 None => again = true,
             },
-            Asked::Nothing(signal) => tracing::info!(signal, "this signal has no meaning here"),
+            Asked::Nothing(signal) => tracing::info!(signal, "ignored a signal"),
         }
     }
 }
@@ -165,7 +165,7 @@ async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Result<T> {
     }
 }
 
-/// Where clients come in.
+/// The listening sockets.
 struct Doors {
     listener: TcpListener,
     address: SocketAddr,
@@ -216,9 +216,9 @@ impl Doors {
     }
 }
 
-/// Names the settings behind an address that cannot be listened on.
+/// Adds the settings' names to the error of an address that cannot be listened on.
 fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListener> {
     bound.map_err(|error| {
-        anyhow!("{keys}: {error}; stop what listens there, or choose another address")
+        anyhow!("{keys}: {error}; stop the program that listens there, or choose another address")
     })
 }

@@ -1,4 +1,4 @@
-//! The settings of the server, from the configuration and from the limits of this process.
+//! The server's settings, from the configuration and this process's limits.
 
 use crate::config::Config;
 use crate::server::{self, ServerSettings};
@@ -6,10 +6,11 @@ use crate::session::Engines;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 
-/// Files that a server may want open beside its connections and what each session opens.
+/// File descriptors to request beyond those for connections.
 const FILES_BESIDE: u64 = 4_096;
 
-/// How to serve at `bind`. The limit of connections is the caller's: it holds for the whole run.
+/// The settings for serving at `bind`. The caller sets the connection limit, which is fixed for the
+/// whole run.
 pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> ServerSettings {
     ServerSettings {
         bind,
@@ -18,8 +19,8 @@ pub(super) fn settings(config: &Config, bind: SocketAddr, engines: &Engines) -> 
     }
 }
 
-/// Sockets that may be open at once, as far as the limit of open files goes. That limit is raised as
-/// far as this process may.
+/// Raises this process's limit of open files as far as allowed. Returns the connection limit that
+/// fits it.
 pub(super) fn max_connections(max_sessions: usize) -> usize {
     let most = ServerSettings::default().max_connections + max_sessions;
     let wanted = 2 * most as u64 + FILES_BESIDE;
@@ -30,7 +31,7 @@ pub(super) fn max_connections(max_sessions: usize) -> usize {
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of open files stays");
+        tracing::debug!(%error, "cannot raise the limit of open files");
     }
     let files = getrlimit(Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok());
@@ -40,7 +41,7 @@ pub(super) fn max_connections(max_sessions: usize) -> usize {
             files,
             max_sessions,
             connections = within,
-            "few files may be open for so many sessions: raise `ulimit -n`"
+            "the limit of open files is low for this many sessions: raise `ulimit -n`"
         );
     }
     within

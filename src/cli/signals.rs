@@ -1,27 +1,27 @@
-//! The signals that a server understands.
+//! The signals that a server handles.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals of this process, from the moment that this is made on: none of them ends it by itself.
+/// This process's signals. While this exists, none of them ends the process by default action.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
     user1: Signal,
     user2: Signal,
-    /// A reload was asked for that nobody has heard of.
+    /// A reload was requested and has not been reported yet.
     reload: bool,
 }
 
-/// The request that a signal stands for.
+/// The request that a signal makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// SIGTERM or Ctrl-C: to end.
+    /// SIGTERM or Ctrl-C: stop.
     Stop,
-    /// SIGHUP: to read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
-    /// A signal without a meaning here.
+    /// A signal that is ignored.
     Nothing(&'static str),
 }
 
@@ -38,7 +38,7 @@ impl Signals {
         })
     }
 
-    /// The next signal. May be dropped without losing one.
+    /// The next signal. Cancel-safe.
     pub(super) async fn next(&mut self) -> Asked {
         match std::mem::take(&mut self.reload) {
             true => Asked::Reload,
@@ -57,7 +57,7 @@ impl Signals {
         }
     }
 
-    /// Returns when the process is to end; a reload is left for [`Signals::next`].
+    /// Returns at a stop signal; a reload is kept for [`Signals::next`].
     pub(super) async fn stop(&mut self) {
         loop {
             match self.receive().await {
@@ -76,7 +76,7 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test]
-    async fn a_reload_that_is_asked_for_too_early_is_not_forgotten() {
+    async fn a_reload_requested_during_startup_is_kept() {
         let mut signals = Signals::listen().unwrap();
         let kill = format!("kill -HUP {}", std::process::id());
         let mut sent = std::process::Command::new("sh");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct Stats {
-    /// The turns of a server, written by `serve --turns`
+    /// A server's turn log, written by `serve --turns`
     #[arg(value_name = "FILE.jsonl")]
     file: PathBuf,
     /// Print a JSON object
@@ -34,7 +34,7 @@ fn read(path: &Path) -> Result<Figures> {
     for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
         let turn: LoggedTurn = match serde_json::from_str(&line?) {
             Ok(turn) => turn,
-            // The disk was full, or the server was killed.
+            // An incomplete line: the disk was full, or the server was killed.
             Err(error) if error.is_eof() => {
                 torn += 1;
                 continue;
@@ -44,12 +44,12 @@ fn read(path: &Path) -> Result<Figures> {
         collector.turn(&turn.turn, |tool| turn.reads.contains(tool));
     }
     if torn > 0 {
-        let _ = writeln!(io::stderr(), "{torn} lines broke off and are left out");
+        let _ = writeln!(io::stderr(), "left out {torn} incomplete lines");
     }
     Ok(collector.finish())
 }
 
-/// All figures: none of them says much alone.
+/// All figures in one table, since single figures mislead.
 pub(super) fn table(figures: &Figures) -> String {
     let total = &figures.total;
     let mut lines = vec![

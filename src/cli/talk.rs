@@ -15,29 +15,29 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Presses of Enter that may wait.
+/// The most presses of Enter that may be queued.
 const PRESSES: usize = 8;
 
 #[derive(Debug, Args)]
 pub(super) struct Talk {
     /// Talk to the server at this address, such as ws://host:8787, instead of loading models here;
-    /// its token is UNDERTONE_AUTH_TOKEN or what server.auth_token_file holds
+    /// its token comes from UNDERTONE_AUTH_TOKEN or server.auth_token_file
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// The microphone, by a name that --list-devices shows; else the system's choice
+    /// The microphone, by a name that --list-devices shows; by default the system's
     #[arg(long, value_name = "NAME")]
     input: Option<String>,
-    /// The loudspeaker, by a name that --list-devices shows; else the system's choice
+    /// The loudspeaker, by a name that --list-devices shows; by default the system's
     #[arg(long, value_name = "NAME")]
     output: Option<String>,
-    /// List the microphones and loudspeakers of this machine, and stop
+    /// List the microphones and loudspeakers of this machine, and exit
     #[arg(long)]
     list_devices: bool,
-    /// Begin with the microphone closed: Enter opens it and closes it again
+    /// Start with the microphone muted: Enter unmutes and mutes it
     #[arg(long)]
     push_to_talk: bool,
-    /// Record every conversation in this folder, for `undertone replay`. The files hold all that was
-    /// said: only their owner may read them
+    /// Record every conversation in this folder, for `undertone replay`. The files contain
+    /// everything that was said; only their owner can read them
     #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
     record: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ impl Talk {
 
     async fn talk(&self, config: &Config) -> Result<()> {
         let (input, output) = (self.input.as_deref(), self.output.as_deref());
-        // Before the models are loaded: a missing microphone is known at once.
+        // Before the models are loaded, so that a missing microphone is reported at once.
         devices::check(input, output)?;
         let stop = CancellationToken::new();
         tokio::spawn(cancel_on_signal(stop.clone())?);
@@ -117,7 +117,7 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// A message for every line that is typed.
+/// Sends a message for every line typed on stdin.
 fn presses() -> mpsc::Receiver<()> {
     let (press, presses) = mpsc::channel(PRESSES);
     // Reading cannot be cancelled: the thread ends with the process.

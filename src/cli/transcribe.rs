@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Transcribe {
-    /// Any number of channels, any rate, integers or floats
+    /// The audio: any number of channels, any rate, integers or floats
     #[arg(value_name = "FILE.wav")]
     file: PathBuf,
     /// Print a JSON object with text and seconds

@@ -1,4 +1,4 @@
-//! Checks that the settings of several sections share. Each error names the key and its origin.
+//! Checks shared by the settings of several sections. Each error names the key and its origin.
 
 use super::Environment;
 use super::Scope;
@@ -11,7 +11,7 @@ use url::Url;
 
 pub(super) type Checked<T> = Result<T, ConfigError>;
 
-/// The settings' origins, and the environment that secrets may come from.
+/// The settings' origins, and the environment that may contain secrets.
 pub(super) struct Check<'a> {
     pub(super) layers: &'a Layers,
     pub(super) env: &'a Environment,
@@ -81,7 +81,7 @@ impl Check<'_> {
         })
     }
 
-    /// The path in `key`, made absolute where it counts from the file's folder; `None` if empty.
+    /// The path in `key`, resolved against the folder of the file that sets it; `None` if empty.
     pub(super) fn path(&self, key: &str, typed: &str) -> Option<PathBuf> {
         let base = self.layers.base_of(key).unwrap_or_default();
         (!typed.is_empty()).then(|| base.join(typed))
@@ -94,7 +94,7 @@ impl Check<'_> {
             Some(path) => Err(self.wrong(
                 key,
                 format!("{key}: there is nothing at {}", path.display()),
-                "correct the path, or remove the key to use the built-in model",
+                "correct the path, or remove the key to use the default model",
             )),
         }
     }

@@ -1,10 +1,10 @@
-//! Configuration errors: what is wrong, where, and how to mend it.
+//! Configuration errors: what is wrong, where, and how to fix it.
 
 use crate::tools::declared::DeclarationError;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a setting's value was found.
+/// The origin of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Built in.
@@ -33,22 +33,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The first thing that is wrong with the configuration.
+/// The first error in the configuration.
 ///
-/// Reads as `PLACE: PROBLEM; FIX`, where the problem names key and value and the fix says what is
-/// allowed. Secrets are never part of it.
+/// Displayed as `ORIGIN: PROBLEM; FIX`: the problem names key and value, and the fix says what is
+/// allowed. It never contains secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}; {fix}", place(.origin))]
 pub struct ConfigError {
-    /// Where the offending value stands.
+    /// The origin of the offending value.
     pub origin: Origin,
-    /// Key, value, and what is wrong with them.
+    /// The key, the value, and what is wrong.
     pub problem: String,
     /// Says what is allowed, or what to do.
     pub fix: String,
 }
 
-/// A bad declaration stops the server like a bad setting.
+/// An invalid tool declaration is reported like an invalid setting.
 impl From<DeclarationError> for ConfigError {
     fn from(error: DeclarationError) -> Self {
         Self {
@@ -72,7 +72,7 @@ fn place(origin: &Origin) -> String {
     }
 }
 
-/// Says which of `known` was probably meant by `typed`, or else lists all of them.
+/// Suggests the entry of `known` that `typed` probably means, and lists all of them.
 pub(super) fn suggest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let list = || known.join(", ");
@@ -82,7 +82,7 @@ pub(super) fn suggest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
     )
 }
 
-/// The entry of `known` that is most like `typed`, if any is close enough to be meant.
+/// The entry of `known` most similar to `typed`, if any is similar enough.
 pub(super) fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |candidate: &&&str| strsim::jaro_winkler(typed, candidate);
     known

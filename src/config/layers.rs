@@ -1,4 +1,4 @@
-//! Defaults, file, environment and command line, laid over each other; each key knows its origin.
+//! Merges defaults, file, environment and command line, and tracks the origin of each key.
 
 use super::error::{ConfigError, Origin, nearest, suggest};
 use super::raw::RawConfig;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// Variables that mean something of their own. `UNDERTONE_DATA` is read by the tests alone.
+/// Variables with a meaning of their own. Only the tests read `UNDERTONE_DATA`.
 pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_AUTH_TOKEN",
     "UNDERTONE_CLIENT_SECRET_KEY",
@@ -18,7 +18,7 @@ pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_TWILIO_AUTH_TOKEN",
 ];
 
-/// The settings as they are laid over the defaults.
+/// The merged settings that override the defaults.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     table: toml::Table,
@@ -26,18 +26,18 @@ pub(super) struct Layers {
     ignored: Vec<Ignored>,
 }
 
-/// A variable that begins like ours and is no setting. A cluster puts such variables into every
-/// container of a service that is called "undertone" (`UNDERTONE_PORT`, `UNDERTONE_SERVICE_HOST`).
+/// A variable with our prefix that is not a setting. Kubernetes sets such variables in every
+/// container next to a service called "undertone" (`UNDERTONE_PORT`, `UNDERTONE_SERVICE_HOST`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
-    /// The variable.
+    /// The variable's name.
     pub name: String,
-    /// The variable of ours that it is most like, if it may be a slip of the pen.
+    /// The most similar variable of ours, if it may be a typo.
     pub meant: Option<&'static str>,
 }
 
 impl Layers {
-    /// Lays the configuration file `text`, found at `path`, over what is there.
+    /// Adds the configuration file at `path` with the content `text`.
     pub(super) fn file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let at = |span: Option<std::ops::Range<usize>>| Origin::File {
@@ -47,7 +47,7 @@ impl Layers {
         let syntax = |error: toml::de::Error| ConfigError {
             origin: at(error.span()),
             problem: format!("this is not TOML: {}", error.message()),
-            fix: "undertone.example.toml shows how it is written".into(),
+            fix: "undertone.example.toml shows the syntax".into(),
         };
         let spans = DeTable::parse(text).map_err(syntax)?;
         for (section, content) in spans.get_ref() {
@@ -67,8 +67,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays every `UNDERTONE_SECTION__KEY` over what is there. What has no `__` and no meaning of
-    /// its own is ignored.
+    /// Adds every `UNDERTONE_SECTION__KEY` variable. Those without `__` and without a meaning of
+    /// their own are ignored.
     pub(super) fn environment(
         &mut self,
         variables: &BTreeMap<String, String>,
@@ -88,7 +88,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays one option of the command line over what is there.
+    /// Adds one command-line option.
     pub(super) fn flag(&mut self, key: &str, flag: &str, value: toml::Value) {
         self.set(key, value, Origin::Flag(flag.into()));
     }
@@ -99,17 +99,18 @@ impl Layers {
             .map_err(|error| self.wrong_type(&error.path().to_string()))
     }
 
-    /// Where the value of `key` (`section.key`) was found.
+    /// The origin of the value of `key` (`section.key`).
     pub(super) fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
 
-    /// The variables that begin like ours and are no settings.
+    /// The variables with our prefix that are not settings.
     pub(super) fn ignored(&self) -> &[Ignored] {
         &self.ignored
     }
 
-    /// The folder that a relative path in `key` counts from; `None` is the working directory.
+    /// The folder that a relative path in `key` is resolved against; `None` is the working
+    /// directory.
     pub(super) fn base_of(&self, key: &str) -> Option<PathBuf> {
         match self.origin(key) {
             Origin::File { path, .. } => path.parent().map(Path::to_path_buf),
@@ -152,12 +153,12 @@ impl Layers {
     }
 }
 
-/// Every key there is with its default value, by `section.key`, in the order of the example file.
+/// Every key (`section.key`) with its default value, in the order of the example file.
 pub(super) fn defaults() -> Vec<(String, Json)> {
     flatten(&RawConfig::default())
 }
 
-/// The keys of `config` with their values, by `section.key`.
+/// Every key (`section.key`) of `config` with its value.
 pub(super) fn flatten(config: &RawConfig) -> Vec<(String, Json)> {
     let Ok(Json::Object(sections)) = serde_json::to_value(config) else {
         return Vec::new();
@@ -262,8 +263,8 @@ fn key_of_variable(name: &str) -> Result<String, ConfigError> {
     })
 }
 
-/// Reads a variable's text as the type of the key's default. What does not fit stays text, which
-/// is then refused with the key's name.
+/// Parses a variable's text as the type of the key's default. Text that does not parse stays a
+/// string, and the type check then refuses it with the key's name.
 fn typed(text: &str, default: &Json) -> toml::Value {
     let parsed = || match default {
         Json::Number(number) if number.is_i64() => text.parse().ok().map(toml::Value::Integer),

@@ -1,11 +1,11 @@
-//! Configuration: one TOML file, `UNDERTONE_*` variables and a few options, read once, checked
-//! whole, and never looked at again in another form than [`Config`].
+//! Configuration: one TOML file, `UNDERTONE_*` variables and a few options. It is read and checked
+//! as a whole, and the rest of the program sees only [`Config`].
 //!
 //! Later layers win: built-in defaults, the file (`--config`, else `UNDERTONE_CONFIG`, else
-//! `undertone.toml` in the working directory if there is one), `UNDERTONE_SECTION__KEY`
-//! variables, options of the command line. A relative path in the file counts from the file's
-//! folder, elsewhere from the working directory. Nothing else in the program reads the
-//! environment, but for the proxies that reqwest finds there for the language model and Twilio.
+//! `undertone.toml` in the working directory if it exists), `UNDERTONE_SECTION__KEY` variables,
+//! command-line options. A relative path in the file is resolved against the file's folder, any
+//! other against the working directory. Nothing else in the program reads the environment, except
+//! that reqwest looks there for the proxies to the language model and Twilio.
 
 mod check;
 mod error;
@@ -31,26 +31,25 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The file that is read from the working directory when no other is named.
+/// The default configuration file, in the working directory.
 pub const FILE: &str = "undertone.toml";
 
-/// Everything the program needs to know, checked: settings in the types that use them.
+/// The whole configuration, validated, in the types that use it.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The sockets, who may use them, and the Twilio account whose calls are answered.
+    /// The sockets, access to them, and the Twilio account whose calls are answered.
     pub server: ServerSettings,
-    /// The folder of the models: the one that holds `files.toml`.
+    /// The folder of the models, which contains `files.toml`.
     pub models: PathBuf,
     /// Speech recognition.
     pub asr: AsrEngine,
-    /// The folder of another Piper voice than the built-in choice. It is the operator's own and not
-    /// held to any sha256.
+    /// The folder of a Piper voice to use instead of the default one. Its sha256 is not verified.
     pub voice: Option<PathBuf>,
     /// The language model.
     pub llm: LlmEngine,
-    /// The rules of a conversation, but for those that depend on tools and model.
+    /// The policy of conversations, except for the parts that depend on tools and model.
     pub policy: Policy,
-    /// The zone meant when no place is named.
+    /// The time zone assumed when no place is named.
     pub time_zone: TimeZone,
     /// Settings for telephone calls.
     pub phone: PhoneSettings,
@@ -58,9 +57,9 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// A trained head for the router, beside the rules of the tools.
     pub router_head: Option<PathBuf>,
-    /// Where AudioSocket calls from Asterisk come in; `None` takes none.
+    /// The address to listen on for Asterisk's AudioSocket calls; `None` for none.
     pub audiosocket: Option<SocketAddr>,
-    /// Where Wyoming clients such as Home Assistant come in; `None` takes none.
+    /// The address to listen on for Wyoming clients such as Home Assistant; `None` for none.
     pub wyoming: Option<SocketAddr>,
     /// Logging.
     pub log: LogConfig,
@@ -69,19 +68,18 @@ pub struct Config {
 /// The tools that the operator declared.
 #[derive(Debug, Clone)]
 pub struct ToolsConfig {
-    /// Where their declarations were read; `None` if there are none.
+    /// The folder of their declarations; `None` if there is none.
     pub folder: Option<PathBuf>,
     /// The declarations, checked, with their secrets.
     pub declared: Vec<Declared>,
-    /// The file that remembers calls which change something.
+    /// The journal of calls with side effects.
     pub journal: PathBuf,
 }
 
-/// The speech recogniser. A `model` other than the built-in choice is the operator's own and not held
-/// to any sha256.
+/// The speech recogniser. The sha256 of a `model` other than the default is not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsrEngine {
-    /// Whisper on ONNX Runtime, on one thread: the fastest on a CPU.
+    /// Whisper on ONNX Runtime, on one thread: the fastest choice on a CPU.
     WhisperOnnx {
         /// The folder of another model.
         model: Option<PathBuf>,
@@ -90,7 +88,7 @@ pub enum AsrEngine {
     WhisperCpp {
         /// Another ggml file.
         model: Option<PathBuf>,
-        /// Its threads.
+        /// The number of threads.
         threads: usize,
     },
 }
@@ -98,31 +96,31 @@ pub enum AsrEngine {
 /// The language model.
 #[derive(Debug, Clone)]
 pub enum LlmEngine {
-    /// The embedded one: intents, slots and templates.
+    /// The embedded local brain: intents, slots and templates.
     Brain,
-    /// Any server that speaks OpenAI's chat completions.
+    /// Any server with OpenAI's chat completions API.
     OpenAiCompatible(RemoteLlm),
 }
 
 /// A language model on a server.
 #[derive(Debug, Clone)]
 pub struct RemoteLlm {
-    /// Where it is and how it is asked.
+    /// Its address, model name, key and generation settings.
     pub settings: openai_compatible::Settings,
-    /// The longest prompt, tokens of some four characters; older turns are left out.
+    /// The longest prompt, tokens of about four characters; older turns are left out.
     pub max_prompt_tokens: usize,
 }
 
 impl RemoteLlm {
-    /// The prompts for it.
+    /// The prompt builder with this model's limit.
     pub(crate) fn prompts(&self) -> Prompts {
         Prompts::default().limited(self.max_prompt_tokens)
     }
 }
 
 impl LlmEngine {
-    /// Limits on the text that clients may add to its prompts, beside the operator's `instructions` and
-    /// `tools`.
+    /// Limits on the text that clients may add to its prompts, after the operator's `instructions`
+    /// and `tools`.
     ///
     /// # Errors
     /// If these leave no room for a conversation.
@@ -152,20 +150,20 @@ impl LlmEngine {
 pub struct LogConfig {
     /// A level, or directives of `tracing_subscriber::EnvFilter`.
     pub filter: String,
-    /// How a line is written.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// A file that gets a line for each turn, for `undertone stats`.
+    /// The turn log, for `undertone stats`.
     pub turns: Option<PathBuf>,
 }
 
-/// The part of the configuration that a command uses. Only the secrets of that part are required.
+/// The part of the configuration that a command uses. Only secrets of that part are required.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// The models: no secret at all, and no declared tool.
+    /// The models: no secrets and no declared tools.
     Models,
-    /// A conversation on this machine: what language model and tools need, and no telephone.
+    /// A conversation on this machine: language model and tools, but no telephony.
     Conversation,
-    /// Everything, as the server needs it.
+    /// Everything that the server needs.
     #[default]
     Server,
 }
@@ -187,31 +185,31 @@ pub struct Flags {
     pub turns: Option<PathBuf>,
 }
 
-/// The process's environment, as far as it matters here.
+/// The process's environment variables.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// One effective setting, for showing.
+/// One effective setting, for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     /// `section.key`.
     pub key: String,
-    /// The value in effect; of a secret only that there is one.
+    /// The value in effect; a placeholder for a secret.
     pub value: Value,
-    /// Where it was found.
+    /// The value's origin.
     pub origin: Origin,
 }
 
-/// A configuration, and how it came about.
+/// A configuration and the origins of its values.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
     /// Every setting with its origin, in the order of the example file.
     pub settings: Vec<Setting>,
-    /// The file that was read.
+    /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
-    /// Variables that begin like ours and are no settings.
+    /// Variables with our prefix that are not settings.
     pub ignored: Vec<Ignored>,
 }
 
@@ -226,7 +224,7 @@ impl Environment {
             .collect()
     }
 
-    /// A variable that is set and not empty.
+    /// The value of a variable, if it is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -247,12 +245,12 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// Reads and checks the configuration: all of it but the secrets, and what needs them, beyond the
-/// scope of the command.
+/// Reads and checks the whole configuration, except for secrets, and settings that need them,
+/// outside the command's scope.
 ///
 /// # Errors
-/// [`ConfigError`] with the first thing that is wrong: a file that cannot be read, an unknown key
-/// or variable, a wrong type, a value out of range, settings that contradict each other.
+/// [`ConfigError`] with the first error: an unreadable file, an unknown key or variable, a wrong
+/// type, a value out of range, or contradicting settings.
 pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, ConfigError> {
     let mut layers = Layers::default();
     let file = file_of(flags, environment);
@@ -291,7 +289,7 @@ fn read(path: &Path, origin: &Origin) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| ConfigError {
         origin: origin.clone(),
         problem: format!("cannot read {}: {error}", path.display()),
-        fix: "name a TOML file; undertone.example.toml is one to start from".into(),
+        fix: "name a TOML file; start from undertone.example.toml".into(),
     })
 }
 
@@ -330,7 +328,7 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
     settings
 }
 
-/// The value in effect for a key; an empty value stands for a built-in choice.
+/// The value in effect for a key, which differs from the typed one where that is empty.
 fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
         "models.dir" => config.models.display().to_string().into(),

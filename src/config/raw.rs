@@ -1,9 +1,10 @@
-//! The settings as they are typed, with their defaults: one table of every key there is.
+//! The settings as typed, with their defaults: one table of every key.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Numbers are as wide as TOML has them, so that what is out of range can be named as such.
+/// Numbers are as wide as TOML's, so that a value out of range is reported as such and not as a
+/// wrong type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawConfig {

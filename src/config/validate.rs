@@ -1,4 +1,4 @@
-//! From what was typed to what is meant. The first thing that is wrong ends it.
+//! Validates the typed settings into the types that use them. Stops at the first error.
 
 use super::check::{Check, Checked};
 use super::error::ConfigError;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use url::Url;
 
-/// A shorter token can be guessed.
+/// The shortest token, bytes: a shorter one could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 const DAY_SECONDS: i64 = 86_400;
 
@@ -60,19 +60,19 @@ pub(super) fn check(
     })
 }
 
-/// A telephone number as ITU-T E.164 writes it.
+/// Whether this is a telephone number in the form of ITU-T E.164.
 fn is_telephone_number(number: &str) -> bool {
     let digits = number.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An address at which whoever reaches it may talk.
+/// A listener for a protocol without authentication.
 struct TrustingDoor {
     key: &'static str,
     protocol: &'static str,
-    /// An example to show when the address is malformed.
+    /// The fix to show if the address is malformed.
     example: &'static str,
-    /// An address that only this machine reaches, to suggest instead.
+    /// A safer choice to suggest if the address is reachable from other machines.
     safer: &'static str,
 }
 
@@ -90,7 +90,7 @@ const WYOMING: TrustingDoor = TrustingDoor {
     safer: "a loopback address",
 };
 
-/// A name that Twilio gives to an account.
+/// Whether this is a Twilio account SID.
 fn is_account(sid: &str) -> bool {
     let digits = sid.strip_prefix("AC").unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -125,8 +125,8 @@ impl Check<'_> {
         }
         Err(self.wrong(
             "server.host",
-            format!("server.host = \"{host}\" lets other machines in, and no token is asked of them"),
-            "set UNDERTONE_AUTH_TOKEN or server.auth_token_file, or say --insecure if that is meant",
+            format!("server.host = \"{host}\" lets other machines in without a token"),
+            "set UNDERTONE_AUTH_TOKEN or server.auth_token_file, or use --insecure if that is intended",
         ))
     }
 
@@ -207,7 +207,7 @@ impl Check<'_> {
         })
     }
 
-    /// The settings of a server are checked whichever engine is chosen.
+    /// The remote server's settings are checked even if another engine is selected.
     fn llm(&self, raw: &RawLlm) -> Checked<LlmEngine> {
         let engines = [("brain", false), ("openai-compatible", true)];
         let is_remote = self.choice("llm.engine", &raw.engine, &engines)?;
@@ -284,7 +284,7 @@ impl Check<'_> {
         let Some((_, auth_token)) = token else {
             return Err(self.wrong(
                 "twilio.public_url",
-                "twilio.public_url is set, and there is no token to check Twilio's signatures by"
+                "twilio.public_url is set, but there is no auth token to verify Twilio's signatures"
                     .into(),
                 "set UNDERTONE_TWILIO_AUTH_TOKEN or twilio.auth_token_file",
             ));
@@ -308,7 +308,7 @@ impl Check<'_> {
             if name.trim().is_empty() || !is_telephone_number(number) {
                 return Err(self.wrong(
                     "twilio.transfer",
-                    format!("twilio.transfer: {name:?} = {number:?} is no telephone number"),
+                    format!("twilio.transfer: {name:?} = {number:?} is not a telephone number"),
                     "write it with + and the country's code, without spaces, as in \"+15551234567\"",
                 ));
             }
@@ -338,7 +338,7 @@ impl Check<'_> {
         })
     }
 
-    /// The default folder may be absent; one that is named may not.
+    /// The default folder may be missing; a configured one must exist.
     fn tools(&self, raw: &RawTools) -> Checked<ToolsConfig> {
         let folder = self.path("tools.folder", &raw.folder);
         let folder = folder.filter(|_| self.scope > Scope::Models);
@@ -348,7 +348,7 @@ impl Check<'_> {
             return Err(self.wrong(
                 "tools.folder",
                 format!("tools.folder: there is no folder {}", missing.display()),
-                "correct the path, or set it to \"\" for the built-in tools alone",
+                "correct the path, or set it to \"\" for the built-in tools only",
             ));
         }
         let variable = |name: &str| self.env.get(name).map(str::to_owned);
@@ -367,7 +367,7 @@ impl Check<'_> {
         })
     }
 
-    /// Where the XDG Base Directory Specification puts what a program remembers.
+    /// The state folder of the XDG Base Directory Specification.
     fn state_folder(&self) -> PathBuf {
         let state = self.env.get("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|path| path.is_absolute());
@@ -398,8 +398,7 @@ impl Check<'_> {
         })
     }
 
-    /// Where a protocol without passwords comes in: on this machine alone, unless the operator means
-    /// otherwise.
+    /// The address of a protocol without authentication: loopback only, unless `insecure`.
     fn trusting(
         &self,
         door: &TrustingDoor,
@@ -425,9 +424,9 @@ impl Check<'_> {
         Err(self.wrong(
             key,
             format!(
-                "{key} = \"{typed}\" lets other machines in, and {protocol} knows no token or password"
+                "{key} = \"{typed}\" lets other machines in, but {protocol} has no authentication"
             ),
-            &format!("use {safer}, or say --insecure if a firewall sees to it"),
+            &format!("use {safer}, or --insecure if a firewall restricts access"),
         ))
     }
 
@@ -439,7 +438,7 @@ impl Check<'_> {
             self.wrong(
                 "server.host",
                 format!("server.host = \"{typed}\" is not an IP address"),
-                "use 127.0.0.1 for this machine alone, 0.0.0.0 for every IPv4 interface",
+                "use 127.0.0.1 for this machine only, 0.0.0.0 for every IPv4 interface",
             )
         })
     }
@@ -458,12 +457,12 @@ impl Check<'_> {
                 self.wrong(
                     "server.allowed_origins",
                     format!("server.allowed_origins has \"{typed}\", which is not a web origin"),
-                    "write scheme, host and port alone, as in https://example.org",
+                    "write only scheme, host and port, as in https://example.org",
                 )
             })
     }
 
-    /// A secret that strangers might guess at.
+    /// A secret that must be long enough not to be guessed.
     fn token(&self, key: &str, file: &str, variable: &str) -> Checked<Option<SecretString>> {
         if self.scope == Scope::Models {
             return Ok(None);
@@ -509,7 +508,8 @@ impl Check<'_> {
         }
     }
 
-    /// A key typed where its variable's name belongs must not be printed.
+    /// The variable's name, unless it may be the key itself, typed by mistake: that must not be
+    /// printed.
     fn name_or_hint<'a>(&self, typed: &'a str) -> &'a str {
         let is_name = typed
             .bytes()

@@ -1,26 +1,26 @@
-//! Checks before the start whatever can be checked without loading models.
+//! Checks everything that can be checked at the start without loading models.
 
 use super::{Config, ConfigError, Loaded, Origin};
 use crate::prediction::Heads;
 use crate::tools::{JournalFile, declared};
 
 impl Loaded {
-    /// Checks what the settings name: the programs of tools, the router's head, the journal, and
-    /// whether the prompts have room for a conversation.
+    /// Checks what the settings refer to: the tools' programs, the router's head, the journal, and
+    /// whether prompts have room for a conversation.
     ///
     /// # Errors
-    /// [`ConfigError`] with the first thing that is wrong.
+    /// [`ConfigError`] with the first error.
     pub fn verify(&self) -> Result<(), ConfigError> {
         let config = &self.config;
         declared::verify(&config.tools.declared)?;
         if let Some(head) = &config.router_head {
             Heads::load(head).map_err(|error| {
-                let fix = "train one, or remove the key to do without";
+                let fix = "train one, or remove the key to run without it";
                 self.wrong("router.head", &error, fix)
             })?;
         }
         JournalFile::check(&config.tools.journal).map_err(|error| {
-            let fix = "name a file on a disk; it is made if it is not there";
+            let fix = "name a file on a disk; it is created if missing";
             self.wrong("tools.journal", &error, fix)
         })?;
         self.verify_prompts(config)

@@ -1,4 +1,5 @@
-//! Microphone and loudspeaker, by cpal. The real-time threads only move samples through rings.
+//! Microphone and loudspeaker through cpal. The real-time threads only move samples through ring
+//! buffers.
 
 use super::DesktopError;
 use super::playback::{self, Drain, Feed};
@@ -12,30 +13,29 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The chunk of audio to ask a device for. A device holds two, which is how long the agent stays
-/// audible after an interruption.
+/// The chunk length to request from a device. A device buffers two chunks, so the agent stays
+/// audible for that long after a barge-in.
 const CHUNK_MS: u32 = 30;
 
-/// Chunks that a device holds, by the rules of cpal.
+/// The number of chunks that a device buffers with cpal.
 const CHUNKS: u32 = 2;
 
-/// Audio that the rings hold: more than the session sends ahead, and than loading a model takes
-/// away from the loop that empties them.
+/// The capacity of the ring buffers. It exceeds what the session sends ahead, and what accumulates
+/// while loading a model blocks the loop that drains them.
 const RING_SECONDS: usize = 4;
 
-/// How long the system may take to take a device back. PulseAudio's library waits for itself when
-/// its server has ended, for ever.
+/// How long closing a device may take. PulseAudio's library deadlocks if its server has ended.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Failures of devices that may wait to be told; one is enough.
+/// The capacity of the channel for device failures; one is enough.
 const FAULTS: usize = 4;
 
-/// The way sound takes.
+/// The direction of audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// From a microphone.
+    /// Recording from a microphone.
     Input,
-    /// To a loudspeaker.
+    /// Playing on a loudspeaker.
     Output,
 }
 
@@ -56,7 +56,7 @@ impl Direction {
     }
 }
 
-/// A device as it is shown to the user.
+/// A device as listed for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The name that selects it.
@@ -65,7 +65,7 @@ pub struct Listed {
     pub description: String,
 }
 
-/// The devices of this machine that take or give sound, as the system lists them. None is opened.
+/// Lists this machine's devices for one direction, without opening any.
 ///
 /// # Errors
 /// [`DesktopError::Devices`] if there is no sound system.
@@ -98,8 +98,8 @@ fn name_of(device: &Device) -> String {
         .map_or_else(|_| device.to_string(), |id| id.id().to_owned())
 }
 
-/// Opens both devices for a moment, to know that they can be: what a microphone that stays open
-/// hears while models are loaded would come in all at once.
+/// Checks that both devices can be opened, and closes them again: if the microphone stayed open
+/// while models are loaded, that audio would arrive all at once.
 ///
 /// # Errors
 /// [`DesktopError`] saying which device is missing or cannot be opened.
@@ -109,7 +109,7 @@ pub fn check(input: Option<&str>, output: Option<&str>) -> Result<(), DesktopErr
     Loudspeaker::open(output, &faults).map(drop)
 }
 
-/// The device of this name, or the system's own choice.
+/// The device of this name, or the system's default.
 fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopError> {
     let host = cpal::default_host();
     let Some(name) = name else {
@@ -133,7 +133,7 @@ fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopErr
     })
 }
 
-/// Where the devices' threads tell that they have failed.
+/// Collects failures from the devices' threads.
 #[derive(Debug)]
 pub struct Faults {
     tell: mpsc::Sender<DesktopError>,
@@ -141,7 +141,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Nothing has failed.
+    /// A collector without failures.
     pub fn new() -> Self {
         let (tell, told) = mpsc::channel(FAULTS);
         Self { tell, told }
@@ -151,12 +151,12 @@ impl Faults {
     pub async fn first(&mut self) -> DesktopError {
         match self.told.recv().await {
             Some(fault) => fault,
-            // `tell` is held here.
+            // Unreachable: this struct holds a sender.
             None => std::future::pending().await,
         }
     }
 
-    /// The error handler of a stream: logs short glitches, ends the stream on other errors.
+    /// The error handler of a stream: logs glitches, and reports other errors as a lost device.
     fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
         let (tell, name) = (self.tell.clone(), name.to_owned());
         move |reason| match reason.kind() {
@@ -169,7 +169,7 @@ impl Faults {
                     name: name.clone(),
                     reason,
                 };
-                // A fault that waits already closes both devices.
+                // If the channel is full, an earlier fault already closes both devices.
                 drop(tell.try_send(lost));
             }
         }
@@ -194,7 +194,7 @@ pub struct Microphone {
 }
 
 impl Microphone {
-    /// Opens the microphone of this name, or the default one; it does not listen yet.
+    /// Opens the microphone of this name, or the default one, without starting it.
     ///
     /// # Errors
     /// [`DesktopError`] saying which device is missing or cannot be opened.
@@ -221,7 +221,7 @@ impl Microphone {
         })
     }
 
-    /// Begins to listen.
+    /// Starts recording.
     ///
     /// # Errors
     /// [`DesktopError::Lost`] if the device is gone.
@@ -261,9 +261,9 @@ pub struct Loudspeaker {
     pub name: String,
     /// Rate of its audio, Hz.
     pub rate: u32,
-    /// Upper bound of the audio that it has taken and not played yet, ms.
+    /// The most audio that it has accepted and not played yet, ms.
     pub buffer_ms: u32,
-    /// Audio to play: mono, -1..1, at its rate.
+    /// Takes the audio to play: mono, -1..1, at its rate.
     pub feed: Feed,
     played: Consumer<f32>,
     /// `None` once it is closed.
@@ -271,7 +271,7 @@ pub struct Loudspeaker {
 }
 
 impl Loudspeaker {
-    /// Opens the loudspeaker of this name, or the default one; it does not play yet.
+    /// Opens the loudspeaker of this name, or the default one, without starting it.
     ///
     /// # Errors
     /// [`DesktopError`] saying which device is missing or cannot be opened.
@@ -302,7 +302,7 @@ impl Loudspeaker {
         })
     }
 
-    /// Begins to play; silence, while nothing is fed.
+    /// Starts playing; silence while nothing is fed.
     ///
     /// # Errors
     /// [`DesktopError::Lost`] if the device is gone.
@@ -315,7 +315,7 @@ impl Loudspeaker {
         close(self.stream.take())
     }
 
-    /// Takes the audio that it has played since the last call, silence included: mono, -1..1.
+    /// Takes the audio played since the last call, including silence: mono, -1..1.
     pub fn take_played(&mut self) -> Vec<f32> {
         take_all(&mut self.played)
     }
@@ -346,13 +346,13 @@ fn start(stream: Option<&Stream>, device: &'static str, name: &str) -> Result<()
     })
 }
 
-/// Closes a stream on a thread of its own, which may have to be left behind.
+/// Closes a stream on a thread of its own, which is abandoned if it hangs.
 fn close(stream: Option<Stream>) -> bool {
     let Some(stream) = stream else { return true };
     let (close, closed) = sync_channel(1);
     std::thread::spawn(move || {
         drop(stream);
-        // Nobody may wait for it any more.
+        // The receiver may have timed out.
         let _ = close.send(());
     });
     closed.recv_timeout(CLOSING).is_ok()
@@ -366,7 +366,7 @@ fn take_all(ring: &mut Consumer<f32>) -> Vec<f32> {
     samples
 }
 
-/// Builds a stream with small chunks, or with the device's own if it has no such small ones.
+/// Builds a stream with small chunks, or with the device's default size if it refuses them.
 fn with_chunks<T>(
     supported: &SupportedStreamConfig,
     build: impl Fn(StreamConfig) -> Result<T, cpal::Error>,
@@ -417,7 +417,7 @@ where
         move |data: &[T], _| {
             for frame in data.chunks_exact(channels) {
                 let sum: f32 = frame.iter().map(|&sample| f32::from_sample_(sample)).sum();
-                // Nobody empties the ring: what is said now is lost either way.
+                // A full ring means that nobody drains it, and the audio is lost in any case.
                 let _ = to.push(sum / channels as f32);
             }
         },
@@ -464,7 +464,7 @@ where
     Ok((stream, (feed, played)))
 }
 
-/// Plays the same on all channels, and tells what.
+/// Plays the queue on all channels, and records what was played.
 fn fill<T: SizedSample + FromSample<f32>>(
     data: &mut [T],
     channels: usize,
@@ -475,12 +475,12 @@ fn fill<T: SizedSample + FromSample<f32>>(
     for frame in data.chunks_exact_mut(channels) {
         let sample = drain.next_sample();
         frame.fill(T::from_sample_(sample));
-        // Nobody empties the ring: then nobody listens to the microphone either.
+        // A full ring means that nobody drains the microphone either.
         let _ = played.push(sample);
     }
 }
 
 fn unsupported(format: SampleFormat) -> cpal::Error {
-    let message = format!("its samples are {format}, which is not supported here");
+    let message = format!("the sample format {format} is not supported");
     cpal::Error::with_message(ErrorKind::UnsupportedConfig, message)
 }

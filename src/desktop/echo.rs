@@ -1,9 +1,9 @@
-//! Takes what the loudspeaker plays out of what the microphone hears, so that the agent can be
-//! interrupted while it speaks and does not take its own voice for the user's.
+//! Echo cancellation: removes the loudspeaker's audio from the microphone's, so that barge-in works
+//! and the agent does not mistake its own voice for the user's.
 //!
-//! The canceller is WebRTC's AEC3 in the port of the crate `aec3`. Noise suppression and gain
-//! control stay off: voice activity and recognition were trained on noisy speech, and what
-//! suppressors do to it they were not; the figures are in `docs/desktop.md`.
+//! The canceller is WebRTC's AEC3, as ported by the crate `aec3`. Noise suppression and gain
+//! control stay off: the VAD and recognition models were trained on noisy speech, not on the
+//! artefacts of suppressors; the figures are in `docs/desktop.md`.
 
 use super::DesktopError;
 use crate::audio::Resampler;
@@ -11,27 +11,27 @@ use aec3::nodes::audio::AudioFormat;
 use aec3::pipelines::linear::{self, LinearPipeline};
 use std::collections::VecDeque;
 
-/// Rate of everything in here, Hz.
+/// Rate of all audio in this module, Hz.
 pub const RATE: u32 = 16_000;
 
-/// Samples of one of the canceller's frames: 10 ms.
+/// Samples in a canceller frame: 10 ms.
 pub const FRAME: usize = 160;
 
-/// Frames after which the loudspeaker's lead is looked at: 1 s.
+/// How often the loudspeaker's lead is checked, frames: 1 s.
 const WATCH: u32 = 100;
 
-/// Frames of lead that do no harm: 20 ms.
+/// The lead that is tolerated, frames: 20 ms.
 const TOLERANCE: usize = 2;
 
-/// The longest that played audio waits for the microphone, samples: 2 s.
+/// The most played audio that is kept for the microphone, samples: 2 s.
 const LONGEST: usize = 2 * RATE as usize;
 
 /// Removes the echo from one pair of streams.
 pub struct EchoCanceller(LinearPipeline);
 
 impl EchoCanceller {
-    /// A canceller that knows nothing of the room yet. It finds delays of up to half a second, and
-    /// learns the room within the first second that it hears it.
+    /// An untrained canceller. It finds delays of up to half a second, and adapts to the room
+    /// within the first second of echo.
     ///
     /// # Errors
     /// [`DesktopError::Echo`] if the canceller cannot be built.
@@ -46,8 +46,8 @@ impl EchoCanceller {
             .map_err(failed)
     }
 
-    /// Removes the echo of `played` from the 10 ms that the microphone `heard`. Both are
-    /// [`FRAME`] samples at [`RATE`]; `played` must not lie behind its echo.
+    /// Removes the echo of `played` from `heard`. Both are [`FRAME`] samples at [`RATE`]; `played`
+    /// must not come later than its echo.
     ///
     /// # Errors
     /// [`DesktopError::Echo`] if the canceller fails.
@@ -73,15 +73,15 @@ fn failed(error: impl std::fmt::Display) -> DesktopError {
     DesktopError::Echo(error.to_string())
 }
 
-/// The microphone's audio without the loudspeaker's.
+/// Pairs both devices' audio and returns the microphone's without echo.
 ///
-/// Both devices have clocks and chunks of their own. Sample by sample they are paired in the order
-/// in which they come, so that the distance between a sound and its echo stays the same, which is
-/// what the canceller has to learn. When the computer is too busy to feed the loudspeaker, it falls
-/// silent as soon as its buffer is empty; exactly as much is held back here, so what is missing
-/// then is that silence.
+/// The devices have clocks and chunk sizes of their own. Their samples are paired in order of
+/// arrival, so that the delay between a sound and its echo stays constant, which the canceller has
+/// to learn. If the computer is too busy to feed the loudspeaker, it goes silent once its buffer is
+/// empty. The same amount is held back here, so the samples missing from the pairing are exactly
+/// that silence.
 #[derive(Debug)]
-pub struct Ear {
+pub struct EchoFilter {
     canceller: EchoCanceller,
     microphone: Resampler,
     loudspeaker: Resampler,
@@ -90,14 +90,14 @@ pub struct Ear {
     /// How much of `played` is held back, samples.
     slack: usize,
     hearing: bool,
-    /// The least that was held back, and over how many frames.
+    /// The smallest amount held back during the last `watched` frames, samples.
     least: usize,
     watched: u32,
 }
 
-impl Ear {
-    /// An ear for a microphone and a loudspeaker at these rates, Hz. The loudspeaker holds up to
-    /// `buffer_ms` that it has taken and not played.
+impl EchoFilter {
+    /// A filter for a microphone and a loudspeaker at these rates, Hz. The loudspeaker buffers up
+    /// to `buffer_ms` of audio that it has not played yet.
     ///
     /// # Errors
     /// [`DesktopError::Echo`] if the canceller cannot be built.
@@ -115,15 +115,15 @@ impl Ear {
         })
     }
 
-    /// The loudspeaker took these samples, at its rate.
+    /// Adds samples that the loudspeaker accepted, at its rate.
     pub fn played(&mut self, samples: &[f32]) {
         self.played.extend(self.loudspeaker.push(samples));
         let over = self.played.len().saturating_sub(LONGEST);
         self.played.drain(..over);
     }
 
-    /// The microphone gave these samples, at its rate. Returns what is ready without echo, at
-    /// [`RATE`], in whole frames.
+    /// Adds samples from the microphone, at its rate. Returns the audio that is ready, without
+    /// echo, in whole frames at [`RATE`].
     ///
     /// # Errors
     /// [`DesktopError::Echo`] if the canceller fails.
@@ -142,7 +142,8 @@ impl Ear {
         Ok(clean)
     }
 
-    /// Begins with `slack` of the loudspeaker's latest audio: then no sound lies behind its echo.
+    /// Starts with exactly `slack` of the loudspeaker's latest audio, so that no sound comes later
+    /// than its echo.
     fn align(&mut self) {
         let over = self.played.len().saturating_sub(self.slack);
         self.played.drain(..over);
@@ -151,8 +152,9 @@ impl Ear {
         }
     }
 
-    /// A loudspeaker with a faster clock gets ahead bit by bit, one whose microphone loses audio at
-    /// once, until the echo would come before the sound.
+    /// Drops the loudspeaker's lead, which would otherwise grow until the echo came before its
+    /// sound. A faster loudspeaker clock builds it up gradually, audio lost by the microphone at
+    /// once.
     fn watch(&mut self) {
         self.least = self.least.min(self.played.len());
         self.watched += 1;
@@ -162,7 +164,7 @@ impl Ear {
         if self.least > self.slack + TOLERANCE * FRAME {
             tracing::debug!(
                 samples = self.least - self.slack,
-                "the loudspeaker is ahead"
+                "dropped the loudspeaker's lead"
             );
             self.played.drain(..self.least - self.slack);
         }
@@ -170,7 +172,7 @@ impl Ear {
     }
 }
 
-/// The next frame; what is missing is silence.
+/// The next frame, padded with silence.
 fn take(waiting: &mut VecDeque<f32>) -> [f32; FRAME] {
     let mut frame = [0.0; FRAME];
     let count = waiting.len().min(FRAME);
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
     use crate::audio::level_dbfs;
 
-    /// A second of noise, always the same.
+    /// Reproducible noise.
     fn noise(samples: usize) -> Vec<f32> {
         let mut state = 1u32;
         let mut next = || {
@@ -201,18 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn the_echo_goes_whatever_the_chunks_and_rates() {
+    fn the_echo_is_removed_at_any_rate_and_chunk_size() {
         for (rate, played_by, heard_by) in [(48_000, 960, 960), (44_100, 4_410, 441)] {
             let played = noise(6 * rate as usize);
             let heard = delayed(&played, rate as usize / 5);
-            let mut ear = Ear::new(rate, rate, played_by as u32 * 1_000 / rate).unwrap();
+            let mut filter = EchoFilter::new(rate, rate, played_by as u32 * 1_000 / rate).unwrap();
             let mut clean = Vec::new();
             let mut at = 0;
             for chunk in played.chunks(played_by) {
-                ear.played(chunk);
+                filter.played(chunk);
                 let end = at + chunk.len();
                 for chunk in heard[at..end].chunks(heard_by) {
-                    clean.extend(ear.heard(chunk).unwrap());
+                    clean.extend(filter.heard(chunk).unwrap());
                 }
                 at = end;
             }
@@ -221,10 +223,10 @@ mod tests {
         }
     }
 
-    /// The computer is busy for a quarter of a second: the loudspeaker plays the 40 ms that it has,
-    /// then nothing, then all at once gets another 40 ms.
+    /// The computer is busy for a quarter of a second: the loudspeaker plays its buffered 40 ms,
+    /// then silence, then gets another 40 ms at once.
     #[test]
-    fn a_loudspeaker_that_starves_keeps_the_distance_to_its_echo() {
+    fn a_starved_loudspeaker_keeps_the_delay_to_its_echo() {
         const BUFFER: usize = 640;
         const GAP: usize = 4_000;
         let sound = noise(8 * RATE as usize);
@@ -232,8 +234,8 @@ mod tests {
         let mut out = sound.clone();
         out.splice(stall..stall, vec![0.0; GAP - BUFFER]);
         let heard = delayed(&out, BUFFER + 1_600);
-        let mut ear = Ear::new(RATE, RATE, 40).unwrap();
-        ear.played(&sound[..BUFFER]);
+        let mut filter = EchoFilter::new(RATE, RATE, 40).unwrap();
+        filter.played(&sound[..BUFFER]);
         let (mut fed, mut clean) = (BUFFER, Vec::new());
         for (at, chunk) in heard.chunks(FRAME).enumerate() {
             let now = at * FRAME;
@@ -245,10 +247,10 @@ mod tests {
                     now + 2 * BUFFER - GAP
                 };
                 let until = (until + FRAME).min(sound.len());
-                ear.played(&sound[fed.min(until)..until]);
+                filter.played(&sound[fed.min(until)..until]);
                 fed = fed.max(until);
             }
-            clean.extend(ear.heard(chunk).unwrap());
+            clean.extend(filter.heard(chunk).unwrap());
         }
         let after = stall + BUFFER + 1_600 + GAP;
         let left = level_dbfs(&clean[after..after + 8_000]);
@@ -256,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn a_loudspeaker_that_is_fast_is_held_back() {
-        let mut ear = Ear::new(RATE, RATE, 20).unwrap();
+    fn the_lead_of_a_fast_loudspeaker_is_dropped() {
+        let mut filter = EchoFilter::new(RATE, RATE, 20).unwrap();
         for _ in 0..3_000 {
-            ear.played(&[0.0; FRAME + 1]);
-            ear.heard(&[0.0; FRAME]).unwrap();
+            filter.played(&[0.0; FRAME + 1]);
+            filter.heard(&[0.0; FRAME]).unwrap();
         }
-        let most = ear.slack + (TOLERANCE + 1) * FRAME + 2 * WATCH as usize;
-        assert!(ear.played.len() <= most, "{}", ear.played.len());
+        let most = filter.slack + (TOLERANCE + 1) * FRAME + 2 * WATCH as usize;
+        assert!(filter.played.len() <= most, "{}", filter.played.len());
     }
 }

@@ -1,5 +1,5 @@
-//! The way to the agent: a session in this process, or a server's `/v1/pcm`. Both look the same
-//! from the devices' side.
+//! The connection to the agent: a session in this process, or a server's `/v1/pcm`, behind one
+//! interface.
 
 use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
@@ -22,23 +22,23 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-/// The higher of the two rates that `/v1/pcm` speaks, Hz: the voice has more than 16 kHz carry.
+/// The higher of the two rates of `/v1/pcm`, Hz: 16 kHz would cut off part of the voice's spectrum.
 const REMOTE_RATE: u32 = 24_000;
 
-/// Frames of the microphone that may wait for the agent: 1.3 s.
+/// The most microphone frames queued for the agent: 1.3 s.
 const FRAMES: usize = 64;
 
-/// Messages of the agent that may wait for the devices.
+/// The most agent messages queued for the devices.
 const MESSAGES: usize = 256;
 
-/// The longest wait for a server to take the call.
+/// How long connecting to a server may take.
 const CONNECTING: Duration = Duration::from_secs(10);
 
-/// How often a server is asked whether it is there.
+/// How often a server is pinged.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// A server that has not even answered a ping for so long is gone, and its machine or the network
-/// with it: otherwise the connection would have ended.
+/// How long a server may send nothing, not even a pong, before the connection counts as lost. This
+/// detects a dead machine or network, which does not close the connection.
 const GONE: Duration = Duration::from_secs(15);
 
 /// A message from the agent.
@@ -46,40 +46,40 @@ const GONE: Duration = Duration::from_secs(15);
 pub enum FromAgent {
     /// Audio to play: mono PCM16 at the line's rate.
     Audio(Vec<i16>),
-    /// Play nothing more of what came so far.
+    /// Discard all queued audio.
     Clear,
     /// The user's transcript.
     User {
-        /// The words: all of the turn so far.
+        /// All words of the turn so far.
         text: String,
-        /// The turn is over.
+        /// Whether this is the final transcript.
         last: bool,
     },
     /// The agent's speech.
     Agent {
-        /// The words: the next clause, or with `last` all that was heard.
+        /// The next clause, or with `last` all words that were heard.
         text: String,
-        /// It is over.
+        /// Whether the item has ended.
         last: bool,
     },
-    /// Something went wrong; the conversation goes on.
+    /// An error that does not end the conversation.
     Trouble(String),
-    /// The conversation is over; nothing follows.
+    /// The conversation is over; no message follows.
     Over(Over),
 }
 
-/// Why a conversation is over.
+/// The reason a conversation is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
-    /// Nobody spoke for long, or it has lasted long enough: another may begin.
+    /// The idle or session limit was reached; a new conversation may start.
     Expired,
-    /// The agent ended it, or whoever runs it did. In words.
+    /// The agent or the server ended it, for this reason.
     Ended(String),
-    /// The line broke. In words.
+    /// The connection broke, for this reason.
     Lost(String),
 }
 
-/// Who is talked to.
+/// The agent to talk to.
 #[derive(Debug)]
 pub enum Agent {
     /// Sessions of this process.
@@ -97,35 +97,34 @@ impl std::fmt::Debug for LocalAgent {
     }
 }
 
-/// A server and how it is reached.
+/// A server and its credentials.
 #[derive(Debug)]
 pub struct Remote {
-    /// `ws://` or `wss://`; without a path it is `/v1/pcm`.
+    /// A `ws://` or `wss://` URL; the default path is `/v1/pcm`.
     pub url: String,
-    /// The server's token, if it wants one.
+    /// The server's token, if it requires one.
     pub token: Option<SecretString>,
 }
 
-/// One conversation. Dropping it ends it.
+/// One conversation, which ends when this is dropped.
 #[derive(Debug)]
 pub struct AgentLine {
     /// Rate of the user's audio, Hz.
     pub input_rate: u32,
     /// Rate of the agent's audio, Hz.
     pub output_rate: u32,
-    /// Takes the user's audio: mono PCM16 at the input rate, 20 ms or so at once. When it is full
-    /// audio is to be dropped.
+    /// Takes the user's audio: mono PCM16 at the input rate, about 20 ms per message. Drop audio
+    /// while it is full.
     pub microphone: mpsc::Sender<Vec<i16>>,
-    /// Gives what comes from the agent.
+    /// Yields the agent's messages.
     pub from_agent: mpsc::Receiver<FromAgent>,
 }
 
 impl Agent {
-    /// Opens a conversation. In this process there is no need to go through another rate than the
-    /// loudspeaker's, `output_rate`, Hz.
+    /// Opens a conversation. A local session uses these rates, Hz; a server has a rate of its own.
     ///
     /// # Errors
-    /// [`DesktopError::Server`] if the server cannot be reached or does not take the call.
+    /// [`DesktopError::Server`] if the server cannot be reached or refuses the connection.
     pub async fn call(&self, input_rate: u32, output_rate: u32) -> Result<AgentLine, DesktopError> {
         match self {
             Self::Local(LocalAgent(engines)) => Ok(local(engines, input_rate, output_rate)),
@@ -174,7 +173,7 @@ async fn carry(
                 if let Err(mpsc::error::TrySendError::Full(_)) =
                     inbound.try_send(Inbound::Audio(frame))
                 {
-                    tracing::warn!("the session is behind; 20 ms of the microphone are lost");
+                    tracing::warn!("the session is behind; dropped 20 ms of microphone audio");
                 }
             }
         }
@@ -208,11 +207,11 @@ fn over(reason: HangUpReason) -> Over {
         HangUpReason::Idle | HangUpReason::TooLong => Over::Expired,
         HangUpReason::AgentEnded => Over::Ended("the agent ended the conversation".into()),
         HangUpReason::HandedOver => Over::Ended("the conversation was handed over".into()),
-        HangUpReason::Shutdown => Over::Ended("undertone shuts down".into()),
+        HangUpReason::Shutdown => Over::Ended("undertone is shutting down".into()),
     }
 }
 
-/// A text message of a server; see [`crate::transport::pcm`].
+/// A text message from a server; see [`crate::transport::pcm`].
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Told {
@@ -269,7 +268,8 @@ impl Remote {
         headers.insert(USER_AGENT, HeaderValue::from_static("undertone-talk"));
         if let Some(token) = &self.token {
             let shown = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut shown = shown.map_err(|_| "the token holds characters that no header can")?;
+            let mut shown = shown
+                .map_err(|_| "the token contains characters that are not allowed in a header")?;
             shown.set_sensitive(true);
             headers.insert(AUTHORIZATION, shown);
         }
@@ -281,11 +281,11 @@ impl Remote {
         Ok(socket)
     }
 
-    /// The address with its path.
+    /// The URL with its path.
     fn url(&self) -> Result<String, String> {
         let mut url = url::Url::parse(&self.url).map_err(|error| error.to_string())?;
         if !["ws", "wss"].contains(&url.scheme()) {
-            return Err("addresses of servers begin with ws:// or wss://".into());
+            return Err("a server's address begins with ws:// or wss://".into());
         }
         if url.path() == "/" {
             url.set_path("/v1/pcm");
@@ -301,22 +301,21 @@ impl Remote {
     }
 }
 
-/// Why a server did not take the call, in words that say what to do.
+/// The reason a server refused the connection, and what to do.
 fn refused(error: tokio_tungstenite::tungstenite::Error) -> String {
     use tokio_tungstenite::tungstenite::Error;
     match error {
         Error::Http(response) => match response.status().as_u16() {
-            401 => {
-                "it wants another token: set UNDERTONE_AUTH_TOKEN or server.auth_token_file".into()
-            }
+            401 => "it requires another token: set UNDERTONE_AUTH_TOKEN or server.auth_token_file"
+                .into(),
             503 => "it has no capacity left; try again later".into(),
-            status => format!("it answers with status {status}; is the address right?"),
+            status => format!("it answered with status {status}; is the address right?"),
         },
         error => error.to_string(),
     }
 }
 
-/// Waits until the server has agreed to the rate.
+/// Waits until the server has confirmed the rate.
 async fn ready(socket: &mut Socket) -> Result<(), String> {
     while let Some(message) = socket.next().await {
         match message.map_err(|error| error.to_string())? {
@@ -338,7 +337,7 @@ async fn relay(socket: Socket, frames: mpsc::Receiver<Vec<i16>>, say: mpsc::Send
     tokio::select! {
         () = speak(to_server, frames) => {}
         over = listen(from_server, &say) => {
-            // Nobody listens any more if it does not arrive.
+            // Fails only if the devices' side has ended.
             drop(say.send(FromAgent::Over(over)).await);
         }
     }
@@ -355,11 +354,11 @@ async fn speak(mut to_server: SplitSink<Socket, Message>, mut frames: mpsc::Rece
             _ = ping.tick() => Message::Ping(Bytes::new()),
         };
         if to_server.send(message).await.is_err() {
-            // Why, the other direction tells.
+            // The receiving side reports the reason.
             return std::future::pending().await;
         }
     }
-    // The user hung up; a server that is gone needs no goodbye.
+    // The user hung up; errors no longer matter.
     drop(to_server.close().await);
 }
 
@@ -367,8 +366,8 @@ async fn listen(mut from_server: SplitStream<Socket>, say: &mpsc::Sender<FromAge
     loop {
         let message = match timeout(GONE, from_server.next()).await {
             Ok(Some(message)) => message,
-            Ok(None) => return Over::Lost("the server is gone".into()),
-            Err(_) => return Over::Lost("the server does not answer any more".into()),
+            Ok(None) => return Over::Lost("the server closed the connection".into()),
+            Err(_) => return Over::Lost("the server no longer responds".into()),
         };
         let said = match message {
             Ok(Message::Binary(bytes)) => from_pcm16le(&bytes).ok().map(FromAgent::Audio),
@@ -380,7 +379,7 @@ async fn listen(mut from_server: SplitStream<Socket>, say: &mpsc::Sender<FromAge
         if let Some(said) = said
             && say.send(said).await.is_err()
         {
-            return Over::Ended("nobody listens any more".into());
+            return Over::Ended("the devices are closed".into());
         }
     }
 }
@@ -401,7 +400,7 @@ fn heard(text: &str) -> Option<FromAgent> {
         Ok(Told::Error { message }) => Some(FromAgent::Trouble(message)),
         Ok(Told::Ready { .. } | Told::Unknown) => None,
         Err(error) => Some(FromAgent::Trouble(format!(
-            "the server sent something that is not understood: {error}"
+            "the server sent an invalid message: {error}"
         ))),
     }
 }
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_path_is_the_pcm_door() {
+    fn an_address_without_a_path_means_v1_pcm() {
         let url = |given| remote(given).url();
         assert_eq!(url("ws://host:8787"), Ok("ws://host:8787/v1/pcm".into()));
         assert_eq!(url("wss://host/a?b=1"), Ok("wss://host/a?b=1".into()));
@@ -445,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_speaks_no_tls_is_an_error() {
+    async fn a_server_without_tls_is_an_error() {
         use tokio::io::AsyncWriteExt;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("wss://{}", listener.local_addr().unwrap());
@@ -459,9 +458,9 @@ mod tests {
         refusing.await.unwrap();
     }
 
-    /// Its machine has lost power, or the network is down: the connection stays as it was.
+    /// Its machine has lost power, or the network is down: the connection stays open.
     #[tokio::test]
-    async fn a_server_that_falls_silent_is_gone() {
+    async fn a_silent_server_is_lost() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
@@ -481,14 +480,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_server_says_besides_is_left_alone() {
+    fn unknown_messages_of_a_newer_server_are_ignored() {
         assert_eq!(heard(r#"{"type":"weather","wind":3}"#), None);
         assert_eq!(heard(r#"{"type":"clear"}"#), Some(FromAgent::Clear));
         assert!(matches!(heard("{"), Some(FromAgent::Trouble(_))));
     }
 
     #[test]
-    fn only_a_proper_goodbye_is_no_failure() {
+    fn any_close_but_a_normal_one_is_a_failure() {
         let close = |code| CloseFrame {
             code,
             reason: "so it is".into(),

@@ -1,5 +1,5 @@
-//! The desktop assistant: the microphone and the loudspeaker of this machine as a client. Only
-//! with the feature `desktop`, so that a server needs no sound library.
+//! The desktop assistant: a client on this machine's microphone and loudspeaker. Behind the feature
+//! `desktop`, so that a server needs no sound library.
 //!
 //! ```text
 //! microphone ─► ring ─► echo canceller ─► line ─► session, here or on a server
@@ -10,8 +10,8 @@
 //! | module | subject |
 //! |---|---|
 //! | [`devices`] | choosing, opening and listing devices; real-time threads |
-//! | [`playback`] | the queue in front of the loudspeaker, emptied at once |
-//! | [`echo`] | what the loudspeaker plays is taken out of what the microphone hears |
+//! | [`playback`] | the queue in front of the loudspeaker, which a barge-in clears at once |
+//! | [`echo`] | echo cancellation |
 //! | [`mod@line`] | a session of this process, or a server |
 //! | [`screen`] | the terminal |
 
@@ -23,7 +23,7 @@ pub mod screen;
 
 use crate::audio::{Resampler, level_dbfs, to_f32, to_i16};
 use devices::{Faults, Loudspeaker, Microphone};
-use echo::Ear;
+use echo::EchoFilter;
 use line::{Agent, AgentLine, FromAgent, Over};
 use screen::Screen;
 use std::io::Write;
@@ -32,19 +32,19 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// How often the rings are emptied.
+/// How often the ring buffers are drained.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Audio that is sent at once.
+/// The length of the frames sent to the agent.
 const FRAME_MS: u32 = 20;
 
-/// Ticks between two looks at the level: 100 ms.
+/// Ticks between updates of the level meter: 100 ms.
 const METER_TICKS: u32 = 10;
 
-/// Devices that fail so soon after they were opened are not opened again.
+/// Devices that fail within this time after opening are not reopened.
 const BROKEN: Duration = Duration::from_millis(500);
 
-/// Why there is no talking.
+/// The reason that `talk` fails.
 #[derive(Debug, thiserror::Error)]
 pub enum DesktopError {
     /// The system's devices cannot be listed.
@@ -56,7 +56,7 @@ pub enum DesktopError {
         /// Which.
         device: &'static str,
     },
-    /// The device that was asked for is not there.
+    /// There is no device of the given name.
     #[error(
         "there is no {device} \"{name}\" ({option}); `undertone talk --list-devices` lists them"
     )]
@@ -68,7 +68,7 @@ pub enum DesktopError {
         /// The name.
         name: String,
     },
-    /// The device is there and cannot be used.
+    /// The device exists but cannot be opened.
     #[error(
         "cannot open the {device} \"{name}\": {reason}; plug one in, or choose another with \
          {option}: `undertone talk --list-devices` lists them"
@@ -96,7 +96,7 @@ pub enum DesktopError {
     /// The echo canceller failed.
     #[error("the echo canceller failed: {0}")]
     Echo(String),
-    /// The server cannot be talked to.
+    /// The server cannot be reached, or refused the connection.
     #[error("cannot talk to the server {url}: {reason}")]
     Server {
         /// Its address.
@@ -104,32 +104,33 @@ pub enum DesktopError {
         /// Why.
         reason: String,
     },
-    /// The conversation broke off.
-    #[error("the conversation broke off: {0}")]
+    /// The connection to the agent was lost.
+    #[error("the connection to the agent was lost: {0}")]
     Broken(String),
-    /// Nothing can be written for the user.
+    /// The terminal cannot be written to.
     #[error("cannot write to stdout")]
     Screen(#[from] std::io::Error),
 }
 
-/// The devices of a conversation.
+/// The devices to use, and the user's mute switch.
 #[derive(Debug)]
 pub struct Desk {
     /// The microphone's name; `None` for the system's choice.
     pub input: Option<String>,
     /// The loudspeaker's name; `None` for the system's choice.
     pub output: Option<String>,
-    /// Each message opens the microphone or closes it.
+    /// Each message mutes or unmutes the microphone.
     pub toggle: mpsc::Receiver<()>,
-    /// The microphone is open from the start.
+    /// Whether the microphone starts unmuted.
     pub listening: bool,
 }
 
-/// Talks until the agent ends the conversation or `stop` is cancelled. Conversations that run out
-/// because nobody speaks are followed by new ones. Returns why it is over.
+/// Talks until the agent ends the conversation or `stop` is cancelled. A conversation that expires
+/// is followed by a new one. Returns the reason for the end.
 ///
 /// # Errors
-/// [`DesktopError`] if a device is lost, the line breaks or nothing can be shown.
+/// [`DesktopError`] if a device is lost, the connection breaks or the terminal cannot be written
+/// to.
 pub async fn talk<W: Write>(
     desk: Desk,
     agent: &Agent,
@@ -147,17 +148,20 @@ pub async fn talk<W: Write>(
     let over = talk.through(agent, screen, stop).await;
     if talk.lost > 0 {
         let frames = talk.lost;
-        tracing::warn!(frames, "the agent was behind; the microphone was not heard");
+        tracing::warn!(
+            frames,
+            "the agent was behind; dropped frames of microphone audio"
+        );
     }
     over
 }
 
-/// Both devices, running, and what knows the way from one to the other.
+/// Both devices, running, and the echo filter between them.
 struct Devices {
     microphone: Microphone,
     loudspeaker: Loudspeaker,
     faults: Faults,
-    ear: Ear,
+    echo_filter: EchoFilter,
     opened: Instant,
 }
 
@@ -170,15 +174,16 @@ impl Devices {
         let faults = Faults::new();
         let microphone = Microphone::open(desk.input.as_deref(), &faults)?;
         let loudspeaker = Loudspeaker::open(desk.output.as_deref(), &faults)?;
-        let ear = Ear::new(microphone.rate, loudspeaker.rate, loudspeaker.buffer_ms)?;
-        // The microphone first: no sound may lie behind its echo.
+        let echo_filter =
+            EchoFilter::new(microphone.rate, loudspeaker.rate, loudspeaker.buffer_ms)?;
+        // The microphone first: no sound may come later than its echo.
         microphone.start()?;
         loudspeaker.start()?;
         Ok(Self {
             microphone,
             loudspeaker,
             faults,
-            ear,
+            echo_filter,
             opened: Instant::now(),
         })
     }
@@ -195,8 +200,8 @@ impl Devices {
 
     /// Returns the microphone's audio without echo.
     fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
-        self.ear.played(&self.loudspeaker.take_played());
-        self.ear.heard(&self.microphone.take())
+        self.echo_filter.played(&self.loudspeaker.take_played());
+        self.echo_filter.heard(&self.microphone.take())
     }
 }
 
@@ -205,15 +210,15 @@ struct Talk {
     desk: Desk,
     /// The microphone's audio since the level was last shown.
     recent: Vec<f32>,
-    /// Frames of the microphone that nobody took.
+    /// Microphone frames that were dropped.
     lost: u64,
 }
 
-/// The two rates of a line, against the devices'.
+/// Resamplers between the devices' rates and the agent's.
 struct Rates {
     up: Resampler,
     down: Resampler,
-    /// Samples that do not fill a frame yet, at the line's rate.
+    /// Samples that do not fill a frame yet, at the agent's input rate.
     rest: Vec<f32>,
     frame: usize,
     output_rate: u32,
@@ -230,7 +235,7 @@ impl Rates {
         }
     }
 
-    /// Whole frames for the line.
+    /// Whole frames for the agent.
     fn frames(&mut self, samples: &[f32]) -> Vec<Vec<i16>> {
         self.rest.extend(self.up.push(samples));
         let whole = self.rest.len() / self.frame * self.frame;
@@ -240,7 +245,7 @@ impl Rates {
 }
 
 impl Talk {
-    /// One conversation after the other.
+    /// Runs one conversation after another.
     async fn through<W: Write>(
         &mut self,
         agent: &Agent,
@@ -254,7 +259,7 @@ impl Talk {
                 return Ok("stopped".into());
             };
             let line = line?;
-            // What was said meanwhile nobody hears.
+            // Discards audio recorded while connecting.
             self.devices.listen()?;
             match self.converse(line, screen, stop).await? {
                 Some(Over::Expired) => screen.line("(a new conversation begins)")?,
@@ -265,7 +270,7 @@ impl Talk {
         }
     }
 
-    /// One conversation; `None` if it was stopped.
+    /// Runs one conversation. Returns `None` if it was stopped.
     async fn converse<W: Write>(
         &mut self,
         mut line: AgentLine,
@@ -287,14 +292,14 @@ impl Talk {
                 message = line.from_agent.recv() => {
                     match message {
                         Some(FromAgent::Over(over)) => {
-                            stop.run_until_cancelled(self.hear_out()).await;
+                            stop.run_until_cancelled(self.finish_playout()).await;
                             return Ok(Some(over));
                         }
                         Some(message) => {
                             self.take(&message, &mut rates);
                             screen.show(&message)?;
                         }
-                        None => return Ok(Some(Over::Lost("the session is gone".into()))),
+                        None => return Ok(Some(Over::Lost("the session ended".into()))),
                     }
                 }
                 Some(()) = self.desk.toggle.recv() => {
@@ -313,14 +318,14 @@ impl Talk {
         }
     }
 
-    /// Sound systems drop streams when they restart, change devices or fall behind; the next
-    /// stream often works. A device that fails right away is broken, and one that the system does
-    /// not take back is lost.
+    /// Reopens both devices after a fault. Sound systems drop streams when they restart, change
+    /// devices or fall behind, and the next stream often works. A device that fails right after
+    /// opening, or cannot be closed, is given up.
     fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
         if self.devices.opened.elapsed() < BROKEN {
             return Err(fault);
         }
-        tracing::warn!(%fault, "opening the devices anew");
+        tracing::warn!(%fault, "reopening the devices");
         // Many devices can be opened only once.
         let closed = self.devices.microphone.close() & self.devices.loudspeaker.close();
         if !closed {
@@ -339,7 +344,10 @@ impl Talk {
                     .feed
                     .push(&rates.down.push(&to_f32(samples)));
                 if lost > 0 {
-                    tracing::warn!(lost, "the agent's audio comes faster than it is played");
+                    tracing::warn!(
+                        lost,
+                        "dropped samples: the agent's audio arrives faster than it is played"
+                    );
                 }
             }
             FromAgent::Clear => {
@@ -350,7 +358,7 @@ impl Talk {
         }
     }
 
-    /// Takes what the devices' rings hold to the agent. A closed microphone is silent.
+    /// Sends the recorded audio to the agent. A muted microphone sends silence.
     fn listen(&mut self, line: &AgentLine, rates: &mut Rates) -> Result<(), DesktopError> {
         let mut clean = self.devices.listen()?;
         if !self.desk.listening {
@@ -365,8 +373,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Lets the loudspeaker finish what it was given: a goodbye.
-    async fn hear_out(&mut self) {
+    /// Waits until queued audio, such as a goodbye, has been played.
+    async fn finish_playout(&mut self) {
         let waiting = self.devices.loudspeaker.feed.waiting() as u64;
         let rate = u64::from(self.devices.loudspeaker.rate).max(1);
         let buffer = u64::from(self.devices.loudspeaker.buffer_ms);

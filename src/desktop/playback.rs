@@ -1,14 +1,14 @@
 //! The queue of audio between the session and the loudspeaker's real-time thread.
 //!
-//! Playing is done on cpal itself, not on rodio: the agent is one mono stream without a file to
-//! decode or sources to mix, the echo canceller has to know each sample that is played and when, and
-//! an interruption must empty the queue at once.
+//! It uses cpal directly, not rodio: the agent is one mono stream without decoding or mixing, the
+//! echo canceller needs every sample in the order played, and a barge-in must clear the queue at
+//! once.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A queue for `capacity` samples.
+/// Creates a queue for `capacity` samples.
 pub fn queue(capacity: usize) -> (Feed, Drain) {
     let (producer, consumer) = RingBuffer::new(capacity);
     let cleared = Arc::new(AtomicU64::new(0));
@@ -25,7 +25,7 @@ pub fn queue(capacity: usize) -> (Feed, Drain) {
     (feed, drain)
 }
 
-/// The end that is written to.
+/// The writing end.
 #[derive(Debug)]
 pub struct Feed {
     samples: Producer<f32>,
@@ -34,25 +34,25 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Appends samples. Returns how many found no room and are lost.
+    /// Appends samples. Returns how many did not fit and were dropped.
     pub fn push(&mut self, samples: &[f32]) -> usize {
         let (kept, lost) = self.samples.push_partial_slice(samples);
         self.written += kept.len() as u64;
         lost.len()
     }
 
-    /// Nothing of what was pushed so far is played any more.
+    /// Discards everything pushed so far.
     pub fn clear(&mut self) {
         self.cleared.store(self.written, Ordering::Release);
     }
 
-    /// Samples that wait, cleared or not.
+    /// The number of queued samples, including cleared ones.
     pub fn waiting(&self) -> usize {
         self.samples.buffer().capacity() - self.samples.slots()
     }
 }
 
-/// The loudspeaker's end. It takes no lock and no memory, and never waits.
+/// The loudspeaker's end. It never locks, allocates or blocks.
 #[derive(Debug)]
 pub struct Drain {
     samples: Consumer<f32>,
@@ -61,7 +61,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Drops what was cleared. Called before each chunk that is played.
+    /// Drops cleared samples. To be called before each chunk.
     pub fn catch_up(&mut self) {
         let stale = self
             .cleared
@@ -74,7 +74,7 @@ impl Drain {
         }
     }
 
-    /// The next sample; silence if none waits.
+    /// The next sample; silence if the queue is empty.
     pub fn next_sample(&mut self) -> f32 {
         self.samples.pop().map_or(0.0, |sample| {
             self.read += 1;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_is_not_played_and_what_follows_is_at_once() {
+    fn cleared_samples_are_skipped_at_once() {
         let (mut feed, mut drain) = queue(100);
         assert_eq!(feed.push(&[1.0; 60]), 0);
         assert_eq!(play(&mut drain, 10), [1.0; 10]);
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_told() {
+    fn dropped_samples_are_counted() {
         let (mut feed, _drain) = queue(10);
         assert_eq!(feed.push(&[1.0; 12]), 2);
         assert_eq!(feed.waiting(), 10);
     }
 
     proptest! {
-        /// In any order of steps: a clear drops everything older, and nothing newer is lost.
+        /// In any order of steps, a clear drops everything older and nothing newer.
         #[test]
         fn nothing_stale_is_played(steps in prop::collection::vec(0u8..4, 0..200)) {
             let (mut feed, mut drain) = queue(10_000);

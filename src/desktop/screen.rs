@@ -1,32 +1,32 @@
-//! The terminal output: a line for each thing said and, on a terminal, a status line below them with
-//! the microphone's level and the current words.
+//! The terminal output: a line per utterance and, on a terminal, a status line below with the
+//! microphone's level and the current words.
 
 use super::line::FromAgent;
 use std::io::{self, Write};
 
-/// Columns of the changing line: it must not wrap, and narrower terminals are rare.
+/// Columns of the status line: it must not wrap, and narrower terminals are rare.
 const WIDTH: usize = 78;
 
-/// Columns of the level.
+/// Columns of the level meter.
 const METER: usize = 10;
 
-/// The level at which the meter begins, dBFS; it ends at 0.
+/// The lower end of the level meter, dBFS; the upper end is 0.
 const QUIETEST: f32 = -60.0;
 
 /// Writes to the user.
 #[derive(Debug)]
 pub struct Screen<W> {
     out: W,
-    /// The last line may be written over.
+    /// Whether the output is a terminal, where a line can be overwritten.
     terminal: bool,
     level: f32,
     listening: bool,
-    /// The speaker and the words so far.
+    /// The current speaker and the words so far.
     going_on: String,
 }
 
 impl<W: Write> Screen<W> {
-    /// A screen on `out`. Only a `terminal` gets a line that changes.
+    /// A screen on `out`. Only a `terminal` gets a status line.
     pub fn new(out: W, terminal: bool) -> Self {
         Self {
             out,
@@ -40,7 +40,7 @@ impl<W: Write> Screen<W> {
     /// Shows a whole line.
     ///
     /// # Errors
-    /// If nothing can be written; a reader that has gone away is one.
+    /// If `out` cannot be written to, including a closed pipe.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         if self.terminal {
             write!(self.out, "\r\x1b[K")?;
@@ -49,7 +49,7 @@ impl<W: Write> Screen<W> {
         self.status()
     }
 
-    /// The microphone's level, dBFS, and whether the agent hears it.
+    /// Shows the microphone's level, dBFS, and whether it is unmuted.
     ///
     /// # Errors
     /// As [`Screen::line`].
@@ -59,7 +59,7 @@ impl<W: Write> Screen<W> {
         self.status()
     }
 
-    /// Shows what comes from the agent, as far as it can be read.
+    /// Shows a message from the agent, if it has text.
     ///
     /// # Errors
     /// As [`Screen::line`].
@@ -67,7 +67,7 @@ impl<W: Write> Screen<W> {
         match message {
             FromAgent::User { text, last } => self.said("you:   ", text, *last),
             FromAgent::Agent { text, last } => self.said("agent: ", text, *last),
-            FromAgent::Trouble(message) => self.line(&format!("trouble: {message}")),
+            FromAgent::Trouble(message) => self.line(&format!("error: {message}")),
             FromAgent::Audio(_) | FromAgent::Clear | FromAgent::Over(_) => Ok(()),
         }
     }
@@ -81,7 +81,7 @@ impl<W: Write> Screen<W> {
         self.status()
     }
 
-    /// Leaves the cursor on a line of its own.
+    /// Clears the status line.
     ///
     /// # Errors
     /// As [`Screen::line`].
@@ -115,7 +115,8 @@ fn meter(level: f32) -> String {
     format!("{}{}", "#".repeat(full), " ".repeat(METER - full))
 }
 
-/// Words come from outside: what would steer the terminal becomes a space.
+/// Replaces control and bidirectional formatting characters with spaces, since the text is
+/// untrusted.
 fn printable(text: &str) -> String {
     let steers =
         |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -145,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_are_whole_lines_only() {
+    fn without_a_terminal_only_whole_lines_are_written() {
         let messages = [user("what", false), user("What time is it?", true)];
         assert_eq!(shown(false, &messages), "you:   What time is it?\n");
         assert!(shown(true, &messages).contains("you:…  what"));
     }
 
     #[test]
-    fn nobody_steers_the_terminal() {
+    fn text_cannot_control_the_terminal() {
         let text = shown(
             true,
             &[user("a\x1b]0;b\x07\nc", true), user("\x1b[2J", false)],
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_changing_line_never_wraps() {
+    fn the_status_line_never_wraps() {
         let long = "ä".repeat(500);
         assert_eq!(status(0.0, true, &long).chars().count(), WIDTH);
         assert_eq!(meter(0.0), "##########");

@@ -1,4 +1,4 @@
-//! Recordings of sessions: what went into the conversation, when, and what it decided. The
+//! Recordings of sessions: the conversation's inputs with their times, and its decisions. The
 //! conversation is pure, so the same inputs at the same times give the same decisions, byte for
 //! byte.
 //!
@@ -6,11 +6,11 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `{"version":1,"made_by":...,"policy":{...}}` | the first line: the numbers behind the rules |
-//! | `{"t":µs,"input":{...}}` | something happened |
-//! | `{"t":µs,"timeout":true}` | time passed |
-//! | `{"output":{...}}` | a decision that followed from the line before |
-//! | `{"end":true}` | the session ended; without it the recording was cut short |
+//! | `{"version":1,"made_by":...,"policy":{...}}` | the first line: the session's policy |
+//! | `{"t":µs,"input":{...}}` | an input |
+//! | `{"t":µs,"timeout":true}` | a deadline passed |
+//! | `{"output":{...}}` | a decision that followed from the input or timeout above |
+//! | `{"end":true}` | the session ended; missing if the recording was cut short |
 
 mod replay;
 #[cfg(test)]
@@ -31,14 +31,14 @@ pub const VERSION: u32 = 1;
 pub struct Header {
     /// [`VERSION`].
     pub version: u32,
-    /// The version of the program that recorded: another one may decide otherwise.
+    /// The version of the program that recorded it: another version may decide differently.
     pub made_by: String,
-    /// The numbers behind the rules, tools included.
+    /// The policy, including the tools.
     pub policy: Policy,
 }
 
 impl Header {
-    /// The header of a recording that is made now.
+    /// The header of a new recording.
     pub fn new(policy: Policy) -> Self {
         Self {
             version: VERSION,
@@ -69,7 +69,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl RecordingLine {
-    /// An input, or that time has passed.
+    /// An input, or a timeout if `input` is `None`.
     pub(crate) fn step(at: Time, input: Option<Input>) -> Self {
         Self {
             t: Some(at),
@@ -94,16 +94,16 @@ impl RecordingLine {
     }
 }
 
-/// One step of a session, and what was decided then.
+/// One step of a session and the decisions that followed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// The line it stands in, from 1.
+    /// Its line number, from 1.
     pub line: usize,
     /// When it happened.
     pub at: Time,
-    /// The input; `None` if only time passed.
+    /// The input; `None` for a timeout.
     pub input: Option<Input>,
-    /// The lines of its decisions as they were written.
+    /// The decisions' lines, verbatim.
     pub outputs: Vec<String>,
 }
 
@@ -112,27 +112,27 @@ pub struct Step {
 pub struct Recording {
     /// The first line.
     pub header: Header,
-    /// Decisions that were made before anything happened, such as the greeting.
+    /// Decisions before the first step, such as the greeting.
     pub opening: Vec<String>,
     /// The inputs and decisions.
     pub steps: Vec<Step>,
-    /// The recording goes to the end of the session.
+    /// Whether the recording extends to the end of the session.
     pub complete: bool,
 }
 
-/// Why a recording cannot be read.
+/// The reason a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file is empty.
-    #[error("there is nothing in it")]
+    #[error("the file is empty")]
     Empty,
-    /// A line is not what a recording has there.
+    /// An invalid line.
     #[error("line {line}: {problem}")]
     Line {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: usize,
         /// The problem.
         problem: String,
@@ -140,10 +140,10 @@ pub enum RecordingError {
 }
 
 impl Recording {
-    /// Reads a recording. A last line that was not written to its end is left out.
+    /// Reads a recording. An incomplete last line is left out.
     ///
     /// # Errors
-    /// [`RecordingError`] if it cannot be read or is no recording of this [`VERSION`].
+    /// [`RecordingError`] if it cannot be read or is not a recording of this [`VERSION`].
     pub fn read(mut file: impl BufRead) -> Result<Self, RecordingError> {
         let mut text = String::new();
         if file.read_line(&mut text)? == 0 {
@@ -171,7 +171,7 @@ impl Recording {
             problem: problem.to_owned(),
         };
         if self.complete {
-            return Err(wrong("the recording has ended above"));
+            return Err(wrong("the recording has already ended"));
         }
         // Decisions are compared as text; whether this version could read them does not matter.
         if text.starts_with(r#"{"output":"#) {
@@ -193,7 +193,7 @@ impl Recording {
                     outputs: Vec::new(),
                 });
             }
-            _ => return Err(wrong("this is no step, no output and no end")),
+            _ => return Err(wrong("not a step, an output or an end")),
         }
         Ok(())
     }
@@ -205,8 +205,8 @@ fn header(text: &str) -> Result<Header, RecordingError> {
     struct Versioned {
         version: u32,
     }
-    let Versioned { version } = serde_json::from_str(text)
-        .map_err(|error| wrong(format!("this is no recording: {error}")))?;
+    let Versioned { version } =
+        serde_json::from_str(text).map_err(|error| wrong(format!("not a recording: {error}")))?;
     if version != VERSION {
         return Err(wrong(format!(
             "the recording has version {version}, this program reads version {VERSION}"

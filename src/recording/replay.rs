@@ -1,4 +1,5 @@
-//! The same inputs at the same times again: the decisions must be the same, byte for byte.
+//! Replays a recording: the same inputs at the same times must give the same decisions, byte for
+//! byte.
 
 use super::{Recording, RecordingLine};
 use crate::conversation::{Conversation, Output};
@@ -6,28 +7,28 @@ use crate::conversation::{Conversation, Output};
 /// The outcome of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Replayed {
-    /// Inputs and passings of time that were fed.
+    /// Inputs and timeouts that were replayed.
     pub steps: usize,
-    /// Decisions that were compared.
+    /// Decisions that were equal.
     pub outputs: usize,
-    /// The recording goes to the end of the session.
+    /// Whether the recording extends to the end of the session.
     pub complete: bool,
-    /// The first decision that is not the recorded one; nothing after it was compared.
+    /// The first decision that differs; nothing after it was compared.
     pub difference: Option<Difference>,
 }
 
-/// A decision that is not the recorded one.
+/// A decision that differs from the recorded one.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
-    /// The line of the recording, from 1, where the decision stands or should stand.
+    /// The line number of the decision in the recording, from 1, or where it should be.
     pub line: usize,
-    /// The line as recorded; `None` if there was no such decision.
+    /// The recorded line; `None` if there was no such decision.
     pub recorded: Option<String>,
-    /// The line as it would be written now; `None` if there is no such decision now.
+    /// The replayed line; `None` if there is no such decision now.
     pub replayed: Option<String>,
 }
 
-/// Feeds the recorded inputs to a new conversation and compares what it decides.
+/// Feeds the recorded inputs to a new conversation and compares its decisions.
 pub fn replay(recording: &Recording) -> Replayed {
     let mut conversation = Conversation::new(recording.header.policy.clone());
     let mut replayed = Replayed {
@@ -81,6 +82,6 @@ impl Replayed {
 
 /// The line of a decision.
 pub(super) fn text_of(output: Output) -> String {
-    // Its keys are strings and its floats finite or null: there is nothing that cannot be written.
+    // Serialisation cannot fail: keys are strings, and floats are finite or null.
     serde_json::to_string(&RecordingLine::output(output)).unwrap_or_default()
 }

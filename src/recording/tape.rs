@@ -1,5 +1,5 @@
-//! The recording of a simulated session, in the format of a live one. It is written here because the
-//! conversation knows no files, and neither do its tests.
+//! Records simulated sessions in the format of live ones. It is here because the conversation and
+//! its tests do no file I/O.
 
 use super::{Header, RecordingLine};
 use crate::conversation::{Input, Output, Policy, Time};
@@ -7,27 +7,27 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// Names the folder that recordings are written to.
+/// The environment variable with the folder for recordings.
 const FOLDER: &str = "RECORD_TO";
 
-/// Writes a file of the repository.
+/// Writes a file in the repository.
 pub(crate) fn commit(path: &str, text: &str) {
     std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), text).unwrap();
 }
 
-/// Written when it is dropped, if there is a folder for it.
+/// A recording that is written to the folder when dropped, if the variable is set.
 pub(crate) struct Tape {
     name: String,
     text: String,
 }
 
 thread_local! {
-    /// Each test runs in a thread of its own, under its own name.
+    /// The sessions of this test so far: each test runs in a thread named after it.
     static SESSIONS: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Tape {
-    /// Named after the test that is running; `None` if nobody wants recordings.
+    /// A tape named after the running test; `None` if the variable is not set.
     pub(crate) fn of_this_test(policy: &Policy) -> Option<Self> {
         std::env::var_os(FOLDER)?;
         let number = SESSIONS.replace(SESSIONS.get() + 1);
@@ -58,7 +58,7 @@ impl Tape {
         &self.text
     }
 
-    /// Nothing is written.
+    /// Drops the tape without writing it.
     pub(crate) fn discard(mut self) {
         self.text.clear();
     }

@@ -26,7 +26,7 @@ fn policy() -> Policy {
     }
 }
 
-/// Floats of every size, and those that are read wrongly by a parser that rounds twice.
+/// Floats of every size, including some that a parser with double rounding reads wrongly.
 fn floats() -> impl Strategy<Value = f64> {
     prop_oneof![
         prop::num::f64::NORMAL,
@@ -47,7 +47,7 @@ fn arguments() -> impl Strategy<Value = Map<String, Value>> {
         })
 }
 
-/// Any input, about few enough jobs that many of them are the ones that are under way.
+/// Any input. Ids are few, so that many inputs match jobs that are running.
 fn inputs() -> impl Strategy<Value = Input> {
     let request = || (0u64..8).prop_map(RequestId);
     let clause = || (0u64..6).prop_map(ClauseId);
@@ -113,7 +113,7 @@ fn inputs() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// The recording of a session in which these things happen, each so many ms after the one before.
+/// The recording of a session with these inputs, each with its delay after the previous one in ms.
 fn record(happened: Vec<(u64, Option<Input>)>) -> String {
     let mut lines = vec![serde_json::to_string(&Header::new(policy())).unwrap()];
     let mut conversation = Conversation::new(policy());
@@ -137,7 +137,7 @@ fn record(happened: Vec<(u64, Option<Input>)>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The user says something, and the model asks for the weather.
+/// One utterance: speech, then silence.
 fn one_turn() -> String {
     let mut happened = Vec::new();
     for window in 1..60 {
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_happens_happens_again(
+    fn every_session_replays(
         happened in prop::collection::vec((0u64..700, prop::option::weighted(0.85, inputs())), 0..60),
     ) {
         let text = record(happened);
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_survive_being_written(number in floats(), small in any::<f32>()) {
+    fn numbers_survive_serialisation(number in floats(), small in any::<f32>()) {
         let text = serde_json::to_string(&number).unwrap();
         let read: f64 = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.to_bits(), number.to_bits());
@@ -185,7 +185,7 @@ proptest! {
 }
 
 #[test]
-fn a_decision_that_was_changed_is_found() {
+fn a_changed_decision_is_found() {
     let text = one_turn();
     let number = text
         .lines()
@@ -203,7 +203,7 @@ fn a_decision_that_was_changed_is_found() {
 }
 
 #[test]
-fn an_input_that_was_changed_and_a_decision_that_was_removed_are_found() {
+fn a_changed_input_and_a_removed_decision_are_found() {
     let text = one_turn();
     let loud = text.replacen("\"probability\":0.95", "\"probability\":0.05", 17);
     assert_ne!(loud, text);
@@ -219,7 +219,7 @@ fn an_input_that_was_changed_and_a_decision_that_was_removed_are_found() {
 }
 
 #[test]
-fn a_recording_that_was_cut_short_is_the_same_as_far_as_it_goes() {
+fn a_truncated_recording_replays_as_far_as_it_goes() {
     let text = one_turn();
     for cut in (text.find('\n').unwrap() + 1..text.len() - 1).step_by(97) {
         if !text.is_char_boundary(cut) {
@@ -233,10 +233,10 @@ fn a_recording_that_was_cut_short_is_the_same_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_its_line() {
+fn an_invalid_recording_is_refused_with_the_line_number() {
     let error = |text: &str| read(text).unwrap_err().to_string();
-    assert_eq!(error(""), "there is nothing in it");
-    assert!(error("{}\n").starts_with("line 1: this is no recording"));
+    assert_eq!(error(""), "the file is empty");
+    assert!(error("{}\n").starts_with("line 1: not a recording"));
     let header = serde_json::to_string(&Header::new(policy())).unwrap();
     let newer = header.replacen("\"version\":1", "\"version\":2", 1);
     assert_eq!(
@@ -244,14 +244,14 @@ fn what_is_no_recording_is_refused_with_its_line() {
         "line 1: the recording has version 2, this program reads version 1"
     );
     let after = |line: &str| error(&format!("{header}\n{line}\n"));
-    assert!(after("{\"t\":1}").starts_with("line 2: this is no step"));
+    assert!(after("{\"t\":1}").starts_with("line 2: not a step"));
     assert!(after("{\"t\":1,\"inputs\":{}}").starts_with("line 2: unknown field"));
     assert!(after("{\"end\":true}\n{\"t\":1,\"timeout\":true}").starts_with("line 3"));
 }
 
-/// They stand in the file once, whatever they would do to a conversation.
+/// The file has each kind once; their order means nothing to a conversation.
 #[test]
-fn lines_of_every_kind_that_version_1_has_written_load() {
+fn every_kind_of_line_of_version_1_loads() {
     let text = include_str!("version-1.jsonl");
     let recording = read(text).unwrap();
     assert!(recording.complete);
@@ -267,7 +267,7 @@ fn lines_of_every_kind_that_version_1_has_written_load() {
 }
 
 #[test]
-fn the_policy_survives_being_written() {
+fn the_policy_survives_serialisation() {
     let text = serde_json::to_string(&Header::new(policy())).unwrap();
     let read: Header = serde_json::from_str(&text).unwrap();
     assert_eq!(read.policy, policy());

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 /// Pause after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections for ever, and sends audio at once when it is written.
+/// Accepts connections forever, with Nagle's algorithm off so that audio is sent at once.
 pub(super) async fn accept(
     listener: &TcpListener,
     connections: &Arc<Connections>,
@@ -22,17 +22,17 @@ pub(super) async fn accept(
         match listener.accept().await {
             Ok((stream, client)) => {
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "no TCP_NODELAY");
+                    tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
                 match connections.place(client.ip()).await {
                     Some(place) => serve(stream, place),
                     None => warnings.warn(|more| {
-                        tracing::warn!(more, "a connection is closed: too many are being served");
+                        tracing::warn!(more, "refused a connection: too many are being served");
                     }),
                 }
             }
             Err(error) => {
-                warnings.warn(|more| tracing::warn!(%error, more, "cannot accept"));
+                warnings.warn(|more| tracing::warn!(%error, more, "cannot accept a connection"));
                 connections.make_room();
                 sleep(ACCEPT_PAUSE).await;
             }

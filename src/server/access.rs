@@ -1,4 +1,4 @@
-//! Who may open a session.
+//! Access control: which clients may open a session.
 
 use super::errors;
 use super::secrets::{self, Unfit};
@@ -17,7 +17,8 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
 
-/// How browsers show a token: they cannot set headers on a WebSocket.
+/// The prefix of a subprotocol that carries a token, since browsers cannot set headers on a
+/// WebSocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
 /// Headers that proxies and content delivery networks add.
@@ -36,29 +37,29 @@ const FORWARDED: [&str; 12] = [
     "x-real-ip",
 ];
 
-/// The beginning of many more: of `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, `-Server`, `-Ssl`.
+/// The prefix of `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, `-Server`, `-Ssl` and others.
 const X_FORWARDED: &str = "x-forwarded-";
 
-/// Why a client may not come in.
+/// The reason a client is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Denied {
-    /// There is a token to be shown, and it was not shown.
+    /// A token is configured, and the client presented no valid one.
     #[error("a valid token is needed: Authorization: Bearer <token>")]
     Token,
-    /// A client secret was shown whose time is over.
+    /// The client secret has expired.
     #[error("this client secret has expired: make another at /v1/realtime/client_secrets")]
     Expired,
-    /// The page is a stranger.
+    /// The web page's origin is not allowed.
     #[error("this origin is not allowed; see allowed_origins in the configuration")]
     Origin,
-    /// A proxy on this machine passes on what was sent from elsewhere.
+    /// The request was forwarded by a proxy, so its loopback address proves nothing.
     #[error(
-        "clients behind a proxy need a token here: set UNDERTONE_AUTH_TOKEN or server.auth_token_file, \
-         or server.insecure if the proxy sees to who may come in"
+        "clients behind a proxy need a token: set UNDERTONE_AUTH_TOKEN or server.auth_token_file, \
+         or server.insecure if the proxy authenticates clients"
     )]
     Proxied,
-    /// Neither a page nor a client with a token.
-    #[error("clients without an Origin header need a token here")]
+    /// Neither a web page nor a client with a token.
+    #[error("clients without an Origin header need a token")]
     NoOrigin,
 }
 
@@ -73,10 +74,10 @@ impl Denied {
 
 /// Checks a request to open a session on a server that listens on `address`.
 ///
-/// A valid token is enough. Without one configured, a page's origin must be this host, a loopback
-/// host or listed, so that no web page can use a visitor's microphone server; clients without an
-/// origin are welcome on loopback. What a proxy passes on comes from loopback, too, and is refused
-/// as far as it shows.
+/// A valid token is enough. If no token is configured, a page's origin must be this host, a
+/// loopback host or listed, so that a foreign web page cannot use a visitor's server; clients
+/// without an origin are admitted on loopback only. Requests forwarded by a local proxy also come
+/// from loopback and are refused if their headers reveal the proxy.
 pub(super) fn check(
     headers: &HeaderMap,
     settings: &ServerSettings,
@@ -101,7 +102,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether this is the server's token.
+/// Whether `shown` is the server's token.
 pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
     let token = settings.auth_token.as_ref();
     token.is_some_and(|token| equal(shown, token.expose_secret()))
@@ -113,7 +114,7 @@ fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
         .any(|shown| equal(shown, token.expose_secret()))
 }
 
-/// Everything that a client shows as its token.
+/// All tokens that a client presents.
 pub(super) fn shown(headers: &HeaderMap) -> Vec<String> {
     let authorization = headers
         .get(AUTHORIZATION)
@@ -140,15 +141,15 @@ pub(super) fn shown(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-/// The password of HTTP Basic, which Asterisk's WebSocket client sends. The user's name is nobody's
-/// business here.
+/// The password in HTTP Basic credentials, which Asterisk's WebSocket client sends. The user name
+/// is ignored.
 fn password(credentials: &str) -> Option<String> {
     let decoded = String::from_utf8(STANDARD.decode(credentials).ok()?).ok()?;
     let (_, password) = decoded.split_once(':')?;
     Some(password.to_owned())
 }
 
-/// Compares in a time that tells neither the content nor the length.
+/// Compares in constant time, revealing neither content nor length.
 fn equal(shown: &str, token: &str) -> bool {
     Sha256::digest(shown)
         .as_slice()
@@ -174,16 +175,16 @@ fn is_allowed(origin: &str, headers: &HeaderMap, settings: &ServerSettings) -> b
     page.host().is_some_and(is_loopback) || is_this_host(&page, headers)
 }
 
-/// The page came from the very host and port that it connects to. Only for addresses: a name may
-/// be pointed anywhere by whoever owns it (DNS rebinding).
+/// Whether the page was served from the host and port that it connects to. Only IP addresses count,
+/// because the owner of a name may point it here (DNS rebinding).
 fn is_this_host(page: &Uri, headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let address = page.host().and_then(ip);
     address.is_some() && page.authority().map(|authority| authority.as_str()) == host
 }
 
-/// Somebody says that he speaks for another, or the client asked for this server by a name that is
-/// not of this machine alone.
+/// Whether a forwarding header is present, or the `Host` is a name other than this machine's
+/// loopback names.
 fn is_proxied(headers: &HeaderMap) -> bool {
     let named = || {
         let host = headers
@@ -211,11 +212,11 @@ fn ip(host: &str) -> Option<IpAddr> {
         .ok()
 }
 
-/// Lets a client open a session, or says why not. Returns the configuration that its client secret
-/// carries; null if it shows none or that has none.
+/// Admits a client to open a session. Returns the session configuration in its client secret, or
+/// null if it has no secret or the secret no configuration.
 #[allow(
     clippy::result_large_err,
-    reason = "the error is the answer, made once for each stranger"
+    reason = "the error is the response, made once per refused client"
 )]
 pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Response> {
     let mut expired = false;
@@ -233,14 +234,14 @@ pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Respo
     }
 }
 
-/// Lets in who may do more than open sessions: a client secret is not enough.
+/// Admits a client to more than opening sessions, for which a client secret is not enough.
 pub(super) fn admit_with_token(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
     check(headers, &shared.settings(), shared.address)
 }
 
-/// Says why a client stays out, as OpenAI's clients read it.
+/// The response to a refused client, in the format of OpenAI's clients.
 pub(super) fn refusal(shared: &Shared, denied: Denied) -> Response {
-    tracing::info!(%denied, "a client stays out");
+    tracing::info!(%denied, "refused a client");
     shared.metrics.refused(Refusal::Denied);
     let challenge = [(WWW_AUTHENTICATE, "Bearer")];
     let code = match denied.status() {
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_strangers_stay_out() {
+    fn pages_of_other_origins_are_refused() {
         let settings = ServerSettings {
             allowed_origins: vec!["https://good.example".into()],
             ..ServerSettings::default()
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_pointed_here_stays_out() {
+    fn a_rebound_dns_name_is_refused() {
         let fields = [
             (ORIGIN, "http://rebound.example:8080"),
             (HOST, "rebound.example:8080"),
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_passes_on_needs_a_token() {
+    fn requests_through_a_proxy_need_a_token() {
         let forwarded = || HeaderName::from_static("x-forwarded-for");
         let mut proxied = vec![
             vec![(HOST, "voice.example.com")],
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_origin_is_for_loopback_and_tokens() {
+    fn a_missing_origin_is_allowed_on_loopback_or_with_a_token() {
         let open = ServerSettings::default();
         assert_eq!(try_with(&open, LOOPBACK, &[]), Ok(()));
         assert_eq!(try_with(&open, LAN, &[]), Err(Denied::NoOrigin));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_shown_in_a_header_or_a_subprotocol() {
+    fn a_token_may_be_in_a_header_or_a_subprotocol() {
         let settings = ServerSettings {
             auth_token: Some("secret".into()),
             ..ServerSettings::default()

@@ -1,26 +1,26 @@
-//! Admission: whether there is a place for one more session.
+//! Admission control: limits the number of sessions.
 
 use crate::metrics::{Metrics, Refusal};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Says whether one more session finds the models free, and counts it if so. Must not block.
+/// Decides whether the models can serve one more session, and counts it if so. Must not block.
 pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Gives places to sessions.
+/// Hands out places for sessions.
 pub(super) struct Admission {
-    /// Free places of sessions.
+    /// The free places.
     pub(super) places: Arc<Semaphore>,
     pub(super) room: Room,
-    /// The server shuts down: there are no places any more.
+    /// Cancelled at shutdown; then all sessions are refused.
     pub(super) drain: CancellationToken,
     pub(super) metrics: Arc<Metrics>,
 }
 
 impl Admission {
-    /// A place for one more session, unless the server drains, is full, or has as much to do as it can.
-    /// One that was `promised` a place finds it however much there is to do.
+    /// A place for one more session, unless the server is draining, full or overloaded. A
+    /// `promised` session is admitted even under overload.
     pub(super) fn place(&self, promised: bool) -> Result<OwnedSemaphorePermit, Refusal> {
         let permit = self.place_among(&self.places)?;
         if !promised && !(self.room)() {
@@ -30,7 +30,7 @@ impl Admission {
         Ok(permit)
     }
 
-    /// One of `places`, unless the server drains.
+    /// One of `places`, unless the server is draining.
     pub(super) fn place_among(
         &self,
         places: &Arc<Semaphore>,

@@ -24,20 +24,20 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// Seconds that a client secret may hold: OpenAI's bounds.
+/// How long a client secret may be valid, seconds: OpenAI's bounds.
 const SECONDS: RangeInclusive<u64> = 10..=7_200;
 
-/// Seconds that a client secret holds unless told otherwise: OpenAI's default.
+/// How long a client secret is valid by default, seconds: OpenAI's default.
 const DEFAULT_SECONDS: u64 = 600;
 
-/// The longest body, bytes.
+/// The longest request body, bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// When this release's model came into being, for those who sort by it: seconds since 1970.
+/// The `created` field of the model, seconds since 1970, for clients that sort by it.
 const CREATED: u64 = 1_767_225_600;
 
-/// The routes. Pages of any origin may read what they answer: who may come in is decided by tokens
-/// and by the origin itself, never by a cookie.
+/// The routes. Pages of any origin may read the responses: access depends on tokens and the origin,
+/// never on cookies.
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route(
@@ -71,14 +71,14 @@ async fn preflight() -> impl IntoResponse {
     (StatusCode::NO_CONTENT, allowed)
 }
 
-/// A Realtime client, as the operator would have it.
+/// Applies the operator's settings to a Realtime client.
 pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
     dialect
         .turns(settings.interrupt, settings.vad_threshold)
         .within(settings.text)
 }
 
-/// Makes a client secret. Who shows one may not make another.
+/// Issues a client secret. A client secret is not enough to request another.
 async fn client_secret(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
@@ -89,7 +89,7 @@ async fn client_secret(
     }
     let reading = timeout(shared.settings().header_timeout, to_bytes(body, MAX_BODY));
     let Ok(Ok(body)) = reading.await else {
-        let message = format!("The body is longer than {MAX_BODY} bytes or comes too slowly.");
+        let message = format!("The body is longer than {MAX_BODY} bytes or arrives too slowly.");
         return error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "request_too_large",
@@ -108,15 +108,15 @@ async fn client_secret(
     }
 }
 
-/// Reads a request for a client secret at `now`: what is to be granted, and the session as it would
-/// be told to its client.
+/// Parses a request for a client secret made at `now`, seconds since 1970. Returns the grant, and
+/// the session as its client would see it.
 fn granted(body: &[u8], now: u64, settings: &ServerSettings) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
         body => serde_json::from_slice(body).map_err(|error| {
             Fault::whole(
                 "invalid_json",
-                format!("The body is no JSON object: {error}."),
+                format!("The body is not a JSON object: {error}."),
             )
         })?,
     };
@@ -146,7 +146,7 @@ fn seconds(expires_after: &Value) -> Result<u64, Fault> {
         None | Some(Value::Null) => {}
         Some(anchor) if anchor == "created_at" => {}
         Some(_) => {
-            let message = "The anchor is 'created_at'.";
+            let message = "The anchor must be 'created_at'.";
             return Err(Fault::new("invalid_value", "expires_after.anchor", message));
         }
     }
@@ -156,7 +156,7 @@ fn seconds(expires_after: &Value) -> Result<u64, Fault> {
             let seconds = seconds.as_u64().filter(|seconds| SECONDS.contains(seconds));
             seconds.ok_or_else(|| {
                 let (least, most) = SECONDS.into_inner();
-                let message = format!("A client secret holds {least} to {most} seconds.");
+                let message = format!("A client secret is valid for {least} to {most} seconds.");
                 Fault::new("invalid_value", "expires_after.seconds", message)
             })
         }
@@ -183,7 +183,7 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
     }
 }
 
-/// Any name is as good as another: the operator chooses the models.
+/// Describes the server's only model; other names are not found.
 async fn model(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_ten_minutes_unless_told_otherwise() {
+    fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
             granted(body.as_bytes(), 1_000, &ServerSettings::default())
                 .map(|(grant, _)| grant.expires_at)
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_named() {
+    fn an_invalid_request_names_the_field() {
         for (body, param) in [
             (
                 json!({"expires_after": {"seconds": 9}}),

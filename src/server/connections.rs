@@ -1,10 +1,11 @@
-//! Open connections: how many there may be, and which one goes when there are too many.
+//! Limits open connections, and decides which one is closed when there are too many.
 //!
-//! Nothing is asked of a connection before its first request, so anybody can open thousands. One that
-//! asks for nothing is closed when its time is up, and sooner if others need its place: that of the
-//! address with the most such connections which has waited longest. So a flood displaces itself, and a
-//! health check that asks at once is served in the midst of it. A connection whose request is being
-//! served, its answer to the last byte, or that has become a session, is never displaced.
+//! A connection needs no token before its first request, so anybody can open thousands. An idle one
+//! is closed at its deadline, or earlier if another connection needs its place. The one displaced
+//! is the oldest idle connection of the address that has the most. So a flood displaces itself, and
+//! a health check that sends its request at once is served in the middle of it. A connection is
+//! never displaced while a request is being served, until the last byte of the response is written,
+//! or once it has become a session.
 
 use crate::metrics::{Metrics, Refusal};
 use std::collections::{BTreeMap, HashMap};
@@ -21,38 +22,38 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Descriptors kept for models, log, listeners and the like.
+/// File descriptors reserved for models, log, listeners and the like.
 const OWN_FILES: usize = 64;
 
-/// Descriptors kept for each session beside its socket: its recording, the language model, tools.
+/// File descriptors reserved for each session besides its socket: recording, language model, tools.
 const SESSION_FILES: usize = 8;
 
-/// The share of all connections that one address may keep waiting: one in so many.
+/// The divisor for the share of all connections that may be idle connections of one address.
 const WAITING_SHARE: usize = 4;
 
-/// How long what a client still sends is read after the server has closed: a socket that is closed over
-/// unread data is reset, and the client may lose what it was told last.
+/// How long a client's remaining data is read after the server has closed. Closing a socket with
+/// unread data resets it, and the client may lose the last response.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How long a displaced connection may take to be gone.
+/// How long a displaced connection may take to close.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Connections that may be open at once in a process that may have `files` open, so that health checks,
-/// tools and recordings find one when all connections are taken: at most `most`.
+/// The connection limit for a process with `files` file descriptors, at most `most`. It leaves
+/// descriptors for tools, recordings and the rest of the server when all connections are taken.
 pub fn within_files(files: usize, sessions: usize, most: usize) -> usize {
     let kept = OWN_FILES + SESSION_FILES.saturating_mul(sessions);
     let left = files.saturating_sub(kept).max(files / 2);
     left.clamp(1, most.max(1))
 }
 
-/// All open connections, of every door.
+/// All open connections, on every listener.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
-    /// Connections of one address that may wait.
+    /// The most idle connections of one address.
     most_waiting: usize,
     open: Mutex<Open>,
-    /// One is gone.
+    /// Notified when a connection has closed.
     gone: Notify,
     metrics: Arc<Metrics>,
 }
@@ -60,20 +61,20 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     count: usize,
-    /// Those of them that are displaced and not gone yet.
+    /// Connections that were displaced and have not closed yet.
     leaving: usize,
-    /// The next turn to wait.
+    /// The last turn that was given out; lower turns have been idle for longer.
     turn: u64,
-    /// Connections that ask for nothing, by address and by how long.
+    /// Idle connections, by address and turn.
     waiting: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
 }
 
 /// The result of looking for a place.
 enum Try {
     Found(Arc<Place>),
-    /// Somebody is about to go.
+    /// A displaced connection is about to close.
     Soon,
-    /// Everybody is being served.
+    /// All connections are being served.
     Never,
 }
 
@@ -88,8 +89,8 @@ impl Connections {
         })
     }
 
-    /// A place for a connection from `address`, if need be that of one which asks for nothing. `None` if
-    /// all are being served.
+    /// A place for a connection from `address`, displacing an idle one if necessary. `None` if all
+    /// connections are being served.
     pub(super) async fn place(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
         let address = network_of(address);
         loop {
@@ -132,12 +133,12 @@ impl Connections {
         }))
     }
 
-    /// Closes a connection that asks for nothing, since there is no descriptor left for another.
+    /// Displaces an idle connection because no file descriptor is left for another.
     pub(super) fn make_room(&self) {
         self.displace_any(&mut self.lock());
     }
 
-    /// Displaces the one that has waited longest, of the address with the most that wait.
+    /// Displaces the oldest idle connection of the address that has the most.
     fn displace_any(&self, open: &mut Open) {
         let most = open.waiting.iter().max_by_key(|(_, waiting)| waiting.len());
         if let Some(address) = most.map(|(address, _)| *address) {
@@ -164,7 +165,7 @@ impl Open {
         self.waiting.get(&address).map_or(0, BTreeMap::len)
     }
 
-    /// The turn of a connection that waits from now on; none for one that was displaced.
+    /// The turn of a connection that is idle from now on; `None` if it was displaced.
     fn wait(&mut self, address: IpAddr, displaced: &CancellationToken) -> Option<u64> {
         if displaced.is_cancelled() {
             return None;
@@ -196,22 +197,22 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection's place, until its socket is closed.
+/// A connection's place, held until its socket is closed.
 #[derive(Debug)]
 pub(super) struct Place {
     connections: Arc<Connections>,
     address: IpAddr,
     displaced: CancellationToken,
-    /// Since when it waits, while it does.
+    /// Its turn while it is idle.
     turn: Mutex<Option<u64>>,
-    /// The client was answered, and not all of it has been written.
+    /// A response exists that has not been written completely.
     unwritten: AtomicBool,
-    /// Twice the requests that were answered, and one more while one is being answered.
+    /// Twice the number of answered requests, plus one while a request is being served.
     requests: watch::Sender<u64>,
 }
 
 impl Place {
-    /// The client asks for something: from now on it is not displaced.
+    /// A request has arrived: from now on the connection is not displaced.
     pub(super) fn serve(&self) {
         self.requests.send_modify(|requests| *requests |= 1);
         self.unwritten.store(false, Relaxed);
@@ -220,13 +221,13 @@ impl Place {
         }
     }
 
-    /// There is an answer for the client, who may ask for more when it has been written.
+    /// A response exists; once it is written, the connection is idle again.
     pub(super) fn answered(&self) {
         self.requests.send_modify(|requests| *requests += 1);
         self.unwritten.store(true, Relaxed);
     }
 
-    /// All that there was to write has been written.
+    /// Everything has been written.
     fn written(&self) {
         if self.unwritten.swap(false, Relaxed) {
             let mut open = self.connections.lock();
@@ -236,13 +237,13 @@ impl Place {
         }
     }
 
-    /// Returns when others need the place.
+    /// Returns when the connection is displaced.
     pub(super) async fn displaced(&self) {
         self.displaced.cancelled().await;
     }
 
-    /// Returns when the client has not asked within `first`, when an answer takes longer than `answer`,
-    /// or when nothing more was asked within `again`.
+    /// Returns when the first request does not arrive within `first`, a response takes longer than
+    /// `answer`, or no further request arrives within `again`.
     pub(super) async fn overdue(&self, first: Duration, answer: Duration, again: Duration) {
         let mut requests = self.requests.subscribe();
         loop {
@@ -260,7 +261,7 @@ impl Place {
         }
     }
 
-    /// Whether the client has asked for anything.
+    /// Whether a request has arrived.
     fn has_asked(&self) -> bool {
         *self.requests.borrow() > 0
     }
@@ -286,11 +287,11 @@ impl Drop for Place {
     }
 }
 
-/// A client's socket. When it is dropped, what the client still sends is read for a while, so that it
-/// hears what it was told last.
+/// A client's socket. When it is dropped, the client's remaining data is read for up to [`LINGER`],
+/// so that the last response is not lost to a reset.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// `None` only while it is dropped.
+    /// `None` only while being dropped.
     stream: Option<TcpStream>,
     place: Arc<Place>,
     /// The client has closed its side.
@@ -333,7 +334,7 @@ async fn linger(mut stream: TcpStream, _place: Arc<Place>) {
         copy(&mut stream, &mut sink()).await
     };
     if let Ok(Err(error)) = timeout(LINGER, rest).await {
-        tracing::trace!(%error, "the client is gone");
+        tracing::trace!(%error, "the connection broke while closing");
     }
 }
 
@@ -373,7 +374,8 @@ impl AsyncWrite for Socket {
         true
     }
 
-    /// A flush means that all has been written: the writer flushes when nothing is left.
+    /// hyper flushes when nothing is left to write, so a completed flush means that everything has
+    /// been written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.stream()?.poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
@@ -401,7 +403,7 @@ mod tests {
         Connections::new(most, Arc::default())
     }
 
-    /// A place whose holder gives it back as soon as it is displaced.
+    /// Takes a place that is released as soon as it is displaced.
     async fn hold(connections: &Arc<Connections>, address: IpAddr) -> CancellationToken {
         let place = connections.place(address).await.unwrap();
         let displaced = place.displaced.clone();
@@ -419,7 +421,7 @@ mod tests {
             hold(&connections, HERE).await;
         }
         assert_eq!(connections.lock().waiting_of(HERE), 10, "a quarter waits");
-        // Many addresses at once: those with the most go first.
+        // Many addresses at once: those with the most idle connections are displaced first.
         for last in 2..8 {
             for _ in 0..40 {
                 hold(&connections, elsewhere(last)).await;
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_who_is_served_is_displaced() {
+    async fn a_connection_that_is_served_is_not_displaced() {
         let connections = connections(2);
         let places = [
             connections.place(HERE).await.unwrap(),
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_displaced_while_it_is_served_leaves_nothing_behind() {
+    async fn a_connection_displaced_just_before_its_request_leaves_no_trace() {
         let connections = connections(1);
         let place = connections.place(HERE).await.unwrap();
         connections.make_room();
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_kept_for_the_server_itself() {
+    fn file_descriptors_are_reserved_for_the_server_itself() {
         assert_eq!(within_files(1_024, 16, 4_096), 832);
         assert_eq!(within_files(1 << 20, 16, 4_096), 4_096);
         assert_eq!(within_files(256, 1_000, 4_096), 128);

@@ -1,4 +1,4 @@
-//! Admits connections over bare TCP like any other session.
+//! Accepts connections over plain TCP, with the same admission rules as for WebSockets.
 
 use super::accept::accept;
 use super::admission::Room;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Accepts AudioSocket calls for ever, if there is a place where they come in.
+/// Accepts AudioSocket calls forever, if there is a listener.
 pub(super) async fn accept_calls(
     listener: Option<&TcpListener>,
     shared: &Arc<Shared>,
@@ -27,9 +27,8 @@ pub(super) async fn accept_calls(
     admit(listener, shared, place, answer, audiosocket::turn_away).await
 }
 
-/// Accepts Wyoming clients for ever, if there is a place where they come in. They have places of their
-/// own, as many as there are sessions: they keep connections open, and no call is to find all lines
-/// busy for that.
+/// Accepts Wyoming clients forever, if there is a listener. They have places of their own, as many
+/// as there are sessions: they keep connections open for long, which must not block calls.
 pub(super) async fn accept_wyoming(
     door: Option<&(TcpListener, wyoming::Service)>,
     shared: &Arc<Shared>,
@@ -46,8 +45,8 @@ pub(super) async fn accept_wyoming(
     admit(listener, shared, place, serve, wyoming::turn_away).await
 }
 
-/// Opens sessions while the models have room for one more. The other doors ask when a connection comes;
-/// a Wyoming client may stay for days before it opens a session.
+/// Opens sessions only while the models have room. Other listeners check this when a client
+/// connects; a Wyoming client may stay connected for days before it opens a session.
 fn if_there_is_room(room: Room, sessions: SessionFactory) -> SessionFactory {
     Arc::new(move |options| match room() {
         true => sessions(options),
@@ -55,8 +54,8 @@ fn if_there_is_room(room: Room, sessions: SessionFactory) -> SessionFactory {
     })
 }
 
-/// Lets in whom there is a place for, and turns the others away. Both protocols have the client speak
-/// first: one that says nothing takes no place.
+/// Serves clients while there are places, and turns others away. In both protocols the client
+/// speaks first, so a silent connection takes no place.
 async fn admit<S, T>(
     listener: &TcpListener,
     shared: &Arc<Shared>,
@@ -83,7 +82,7 @@ where
                     drop((permit, task));
                 }
                 Err(refusal) => {
-                    tracing::info!(?refusal, "a connection is turned away");
+                    tracing::info!(?refusal, "turned a connection away");
                     turn_away(stream).await;
                 }
             }
@@ -92,11 +91,11 @@ where
     accept(listener, &shared.connections, admit).await
 }
 
-/// Whether a client has spoken.
+/// The result of waiting for a client's first byte.
 enum Spoken {
     Yes,
     TooLate,
-    /// It has left, or had to.
+    /// It has left, or was displaced.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! Errors as OpenAI's clients read them.
+//! Error responses in OpenAI's format.
 
 use crate::transport::realtime::Fault;
 use axum::Json;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// An answer with one error; `param` names the field that caused it.
+/// A response with one error; `param` names the field that caused it.
 pub(super) fn error(
     status: StatusCode,
     code: &str,
@@ -19,7 +19,7 @@ pub(super) fn error(
     (status, Json(json!({ "error": error }))).into_response()
 }
 
-/// The answer to a configuration that a client may not set.
+/// The response to an invalid session configuration.
 pub(super) fn fault(fault: &Fault) -> Response {
     let (code, param) = (fault.code, fault.param.as_deref());
     error(StatusCode::BAD_REQUEST, code, param, &*fault.message)

@@ -1,8 +1,8 @@
-//! The page at `/`, and what it asks for beside a session.
+//! The page at `/`, and the data that it fetches besides opening a session.
 //!
-//! The files of `web/` are part of the program: there is nothing to install and nothing to fetch
-//! from elsewhere. They are open to everyone, being the same everywhere; what they tell of this
-//! server, its tools and its voice, follows the rules of sessions.
+//! The files in `web/` are compiled into the program: nothing has to be installed or fetched from
+//! elsewhere. They are public, since they contain nothing about this server; its tools and recorded
+//! questions are protected like sessions.
 
 use super::access;
 use super::shared::Shared;
@@ -22,11 +22,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Nothing from elsewhere, nothing inline: what is said and what tools return cannot become code.
+/// Allows no foreign and no inline scripts, so that transcripts and tool results cannot become
+/// code.
 const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-/// The pages may be kept, but not used without asking: a new program brings new ones.
+/// Browsers may cache the files but must revalidate them, since a new version of the program brings
+/// new files.
 const REVALIDATE: &str = "no-cache";
 
 /// A file of the page.
@@ -78,7 +80,7 @@ const FILES: [File; FILE_COUNT] = files! {
 
 const FILE_COUNT: usize = 22;
 
-/// The routes of the page.
+/// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {
     FILES
         .iter()
@@ -118,7 +120,7 @@ fn answer(file: &File, tag: &HeaderValue, headers: &HeaderMap) -> Response {
     (about, file.content).into_response()
 }
 
-/// Describes the server for the page: its tools, and the recorded questions.
+/// Describes the server for the page: its tools and recorded questions.
 async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if let Err(refused) = access::admit(&shared, &headers) {
         return refused;
@@ -153,7 +155,7 @@ fn tool_json(tool: &Declaration, verdict: Verdict) -> Value {
     })
 }
 
-/// A question's audio: made when it is first asked for, and kept.
+/// A question's audio, synthesised at the first request and kept.
 async fn question(
     State(shared): State<Arc<Shared>>,
     Path(number): Path<usize>,
@@ -172,7 +174,7 @@ async fn question(
     };
     match question.wav.get_or_try_init(make).await {
         Ok(wav) => ([(CONTENT_TYPE, "audio/wav")], wav.clone()).into_response(),
-        Err(()) => busy("the voice is busy or broken"),
+        Err(()) => busy("the voice is busy or has failed"),
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
         }
     }
 
-    /// The whole page weighs less than one photograph.
+    /// The whole page is smaller than a photograph.
     #[test]
     fn the_page_is_light() {
         let bytes: usize = FILES.iter().map(|file| file.content.len()).sum();

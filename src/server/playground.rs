@@ -6,32 +6,33 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// Speaks a text: a WAV file of mono PCM16 at 24 kHz; `None` if the voice cannot.
+/// Synthesises a text into a WAV file, mono PCM16 at 24 kHz; `None` if the voice is busy or has
+/// failed.
 pub type Say = Arc<dyn Fn(String) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
 
 /// The description of this server for the page.
 #[derive(Clone, Default)]
 pub struct Playground {
-    /// The tools, and how far each may go before it is committed.
+    /// The tools, and how far each may run before it is committed.
     pub tools: Vec<(Arc<Declaration>, Verdict)>,
-    /// Audio before the first sound of speech that counts as speech, ms.
+    /// Audio before the start of speech that is included in the utterance, ms.
     pub pre_roll_ms: u64,
-    /// Questions that a visitor without a microphone may play.
+    /// Questions that visitors without a microphone can play.
     pub questions: Vec<Question>,
-    /// Speaks them. Without it there are none.
+    /// Synthesises the questions; without it none are offered.
     pub say: Option<Say>,
 }
 
-/// A question to be played.
+/// A recorded question.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub(super) text: String,
-    /// Its audio, once somebody has asked for it.
+    /// Its audio, once it has been requested.
     pub(super) wav: Arc<OnceCell<bytes::Bytes>>,
 }
 
 impl Question {
-    /// A question in these words.
+    /// A question with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

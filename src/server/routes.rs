@@ -1,4 +1,4 @@
-//! The routes.
+//! The server's own routes.
 
 use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
@@ -20,10 +20,10 @@ use axum::routing::get;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Longest name that a client may give itself or the model, bytes.
+/// Longest client or model name that is kept, bytes.
 const MAX_NAME: usize = 200;
 
-/// The server's own routes.
+/// Builds the router.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(api::router())
@@ -44,14 +44,15 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     if shared.context.drain.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining").into_response()
     } else if shared.metrics.journal().is_failing() {
-        let why = "the journal cannot be written: no tool that changes something is run";
+        let why = "the journal cannot be written: tools with side effects do not run";
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else {
         "ready".into_response()
     }
 }
 
-/// For Prometheus. What a server does is nobody else's business: the rules are those of sessions.
+/// Metrics for Prometheus. They reveal the server's activity, so they need the server's token like
+/// sessions; a client secret is not enough.
 async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if let Err(denied) = admit_with_token(&shared, &headers) {
         return refusal(&shared, denied);
@@ -80,7 +81,7 @@ async fn open_realtime(
     };
     if query.call_id.is_some() {
         let message =
-            "There are no calls over WebRTC or SIP here: leave call_id out to open a session.";
+            "This server has no calls over WebRTC or SIP: omit call_id to open a session.";
         return errors::error(
             StatusCode::NOT_FOUND,
             "call_not_found",
@@ -98,7 +99,7 @@ async fn open_realtime(
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events);
     let dialect = match as_set(dialect, &shared.settings()).configured(session) {
         Ok(dialect) => dialect.beta(realtime::asks_for_beta(&headers)),
-        // The operator may have set other limits since the secret was made.
+        // The operator may have changed limits since the secret was issued.
         Err(wrong) => return errors::fault(&wrong),
     };
     let dialect = match query.intent.as_deref() {
@@ -165,7 +166,7 @@ async fn open_plivo(
     open_provider(Provider::Plivo, shared, query, &headers, upgrade)
 }
 
-/// A call of a provider that can show the server's token only in the address.
+/// A call from a provider that can present the server's token only in the URL.
 fn open_provider(
     provider: Provider,
     State(shared): State<Arc<Shared>>,

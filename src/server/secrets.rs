@@ -1,6 +1,6 @@
-//! Client secrets: tokens that a program gives to a browser or a device so that this may open
-//! sessions for a while. Each carries the session's configuration and when it expires, and is
-//! signed; nothing is stored.
+//! Client secrets: short-lived tokens that an application gives to a browser or device to open
+//! sessions with. Each contains the session's configuration and its expiry, and is signed; the
+//! server stores nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,13 +12,13 @@ use sha2::Sha256;
 use std::time::SystemTime;
 use uuid::Uuid;
 
-/// The prefix of every client secret, as of OpenAI's ephemeral keys.
+/// The prefix of every client secret, as in OpenAI's ephemeral keys.
 const PREFIX: &str = "ek_";
 
-/// Bytes of a session's configuration that a secret carries at most: it travels in a header.
+/// The longest session configuration in a secret, bytes: the secret travels in a header.
 pub(super) const MAX_SESSION: usize = 16 * 1024;
 
-/// Signs and reads secrets.
+/// Issues and verifies secrets.
 #[derive(Debug)]
 pub(super) struct Secrets {
     key: SecretString,
@@ -27,25 +27,25 @@ pub(super) struct Secrets {
 /// The contents of a secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Grant {
-    /// When it ends, in seconds since 1970.
+    /// When it expires, seconds since 1970.
     pub(super) expires_at: u64,
     /// The session's configuration as a client would send it; null if there is none.
     pub(super) session: Value,
 }
 
-/// Why a secret opens nothing.
+/// The reason a secret is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// It was not made here, or changed since.
+    /// It was not issued by this server, or was modified.
     Unknown,
-    /// Its time is over.
+    /// It has expired.
     Expired,
 }
 
 impl Secrets {
-    /// With the operator's key, or with one of this process alone: then a restart ends all secrets.
+    /// Uses the operator's key, or else a random one, with which a restart invalidates all secrets.
     pub(super) fn new(key: Option<SecretString>) -> Self {
-        // 244 random bits of the system's generator.
+        // 244 random bits from the system's generator.
         let random = || format!("{}{}", Uuid::new_v4(), Uuid::new_v4()).into();
         Self {
             key: key.unwrap_or_else(random),
@@ -87,7 +87,7 @@ impl Secrets {
 /// Seconds since 1970.
 #[allow(
     clippy::disallowed_methods,
-    reason = "the edge: a secret's time is that of the clock on the wall"
+    reason = "an edge: a secret expires by the wall clock"
 )]
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_until_it_expires() {
+    fn a_secret_is_valid_until_it_expires() {
         let secrets = Secrets::new(None);
         let secret = secrets.issue(&grant());
         assert_eq!(secrets.read(&secret, 999), Ok(grant()));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_signed_elsewhere_is_unknown() {
+    fn modified_and_foreign_secrets_are_unknown() {
         let (here, there) = (Secrets::new(None), Secrets::new(None));
         let secret = here.issue(&grant());
         assert_eq!(there.read(&secret, 0), Err(Unfit::Unknown));

@@ -1,4 +1,4 @@
-//! How the server serves.
+//! The server's settings.
 
 use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
@@ -8,44 +8,44 @@ use secrecy::SecretString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// How the server serves.
+/// The server's settings.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Where to listen. Port 0 takes any.
+    /// The address to listen on; port 0 takes any free port.
     pub bind: SocketAddr,
-    /// Sessions at a time; over that, 503.
+    /// The most concurrent sessions; beyond that, clients get status 503.
     pub max_sessions: usize,
-    /// Sockets that are open at a time, of sessions, too, and of all doors. Over that, connections that
-    /// ask for nothing are closed, and a new one is if there are none.
+    /// The most open sockets, on all listeners and including sessions. Beyond that, idle
+    /// connections are closed, or a new connection if none is idle.
     pub max_connections: usize,
-    /// Clients must show this token. `None` asks for nothing.
+    /// The token that clients must present; `None` requires none.
     pub auth_token: Option<SecretString>,
-    /// Signs client secrets; a key of this process alone if `None`.
+    /// Signs client secrets; a random key per process if `None`.
     pub client_secret_key: Option<SecretString>,
-    /// Origins of web pages that may connect, such as `https://example.org`. Pages of this very
-    /// host and of loopback hosts may anyway.
+    /// Origins of web pages that may connect, such as `https://example.org`. Pages from this host
+    /// and from loopback hosts always may.
     pub allowed_origins: Vec<String>,
-    /// Clients that are no browsers may connect without a token although the server listens on
-    /// more than loopback, or a proxy passes them on.
+    /// Whether clients other than browsers may connect without a token even if the server listens
+    /// beyond loopback or a proxy forwards them.
     pub insecure: bool,
-    /// Longest message of a Realtime client, bytes: some 16 s of audio in one append by default.
+    /// Longest message from a Realtime client, bytes: by default about 16 s of audio in one append.
     pub max_realtime_message: usize,
-    /// Longest message of a PCM client, bytes.
+    /// Longest message from a PCM client, bytes.
     pub max_pcm_message: usize,
-    /// How long a connection may take to send the headers of its first request; on the other doors, to
-    /// send anything.
+    /// How long a connection may take to send the headers of its first request, or on the TCP
+    /// protocols its first byte.
     pub header_timeout: Duration,
     /// Timeouts of WebSockets.
     pub socket: SocketLimits,
-    /// How fast a Realtime client's audio may come.
+    /// How fast a Realtime client's audio may arrive.
     pub realtime_intake: IntakeLimits,
-    /// How fast a PCM client's audio may come.
+    /// How fast a PCM client's audio may arrive.
     pub pcm_intake: IntakeLimits,
-    /// The user may interrupt the agent by speaking, unless a client says otherwise.
+    /// Whether barge-in is allowed, unless a client says otherwise.
     pub interrupt: bool,
-    /// From this probability on a sound is speech, unless a client says otherwise.
+    /// The VAD's speech probability threshold, unless a client says otherwise.
     pub vad_threshold: f32,
-    /// How much text a Realtime client may add.
+    /// Limits on the text that a Realtime client may add.
     pub text: TextLimits,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,

@@ -13,18 +13,18 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-/// How clients that come in later are served. Of the settings, the address, the limits of sessions and
-/// connections and the key of client secrets stay as they were at the start.
+/// The settings for clients that connect from now on. The address, the session and connection
+/// limits and the key of client secrets are fixed at the start.
 #[derive(Clone)]
 pub struct Renewed {
-    /// How to serve.
+    /// The server's settings.
     pub settings: Arc<ServerSettings>,
     /// The description of this server for the page at `/`.
     pub playground: Arc<Playground>,
 }
 
 impl Renewed {
-    /// For who comes in from now on.
+    /// Settings and playground for new clients.
     pub fn new(settings: ServerSettings, playground: Playground) -> Self {
         Self {
             settings: Arc::new(settings),
@@ -36,20 +36,20 @@ impl Renewed {
 /// State that the handlers of all connections share.
 pub(super) struct Shared {
     pub(super) renewed: watch::Receiver<Renewed>,
-    /// The address that is listened on.
+    /// The address that the server listens on.
     pub(super) address: SocketAddr,
     pub(super) admission: Admission,
     pub(super) connections: Arc<Connections>,
     pub(super) tasks: TaskTracker,
     pub(super) context: PumpContext,
     pub(super) metrics: Arc<Metrics>,
-    /// Of Twilio's calls that were answered and have not begun their stream.
+    /// Tickets of Twilio calls that were answered and have not started their stream.
     pub(super) tickets: Arc<dyn TicketStore>,
     pub(super) secrets: Secrets,
 }
 
 impl Shared {
-    /// How to serve who comes in now.
+    /// The settings for a client that connects now.
     pub(super) fn settings(&self) -> Arc<ServerSettings> {
         self.renewed.borrow().settings.clone()
     }

@@ -1,7 +1,7 @@
-//! Twilio's calls: the webhook that answers them, the socket that carries them, and their end.
+//! Twilio calls: the webhook that answers them, the sockets that carry them, and hanging up.
 //!
-//! Everything that comes in is signed with the account's auth token, and a stream has to show the
-//! ticket that the webhook gave to its call: nobody else opens a session here.
+//! Every request must be signed with the account's auth token, and a stream must present the ticket
+//! that the webhook issued for its call. Without both, no session opens.
 
 pub(super) mod account;
 mod api;
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
 
-/// The longest webhook, bytes: Twilio posts some 1.5 KB.
+/// The longest webhook body, bytes: Twilio posts about 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
 
 pub(super) fn router() -> Router<Arc<Shared>> {
@@ -40,7 +40,7 @@ pub(super) fn router() -> Router<Arc<Shared>> {
         .layer(DefaultBodyLimit::max(MAX_FORM))
 }
 
-/// Answers a call, with a socket to this server if there is room for it.
+/// Answers a call: connects it to this server if there is room.
 async fn answer(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -53,7 +53,8 @@ async fn answer(
     }
 }
 
-/// Whom a caller was put through to has hung up, or never answered: then the caller is ours again.
+/// Called when a transferred call ends. If the other side never answered, the caller is connected
+/// to this server again.
 async fn after_transfer(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -69,10 +70,10 @@ async fn after_transfer(
     }
 }
 
-/// Returns the form posted to `path`, if it is signed by Twilio.
+/// Returns the form posted to `path` if Twilio signed it.
 #[allow(
     clippy::result_large_err,
-    reason = "the error is the answer, made once for each stranger"
+    reason = "the error is the response, made once per refused client"
 )]
 fn asked(
     shared: &Shared,
@@ -92,15 +93,15 @@ fn asked(
     }
     let form: BTreeMap<String, String> = parameters.into_iter().collect();
     if form.get("AccountSid") != Some(&twilio.account_sid) {
-        tracing::info!("a call of another Twilio account stays out; is twilio.account_sid right?");
+        tracing::info!("refused a call of another Twilio account; is twilio.account_sid right?");
         shared.metrics.refused(Refusal::Denied);
-        let reason = "the call is of another Twilio account than twilio.account_sid";
+        let reason = "the call belongs to another Twilio account than twilio.account_sid";
         return Err((StatusCode::FORBIDDEN, reason).into_response());
     }
     Ok(form)
 }
 
-/// Connects a call to this server, if there is room for it, after the verbs `first`.
+/// Connects a call to this server if there is room, after the TwiML verbs in `first`.
 async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
@@ -109,7 +110,7 @@ async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str
     let Some(call) = form.get("CallSid") else {
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
-    // Whether there is a place is asked again when the socket comes.
+    // The socket checks for a place again when it connects.
     if shared.admission.place(false).is_err() {
         return busy();
     }
@@ -122,7 +123,7 @@ async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str
     }
 }
 
-/// The instructions that make Twilio open a socket to this server.
+/// The TwiML that makes Twilio open a socket to this server.
 fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
     let ticket = format!("<Parameter name=\"ticket\" value=\"{ticket}\"/>");
     if twilio.relay {
@@ -137,7 +138,7 @@ fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
     }
 }
 
-/// The socket of a call's audio.
+/// The socket with a call's audio.
 async fn open_media(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -157,7 +158,7 @@ async fn open_media(
     })
 }
 
-/// The socket of a call's words. Its end is told on it.
+/// The socket with a call's text. The session ends the call in a message on it.
 async fn open_relay(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -173,10 +174,11 @@ async fn open_relay(
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
-/// The account that a socket at `path` is signed by, and which of its calls may open a session.
+/// Checks the signature of a socket at `path`. Returns the account, and the check that admits its
+/// calls.
 #[allow(
     clippy::result_large_err,
-    reason = "the error is the answer, made once for each stranger"
+    reason = "the error is the response, made once per refused client"
 )]
 fn caller(
     shared: &Arc<Shared>,
@@ -211,15 +213,15 @@ fn is_signed(
 }
 
 fn denied(shared: &Shared) -> Response {
-    tracing::info!("a request that Twilio has not signed stays out; is twilio.public_url right?");
+    tracing::info!("refused a request without Twilio's signature; is twilio.public_url right?");
     shared.metrics.refused(Refusal::Denied);
-    (StatusCode::FORBIDDEN, "the signature is not Twilio's").into_response()
+    (StatusCode::FORBIDDEN, "the request is not signed by Twilio").into_response()
 }
 
 fn not_found() -> Response {
     (
         StatusCode::NOT_FOUND,
-        "no Twilio account is configured here; see [twilio] in the configuration",
+        "no Twilio account is configured; see [twilio] in the configuration",
     )
         .into_response()
 }

@@ -1,4 +1,4 @@
-//! The upgrade of a request to a WebSocket that carries a session.
+//! Upgrades a request to a WebSocket that carries a session.
 
 use super::access::admit;
 use super::settings::ServerSettings;
@@ -15,24 +15,24 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
-/// Seconds after which a client that found no room may try again.
+/// `Retry-After` for clients that were turned away, seconds.
 const RETRY_SECONDS: &str = "5";
 
 pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 /// Limits for a dialect's sockets.
 pub(super) struct Limits {
-    /// Bytes of a message.
+    /// Longest message, bytes.
     pub(super) message: usize,
     pub(super) intake: IntakeLimits,
-    /// Of the client's audio, Hz.
+    /// Rate of the client's audio, Hz.
     pub(super) rate: u32,
-    /// A place was found when the call was answered.
+    /// The call was answered already, so overload does not refuse it.
     pub(super) promised: bool,
 }
 
 impl Limits {
-    /// Calls over a provider's media stream.
+    /// Limits of calls over a provider's media stream.
     pub(super) fn of_calls(settings: &ServerSettings) -> Self {
         Self {
             message: settings.max_pcm_message,
@@ -42,7 +42,7 @@ impl Limits {
         }
     }
 
-    /// Calls that were answered already.
+    /// Limits of a call that was answered already.
     pub(super) fn promised(self) -> Self {
         Self {
             promised: true,
@@ -51,7 +51,7 @@ impl Limits {
     }
 }
 
-/// Admits a client, or says why not, and drives its socket.
+/// Checks a client's access and drives its socket.
 pub(super) fn open(
     shared: Arc<Shared>,
     headers: &HeaderMap,
@@ -65,7 +65,7 @@ pub(super) fn open(
     }
 }
 
-/// Drives the socket of a client that may come in, and sees to what its dialect leaves to be done.
+/// Drives the socket of a client that has access, then runs `afterwards` with its dialect.
 pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
     shared: Arc<Shared>,
     upgrade: Upgrade,
@@ -80,11 +80,11 @@ pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
     let permit = match shared.admission.place(limits.promised) {
         Ok(permit) => permit,
         Err(Refusal::Draining) => return busy("the server shuts down"),
-        Err(Refusal::Overloaded) => return busy("the server has as much to do as it can"),
+        Err(Refusal::Overloaded) => return busy("the server is overloaded"),
         Err(_) => return busy("all sessions are taken"),
     };
     let (context, task) = (shared.context.clone(), shared.tasks.token());
-    // Boxed: the future would keep two copies of it.
+    // Boxed because the future would otherwise hold two copies.
     let dialect = Box::new(dialect);
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
         let dialect = socket::drive(socket, dialect, limits.intake, limits.rate, context).await;

@@ -1,4 +1,4 @@
-//! A file with one line for each turn: what was done and when, without a word that was said.
+//! The turn log: one line per turn with its times and tool runs, without anything that was said.
 
 use crate::conversation::TurnRecord;
 use crate::metrics::UNKNOWN_TOOL;
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Turns that may wait for the disk.
+/// The most turns queued for the disk.
 const QUEUE: usize = 1_024;
 
-/// How long the last lines may take when the server stops.
+/// How long writing the last lines may take when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// One line of the file.
@@ -25,15 +25,15 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 pub struct LoggedTurn {
     /// The session, by its number since the server started.
     pub session: u64,
-    /// Those tools of the turn that only read.
+    /// The turn's tools that only read.
     pub reads: BTreeSet<String>,
     /// The turn, without arguments.
     pub turn: TurnRecord,
 }
 
 impl LoggedTurn {
-    /// The line of a turn. Arguments are left out, and so are names that only the model made up:
-    /// `only_reads` says of a tool that the server has whether it only reads, else `None`.
+    /// The line of a turn. Arguments are left out, and so are tool names that the model invented:
+    /// `only_reads` returns whether a tool only reads, or `None` if the server does not have it.
     pub fn new(
         session: u64,
         mut turn: TurnRecord,
@@ -60,8 +60,8 @@ impl LoggedTurn {
     }
 }
 
-/// Appends turns to a file, on a thread of its own. What cannot be written is lost and counted; as soon
-/// as writing works again, it goes on.
+/// Appends turns to a file, on a thread of its own. Turns that cannot be written are dropped and
+/// counted; logging resumes as soon as writing works again.
 #[derive(Debug, Clone)]
 pub struct TurnLog {
     entries: SyncSender<Entry>,
@@ -71,15 +71,15 @@ pub struct TurnLog {
 #[derive(Debug)]
 enum Entry {
     Turn(Box<LoggedTurn>),
-    /// All before it is written.
+    /// Signals that all entries before it have been handled.
     Mark(oneshot::Sender<()>),
 }
 
 impl TurnLog {
-    /// Opens the file at its end, or makes it: only its owner may read it.
+    /// Opens the file for appending, or creates it readable by its owner only.
     ///
     /// # Errors
-    /// The file cannot be opened, or there is no thread to be had.
+    /// The file cannot be opened, or the thread cannot be started.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
@@ -92,38 +92,39 @@ impl TurnLog {
         Ok(Self { entries, lost })
     }
 
-    /// Has a turn written. If the disk is too slow for it, it is not.
+    /// Queues a turn for writing, or drops it if the queue is full.
     pub fn put(&self, turn: LoggedTurn) {
         if self.entries.try_send(Entry::Turn(Box::new(turn))).is_err() {
             self.lost.inc();
-            tracing::warn!("a turn was not written: the disk is too slow");
+            tracing::warn!("dropped a turn from the turn log: the disk is too slow");
         }
     }
 
-    /// Turns that could not be written.
+    /// The count of dropped turns.
     pub fn lost(&self) -> Counter {
         self.lost.clone()
     }
 
-    /// Waits until all that was put is written, ten seconds at most.
+    /// Waits until all queued turns are written, ten seconds at most.
     pub async fn finish(&self) {
         let (mark, reached) = oneshot::channel();
         let sent = self.entries.try_send(Entry::Mark(mark));
         let written = tokio::time::timeout(LAST_LINES, reached).await;
         if sent.is_err() || !matches!(written, Ok(Ok(()))) {
-            tracing::warn!("the last turns were not written");
+            tracing::warn!("the last turns were not written to the turn log");
         }
     }
 }
 
-/// Each line in one piece and at once: others may append to the same file and read it meanwhile.
+/// Writes entries. Each line is written whole and flushed at once, because other processes may read
+/// the file or append to it.
 fn write(file: impl Write, entries: &Receiver<Entry>, lost: &Counter) {
     let mut lines = WholeLines::new(file);
     let mut warnings = Throttle::default();
     while let Ok(entry) = entries.recv() {
         let turn = match entry {
             Entry::Turn(turn) => turn,
-            // Whoever waits may have given up.
+            // The receiver may have timed out.
             Entry::Mark(mark) => {
                 let _ = mark.send(());
                 continue;
@@ -136,7 +137,7 @@ fn write(file: impl Write, entries: &Receiver<Entry>, lost: &Counter) {
         });
         if let Err(error) = written {
             lost.inc();
-            warnings.warn(|more| tracing::warn!(%error, more, "a turn was not written"));
+            warnings.warn(|more| tracing::warn!(%error, more, "cannot write to the turn log"));
         }
     }
 }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_is_written() {
+    fn nothing_that_was_said_is_written() {
         let mut turn = record();
         turn.runs.push(early_run("made up by the model", None));
         let folder = tempfile::tempdir().unwrap();
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(read[0].turn.runs[1].tool, UNKNOWN_TOOL);
     }
 
-    /// Is full for the first writes.
+    /// A disk that is full for the first writes.
     struct Full(usize, Vec<u8>);
 
     impl Write for Full {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_was_full_loses_turns_and_not_the_log() {
+    fn a_full_disk_loses_turns_but_logging_resumes() {
         let (entries, waiting) = sync_channel(4);
         for session in 1..=3 {
             let turn = LoggedTurn::new(session, record(), |_| None);

@@ -1,5 +1,5 @@
-//! The benefit and the cost of speculation over many turns. A hit rate says nothing without its
-//! starts, so all figures are made and shown together.
+//! The benefit and the cost of speculation over many turns. A hit rate means nothing without the
+//! number of starts, so all figures are computed and shown together.
 
 mod log;
 
@@ -21,30 +21,30 @@ pub struct Stats {
     pub answer_audio: Option<Quantiles>,
     /// Silence between filler and answer, of turns with a tool.
     pub dead_air: Option<Quantiles>,
-    /// Runs of tools that only read and that the model asked for.
+    /// Committed runs of read-only tools.
     pub committed_reads: u64,
-    /// Of these, the part that had been started before: 0..1.
+    /// The share of these that had started speculatively: 0..1.
     pub immediate_recall: Option<f64>,
-    /// Of the runs that started early, the part that the model asked for: 0..1.
+    /// The share of speculative runs that were committed: 0..1.
     pub hits_per_start: Option<f64>,
-    /// Predictions of tools that change something, kept from running early.
+    /// Predictions of tools with side effects that speculation was not allowed to run.
     pub blocked_state_changing: u64,
-    /// Predictions that were kept from running early because the tool must not.
+    /// Predictions of any tool that speculation was not allowed to run.
     pub blocked: u64,
     /// All tools and sources together.
     pub total: Counts,
-    /// By tool and by who predicted.
+    /// By tool and source of the prediction.
     pub by_tool_and_source: Vec<Row>,
 }
 
-/// Half of the values are below the first figure, 95 of 100 below the second. Milliseconds.
+/// Median and 95th percentile, by nearest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Quantiles {
-    /// How many values there are.
+    /// The number of values.
     pub count: usize,
-    /// The median.
+    /// The median, ms.
     pub p50_ms: u64,
-    /// The 95th of 100.
+    /// The 95th percentile, ms.
     pub p95_ms: u64,
 }
 
@@ -53,29 +53,29 @@ pub struct Quantiles {
 pub struct Row {
     /// The tool.
     pub tool: String,
-    /// Who predicted.
+    /// The source of the predictions.
     pub source: &'static str,
     /// The figures.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// Counts of predictions, starts, uses and waste.
+/// Counts of predictions, speculative runs, hits and waste.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     /// Predictions.
     pub predictions: u64,
-    /// Runs that started early.
+    /// Speculative runs.
     pub starts: u64,
-    /// Of these, those that the model asked for.
+    /// Speculative runs that were committed.
     pub hits: u64,
-    /// Of these, those that it did not.
+    /// Speculative runs that were discarded.
     pub wasted_calls: u64,
-    /// How long those ran, seconds.
+    /// How long the discarded runs ran, seconds.
     pub wasted_seconds: f64,
-    /// Their cost, in the operator's currency.
+    /// The cost of the discarded runs, in the operator's currency.
     pub wasted_cost: f64,
-    /// How much sooner results were there, seconds.
+    /// How much earlier speculation made results available, seconds.
     pub saved_seconds: f64,
 }
 
@@ -91,7 +91,7 @@ impl Counts {
     }
 }
 
-/// Takes turns one after another.
+/// Collects the figures turn by turn.
 #[derive(Debug, Default)]
 pub struct Collector {
     stats: Stats,
@@ -99,12 +99,12 @@ pub struct Collector {
     first_audio: Vec<u64>,
     answer_audio: Vec<u64>,
     dead_air: Vec<u64>,
-    /// Of the committed runs of tools that only read, those that had been started early.
+    /// Committed runs of read-only tools that had started speculatively.
     recalled: u64,
 }
 
 impl Collector {
-    /// Takes in a turn; `reads` tells of a tool whether it only reads.
+    /// Adds a turn; `reads` says whether a tool only reads.
     pub fn turn(&mut self, record: &TurnRecord, reads: impl Fn(&str) -> bool) {
         if record.turn.is_some() {
             self.stats.turns += 1;
@@ -179,7 +179,7 @@ impl Collector {
     }
 }
 
-/// By nearest rank.
+/// Computes quantiles by nearest rank.
 fn quantiles(mut values: Vec<u64>) -> Option<Quantiles> {
     values.sort_unstable();
     let rank = |percent: usize| (values.len() * percent).div_ceil(100).saturating_sub(1);
@@ -203,7 +203,7 @@ pub(crate) mod testing {
     use crate::prediction::Source;
     use serde_json::json;
 
-    /// A run that started early, and was committed unless it was discarded.
+    /// A speculative run, committed unless `discarded` gives a reason.
     pub(crate) fn early_run(tool: &str, discarded: Option<Discard>) -> RunRecord {
         let at = Time::from_ms(1_500);
         let (fate, saved, wasted) = match discarded {
@@ -264,7 +264,7 @@ mod tests {
     use crate::conversation::Discard;
 
     #[test]
-    fn all_figures_come_together() {
+    fn a_turn_contributes_to_all_figures() {
         let mut collector = Collector::default();
         let mut turn = record();
         turn.runs
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_has_no_rate() {
+    fn rates_without_runs_are_undefined() {
         let stats = Collector::default().finish();
         assert_eq!((stats.immediate_recall, stats.hits_per_start), (None, None));
     }

@@ -1,9 +1,8 @@
-//! The same session under another policy: what would have been hit, and what wasted.
+//! Estimates the outcome of a recorded session under another policy: hits, waste and latency.
 //!
-//! The user, the models and the tools do what they did in the recording: a job that was asked for
-//! then takes as long now and has the same result. What was never asked for has no recorded
-//! result. Words that are spoken now and were not then are given a length; everything else without
-//! a result never ends, and is counted.
+//! The user, the models and the tools behave as in the recording: a recorded job takes as long
+//! again and has the same result. A job that was not recorded has no result. New clauses get an
+//! estimated length; every other job without a result never ends, and is counted.
 
 mod world;
 
@@ -18,34 +17,34 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use world::{Job, JobId, World};
 
-/// A session as it was, and as it might have been.
+/// The figures of a session as recorded and under the other policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// Statistics of the recording.
+    /// The figures of the recording.
     pub recorded: Stats,
-    /// Under the other policy.
+    /// The figures under the other policy.
     pub changed: Stats,
-    /// The parts of the estimate that are unknown.
+    /// What the estimate does not know.
     pub unknown: Unknown,
 }
 
-/// Jobs that the other policy asks for and the recording has no result of.
+/// Jobs that the other policy starts and that have no result in the recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Unknown {
-    /// Runs of tools: they never end.
+    /// Tool runs, which never end.
     pub runs: u32,
-    /// Generations of the language model: they never answer.
+    /// Generations of the language model, which never answer.
     pub generations: u32,
-    /// Questions to the sources of predictions: nothing is predicted.
+    /// Requests to the predictors, which predict nothing.
     pub predictions: u32,
-    /// Transcripts and end-of-turn scores of a stretch that was not asked about: those of the
-    /// nearest stretch are taken.
+    /// Transcripts and end-of-turn scores of audio that was not recorded as a job: the nearest
+    /// stretch's are used.
     pub approximated: u32,
-    /// Clauses whose length is estimated from the others.
+    /// Clauses whose length is estimated from other clauses.
     pub estimated_clauses: u32,
 }
 
-/// Plays the recorded session under `policy`.
+/// Simulates the recorded session under `policy`.
 pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
     let tools = policy.tools.clone();
     let reads = |name: &str| {
@@ -97,7 +96,7 @@ fn observe(recording: &Recording) -> (World, Vec<TurnRecord>) {
     (world, turns)
 }
 
-/// A session that is played under virtual time.
+/// A session simulated in virtual time.
 struct Play {
     conversation: Conversation,
     world: World,
@@ -218,7 +217,7 @@ impl Play {
         }
     }
 
-    /// Has the world answer as it did.
+    /// Schedules the recorded answers to a job.
     fn answer(&mut self, asked: &Output) {
         let Some(id) = JobId::asked_by(asked) else {
             return;
@@ -230,7 +229,8 @@ impl Play {
         }
     }
 
-    /// `found` is what was recorded of it, and whether of this very stretch.
+    /// Counts what is unknown about a job. `found` is its recorded job, and whether that is an
+    /// exact match.
     fn count(&mut self, asked: &Output, found: Option<&(Job, bool)>) {
         let whole = found.is_some_and(|(job, _)| job.is_whole());
         let exact = found.is_some_and(|(_, exact)| *exact);
@@ -258,7 +258,8 @@ impl Play {
     }
 }
 
-/// It is none of the world's answers and no consequence of the decisions.
+/// Whether an input comes from the user or client: not an answer to a job, and not playout
+/// progress.
 fn from_outside(input: &Input) -> bool {
     JobId::answered_by(input).is_none() && !matches!(input, Input::Sent { .. })
 }

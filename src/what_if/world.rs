@@ -1,4 +1,4 @@
-//! The jobs of models and tools in a recording: how long each took, and its results.
+//! The recorded jobs of models and tools: their durations and results.
 
 use crate::conversation::{
     ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The assumed synthesis time of a clause of unknown length.
 const SYNTHESIS: Micros = Micros::from_ms(100);
 
-/// Names a job.
+/// Identifies a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum JobId {
     Request(RequestId),
@@ -22,7 +22,7 @@ pub(super) enum JobId {
 }
 
 impl JobId {
-    /// The job that a decision asks for.
+    /// The job that a decision starts.
     pub(super) fn asked_by(output: &Output) -> Option<Self> {
         match output {
             Output::Transcribe { request, .. }
@@ -57,7 +57,7 @@ impl JobId {
         }
     }
 
-    /// An answer to another job of the same kind, made an answer to this one.
+    /// Readdresses the answer to a job of the same kind to this job.
     pub(super) fn address(self, mut answer: Input) -> Input {
         match (self, &mut answer) {
             (
@@ -91,17 +91,17 @@ impl JobId {
     }
 }
 
-/// One job as it was done.
+/// One recorded job.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     asked: Time,
     used: bool,
-    /// The answers, each so long after the job was asked for.
+    /// The answers, each with its delay after the request.
     pub(super) answers: Vec<(Micros, Input)>,
 }
 
 impl Job {
-    /// It was done to its end, or failed.
+    /// Whether it completed or failed.
     pub(super) fn is_whole(&self) -> bool {
         self.answers.last().is_some_and(|(_, answer)| match answer {
             Input::Llm { event, .. } => *event == LlmEvent::End,
@@ -112,7 +112,7 @@ impl Job {
     }
 }
 
-/// All jobs of a recording, by what was asked.
+/// All jobs of a recording, by request.
 #[derive(Debug)]
 pub(super) struct World {
     tools: Arc<Vec<Arc<Declaration>>>,
@@ -120,7 +120,7 @@ pub(super) struct World {
     open: HashMap<JobId, (String, usize)>,
     /// Stretches of audio: kind, first sample, one past the last, and the key of the job.
     stretches: Vec<(&'static str, u64, u64, String)>,
-    /// Characters spoken, and how long they were.
+    /// Characters spoken, and the duration of their audio.
     spoken: (u64, Micros),
 }
 
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Takes in a recorded decision.
+    /// Adds a recorded decision.
     pub(super) fn asked(&mut self, at: Time, output: &Output) {
         let (Some(id), Some(key)) = (JobId::asked_by(output), self.key(output)) else {
             return;
@@ -155,7 +155,7 @@ impl World {
         });
     }
 
-    /// Takes in a recorded input.
+    /// Adds a recorded input.
     pub(super) fn answered(&mut self, at: Time, input: &Input) {
         let open = JobId::answered_by(input).and_then(|id| self.open.get(&id));
         let job = open.and_then(|(key, index)| self.jobs.get_mut(key)?.get_mut(*index));
@@ -166,8 +166,9 @@ impl World {
         job.answers.push((at.since(job.asked), input.clone()));
     }
 
-    /// Takes the recorded job for the same request, and tells whether it is the same. Each job is taken
-    /// once while there are others, completed ones first. For audio, the nearest stretch.
+    /// Takes the recorded job for a request, and returns whether it matches exactly. Jobs for equal
+    /// requests are each taken once while there are unused ones, completed ones first. For audio
+    /// without an exact match, takes the nearest stretch.
     pub(super) fn take(&mut self, output: &Output) -> Option<(Job, bool)> {
         let key = self.key(output)?;
         if let Some(job) = self.take_job(&key) {
@@ -197,13 +198,13 @@ impl World {
         Some(jobs[index].clone())
     }
 
-    /// Nothing was recorded that this could be answered with.
+    /// Whether there is no completed job for this request.
     pub(super) fn lacks(&self, output: &Output) -> bool {
         let jobs = self.key(output).and_then(|key| self.jobs.get(&key));
         !jobs.is_some_and(|jobs| jobs.iter().any(Job::is_whole))
     }
 
-    /// After how long a clause is made and how long it is, judged by the others.
+    /// The estimated synthesis time and length of a clause, from the recorded clauses.
     pub(super) fn estimate(&self, text: &str) -> (Micros, Micros) {
         let characters = text.chars().count() as u64;
         let length = match self.spoken {
@@ -213,7 +214,7 @@ impl World {
         (SYNTHESIS, Micros(length))
     }
 
-    /// The request without the ids that differ between sessions.
+    /// A key for the request, without ids that differ between sessions.
     fn key(&self, output: &Output) -> Option<String> {
         let asked = match output {
             Output::Generate { prompt, .. } => json!(["generate", nameless(prompt.clone())]),

@@ -204,7 +204,7 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
     write("token", two);
     write("tools/beta.toml", &tool("beta"));
     program.signal(Signal::HUP);
-    logged(folder, &["INFO", "read again"]).await;
+    logged(folder, &["INFO", "reloaded the configuration"]).await;
     assert_eq!(program.open(Some(one)).await.err(), Some(401));
     let mut after = program.open(Some(two)).await.expect("a session");
     assert_eq!(said(&mut after).await, "Good evening.");

@@ -509,7 +509,7 @@ async fn strangers_are_told_why_and_disturb_nobody() {
         (&endless, "a line of more than 65536 bytes"),
         (
             b"{\"type\":\"ping\",\"data_length\":3}\nabc",
-            "no JSON object",
+            "not a JSON object",
         ),
         (
             b"{\"type\":\"ping\",\"data_length\":300000}\n",

@@ -1,4 +1,4 @@
-//! The Twilio account, and the addresses at which Twilio reaches this server.
+//! The Twilio account, and the URLs at which Twilio reaches this server.
 
 use secrecy::SecretString;
 use std::collections::BTreeMap;
@@ -12,27 +12,28 @@ pub(super) const RELAY: &str = "/twilio/relay";
 /// The Twilio account whose calls are answered.
 #[derive(Debug, Clone)]
 pub struct Twilio {
-    /// The address at which Twilio reaches this server.
+    /// The base URL at which Twilio reaches this server.
     pub public_url: Url,
-    /// The account's name: `AC` and 32 hexadecimal digits.
+    /// The account SID: `AC` and 32 hexadecimal digits.
     pub account_sid: String,
     /// Verifies the signatures of Twilio's requests, and authenticates ours to Twilio.
     pub auth_token: SecretString,
-    /// Twilio's own address.
+    /// The base URL of Twilio's API.
     pub api_url: Url,
-    /// Whom callers can be put through to: a telephone number in E.164, by the name that is said.
+    /// Transfer targets: telephone numbers in E.164, by the name that callers say.
     pub transfer: BTreeMap<String, String>,
-    /// Twilio hears and speaks, and words go both ways; else audio does.
+    /// Whether Twilio does speech recognition and synthesis (ConversationRelay) instead of
+    /// streaming audio.
     pub relay: bool,
 }
 
 impl Twilio {
-    /// Where Twilio is to ask what to do with a call.
+    /// The webhook that answers calls.
     pub fn voice_url(&self) -> Url {
         self.at(VOICE)
     }
 
-    /// A path of this server as Twilio sees it.
+    /// The URL of a path on this server, as Twilio calls it.
     pub(super) fn at(&self, path_and_query: &str) -> Url {
         let base = self.public_url.as_str().trim_end_matches('/');
         format!("{base}{path_and_query}")
@@ -40,7 +41,7 @@ impl Twilio {
             .unwrap_or_else(|_| self.public_url.clone())
     }
 
-    /// The same as a WebSocket.
+    /// The WebSocket URL of a path on this server, as Twilio calls it.
     pub(super) fn socket_at(&self, path_and_query: &str) -> Url {
         let mut url = self.at(path_and_query);
         let scheme = match url.scheme() {
@@ -48,13 +49,14 @@ impl Twilio {
             _ => "wss",
         };
         if url.set_scheme(scheme).is_err() {
-            tracing::error!(%url, "no WebSocket address");
+            tracing::error!(%url, "cannot make a WebSocket URL");
         }
         url
     }
 }
 
-/// An address as an attribute. Of what XML gives a meaning, an address has `&` and `'` alone.
+/// A URL as a double-quoted XML attribute. Only `&` needs escaping: of XML's other special
+/// characters a URL can only contain `'`.
 pub(super) fn in_xml(url: &Url) -> String {
     url.as_str().replace('&', "&amp;")
 }

@@ -1,4 +1,4 @@
-//! Twilio's own interface: what is done to a call that is under way.
+//! Requests to Twilio's API about a live call.
 
 use super::account::{DIALED, Twilio, in_xml};
 use reqwest::StatusCode;
@@ -6,27 +6,27 @@ use reqwest::header::CONTENT_TYPE;
 use secrecy::ExposeSecret;
 use std::time::Duration;
 
-/// How long Twilio's interface may take.
+/// How long Twilio's API may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Twilio {
-    /// Ends a call: the instructions of its owner may have had more in store for it.
+    /// Hangs up a call. Without this, TwiML after the stream would still run.
     pub(super) async fn hang_up(&self, call: &str) {
         let refused = match self.update(call, &[("Status", "completed")]).await {
             Ok(status) if status.is_success() => return,
-            // With nothing else in store for it, the call ended with its stream.
+            // Without further TwiML, the call has ended with its stream.
             Ok(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND) => return,
             Ok(status) => status.to_string(),
             Err(error) => error,
         };
-        tracing::warn!(refused, call, "Twilio was not told that the call is over");
+        tracing::warn!(refused, call, "cannot hang up the call at Twilio");
     }
 
-    /// Puts a call through to a telephone number. Its stream to this server ends with that. If nobody
-    /// answers there, Twilio asks at [`DIALED`] what to do.
+    /// Transfers a call to a telephone number, which ends its stream to this server. When the
+    /// dialled leg ends, or nobody answers, Twilio calls the webhook [`DIALED`].
     ///
     /// # Errors
-    /// The error of Twilio or of the network.
+    /// The error of Twilio or the network, as text.
     pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
         let back = in_xml(&self.at(DIALED));
         let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");

@@ -1,4 +1,4 @@
-//! A caller is put through to somebody else.
+//! The tool that transfers a caller to a telephone number.
 
 use super::account::Twilio;
 use crate::tools::builtin;
@@ -6,8 +6,8 @@ use crate::tools::{CallContext, Declaration, RouterHints, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-/// Puts the caller through to one of those whom the operator has named. It runs when the caller has
-/// heard that it will, and the conversation ends if it succeeds.
+/// Transfers the caller to one of the operator's targets. It runs once the caller has heard the
+/// announcement, and the conversation ends if it succeeds.
 #[derive(Debug)]
 pub struct TransferCall {
     declaration: Declaration,
@@ -15,7 +15,7 @@ pub struct TransferCall {
 }
 
 impl TransferCall {
-    /// The tool, and how callers ask for it; `None` if nobody is named.
+    /// The tool and its router rules; `None` if no targets are configured.
     pub fn new(twilio: &Twilio) -> Option<(Self, RouterHints)> {
         if twilio.transfer.is_empty() {
             return None;
@@ -32,7 +32,7 @@ impl TransferCall {
     }
 }
 
-/// Whom to is one of the operator's names: "talk to you later" is no request.
+/// Router rules. `to` must be one of the operator's names, so "talk to you later" does not match.
 const RULES: [&str; 3] = [
     r"\b(?:put|patch) me (?:through|over) to (?:the |your )?(?P<to>.+?)(?: please| now)*$",
     r"\b(?:transfer|connect|forward) (?:me|us|this call|my call|the call) (?:through |over )?(?:to|with) (?:the |your )?(?P<to>.+?)(?: please| now)*$",
@@ -66,7 +66,7 @@ impl Tool for TransferCall {
             match twilio.put_through(&call, &number).await {
                 Ok(()) => Ok(json!({ "status": "the caller is put through" })),
                 Err(reason) => {
-                    tracing::warn!(reason, "a caller could not be put through");
+                    tracing::warn!(reason, "cannot transfer the caller");
                     let told = "the caller could not be put through";
                     Err(ToolError::Failed(told.into()))
                 }
@@ -84,7 +84,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn callers_ask_for_those_who_are_named() {
+    fn callers_reach_only_configured_targets() {
         let twilio = Twilio {
             public_url: "https://voice.example.com".parse().unwrap(),
             account_sid: "AC1".into(),

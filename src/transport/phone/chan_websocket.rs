@@ -1,31 +1,32 @@
-//! Asterisk's channel driver for WebSockets, `chan_websocket` (20.16, 21.11, 22.6, 23.0 and later):
-//! a call is a WebSocket that Asterisk opens to us.
+//! Asterisk's WebSocket channel driver, `chan_websocket` (20.16, 21.11, 22.6, 23.0 and later): for
+//! each call, Asterisk opens a WebSocket to us.
 //!
-//! Binary messages are media in the call's format. Text messages are control: a word and
-//! `key:value` pairs, or JSON since 20.18, 22.8 and 23.2 if `control_message_format` or the dial
-//! string asks for it. We answer in the form that Asterisk begins with.
+//! Binary messages are media in the call's format. Text messages are control messages: a word and
+//! `key:value` pairs, or, since 20.18, 22.8 and 23.2, JSON if `control_message_format` or the dial
+//! string asks for it. We answer in the form that Asterisk uses first.
 //!
-//! | from Asterisk | what follows |
+//! | from Asterisk | effect |
 //! |---|---|
 //! | `MEDIA_START format:… optimal_frame_size:…` | the session opens, we send `ANSWER` |
 //! | `DTMF_END digit:…` | the caller pressed a key |
-//! | `MEDIA_XOFF`, `MEDIA_XON` | audio waits on this side, at most half a second; goes on |
-//! | `MEDIA_MARK_PROCESSED …` | the caller has heard so much |
-//! | `ERROR` | is logged |
-//! | anything else | is ignored: Asterisk grows new ones |
+//! | `MEDIA_XOFF`, `MEDIA_XON` | audio is held on this side, at most half a second; sent on |
+//! | `MEDIA_MARK_PROCESSED …` | reports how much the caller has heard |
+//! | `ERROR` | logged |
+//! | anything else | ignored, since new Asterisk releases add messages |
 //!
-//! We send `FLUSH_MEDIA` when the caller interrupts and `HANGUP` when the session is over. Asterisk
-//! paces what it plays, so audio is sent as the session makes it, some 200 ms ahead, in messages of
-//! whole frames. Behind it goes a `MARK_MEDIA` (since 20.18, 22.8 and 23.2), of which one at a time is
-//! under way: an Asterisk that does not know it logs a warning for each that it gets, so it gets no
-//! second one before a flush, and what was heard is reckoned from what was sent. There is no
-//! `PAUSE_MEDIA`: the conversation flushes at once and says again what was not heard.
+//! We send `FLUSH_MEDIA` on barge-in and `HANGUP` when the session is over. Asterisk paces playout,
+//! so audio is sent as the session produces it, about 200 ms ahead, in messages of whole frames. A
+//! `MARK_MEDIA` follows the audio (since 20.18, 22.8 and 23.2), one at a time. An older Asterisk
+//! logs a warning for each mark, so it gets no second one before a flush, and playout is estimated
+//! from what was sent. `PAUSE_MEDIA` is not used: the conversation flushes at once and, after a
+//! false interruption, repeats what was not heard.
 //!
-//! A call that sends nothing is asked for `GET_STATUS`: releases before 20.18, 22.8 and 23.2 hang up
-//! when they are pinged.
+//! A silent call is probed with `GET_STATUS`, because releases before 20.18, 22.8 and 23.2 hang up
+//! on a ping.
 //!
-//! Formats are `ulaw`, `alaw` and `slin` at 8 to 48 kHz; any other closes the socket with 1003, half a
-//! sample with 1007. Media before `MEDIA_START`, which a busy Asterisk sends, is dropped.
+//! Formats are `ulaw`, `alaw` and `slin` at 8 to 48 kHz; any other closes the socket with 1003, and
+//! a message that ends in the middle of a sample with 1007. Media before `MEDIA_START`, which a
+//! busy Asterisk sends, is dropped.
 
 use super::{Marks, key};
 use crate::audio::g711::{self, Law};
@@ -37,10 +38,10 @@ use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code}
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
-/// Asterisk's WebSockets take no longer message, bytes: such a one ends the call.
+/// The longest message that Asterisk accepts, bytes; a longer one ends the call.
 const LONGEST: usize = 65_500;
 
-/// The frame of a format that has 20 ms of it, ms.
+/// The length of a frame if Asterisk does not give one, ms.
 const FRAME_MS: u32 = 20;
 
 /// The encoding of a call's media.
@@ -48,7 +49,8 @@ const FRAME_MS: u32 = 20;
 enum Format {
     /// G.711.
     Law(Law),
-    /// PCM16 in Asterisk's own byte order, which is little-endian wherever it is run today.
+    /// PCM16 in Asterisk's native byte order, which is little-endian on every platform it runs on
+    /// today.
     Linear {
         /// Hz.
         rate: u32,
@@ -56,7 +58,7 @@ enum Format {
 }
 
 impl Format {
-    /// By the name that Asterisk has for it.
+    /// The format that Asterisk calls `name`.
     fn named(name: &str) -> Option<Self> {
         let rate = match name {
             "ulaw" => return Some(Self::Law(Law::Mu)),
@@ -81,7 +83,7 @@ impl Format {
         }
     }
 
-    /// Bytes of a sample.
+    /// Bytes per sample.
     fn width(self) -> usize {
         match self {
             Self::Law(_) => 1,
@@ -89,7 +91,7 @@ impl Format {
         }
     }
 
-    /// `None` if half a sample is left over.
+    /// `None` if the bytes end in the middle of a sample.
     fn decode(self, bytes: &[u8]) -> Option<Vec<i16>> {
         match self {
             Self::Law(law) => Some(law.decode(bytes)),
@@ -104,48 +106,48 @@ impl Format {
         }
     }
 
-    /// How long so many bytes play.
+    /// The duration of `bytes` bytes.
     fn length(self, bytes: usize) -> Micros {
         Micros::of_samples((bytes / self.width()) as u64, self.rate())
     }
 }
 
-/// A call whose media have started.
+/// A call whose media has started.
 #[derive(Debug)]
 struct Call {
     format: Format,
-    /// Control is JSON.
+    /// Control messages are JSON.
     json: bool,
-    /// Bytes of one frame: messages hold whole ones, since the rest of one is thrown away.
+    /// Bytes per frame. Messages hold whole frames, since Asterisk discards a partial one.
     frame: usize,
     /// Samples that do not fill a frame yet.
     rest: Vec<i16>,
     /// Asterisk's queue is full.
     off: bool,
-    /// Frames that wait for room in the queue.
+    /// Media that waits for room in Asterisk's queue.
     held: VecDeque<Vec<u8>>,
     held_length: Micros,
     marks: Marks,
-    /// A mark is under way.
+    /// A mark has been sent and has not come back.
     marked: bool,
 }
 
-/// The translator of one call.
+/// Translates one call.
 #[derive(Debug, Default)]
 pub struct ChanWebsocket {
     client: Option<String>,
     call: Option<Call>,
 }
 
-/// A control message of Asterisk.
+/// A control message from Asterisk.
 struct Notice {
     name: String,
     json: bool,
     fields: Map<String, Value>,
 }
 
-/// The fields of plain text that are not written `key:value` in one word: a mark's name stands alone,
-/// an error's text goes on to the end.
+/// Fields that plain text does not write as one `key:value` word: a mark's name stands alone, and
+/// an error's text extends to the end of the message.
 const MARK: &str = "correlation_id";
 const ERROR: &str = "error_text";
 
@@ -178,7 +180,7 @@ impl Notice {
         self.fields.get(key)?.as_str()
     }
 
-    /// A number, which plain text has as text.
+    /// A number; plain-text messages carry it as a string.
     fn number(&self, key: &str) -> Option<usize> {
         let value = self.fields.get(key)?;
         let typed = value.as_str().and_then(|text| text.parse().ok());
@@ -187,7 +189,7 @@ impl Notice {
 }
 
 impl ChanWebsocket {
-    /// `client` is what the client calls itself.
+    /// `client` is the client's own name.
     pub fn new(client: Option<String>) -> Self {
         Self { client, call: None }
     }
@@ -214,18 +216,21 @@ impl ChanWebsocket {
     fn begin(&mut self, start: &Notice) -> Vec<Action> {
         let name = start.text("format").unwrap_or_default();
         let Some(format) = Format::named(name) else {
-            tracing::warn!(format = name, "a call in a format that is not known here");
+            tracing::warn!(format = name, "a call in an unsupported format");
             return close(
                 close_code::UNSUPPORTED,
                 "the format must be ulaw, alaw or slin at 8 to 48 kHz",
             );
         };
         let usual = (format.rate() * FRAME_MS / 1_000) as usize * format.width();
-        // 0: the driver does not care.
+        // 0 means that the driver has no preference.
         let told = start.number("optimal_frame_size").filter(|size| *size > 0);
         let frame = told.unwrap_or(usual);
         if frame > LONGEST || !frame.is_multiple_of(format.width()) {
-            return close(close_code::INVALID, "optimal_frame_size cannot be that");
+            return close(
+                close_code::INVALID,
+                "optimal_frame_size must be whole samples and at most 65500 bytes",
+            );
         }
         let call = Call {
             format,
@@ -305,8 +310,8 @@ impl Call {
         Action::Send(self.control(name, None))
     }
 
-    /// The mark behind so many samples of a clause, if one is due and none is under way. A full queue
-    /// over there gets none: its place would be behind what waits here.
+    /// The mark to send after `samples` samples of a clause, if one is due and none is outstanding.
+    /// While Asterisk's queue is full there is none, since it would overtake the audio held here.
     fn mark(&mut self, clause: ClauseId, samples: usize) -> Option<Action> {
         let length = Micros::of_samples(samples as u64, self.format.rate());
         let name = self.marks.sent(clause, length)?;
@@ -325,8 +330,8 @@ impl Call {
         }
     }
 
-    /// Sends what fills frames. The rest waits for more, or is filled up with silence if it is the
-    /// `last` for now.
+    /// Sends whole frames. The rest waits for more audio, or is padded with silence if this is the
+    /// `last` audio for now.
     fn say(&mut self, samples: &[i16], last: bool) -> Vec<Action> {
         self.rest.extend(samples);
         let frame = self.frame / self.format.width();
@@ -406,7 +411,7 @@ impl Dialect for ChanWebsocket {
         }
     }
 
-    /// Asterisk could not act on it. It is counted.
+    /// Nothing to send, as Asterisk could not act on it. The pump counts the dropped audio.
     fn overrun(&mut self, _dropped: Micros) -> Vec<Action> {
         Vec::new()
     }
@@ -469,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_opens_in_its_format_and_is_answered_in_its_form() {
+    fn a_call_opens_in_its_format_and_is_answered_in_text_or_json() {
         let json = r#"{"event":"MEDIA_START","connection_id":"media","format":"slin16",
             "optimal_frame_size":640,"ptime":20,"channel_variables":{"A":"b"}}"#;
         for (start, rate, answer) in [
@@ -493,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_closes_with_the_reason() {
+    fn unsupported_media_closes_with_the_reason() {
         for (start, code) in [
             ("MEDIA_START format:opus optimal_frame_size:0", 1003),
             ("MEDIA_START", 1003),
@@ -512,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn media_before_the_start_are_dropped_and_the_call_begins() {
+    fn media_before_the_start_is_dropped_and_the_call_begins() {
         let mut dialect = ChanWebsocket::default();
         assert_eq!(dialect.client(ClientMessage::Binary(&[0; 160])), []);
         let begun = text(&mut dialect, START);
@@ -520,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn media_are_decoded_and_encoded() {
+    fn media_is_decoded_and_encoded() {
         let mut dialect = started(START);
         let heard = dialect.client(ClientMessage::Binary(&[0x00, 0xff]));
         assert_eq!(heard, [Action::Audio(vec![-32_124, 0])]);
@@ -531,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_hold_whole_frames_whatever_the_session_sends() {
+    fn messages_hold_whole_frames() {
         let mut dialect = started("MEDIA_START format:slin optimal_frame_size:480");
         assert!(dialect.session(audio(vec![1; 160])).is_empty());
         assert_eq!(sizes(&dialect.session(audio(vec![1; 160]))), [480]);
@@ -553,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_drops_what_waits_here_and_there() {
+    fn a_flush_drops_audio_held_here_and_in_asterisk() {
         let mut dialect = started("MEDIA_START format:slin optimal_frame_size:480");
         dialect.session(audio(vec![1; 160]));
         let flushed = [Action::DropAudio, send("FLUSH_MEDIA")];
@@ -572,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_over_there_is_waited_for_half_a_second() {
+    fn while_asterisks_queue_is_full_at_most_half_a_second_is_held() {
         let mut dialect = started(START);
         text(&mut dialect, "MEDIA_XOFF channel_id:1");
         for _ in 0..100 {
@@ -589,7 +594,7 @@ mod tests {
         assert_eq!(text(&mut dialect, "MEDIA_XON"), []);
     }
 
-    /// The marks among the actions of so many frames of 20 ms.
+    /// The marks among the actions for `frames` frames of 20 ms.
     fn marks(dialect: &mut ChanWebsocket, frames: usize) -> Vec<Action> {
         let actions = (0..frames).flat_map(|_| dialect.session(audio(vec![1; 160])));
         actions
@@ -598,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn one_mark_at_a_time_tells_what_was_heard() {
+    fn one_mark_at_a_time_reports_playout() {
         let played = |ms| {
             [Action::Request(Input::Played {
                 clause: ClauseId(1),
@@ -630,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn an_asterisk_that_knows_no_marks_is_not_bothered_and_the_call_goes_on() {
+    fn an_asterisk_without_marks_gets_only_one_before_a_flush() {
         let mut dialect = started(START);
         assert_eq!(marks(&mut dialect, 10).len(), 1);
         let error = "ERROR channel_id:1 error_text:MARK_MEDIA not supported in passthrough mode";
@@ -648,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told() {
+    fn keys_are_passed_on() {
         let mut dialect = started(START);
         let key = |key| [Action::Request(Input::Key { key })];
         assert_eq!(
@@ -660,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_no_use_is_ignored() {
+    fn unknown_or_malformed_text_is_ignored() {
         let mut dialect = started(START);
         for line in [
             "",
@@ -681,7 +686,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_order_of_anything_is_survived(
+        fn any_sequence_of_messages_is_survived(
             steps in prop::collection::vec((0..7_u8, ".{0,60}", prop::collection::vec(any::<u8>(), 0..700)), 0..30),
         ) {
             let mut dialect = ChanWebsocket::default();

@@ -1,9 +1,10 @@
-//! Twilio's ConversationRelay: Twilio hears and speaks, and words go both ways, in JSON messages over a
-//! WebSocket.
+//! Twilio's ConversationRelay: Twilio does speech recognition and synthesis, and text goes both
+//! ways in JSON messages over a WebSocket.
 //!
-//! The words of a clause go out at once; an empty token with `last` behind each of the agent's items
-//! has Twilio say what it may still hold back. The caller stops the agent at Twilio itself, which
-//! then tells what was heard of it, and when it has said all it was given.
+//! The text of a clause is sent at once. After each of the agent's items an empty token with `last`
+//! makes Twilio speak what it may be holding back. Twilio itself handles barge-in: it stops the
+//! agent and reports the text up to the interruption. It also reports when it has spoken
+//! everything.
 
 use super::media_streams::{Admit, Start};
 use super::{key, refuse};
@@ -14,12 +15,12 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Nothing is heard or played here: the rate of audio that does not come, Hz.
+/// A placeholder rate, Hz: no audio passes through this server.
 pub const RATE: u32 = 8_000;
 
-/// The attributes of `<ConversationRelay>` besides the address. They ask Twilio for partials (which only
-/// this recogniser gives), keys, the speaker, and speech over the agent, which also stops the agent if
-/// it is `interruptible`.
+/// The attributes of `<ConversationRelay>` besides the address. They request partials (which only
+/// Deepgram's Flux provides), DTMF keys, speaker events, and speech over the agent, which also
+/// interrupts the agent if it is `interruptible`.
 pub fn attributes(interruptible: bool) -> String {
     let interruptible = if interruptible { "any" } else { "none" };
     format!(
@@ -29,14 +30,14 @@ pub fn attributes(interruptible: bool) -> String {
     )
 }
 
-/// The translator of one call.
+/// Translates one call.
 pub struct ConversationRelay {
     admit: Admit,
     question: Option<BoxFuture<'static, bool>>,
-    /// The call that has not been admitted yet.
+    /// The call that waits for admission.
     starting: Option<Start>,
     open: bool,
-    /// Words have gone out that no `last` has followed.
+    /// Text has been sent without a `last` after it.
     unfinished: bool,
 }
 
@@ -48,7 +49,7 @@ impl std::fmt::Debug for ConversationRelay {
     }
 }
 
-/// A message of Twilio.
+/// A message from Twilio.
 #[derive(Debug, Deserialize)]
 #[serde(
     tag = "type",
@@ -80,12 +81,12 @@ enum Message {
     Error {
         description: Option<String>,
     },
-    /// Nothing that matters here.
+    /// Any message that is not handled.
     #[serde(other)]
     Other,
 }
 
-/// Our own parameters, as they come back.
+/// Our own parameters, sent back by Twilio.
 #[derive(Debug, Default, Deserialize)]
 struct Parameters {
     #[serde(default)]
@@ -93,7 +94,7 @@ struct Parameters {
 }
 
 impl ConversationRelay {
-    /// A call that goes on if `admit` says so when it is set up.
+    /// A call that opens if `admit` allows it at setup.
     pub fn new(admit: Admit) -> Self {
         Self {
             admit,
@@ -106,7 +107,7 @@ impl ConversationRelay {
 
     fn set_up(&mut self, start: Start) -> Vec<Action> {
         if self.open {
-            tracing::warn!("the call is set up a second time; ignored");
+            tracing::warn!("ignored a second setup of the call");
             return Vec::new();
         }
         self.question = Some((self.admit)(&start));
@@ -142,7 +143,7 @@ impl ConversationRelay {
             }
             Message::Error { description } => {
                 // It may repeat what was said.
-                tracing::warn!("Twilio did not understand a message");
+                tracing::warn!("Twilio reported an error");
                 tracing::debug!(?description);
                 None
             }
@@ -150,7 +151,7 @@ impl ConversationRelay {
         }
     }
 
-    /// Has Twilio say what it may hold back.
+    /// Makes Twilio speak what it may be holding back.
     fn finish(&mut self) -> Vec<Action> {
         let unfinished = std::mem::take(&mut self.unfinished);
         unfinished.then(|| text("", true)).into_iter().collect()
@@ -170,8 +171,8 @@ impl Dialect for ConversationRelay {
         match self.starting.take() {
             Some(start) if may_go_on => self.begin(start),
             _ => {
-                tracing::info!("a socket that belongs to no call of ours stays out");
-                refuse("this socket belongs to no call that was answered here")
+                tracing::info!("refused a socket that does not belong to a call answered here");
+                refuse("this socket does not belong to a call that was answered here")
             }
         }
     }
@@ -187,7 +188,7 @@ impl Dialect for ConversationRelay {
             Ok(message) => message,
             Err(error) => {
                 // It may repeat what was said.
-                tracing::warn!("a message that is not understood; ignored");
+                tracing::warn!("ignored a malformed message from Twilio");
                 tracing::debug!(%error);
                 return Vec::new();
             }
@@ -215,15 +216,15 @@ impl Dialect for ConversationRelay {
             Outbound::Event { event, .. } => match event {
                 Event::AgentSpeech { text: words, .. } => {
                     self.unfinished = true;
-                    // The space tells that the mark before it ends a sentence, and parts the words.
+                    // The space separates words, and shows that punctuation before it ends a sentence.
                     vec![text(&format!("{words} "), false)]
                 }
                 Event::AgentItemDone { .. } => self.finish(),
                 _ => Vec::new(),
             },
-            // Twilio has fallen silent by itself.
+            // Twilio has stopped speaking on its own.
             Outbound::Clear => self.finish(),
-            // The call is not ours any more.
+            // The call has been handed over.
             Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(reason) => {
                 let mut actions = self.finish();
@@ -243,7 +244,7 @@ fn text(token: &str, last: bool) -> Action {
     Action::Send(json!({"type": "text", "token": token, "last": last}).to_string())
 }
 
-/// Ends the session at Twilio, which says what it has been given before that. Why is in its log:
+/// Ends the session at Twilio, which first speaks all text it was sent. Twilio logs the reason:
 /// `{"reason":"agent_ended"}`.
 fn end(reason: HangUpReason) -> Action {
     let handoff = json!({ "reason": reason }).to_string();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_does_is_told() {
+    fn the_callers_actions_become_inputs() {
         let mut relay = opened();
         let said = |text: &str, last| Input::Said {
             text: text.into(),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_out_at_once_and_each_item_has_an_end() {
+    fn words_are_sent_at_once_and_each_item_ends_with_last() {
         let mut relay = opened();
         let speech = |text: &str| {
             event(Event::AgentSpeech {
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_harms_nobody() {
+    fn malformed_messages_are_ignored() {
         let mut relay = opened();
         for odd in [
             "",

@@ -1,8 +1,8 @@
-//! Media streams: the audio of a call in JSON messages over a WebSocket, as Twilio invented them and
-//! Telnyx and Plivo speak them with other names.
+//! Media streams: a call's audio in JSON messages over a WebSocket. Twilio's protocol, which Telnyx
+//! and Plivo use with other names.
 //!
-//! The caller's audio and the agent's are base64 of G.711 at 8 kHz, 20 ms a message. A mark sent
-//! behind the agent's audio comes back when it has been played; `clear` drops what has not.
+//! Both directions carry base64 of G.711 at 8 kHz, 20 ms per message. A mark sent after the agent's
+//! audio comes back when the audio has been played; `clear` drops audio that has not.
 
 use super::{Ended, Marks, key, refuse};
 use crate::audio::g711::{self, Law};
@@ -15,13 +15,14 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Messages that are held back for an earlier one that is late.
+/// How many messages are held back for an earlier one that is late.
 const REORDER: usize = 5;
 
-/// A number so far behind the last (10 s) is no late message: the provider numbers anew.
+/// A sequence number this far behind (10 s) is not a late message: the provider has restarted its
+/// numbering.
 const ANEW: u64 = 500;
 
-/// Whose names the messages have.
+/// The provider, which determines the names in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
     /// Twilio Media Streams.
@@ -32,26 +33,26 @@ pub enum Provider {
     Plivo,
 }
 
-/// The beginning of a stream, for those who decide whether it may go on.
+/// The start of a stream, for [`Admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// The provider's name of the account.
+    /// The provider's id of the account.
     pub account: String,
-    /// The provider's name of the call.
+    /// The provider's id of the call.
     pub call: String,
     /// The parameter `ticket` of the stream.
     pub ticket: String,
 }
 
-/// Whether a stream may go on.
+/// Decides whether a stream may open.
 pub type Admit = Box<dyn FnMut(&Start) -> BoxFuture<'static, bool> + Send>;
 
-/// The translator of one call.
+/// Translates one call.
 pub struct MediaStreams {
     provider: Provider,
     admit: Admit,
     question: Option<BoxFuture<'static, bool>>,
-    /// A stream that has not been admitted yet: its id, its beginning, and how its audio is coded.
+    /// A stream that waits for admission: its id, its start message, and its encoding.
     starting: Option<(String, Start, Result<Law, String>)>,
     stream: Option<Stream>,
     marks: Marks,
@@ -67,7 +68,7 @@ struct Stream {
     law: Law,
 }
 
-/// A message of a provider, whoever it is.
+/// A message, independent of the provider.
 #[derive(Debug, PartialEq)]
 enum Message {
     Start {
@@ -82,7 +83,7 @@ enum Message {
     Key(String),
     Played(String),
     Stop,
-    /// Nothing that matters here.
+    /// Any message that is not handled.
     Other,
 }
 
@@ -96,7 +97,7 @@ impl std::fmt::Debug for MediaStreams {
 }
 
 impl MediaStreams {
-    /// A call of `provider`, which goes on if `admit` says so when it starts.
+    /// A call of `provider` that opens if `admit` allows it at the start.
     pub fn new(provider: Provider, admit: Admit) -> Self {
         Self {
             provider,
@@ -110,7 +111,7 @@ impl MediaStreams {
         }
     }
 
-    /// The call that we ended and that the provider has to be told of.
+    /// The call that we ended, if the provider has to be told to hang up.
     pub fn ended(&self) -> Option<Ended> {
         let stream = self.stream.as_ref().filter(|_| self.hung_up)?;
         Some(Ended {
@@ -120,7 +121,7 @@ impl MediaStreams {
 
     fn start(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Action> {
         if self.stream.is_some() {
-            tracing::warn!("the stream starts a second time; ignored");
+            tracing::warn!("ignored a second start of the stream");
             return Vec::new();
         }
         self.question = Some((self.admit)(&start));
@@ -132,7 +133,7 @@ impl MediaStreams {
         let law = match law {
             Ok(law) => law,
             Err(format) => {
-                tracing::warn!(format, "a stream in a format that is not supported");
+                tracing::warn!(format, "a stream in an unsupported format");
                 return refuse("the audio must be G.711 at 8000 Hz in one channel");
             }
         };
@@ -154,7 +155,7 @@ impl MediaStreams {
             return refuse("audio before the stream has started");
         };
         let Ok(bytes) = STANDARD.decode(payload) else {
-            tracing::warn!("media.payload is not base64; ignored");
+            tracing::warn!("ignored a media.payload that is not base64");
             return Vec::new();
         };
         let law = stream.law;
@@ -197,8 +198,8 @@ impl Dialect for MediaStreams {
         match self.starting.take() {
             Some((stream, start, law)) if may_go_on => self.begin(stream, start, law),
             _ => {
-                tracing::info!("a stream that belongs to no call of ours stays out");
-                refuse("this stream belongs to no call that was answered here")
+                tracing::info!("refused a stream that does not belong to a call answered here");
+                refuse("this stream does not belong to a call that was answered here")
             }
         }
     }
@@ -211,7 +212,7 @@ impl Dialect for MediaStreams {
             })];
         };
         let Ok(message) = serde_json::from_str::<Value>(text) else {
-            tracing::warn!("a message that is not JSON; ignored");
+            tracing::warn!("ignored a message that is not JSON");
             return Vec::new();
         };
         match self.provider.read(&message) {
@@ -261,7 +262,10 @@ impl Dialect for MediaStreams {
     }
 
     fn overrun(&mut self, dropped: Micros) -> Vec<Action> {
-        tracing::debug!(ms = dropped.as_ms(), "audio comes faster than real time");
+        tracing::debug!(
+            ms = dropped.as_ms(),
+            "dropped audio that arrives faster than real time"
+        );
         Vec::new()
     }
 }
@@ -271,7 +275,7 @@ impl Provider {
         let event = message["event"].as_str().unwrap_or_default();
         match (self, event) {
             (_, "start") => self.read_start(message),
-            // The agent's own side of the call may be sent, too.
+            // The agent's own audio may be sent back, too.
             (_, "media") if message["media"]["track"] == "outbound" => Message::Other,
             (_, "media") => Message::Media {
                 number: number(&message["media"]["chunk"]),
@@ -358,7 +362,7 @@ impl Provider {
     }
 }
 
-/// The law of a media format, or what it is instead.
+/// The law of a media format, or the unsupported format as text.
 fn law(format: &Value) -> Result<Law, String> {
     let encoding = text(&format["encoding"]).to_ascii_lowercase();
     let rates = [&format["sampleRate"], &format["sample_rate"]];
@@ -379,14 +383,14 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Providers write numbers as numbers or as strings.
+/// A number, which providers write as a number or as a string.
 fn number(value: &Value) -> Option<u64> {
     value
         .as_u64()
         .or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// Puts numbered messages into their order: Telnyx may send them out of it.
+/// Restores the order of numbered messages, since Telnyx may send them out of order.
 #[derive(Debug, Default)]
 struct Order {
     next: Option<u64>,
@@ -394,8 +398,8 @@ struct Order {
 }
 
 impl Order {
-    /// Takes a message in and hands out those that are in their place now. What comes after its
-    /// place has been given up is dropped; what has no number passes.
+    /// Adds a message. Returns those that are next in order. A message that arrives after it has
+    /// been given up is dropped; one without a number passes through.
     fn push(&mut self, number: Option<u64>, bytes: Vec<u8>) -> Vec<Vec<u8>> {
         let Some(number) = number else {
             return vec![bytes];
@@ -548,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_comes_back_tells_what_was_played() {
+    fn a_returned_mark_reports_playout() {
         let played = Action::Request(Input::Played {
             clause: ClauseId(3),
             until: Micros::from_ms(200),
@@ -572,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_pressed() {
+    fn keys_are_passed_on() {
         let mut call = dialect(Provider::Twilio);
         tell(&mut call, &start(Provider::Twilio, "good"));
         let pressed = |digit| json!({"event": "dtmf", "dtmf": {"digit": digit}});
@@ -592,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_harms_nobody() {
+    fn malformed_messages_are_ignored() {
         let mut call = dialect(Provider::Twilio);
         tell(&mut call, &start(Provider::Twilio, "good"));
         for odd in [
@@ -626,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn late_messages_find_their_place() {
+    fn late_messages_are_put_in_order() {
         let mut order = Order::default();
         let mut out = Vec::new();
         for number in [1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 5, 12] {
@@ -637,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_comes_twice_is_heard_once() {
+    fn a_duplicate_message_is_dropped() {
         let mut order = Order::default();
         let numbers = [1, 1, 3, 3, 2, 2, 4];
         let heard = numbers.into_iter().flat_map(|number| {
@@ -648,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_makes_a_call_deaf() {
+    fn audio_flows_on_after_any_message_number() {
         for odd in [u64::MAX, u64::MAX - 1, 1 << 53] {
             let mut order = Order::default();
             assert_eq!(order.push(Some(odd), vec![0]).len(), 1);

@@ -2,12 +2,12 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`audiosocket`] | Asterisk's AudioSocket: TCP, and the pacing is ours |
-//! | [`chan_websocket`] | Asterisk's channel driver for WebSockets |
-//! | [`conversation_relay`] | words of Twilio, which hears and speaks itself |
-//! | [`media_streams`] | audio of Twilio, Telnyx and Plivo in JSON messages |
-//! | [`signature`] | that a request comes from Twilio |
-//! | [`tickets`] | that a stream belongs to a call that we answered |
+//! | [`audiosocket`] | Asterisk's AudioSocket over TCP, paced by this server |
+//! | [`chan_websocket`] | Asterisk's WebSocket channel driver |
+//! | [`conversation_relay`] | Twilio's ConversationRelay, where Twilio does speech recognition and synthesis |
+//! | [`media_streams`] | audio from Twilio, Telnyx and Plivo in JSON messages |
+//! | [`signature`] | proves that a request comes from Twilio |
+//! | [`tickets`] | proves that a stream belongs to a call that we answered |
 
 pub mod audiosocket;
 pub mod chan_websocket;
@@ -22,7 +22,7 @@ use crate::transport::{Action, Close, close_code};
 /// The agent's audio between two marks.
 const MARK_EVERY: Micros = Micros::from_ms(200);
 
-/// Places in the agent's audio, by which the provider tells how far it has played.
+/// Marks in the agent's audio with which the provider reports playout.
 #[derive(Debug, Default)]
 struct Marks {
     clause: Option<ClauseId>,
@@ -31,7 +31,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// Audio of a clause was sent. Returns the name of the mark that is to follow it, if one is due.
+    /// Counts sent audio of a clause. Returns the name of the mark to send after it, if one is due.
     fn sent(&mut self, clause: ClauseId, length: Micros) -> Option<String> {
         if self.clause.replace(clause) != Some(clause) {
             (self.sent, self.marked) = (Micros(0), Micros(0));
@@ -44,7 +44,7 @@ impl Marks {
         Some(format!("{}/{}", clause.0, self.sent.as_ms()))
     }
 
-    /// Returns how much of which clause the mark `name` confirms as played; `None` if the mark is not ours.
+    /// The playout that a returned mark confirms; `None` if the mark is not ours.
     fn played(name: &str) -> Option<Input> {
         let (clause, ms) = name.split_once('/')?;
         Some(Input::Played {
@@ -54,7 +54,7 @@ impl Marks {
     }
 }
 
-/// The client may not do that.
+/// Closes the socket with a policy violation.
 fn refuse(reason: &'static str) -> Vec<Action> {
     vec![Action::Close(Close {
         code: close_code::POLICY,
@@ -62,7 +62,7 @@ fn refuse(reason: &'static str) -> Vec<Action> {
     })]
 }
 
-/// The key in a provider's message, if it is one key.
+/// The key in a provider's message, if it is a single key.
 fn key(digit: &str) -> Option<Input> {
     let mut keys = digit.chars();
     match (keys.next(), keys.next()) {
@@ -73,10 +73,10 @@ fn key(digit: &str) -> Option<Input> {
     }
 }
 
-/// Everything that ends a call on our side and is not done with the closing of the socket.
+/// A call that closing the socket does not end: the provider's API has to hang it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The provider's name of the call.
+    /// The provider's id of the call.
     pub call: String,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_name_places_in_clauses() {
+    fn marks_name_the_clause_and_the_position() {
         let mut marks = Marks::default();
         let mut named = Vec::new();
         for clause in [7, 7, 8] {

@@ -1,5 +1,6 @@
-//! That a request comes from Twilio: the header `X-Twilio-Signature` is the HMAC-SHA1, under the
-//! account's auth token, of the address that Twilio called and the parameters that it posted.
+//! Verifies that a request comes from Twilio: the header `X-Twilio-Signature` is the HMAC-SHA1,
+//! keyed with the account's auth token, of the URL that Twilio called and the parameters that it
+//! posted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +12,10 @@ use url::Url;
 /// The name of the header.
 pub const HEADER: &str = "x-twilio-signature";
 
-/// Whether `signature` is that of a request to `url` with the posted `parameters`.
+/// Whether `signature` is valid for a request to `url` with the posted `parameters`.
 ///
-/// Twilio signs the address with its port or without, whichever the call took, and the server sees
-/// neither behind a proxy: both are tried.
+/// Twilio signs the URL with or without a port, as it was called, and behind a proxy the server
+/// cannot see which: both are tried.
 pub fn is_valid(
     token: &SecretString,
     url: &Url,
@@ -42,7 +43,7 @@ fn mac(token: &SecretString) -> Hmac<Sha1> {
     Hmac::new_from_slice(token.expose_secret().as_bytes()).expect("HMAC takes keys of any length")
 }
 
-/// The address without a port, and with it.
+/// The URL without and with its port.
 fn spellings(url: &Url) -> [String; 2] {
     let scheme = url.scheme();
     let host = url.host_str().unwrap_or_default();
@@ -67,7 +68,7 @@ mod tests {
 
     /// Computed with Twilio's own library.
     #[test]
-    fn signatures_of_twilio() {
+    fn twilios_signatures_are_valid() {
         let socket = "wss://voice.example.com/twilio/media?x=1";
         assert!(check(socket, &[], "NbP01YFNmEfhHqmagsG4sAbCYzQ="));
         let posted = [("From", "+1555"), ("CallSid", "CA1")];
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn any_other_signature_is_invalid() {
         let socket = "wss://voice.example.com/twilio/media?x=1";
         for signature in [
             "",

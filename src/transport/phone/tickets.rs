@@ -1,5 +1,6 @@
-//! That a stream belongs to a call that we answered: Twilio drops the query of a stream's address,
-//! so a ticket travels as a parameter of the stream. It is good for one call, once, for a minute.
+//! Proves that a stream belongs to a call that we answered: Twilio drops the query of a stream's
+//! URL, so a ticket travels as a parameter of the stream. It is valid for one call, once, for a
+//! minute.
 
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
@@ -9,26 +10,27 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How long a ticket is good.
+/// How long a ticket is valid.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// Tickets that are out. More calls than this do not ring within a minute.
+/// The most outstanding tickets: more calls than this do not ring within a minute.
 const MOST: usize = 10_000;
 
-/// Issues tickets and takes them back. A store that several servers share lets one of them answer a
-/// call and another carry its stream.
+/// Issues and redeems tickets. A store shared by several servers lets one of them answer a call and
+/// another carry its stream.
 pub trait TicketStore: Send + Sync {
-    /// A new ticket for the call named `call`; `None` if no more can be issued now.
+    /// A new ticket for the call with the id `call`; `None` if too many are outstanding.
     fn issue(&self, call: &str) -> BoxFuture<'static, Option<String>>;
 
-    /// Takes a ticket back. Whether it was good for this call: a ticket shown for another is lost.
+    /// Redeems a ticket. Returns whether it was valid for this call; a ticket presented for another
+    /// call is used up.
     fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, bool>;
 }
 
-/// The tickets that are out, in this server's memory.
+/// The outstanding tickets, in this server's memory.
 #[derive(Debug, Default)]
 pub struct TicketMemory {
-    /// By the SHA-256 of the ticket: looking it up tells nothing of it.
+    /// By the ticket's SHA-256, so that the time of a lookup reveals nothing about valid tickets.
     out: Mutex<HashMap<[u8; 32], Ticket>>,
 }
 
@@ -53,7 +55,7 @@ impl TicketMemory {
         if out.len() == MOST {
             return None;
         }
-        // 122 random bits of the system's generator.
+        // 122 random bits from the system's generator.
         let ticket = Uuid::new_v4().simple().to_string();
         let call = call.to_owned();
         let expires = now + GOOD_FOR;
@@ -87,7 +89,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn a_ticket_is_good_for_one_call_once_and_for_a_minute() {
+    async fn a_ticket_is_valid_for_one_call_once_and_for_a_minute() {
         let tickets = TicketMemory::default();
         let good = tickets.give("CA1").unwrap();
         advance(Duration::from_secs(59)).await;
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tickets_that_are_out_are_bounded() {
+    async fn outstanding_tickets_are_bounded() {
         let tickets = TicketMemory::default();
         for _ in 0..MOST {
             assert!(tickets.give("CA1").is_some());

@@ -1,19 +1,19 @@
 //! The protocol's beta: the same events under their older names and in their older shapes.
 //!
-//! Everything here works on events as the rest of the dialect writes them, so that nothing else
-//! knows of the beta. What clients of the beta send is understood without being translated.
+//! Translates finished GA events, so that no other module depends on the beta. The parser accepts
+//! the beta's client events directly; they need no translation.
 
 use axum::http::HeaderMap;
 use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use serde_json::{Map, Value, json};
 
-/// The subprotocol by which a client asks for the beta.
+/// The subprotocol with which a client requests the beta.
 pub const BETA_PROTOCOL: &str = "openai-beta.realtime-v1";
 
-/// The temperature that sessions of the beta have unless they say otherwise. It has no effect.
+/// The temperature reported in beta sessions by default. It has no effect.
 const TEMPERATURE: f64 = 0.8;
 
-/// Whether a client asks for the beta: by the header `OpenAI-Beta: realtime=v1` or a subprotocol.
+/// Whether a client requests the beta, with the header `OpenAI-Beta: realtime=v1` or a subprotocol.
 pub fn asks_for_beta(headers: &HeaderMap) -> bool {
     let has = |name: &str, wanted: &str| {
         let values = headers.get_all(name).iter();
@@ -23,7 +23,7 @@ pub fn asks_for_beta(headers: &HeaderMap) -> bool {
     has("openai-beta", "realtime=v1") || has(SEC_WEBSOCKET_PROTOCOL.as_str(), BETA_PROTOCOL)
 }
 
-/// An event's name and fields in the beta; `None` if there is no such event.
+/// An event's name and fields in the beta; `None` if the beta has no such event.
 pub(super) fn translate(kind: &str, mut fields: Value) -> Option<(&str, Value)> {
     let name = match kind {
         "conversation.item.done" => return None,
@@ -54,7 +54,7 @@ fn is_transcription(fields: &Value) -> bool {
     fields["session"]["type"] == "transcription"
 }
 
-/// The parts of the agent's messages.
+/// Gives the content parts of the agent's messages their beta names.
 fn rename_parts(item: &mut Value) {
     let parts = item.get_mut("content").and_then(Value::as_array_mut);
     for part in parts.into_iter().flatten() {
@@ -100,7 +100,7 @@ fn flatten_session(session: &mut Map<String, Value>) {
         .or_insert_with(|| TEMPERATURE.into());
 }
 
-/// Audio comes with its transcript, which the beta counts as text.
+/// The beta lists `text` beside `audio`, since audio comes with a transcript.
 fn take_modalities(fields: &mut Map<String, Value>) {
     let modalities = match fields.remove("output_modalities") {
         Some(names) if names == json!(["audio"]) => json!(["audio", "text"]),

@@ -1,4 +1,4 @@
-//! Parses the events of a Realtime client into typed requests, or into the fault to report.
+//! Parses a Realtime client's events into typed requests or the fault to report.
 
 use super::codec::Format;
 use super::fault::{Fault, clip, missing, read};
@@ -29,20 +29,20 @@ pub const CLIENT_EVENTS: [&str; 13] = [
     "undertone.confirmation.respond",
 ];
 
-/// Longest id of an item that a client may choose, bytes.
+/// Longest item id that a client may choose, bytes.
 const MAX_ID: usize = 128;
 
-/// Longest text of an item that a client may create, bytes.
+/// Longest text of an item that a client creates, bytes.
 const MAX_ITEM_TEXT: usize = 32 * 1024;
 
 /// One event of a client.
 #[derive(Debug, PartialEq)]
 pub struct ClientEvent {
-    /// The client's own id of the event; quoted in errors about it.
+    /// The client's own id for the event; quoted in errors about it.
     pub event_id: Option<String>,
     /// The request.
     pub request: ClientRequest,
-    /// Fields of it that have no effect.
+    /// Fields of the event that have no effect.
     pub ineffective: Vec<Ineffective>,
 }
 
@@ -59,7 +59,7 @@ pub enum ClientRequest {
     Clear,
     /// `conversation.item.create`.
     Create {
-        /// Where to put it: after this item, or before all others if this is `root`. `None` is the end.
+        /// The id of the item to insert after; `root` inserts at the start, `None` at the end.
         previous: Option<String>,
         /// The item.
         item: ClientItem,
@@ -70,7 +70,7 @@ pub enum ClientRequest {
     Truncate {
         /// The agent's item.
         item: String,
-        /// How much of it the user heard, ms.
+        /// How much of the item the user heard, ms.
         audio_end_ms: u64,
     },
     /// `conversation.item.delete`.
@@ -79,14 +79,14 @@ pub enum ClientRequest {
     Respond(ResponseRequest),
     /// `response.cancel`.
     Cancel {
-        /// Only if this is the open response.
+        /// Cancels only if this response is the active one.
         response: Option<String>,
     },
     /// `output_audio_buffer.clear`.
     ClearOutput,
     /// `undertone.confirmation.respond`.
     Confirm {
-        /// The id of the call, as it was told to the client.
+        /// The call's id, as sent to the client.
         call: String,
         /// Yes or no.
         accept: bool,
@@ -96,7 +96,7 @@ pub enum ClientRequest {
 /// An item that a client adds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientItem {
-    /// The client's own id for it.
+    /// The client's own id for the item.
     pub id: Option<String>,
     /// The content.
     pub content: ItemContent,
@@ -105,22 +105,22 @@ pub struct ClientItem {
 /// The kinds of items that a client may add.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemContent {
-    /// A message of the system.
+    /// A system message.
     System(String),
-    /// A message of the user, typed.
+    /// A user message, typed.
     User(String),
-    /// A message of the user that was spoken elsewhere, whose words nobody knows yet.
+    /// A user message as recorded audio, not transcribed yet.
     Spoken {
         /// Text in the same message.
         text: String,
-        /// Its parts in the session's input format, each with its place in the content.
+        /// The audio parts in the session's input format, each with its index in the content.
         audio: Vec<(usize, Vec<u8>)>,
     },
-    /// A message of the agent.
+    /// An agent message.
     Agent(String),
-    /// A call to a tool of the client, in a conversation that was held before.
+    /// A call to one of the client's tools, from an earlier conversation.
     ToolCall {
-        /// The client's id of it, if it gives one.
+        /// The client's id for the call, if it gives one.
         call: Option<String>,
         /// The tool's name.
         name: String,
@@ -129,9 +129,9 @@ pub enum ItemContent {
     },
     /// The result of a client's tool.
     ToolOutput {
-        /// The id of the call, as it was told to the client.
+        /// The call's id, as sent to the client.
         call: String,
-        /// The result, as the client wrote it.
+        /// The result, verbatim.
         output: String,
     },
 }
@@ -141,34 +141,34 @@ pub enum ItemContent {
 pub struct ResponseRequest {
     /// Instructions for this response alone.
     pub instructions: Option<String>,
-    /// Text instead of audio, or the other way round; `None` as in the session.
+    /// Whether to answer in text instead of audio; the session's setting if `None`.
     pub text_only: Option<bool>,
     /// Echoed in the response.
     pub metadata: Option<Value>,
-    /// It is not part of the conversation.
+    /// Whether the response stays out of the conversation.
     pub outside: bool,
     /// Items to show the model instead of the conversation.
     pub input: Option<Vec<InputItem>>,
-    /// The client's tools for this response; those of the session if `None`.
+    /// The client's tools for this response; the session's if `None`.
     pub tools: Option<Vec<ToolSpec>>,
-    /// Which tool is to be called; as in the session if `None`.
+    /// The tool choice; the session's if `None`.
     pub tool_choice: Option<ToolChoice>,
-    /// How long it may be; as in the session if `None`.
+    /// The token limit; the session's if `None`.
     pub max_tokens: Option<MaxTokens>,
-    /// The format of its audio; that of the session if `None`.
+    /// The output audio format; the session's if `None`.
     pub output: Option<Format>,
 }
 
-/// One item of what the model is shown in place of the conversation.
+/// One item that the model is given in place of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputItem {
     /// An item of the conversation, by its id.
     Reference(String),
-    /// One that is in no conversation.
+    /// An item that is not part of the conversation.
     Item(ItemContent),
 }
 
-/// Reads one event.
+/// Parses one event.
 pub fn parse(text: &str) -> Result<ClientEvent, Fault> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         Fault::whole("invalid_json", format!("The event is not JSON: {error}."))
@@ -226,7 +226,7 @@ fn request(mut event: Map<String, Value>) -> Result<(ClientRequest, Vec<Ineffect
     Ok((request, ineffective))
 }
 
-/// The beta's event for transcription sessions, as today's.
+/// Turns the beta's update of a transcription session into a GA `session.update`.
 fn of_transcription(mut event: Value) -> Value {
     if let Some(session) = event.get_mut("session").and_then(Value::as_object_mut) {
         session.insert("type".into(), "transcription".into());
@@ -489,13 +489,13 @@ fn call(item: &RawItem) -> Result<ItemContent, Fault> {
 
 fn check_id(id: String, param: &str) -> Result<String, Fault> {
     if id.is_empty() || id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let message = format!("An id is 1 to {MAX_ID} visible ASCII characters.");
+        let message = format!("An id must be 1 to {MAX_ID} visible ASCII characters.");
         return Err(Fault::new("invalid_value", param, message));
     }
     Ok(id)
 }
 
-/// The audio of a user's message, of the parts whose words the client does not tell.
+/// The audio parts of a user message that come without a transcript.
 fn audio_of(item: &RawItem) -> Result<Vec<(usize, Vec<u8>)>, Fault> {
     let mut audio = Vec::new();
     for (index, part) in item.content.iter().flatten().enumerate() {
@@ -542,7 +542,7 @@ fn message(item: &RawItem) -> Result<ItemContent, Fault> {
 }
 
 impl RawPart {
-    /// Audio that comes without its words.
+    /// The part's base64 audio, if it comes without a transcript.
     fn untold_audio(&self) -> Option<&str> {
         let is_audio = matches!(self.kind.as_str(), "input_audio" | "audio");
         let told = self
@@ -552,7 +552,7 @@ impl RawPart {
         self.audio.as_deref().filter(|_| is_audio && !told)
     }
 
-    /// The words of the part. Audio counts by its transcript, which it must bring along.
+    /// The text of the part; for audio its transcript, which is required here.
     fn words(&self, index: usize) -> Result<&str, Fault> {
         let param = format!("item.content[{index}]");
         let (field, words) = match self.kind.as_str() {
@@ -568,7 +568,7 @@ impl RawPart {
 }
 
 impl ItemContent {
-    /// Bytes of text, the id of a call included.
+    /// The item's text including the id of a call, bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::System(text)
@@ -587,7 +587,7 @@ impl ItemContent {
         }
     }
 
-    /// The item as the protocol writes it.
+    /// The item's JSON in the protocol.
     pub fn to_json(&self, id: &str) -> Value {
         let message = |role: &str, part: &str, text: &str| {
             json!({
@@ -617,8 +617,8 @@ impl ItemContent {
     }
 }
 
-/// A message of the user that was spoken elsewhere, with what was typed beside it; `transcript` is
-/// null until it is known.
+/// A user message with recorded audio and any text typed beside it; `transcript` is null until it
+/// is known.
 pub(super) fn spoken_message(id: &str, text: &str, transcript: Option<&str>) -> Value {
     let typed = (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}));
     let spoken = json!({"type": "input_audio", "transcript": transcript});
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_object_is_a_fault_of_the_whole_event() {
+    fn an_event_that_is_not_a_json_object_is_invalid_json() {
         for text in [
             "",
             "nonsense",

@@ -1,5 +1,5 @@
-//! The formats of audio on the wire. The session hears and speaks at one rate, [`RATE`]; telephone
-//! bridges send and want G.711 at its own.
+//! Audio formats on the wire. The session uses one rate in both directions, [`RATE`]; telephone
+//! bridges use G.711 at 8 kHz.
 
 use super::fault::Fault;
 use crate::audio::g711::{self, Law};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Rate of a Realtime client's audio in both directions, Hz: the only one in the protocol.
 pub const RATE: u32 = 24_000;
 
-/// A format of audio.
+/// An audio format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// `audio/pcm`: 16 bits, little-endian, at [`RATE`].
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Samples in a second, Hz.
+    /// The sample rate, Hz.
     fn rate(self) -> u32 {
         match self {
             Self::Pcm => RATE,
@@ -28,7 +28,7 @@ impl Format {
         }
     }
 
-    /// As the protocol writes it.
+    /// The format's JSON in the protocol.
     pub(super) fn to_json(self) -> Value {
         match self {
             Self::Pcm => json!({"type": "audio/pcm", "rate": RATE}),
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// The client's audio on its way in.
+/// Decodes the client's audio.
 #[derive(Debug)]
 pub(super) struct Decoder {
     format: Format,
@@ -55,15 +55,15 @@ impl Decoder {
         self.format
     }
 
-    /// Samples at [`RATE`].
+    /// Decodes audio into samples at [`RATE`].
     ///
     /// # Errors
-    /// Half a sample.
+    /// [`Fault`] if PCM ends in the middle of a sample.
     pub(super) fn decode(&mut self, bytes: &[u8]) -> Result<Vec<i16>, Fault> {
         match self.format {
             Format::Pcm => from_pcm16le(bytes).map_err(|_| {
                 let message =
-                    "The audio must be whole 16-bit samples, but its bytes are odd in number.";
+                    "The audio must be whole 16-bit samples, but it has an odd number of bytes.";
                 Fault::new("invalid_value", "audio", message)
             }),
             Format::G711(law) => {
@@ -75,13 +75,13 @@ impl Decoder {
 }
 
 impl Decoder {
-    /// The rest of a recording, some 10 ms.
+    /// Flushes the resampler at the end of a recording, about 10 ms.
     pub(super) fn finish(&mut self) -> Vec<i16> {
         to_i16(&self.resampler.flush())
     }
 }
 
-/// The agent's audio on its way out.
+/// Encodes the agent's audio.
 #[derive(Debug)]
 pub(super) struct Encoder {
     format: Format,
@@ -98,7 +98,7 @@ impl Encoder {
         self.format
     }
 
-    /// Encodes samples at [`RATE`]; a resampler may hold some of them back.
+    /// Encodes samples at [`RATE`]. The resampler may hold some of them back.
     pub(super) fn encode(&mut self, samples: &[i16]) -> Vec<u8> {
         match self.format {
             Format::Pcm => to_pcm16le(samples),
@@ -106,7 +106,7 @@ impl Encoder {
         }
     }
 
-    /// The rest of what was said, some 10 ms.
+    /// Flushes the resampler at the end of an utterance, about 10 ms.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         match self.format {
             Format::Pcm => Vec::new(),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_stays_that_tone_through_either_law() {
+    fn a_tone_survives_encoding_in_either_law() {
         for law in [Law::Mu, Law::A] {
             let format = Format::G711(law);
             let mut encoder = Encoder::new(format);
@@ -143,7 +143,7 @@ mod tests {
             }
             bytes.extend(encoder.finish());
             assert_eq!(bytes.len(), 8_000, "one second, a byte a sample");
-            // Eight bits leave an error of some hundredths of the loudness.
+            // G.711's eight bits leave an error of a few percent of the amplitude.
             assert!(
                 error(&law.decode(&bytes), &tone(8_000)) < 500.0,
                 "{law:?} out"
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_sample_is_refused_as_pcm_alone() {
+    fn half_a_sample_is_refused_only_in_pcm() {
         assert!(Decoder::new(Format::Pcm).decode(&[1, 2, 3]).is_err());
         assert!(
             Decoder::new(Format::G711(Law::Mu))

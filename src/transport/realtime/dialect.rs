@@ -1,4 +1,4 @@
-//! The translator between a Realtime client and a session.
+//! Translates between a Realtime client and a session.
 
 mod agent;
 mod aside;
@@ -23,32 +23,32 @@ use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The model's name if the client gives none, and in the list of models.
+/// The default model name, also shown in the list of models.
 pub const DEFAULT_MODEL: &str = "undertone";
 
-/// Something asked of the session, to be matched with its answer.
+/// A request to the session, to be matched with its answer.
 #[derive(Debug)]
 struct Pending {
     event_id: Option<String>,
     asked: Asked,
 }
 
-/// A request that the session has not carried out yet.
+/// The kinds of requests that wait for the session's answer.
 #[derive(Debug)]
 enum Asked {
-    /// So much audio.
+    /// Commit this much audio.
     Commit(Micros),
     Respond(Box<ResponseRequest>),
     Cancel,
-    /// The same, by a client that need not know whether there is a response.
+    /// Cancel because of `output_audio_buffer.clear`, which is no error without an active response.
     ClearOutput,
-    /// An item by the client's name, once for each of the session's items that it stands for.
+    /// Truncate an item, once for each of the session's items that it represents.
     Truncate {
         name: String,
-        /// There are more of them.
+        /// Whether requests for the same item follow.
         more: bool,
     },
-    /// The same.
+    /// Delete an item, once for each of the session's items that it represents.
     Delete(String),
     Add {
         name: String,
@@ -59,7 +59,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// The name of its [`Input`] in lower case without underscores.
+    /// The name of the matching [`Input`] in lower case without underscores.
     fn input(&self) -> &'static str {
         match self {
             Self::Commit(_) => "commitaudio",
@@ -72,7 +72,7 @@ impl Asked {
     }
 }
 
-/// An item that the client has added as audio.
+/// An item that the client added as audio.
 #[derive(Debug)]
 struct Recording {
     /// Text in the same message.
@@ -80,26 +80,26 @@ struct Recording {
     length: Micros,
 }
 
-/// How much of an utterance's transcript a transcription session was told before its end.
+/// The part of an utterance's transcript that a transcription session has sent as deltas.
 #[derive(Debug, Default)]
 struct Told {
     /// All deltas so far.
     text: String,
-    /// The partial transcript before this one.
+    /// The previous partial transcript.
     partial: String,
 }
 
-/// The user's utterance that is under way.
+/// The user's current utterance.
 #[derive(Debug)]
 struct Utterance {
     name: String,
     from: Samples,
     to: Option<Samples>,
-    /// The client was told that it could not be transcribed.
+    /// Whether the client was told that transcription failed.
     failed: bool,
 }
 
-/// One client of `/v1/realtime`. Pure: text and events in, [`Action`]s out.
+/// The state of one client of `/v1/realtime`. Pure: messages and events in, [`Action`]s out.
 #[derive(Debug)]
 pub struct Realtime {
     options: SessionOptions,
@@ -110,41 +110,41 @@ pub struct Realtime {
     items: Items,
     utterance: Option<Utterance>,
     response: Option<Response>,
-    /// Responses in writing beside the conversation: those that were asked for, with the id of the
-    /// event, and those that are being given.
+    /// Out-of-band text responses that were requested, each with the id of the client's event.
+    /// Those that have begun are in `asides`.
     next_asides: VecDeque<(Option<String>, ResponseRequest)>,
     asides: HashMap<TurnId, Response>,
     aside_items: u64,
     decoder: Decoder,
-    /// Of the user, since the last response.
+    /// User audio since the last response.
     heard: Micros,
-    /// Items that the client has added as audio and whose words are not known.
+    /// Items added as audio that wait for their transcripts.
     recordings: HashMap<ItemId, Recording>,
-    /// How much of the utterance's transcript a transcription session has sent, and the previous partial.
+    /// Transcript deltas of the current utterance.
     told: Told,
     text_limits: TextLimits,
-    /// The client's instructions, in characters, and its tools.
+    /// The length of the client's instructions in characters, and its tools.
     set_up: (usize, Vec<ToolSpec>),
-    /// Calls that wait for the client's output, by their ids on the wire.
+    /// Calls that wait for the client's output, by wire id.
     calls: HashMap<String, CallId>,
-    /// Items and calls that the client has added.
+    /// The number of items and calls that the client has added.
     added: u64,
     server_calls: HashMap<CallId, ServerCall>,
-    /// The call that waits for the user's yes, and its name on the wire.
+    /// The call that waits for the user's confirmation, with its wire id.
     confirmation: Option<(String, CallId)>,
     pending: VecDeque<Pending>,
     uncommitted: Micros,
     created_text: usize,
     failure: Option<(String, String)>,
     overrun_told: bool,
-    /// Fields without effect that the log has named.
+    /// Fields without effect that have been logged.
     logged: HashSet<String>,
     actions: Vec<Action>,
-    /// When the event happened that is being told of.
+    /// The time of the event that is being translated.
     at: Option<Time>,
 }
 
-/// A call to one of the server's tools that has not ended.
+/// A running call to one of the server's tools.
 #[derive(Debug)]
 struct ServerCall {
     item: String,
@@ -153,8 +153,8 @@ struct ServerCall {
 }
 
 impl Realtime {
-    /// `model` and `client` are what the client named, `vendor_events` whether it asked for the
-    /// events that only this server has.
+    /// `model` is the model name that the client gave, `client` the client's own name, and
+    /// `vendor_events` whether it opted in to vendor events.
     pub fn new(model: Option<String>, client: Option<String>, vendor_events: bool) -> Self {
         let writer = Writer::new();
         let name = model.as_deref().unwrap_or(DEFAULT_MODEL);
@@ -196,19 +196,19 @@ impl Realtime {
         }
     }
 
-    /// The same, where the operator says whether the user may interrupt the agent by speaking, and
-    /// from which probability on a sound is speech; a client may say otherwise. The defaults are that
-    /// the user may, and 0.5.
+    /// Sets the operator's defaults for barge-in and for the VAD's speech probability threshold,
+    /// which a client may override. Without this call, barge-in is allowed and the threshold is
+    /// 0.5.
     #[must_use]
     pub fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
         self.session = self.session.turns(interrupt, threshold);
         self
     }
 
-    /// The same, where the client's secret carries a session's configuration; null is none.
+    /// Applies the session configuration from the client's secret; null means none.
     ///
     /// # Errors
-    /// If the session is invalid, or holds more text than [`Realtime::within`] allows.
+    /// If the configuration is invalid, or has more text than [`Realtime::within`] allows.
     pub fn configured(mut self, session: Value) -> Result<Self, Fault> {
         let Some(update) = secret_update(session)? else {
             return Ok(self);
@@ -222,12 +222,12 @@ impl Realtime {
         Ok(self)
     }
 
-    /// The session as it is told to the client.
+    /// The session's JSON, as sent to the client.
     pub fn shown(&self) -> Value {
         self.session.to_json()
     }
 
-    /// The same, where the client asks for transcripts alone.
+    /// Makes it a transcription session, which never answers.
     #[must_use]
     pub fn transcribing(mut self) -> Self {
         self.session.transcribes = true;
@@ -236,14 +236,14 @@ impl Realtime {
         self
     }
 
-    /// The same, for a client that speaks the protocol's beta.
+    /// Sets whether the client uses the protocol's beta.
     #[must_use]
     pub fn beta(mut self, beta: bool) -> Self {
         self.writer.beta = beta;
         self
     }
 
-    /// The same, where the client may add so much text.
+    /// Limits the text that the client may add.
     #[must_use]
     pub fn within(mut self, limits: TextLimits) -> Self {
         self.text_limits = limits;
@@ -288,7 +288,7 @@ impl Realtime {
         }
     }
 
-    /// Names what has no effect in the log, once each.
+    /// Logs fields without effect, each once per session.
     fn log(&mut self, fields: Vec<Ineffective>) {
         for Ineffective { path, known } in fields {
             if self.logged.len() == MAX_NAMED || !self.logged.insert(path.clone()) {
@@ -296,13 +296,13 @@ impl Realtime {
             }
             let field = path.escape_debug();
             match known {
-                true => tracing::info!(%field, "the client sets what has no effect here"),
-                false => tracing::warn!(%field, "the client sets what nobody knows"),
+                true => tracing::info!(%field, "the client set a field that has no effect"),
+                false => tracing::warn!(%field, "the client set an unknown field"),
             }
         }
     }
 
-    /// Audio of a client that knows this server, without JSON and base64 around it.
+    /// Audio in a binary message, for clients that opted in to vendor events.
     fn binary(&mut self, bytes: &[u8]) {
         match self.append(bytes) {
             Ok(()) => {}
@@ -321,22 +321,22 @@ impl Realtime {
         self.pending.remove(at)
     }
 
-    /// Whether the client may ask for a response now. A client that was called may do so before the
-    /// words that bridge the wait have been spoken to their end: the answer follows them.
+    /// Whether the client may request a response now. After a call to one of its tools it may do so
+    /// while the filler is still playing; the answer follows the filler.
     fn may_respond(&self) -> bool {
         let called = self.response.as_ref().is_some_and(|r| r.client_called);
         let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond(_));
         !self.is_answering() || called && !self.pending.iter().any(waits)
     }
 
-    /// Whether the client has asked for an item to be cut or deleted, and it is not done.
+    /// Whether a truncation or deletion of an item is pending.
     fn is_to_change(&self, item: &str) -> bool {
         self.pending.iter().any(|pending| {
             matches!(&pending.asked, Asked::Truncate { name, .. } | Asked::Delete(name) if name == item)
         })
     }
 
-    /// Whether a response is open once the session has done what it was asked.
+    /// Whether a response will be active once the pending requests have been carried out.
     fn is_answering(&self) -> bool {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         asked.fold(self.response.is_some(), |open, asked| match asked {
@@ -414,7 +414,7 @@ impl Realtime {
             }
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
-            // The protocol has no word for it.
+            // The protocol has no such event.
             Event::Unable { .. } => {}
         }
     }
@@ -469,19 +469,19 @@ impl Dialect for Realtime {
         std::mem::take(&mut self.actions)
     }
 
-    /// Told once: a flood of errors would answer a flood of audio.
+    /// Reported once per session, so that a flood of audio does not cause a flood of errors.
     fn overrun(&mut self, dropped: Micros) -> Vec<Action> {
         self.uncommitted = Micros(self.uncommitted.0.saturating_sub(dropped.0));
         if !std::mem::replace(&mut self.overrun_told, true) {
-            let message = "Audio comes faster than it can be taken, and more than 60 seconds of it \
-                           are waiting; what does not fit is dropped.";
+            let message = "Audio arrives faster than it can be processed, and more than 60 seconds \
+                           of it are waiting; audio beyond that is dropped.";
             self.refuse(&Fault::new("input_audio_buffer_full", "audio", message));
         }
         std::mem::take(&mut self.actions)
     }
 }
 
-/// Reads the configuration of a session, as a client secret carries it.
+/// Parses the session configuration in a client secret.
 fn secret_update(session: Value) -> Result<Option<SessionUpdate>, Fault> {
     if session.is_null() {
         return Ok(None);

@@ -1,18 +1,18 @@
-//! Faults in the events of a Realtime client.
+//! Faults in a Realtime client's events.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The reason why an event is refused.
+/// The reason an event is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The client's own id of the event.
+    /// The client's own id for the event.
     pub event_id: Option<String>,
-    /// A short name of the fault.
+    /// The fault's error code.
     pub code: &'static str,
-    /// The path of the field that is wrong.
+    /// The path of the invalid field.
     pub param: Option<String>,
-    /// Says what is wrong and how to mend it.
+    /// Says what is wrong and how to fix it.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl Fault {
         }
     }
 
-    /// A value that is none of those allowed.
+    /// A value that is not allowed.
     pub(super) fn value(param: impl Into<String>, value: &str, allowed: &str) -> Self {
         Self::new(
             "invalid_value",
@@ -50,7 +50,7 @@ impl Fault {
     }
 }
 
-/// Reads `value` as a `T`; faults name the path of the field, below `root` if that is not empty.
+/// Deserializes `value`; faults name the field's path, prefixed with `root` unless that is empty.
 pub(super) fn read<T: DeserializeOwned>(value: Value, root: &str) -> Result<T, Fault> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
@@ -80,7 +80,7 @@ pub(super) fn missing(parent: &str, field: &str) -> Fault {
     Fault::new("missing_required_parameter", param, message)
 }
 
-/// The start of a text that came from outside, for an error message or an echo.
+/// The first 200 characters of a client's text, for an error message or an echo.
 pub(super) fn clip(text: &str) -> String {
     text.chars().take(200).collect()
 }

@@ -1,5 +1,5 @@
-//! Every event and field that a Realtime client may send, and what the server does with it: the one
-//! table that the parser goes by and that `docs/realtime.md` shows.
+//! Every event and field that a Realtime client may send, and how the server treats it. The parser
+//! uses these tables and `docs/realtime.md` shows them.
 
 use super::fault::Fault;
 use serde_json::{Map, Value};
@@ -9,28 +9,28 @@ use serde_json::{Map, Value};
 pub(super) enum Class {
     /// Does what the protocol says.
     Honoured,
-    /// Accepted, repeated where the protocol repeats it, and without effect.
+    /// Accepted and echoed where the protocol echoes it, but without effect.
     Echoed,
-    /// Answered with an error that names it: without it the user would get something else.
+    /// Answered with an error that names the field: ignoring it would change what the user gets.
     Refused,
 }
 
-/// One field. A row that is not honoured stands for all that lies below it.
+/// One field. A row that is not honoured also covers every field below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field {
-    /// Names joined by dots, `[]` behind a list.
+    /// Names joined by dots; `[]` follows the name of a list.
     pub(super) path: &'static str,
     pub(super) class: Class,
-    /// For the documentation; what is refused says it to the client, too.
+    /// For the documentation, and for the error that a refused field gets.
     pub(super) note: &'static str,
 }
 
-/// A field that the client sent and that has no effect.
+/// A field from the client that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ineffective {
-    /// Where it was, with the numbers of list elements left out.
+    /// The field's path, without list indices.
     pub path: String,
-    /// Whether the protocol knows it.
+    /// Whether the protocol defines the field.
     pub known: bool,
 }
 
@@ -51,7 +51,7 @@ const fn refused(path: &'static str, note: &'static str) -> Field {
 
 const EVENT_ID: Field = honoured("event_id", "quoted in errors about the event");
 
-/// The events of a client, each with its own fields.
+/// Client events and their fields.
 pub(super) const EVENTS: &[(&str, &[Field])] = &[
     (
         "session.update",
@@ -132,7 +132,7 @@ const REASONING: &str = "how a model thinks is the operator's choice";
 const VOICE: &str = "there is one voice";
 const NO_ENGINE: &str = "the recogniser takes no such hints";
 
-/// The fields of a session, realtime and transcription alike.
+/// The fields of realtime and transcription sessions.
 pub(super) const SESSION: &[Field] = &[
     honoured(
         "type",
@@ -267,7 +267,7 @@ pub(super) const SESSION: &[Field] = &[
     ),
 ];
 
-/// The flat names that fields of a session had in the beta.
+/// The beta's flat names for session fields.
 pub(super) const BETA_SESSION: &[Field] = &[
     honoured("modalities", "`output_modalities`"),
     honoured("turn_detection", "`audio.input.turn_detection`"),
@@ -367,10 +367,10 @@ pub(super) const ITEM: &[Field] = &[
     refused("tools", MCP),
 ];
 
-/// Looks through an event of the type `kind`. Returns what of it has no effect.
+/// Checks an event of type `kind` against the tables. Returns its fields without effect.
 ///
 /// # Errors
-/// The fault to tell the client of, if it asks for something that is refused.
+/// The fault for the client if a field is refused.
 pub(super) fn look_through(
     kind: &str,
     event: &Map<String, Value>,
@@ -384,17 +384,17 @@ pub(super) fn look_through(
     Ok(look.found)
 }
 
-/// Fields without effect that are named of one event, and to the log of one session.
+/// The most fields without effect reported for one event, and logged in one session.
 pub(super) const MAX_NAMED: usize = 64;
 
-/// A look through one object by the tables that it goes by.
+/// A check of one object against its tables.
 struct Look {
     tables: Vec<&'static [Field]>,
     found: Vec<Ineffective>,
 }
 
 impl Look {
-    /// `path` is that of the object in its table, `shown` in the event.
+    /// `path` is the object's path in its table, `shown` its path in the event.
     fn object(
         &mut self,
         object: &Map<String, Value>,
@@ -473,7 +473,7 @@ impl Look {
     }
 }
 
-/// The tables of what lies at a path of an event, if it has its own.
+/// The tables for the object at a path of an event, if it has its own.
 fn group(path: &str) -> Option<&'static [&'static [Field]]> {
     match path {
         "session" => Some(&[SESSION, BETA_SESSION]),
@@ -499,7 +499,7 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// `tools[3].x` as `tools[].x`, and not too long: it is what a stranger wrote.
+/// `tools[3].x` as `tools[].x`, cut to 100 characters because the client chose the text.
 fn without_numbers(shown: &str) -> String {
     let mut numberless = String::new();
     let mut inside = false;
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_found_once_each() {
+    fn each_field_without_effect_is_reported_once() {
         let event = json!({"event_id": "e", "session": {
             "type": "realtime", "tracing": {"group_id": "mine"}, "truncation": null,
             "colour": {"red": 1},
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_refused_by_its_name() {
+    fn a_refusal_names_the_field() {
         let mcp = json!({"session": {"tools": [{"type": "mcp", "server_label": "files",
             "server_url": "https://example.com"}]}});
         let image = json!({"item": {"type": "message", "role": "user", "content": [
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_unknown_fields_hides_no_refused_one() {
+    fn a_refused_field_is_found_among_any_number_of_unknown_ones() {
         let unknown = (0..10_000).map(|n| (format!("k{n}"), json!(1)));
         let mut session: Map<String, Value> = unknown.collect();
         let event = json!({ "session": session });
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_named_is_cut() {
+    fn long_field_names_are_cut() {
         let long = "x".repeat(10_000);
         let event = json!({ "session": { long: 1 } });
         let found = found("session.update", &event);
@@ -620,7 +620,7 @@ mod tests {
         assert!(found[0].0.len() <= 100);
     }
 
-    /// The lines of a table in the documentation.
+    /// The rows of a table in the documentation.
     fn lines(fields: &[Field]) -> String {
         let line = |field: &Field| {
             let class = match field.class {
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_the_table() {
+    fn the_documentation_has_the_tables() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/realtime.md");
         let shown = std::fs::read_to_string(path).expect("docs/realtime.md");
         let events = EVENTS.iter().map(|(name, fields)| {

@@ -1,35 +1,35 @@
-//! The items that a Realtime client knows of, by the client's names and by the session's ids.
+//! The conversation items that a Realtime client has been told of, by wire name and by session id.
 
 use crate::conversation::{ItemId, Micros};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 
-/// Items that can be retrieved; older ones are forgotten.
+/// The most items kept for retrieval; older ones are forgotten.
 const MAX_ITEMS: usize = 1000;
 
 /// One item.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The session's items that it stands for: several if the agent spoke them in one go.
+    /// The session's items that it represents: several if the agent spoke them back to back.
     pub(super) parts: Vec<Part>,
-    /// As it is told to the client.
+    /// The item as sent to the client.
     pub(super) json: Value,
-    /// The agent has said it in this session.
+    /// Whether the agent spoke it in this session.
     pub(super) speech: bool,
-    /// Text of it that the client sent, bytes.
+    /// Text that the client sent in it, bytes.
     pub(super) created_text: usize,
 }
 
 /// One of the session's items.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// The session's id of it.
+    /// The session's id.
     pub(super) id: ItemId,
-    /// Audio of it that was sent.
+    /// The length of its audio that was sent.
     pub(super) audio: Micros,
-    /// The agent's words, as far as they were heard.
+    /// The agent's words, up to where they were heard.
     pub(super) text: String,
-    /// How much of it was heard, if it was cut.
+    /// How much of it was heard, if it was cut off.
     pub(super) cut: Option<Micros>,
 }
 
@@ -45,7 +45,7 @@ impl Part {
 }
 
 impl Item {
-    /// The session's ids of it, in order.
+    /// The session's ids that it represents, in order.
     pub(super) fn ids(&self) -> impl Iterator<Item = ItemId> {
         self.parts.iter().map(|part| part.id)
     }
@@ -54,13 +54,13 @@ impl Item {
         self.parts.iter().any(|part| part.cut.is_some())
     }
 
-    /// The parts that were heard: those up to the first that was cut.
+    /// The parts up to and including the first that was cut off.
     fn heard_parts(&self) -> &[Part] {
         let cut = self.parts.iter().position(|part| part.cut.is_some());
         &self.parts[..cut.map_or(self.parts.len(), |at| at + 1)]
     }
 
-    /// The agent's words, as far as they were heard.
+    /// The agent's words, up to where they were heard.
     pub(super) fn said(&self) -> String {
         let texts = self.heard_parts().iter().map(|part| part.text.as_str());
         let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
@@ -73,7 +73,8 @@ impl Item {
         Micros(self.heard_parts().iter().map(heard).sum())
     }
 
-    /// How much of each part was heard, if so much was heard of all. More than all is all.
+    /// Splits `heard`, counted from the item's start, into how much of each part was heard. A value
+    /// beyond the end counts as the whole item.
     pub(super) fn cuts(&self, heard: Micros) -> Vec<(ItemId, Micros)> {
         let mut left = heard;
         let mut cuts = Vec::new();
@@ -86,7 +87,7 @@ impl Item {
     }
 }
 
-/// Where an item is put, by the client's names.
+/// The position of a new item, by wire name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spot {
     End,
@@ -103,12 +104,12 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Adds an item at the end, or replaces what the client is told of it.
+    /// Adds an item at the end, or replaces the JSON of one that exists.
     pub(super) fn put(&mut self, name: &str, id: ItemId, json: Value) {
         self.insert(name, id, json, &Spot::End);
     }
 
-    /// The same, at a place of the client's choice.
+    /// Adds an item at `spot`, or replaces the JSON of one that exists.
     pub(super) fn insert(&mut self, name: &str, id: ItemId, json: Value, spot: &Spot) {
         if let Some(item) = self.items.get_mut(name) {
             item.json = json;
@@ -138,7 +139,7 @@ impl Items {
         );
     }
 
-    /// Has an item stand for one more of the session's.
+    /// Adds one more of the session's items to an item.
     pub(super) fn join(&mut self, name: &str, id: ItemId) {
         if let Some(item) = self.items.get_mut(name) {
             item.parts.push(Part::new(id));
@@ -146,7 +147,7 @@ impl Items {
         }
     }
 
-    /// Keeps an item that is not part of the conversation until it is removed.
+    /// Adds an item outside the conversation, kept until it is removed.
     pub(super) fn put_outside(&mut self, name: &str, id: ItemId, json: Value) {
         self.put(name, id, json);
         self.order.retain(|other| other != name);
@@ -157,7 +158,7 @@ impl Items {
         self.items.contains_key(name) && !self.order.iter().any(|other| other == name)
     }
 
-    /// Replaces what the client is told of an item.
+    /// Replaces an item's JSON.
     pub(super) fn tell(&mut self, name: &str, json: Value) {
         if let Some(item) = self.items.get_mut(name) {
             item.json = json;
@@ -177,7 +178,8 @@ impl Items {
         }
     }
 
-    /// Removes one of the session's items. Returns the item that stood for it alone, and removes it.
+    /// Removes one of the session's items. If it was the only part of its item, removes and returns
+    /// that too.
     pub(super) fn remove_part(&mut self, id: ItemId) -> Option<(String, Item)> {
         let name = self.names.remove(&id)?;
         let item = self.items.get_mut(&name)?;
@@ -203,18 +205,18 @@ impl Items {
         self.items.get_mut(name)
     }
 
-    /// The client's name of an item.
+    /// The wire name of an item.
     pub(super) fn name(&self, id: ItemId) -> Option<&str> {
         self.names.get(&id).map(String::as_str)
     }
 
-    /// The item before one.
+    /// The name of the item before this one.
     pub(super) fn before(&self, name: &str) -> Option<&str> {
         let at = self.index(name)?;
         self.order.get(at.checked_sub(1)?).map(String::as_str)
     }
 
-    /// The newest item.
+    /// The name of the last item.
     pub(super) fn last(&self) -> Option<&str> {
         self.order.back().map(String::as_str)
     }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn putting_again_keeps_the_place() {
+    fn replacing_an_item_keeps_its_position() {
         let mut items = Items::default();
         items.put("a", ItemId(1), Value::Null);
         items.put("b", ItemId(2), Value::Null);

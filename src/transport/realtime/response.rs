@@ -1,4 +1,4 @@
-//! The response that is open, and how it ends.
+//! The active response and its end.
 
 use super::client_events::ResponseRequest;
 use super::codec::Encoder;
@@ -12,34 +12,35 @@ pub(super) struct Response {
     pub(super) id: String,
     pub(super) text_only: bool,
     pub(super) metadata: Option<Value>,
-    /// It is not part of the conversation.
+    /// Whether the response stays out of the conversation.
     pub(super) outside: bool,
     pub(super) max_tokens: Value,
     pub(super) encoder: Encoder,
-    /// How much audio of it was sent.
+    /// The length of its audio that was sent.
     pub(super) audio: Micros,
     /// The names of its items, in order.
     pub(super) output: Vec<String>,
-    /// The item of speech that is open: until something that the client is told follows it, or the
-    /// response is over.
+    /// The open speech item. It closes when another item of the response is sent, or the response
+    /// ends.
     pub(super) speech: Option<Speech>,
-    /// A tool of the client was called in it.
+    /// Whether it called one of the client's tools.
     pub(super) client_called: bool,
 }
 
-/// An item of speech that is open.
+/// An open speech item.
 #[derive(Debug)]
 pub(super) struct Speech {
     pub(super) name: String,
     pub(super) index: usize,
     /// The words so far.
     pub(super) text: String,
-    /// The agent is speaking; else the item waits for what the agent may say next.
+    /// Whether the agent is speaking it; otherwise the item stays open for what the agent says
+    /// next.
     pub(super) is_spoken: bool,
 }
 
 impl Response {
-    /// One that begins, as the client and the session want it.
+    /// A new response with the request's settings, or the session's where the request has none.
     pub(super) fn new(id: String, request: ResponseRequest, session: &Session) -> Self {
         Self {
             id,
@@ -55,7 +56,7 @@ impl Response {
         }
     }
 
-    /// Opens the item that was added last. Returns its place.
+    /// Opens the item that was added last. Returns its [`place`](Self::place).
     pub(super) fn open_speech(&mut self, name: String) -> Value {
         let index = self.output.len().saturating_sub(1);
         let place = self.place(&name, index);
@@ -68,13 +69,14 @@ impl Response {
         place
     }
 
-    /// Whether the item of speech that is open is the last one.
+    /// Whether the open speech item is the last item.
     pub(super) fn ends_with_speech(&self) -> bool {
         let speech = self.speech.as_ref();
         speech.is_some_and(|speech| speech.index + 1 == self.output.len())
     }
 
-    /// Adds words to the open item. Returns its place and the words, set off from those before.
+    /// Adds words to the open item, with a space before them where one is needed. Returns the
+    /// item's [`place`](Self::place) and the text that was added.
     pub(super) fn say(&mut self, text: &str) -> Option<(Value, String)> {
         let speech = self.speech.as_mut()?;
         let joined = speech.text.is_empty()
@@ -86,7 +88,7 @@ impl Response {
         Some((self.place(&name, index), delta))
     }
 
-    /// Adds written words to the open item as they are. Returns its place.
+    /// Adds text to the open item verbatim. Returns the item's [`place`](Self::place).
     pub(super) fn write(&mut self, text: &str) -> Option<Value> {
         let speech = self.speech.as_mut()?;
         speech.text.push_str(text);
@@ -94,7 +96,7 @@ impl Response {
         Some(self.place(&name, index))
     }
 
-    /// The fields by which events name an item's only part.
+    /// The fields with which events refer to an item's only content part.
     pub(super) fn place(&self, name: &str, index: usize) -> Value {
         json!({
             "response_id": self.id, "item_id": name, "output_index": index, "content_index": 0,
@@ -102,7 +104,7 @@ impl Response {
     }
 }
 
-/// The status and its details as the protocol has them. `failure` is a code and a message.
+/// The response's status and `status_details` in the protocol. `failure` is a code and a message.
 pub(super) fn end_of(
     status: ResponseStatus,
     failure: Option<(String, String)>,

@@ -1,4 +1,4 @@
-//! The events for a Realtime client: names, ids and common shapes.
+//! Ids and common JSON shapes of the events for a Realtime client.
 
 use super::beta;
 use super::fault::Fault;
@@ -6,13 +6,13 @@ use crate::conversation::Micros;
 use crate::llm::TokenUsage;
 use serde_json::{Map, Value, json};
 
-/// Makes ids and writes events. Ids of different sessions differ by a random part.
+/// Makes ids and writes events. A random part keeps the ids of sessions apart.
 #[derive(Debug)]
 pub(super) struct Writer {
     unique: String,
     events: u64,
     ids: u64,
-    /// The client speaks the protocol's beta.
+    /// Whether the client uses the protocol's beta.
     pub(super) beta: bool,
 }
 
@@ -28,7 +28,7 @@ impl Writer {
         }
     }
 
-    /// The id that belongs to the whole session, with a prefix such as `sess`.
+    /// The session's own id, with a prefix such as `sess`.
     pub(super) fn session_id(&self, prefix: &str) -> String {
         format!("{prefix}_{}", self.unique)
     }
@@ -39,7 +39,8 @@ impl Writer {
         format!("{prefix}_{}{:04}", self.unique, self.ids)
     }
 
-    /// An event with its type, its id and `fields`; `None` if the client's protocol has none such.
+    /// An event with its type, its id and `fields`; `None` if the client's protocol version has no
+    /// such event.
     pub(super) fn event(&mut self, kind: &str, fields: Value) -> Option<String> {
         let (kind, fields) = match self.beta {
             true => beta::translate(kind, fields)?,
@@ -62,7 +63,7 @@ impl Writer {
         Value::Object(event).to_string()
     }
 
-    /// An `error` event about what the client sent.
+    /// An `error` event about a client event.
     pub(super) fn fault(&mut self, fault: &Fault) -> String {
         let error = json!({
             "type": "invalid_request_error",
@@ -74,7 +75,7 @@ impl Writer {
         self.write("error", json!({ "error": error }))
     }
 
-    /// An `error` event about what went wrong here.
+    /// An `error` event about a server-side failure.
     pub(super) fn server_error(&mut self, code: &str, message: &str) -> String {
         let error = json!({
             "type": "server_error", "code": code, "message": message,
@@ -84,7 +85,7 @@ impl Writer {
     }
 }
 
-/// An item of the user's speech; `transcript` is null until it is known.
+/// A user speech item; `transcript` is null until it is known.
 pub(super) fn spoken_item(id: &str, transcript: Option<&str>) -> Value {
     json!({
         "id": id, "object": "realtime.item", "type": "message", "status": "completed",
@@ -92,7 +93,7 @@ pub(super) fn spoken_item(id: &str, transcript: Option<&str>) -> Value {
     })
 }
 
-/// An item of the agent's speech. No content yet if `text` is `None`.
+/// An agent speech item, without content yet if `text` is `None`.
 pub(super) fn agent_item(id: &str, status: &str, text_only: bool, text: Option<&str>) -> Value {
     let content = match text {
         None => json!([]),
@@ -105,7 +106,7 @@ pub(super) fn agent_item(id: &str, status: &str, text_only: bool, text: Option<&
     })
 }
 
-/// The one part of an agent's item.
+/// The only content part of an agent item.
 pub(super) fn content_part(text_only: bool, text: &str) -> Value {
     if text_only {
         json!({"type": "text", "text": text})
@@ -137,12 +138,12 @@ pub(super) fn server_call(id: &str, name: &str, arguments: &str) -> Value {
     })
 }
 
-/// The user's audio that is a token, and the agent's: OpenAI's measures.
+/// User audio and agent audio per token, as OpenAI counts them.
 const HEARD_TOKEN: Micros = Micros::from_ms(100);
 const SPOKEN_TOKEN: Micros = Micros::from_ms(50);
 
-/// Usage of a response: what the language model read and wrote, what of the user was heard for it
-/// and what was spoken.
+/// Usage of a response: the language model's tokens, the user audio that led to it, and the agent
+/// audio.
 pub(super) fn usage(text: TokenUsage, heard: Micros, spoken: Micros) -> Value {
     let heard = heard.0.div_ceil(HEARD_TOKEN.0);
     let spoken = spoken.0.div_ceil(SPOKEN_TOKEN.0);

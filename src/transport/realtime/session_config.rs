@@ -1,4 +1,5 @@
-//! `session.update`: what a Realtime client may set, and what the session echoes back.
+//! `session.update`: the settings that a Realtime client may change, and the session that is echoed
+//! back.
 
 use super::codec::{Format, RATE};
 use super::fault::{Fault, read};
@@ -11,59 +12,59 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-/// Silence that ends a turn unless the client says otherwise, ms: OpenAI's `server_vad` default.
+/// Default silence that ends a turn, ms: OpenAI's `server_vad` default.
 const SILENCE_MS: u64 = 500;
 
-/// Longest silence that a client may ask for, ms.
+/// Longest `silence_duration_ms` that a client may set.
 const MAX_SILENCE_MS: u64 = 10_000;
 
-/// Longest audio before speech that a client may ask for, ms.
+/// Longest `prefix_padding_ms` that a client may set.
 const MAX_PADDING_MS: u64 = 5_000;
 
-/// The silences after which a client may have the user asked whether they are there, ms: OpenAI's.
+/// Allowed values of `idle_timeout_ms`, as OpenAI's.
 const IDLE_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 5_000..=30_000;
 
-/// The recogniser's name unless the client says otherwise: Whisper's among those of OpenAI, since the
-/// types of older clients allow no other.
+/// The recogniser's default name: OpenAI's name for Whisper, because the types of older clients
+/// list no other.
 const RECOGNISER: &str = "whisper-1";
 
-/// Tools that a client may declare.
+/// The most tools that a client may declare.
 const MAX_TOOLS: usize = 128;
 
-/// The changes of an update; `None` leaves a setting as it is.
+/// The changes in an update; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionUpdate {
     /// Instructions for the model.
     pub instructions: Option<String>,
     /// Answer in text instead of audio.
     pub text_only: Option<bool>,
-    /// How the end of a turn is found.
+    /// Turn detection.
     pub turn_detection: Option<Detection>,
-    /// Transcription of the user as the client wrote it; `null` turns the events off.
+    /// The transcription settings, verbatim; `null` turns the transcription events off.
     pub transcription: Option<Value>,
     /// The name of a voice. Echoed; the server has one voice.
     pub voice: Option<String>,
-    /// The client's own tools, and how the client wrote them.
+    /// The client's own tools, and their JSON verbatim.
     pub tools: Option<(Vec<ToolSpec>, Value)>,
-    /// Which tool is to be called, and how the client wrote it.
+    /// The tool choice, and its JSON verbatim.
     pub tool_choice: Option<(ToolChoice, Value)>,
-    /// How long an answer may be.
+    /// The token limit of an answer.
     pub max_tokens: Option<MaxTokens>,
     /// The format of the client's audio.
     pub input: Option<Format>,
     /// The format of the agent's audio.
     pub output: Option<Format>,
-    /// Whether the session transcribes and answers nothing.
+    /// Whether the session only transcribes and never answers.
     pub transcribe_only: Option<bool>,
-    /// Send the events that only this server has.
+    /// Whether to send vendor events.
     pub vendor_events: Option<bool>,
-    /// Run what may be needed before it is certain.
+    /// Whether tools may run speculatively.
     pub speculation: Option<bool>,
-    /// Fields that are echoed without effect: the place in the session, and the client's value.
+    /// Fields that are echoed without effect: their path in the session and the client's value.
     pub echoed: Vec<(&'static str, Value)>,
 }
 
-/// Turn detection as the client wants it.
+/// The turn detection that a client requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detection {
     rule: EndOfTurnRule,
@@ -74,7 +75,7 @@ pub struct Detection {
     prefix_padding_ms: Option<u64>,
     idle_timeout_ms: Option<u64>,
     eagerness: Eagerness,
-    /// As it is echoed to the client; what is left to the operator is null in it.
+    /// The JSON echoed to the client, with null for settings left to the operator.
     echo: Value,
 }
 
@@ -151,12 +152,12 @@ struct RawTool {
     parameters: Option<Value>,
 }
 
-/// A field that is there, even as `null`.
+/// Deserializes a field that is present, even as `null`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Reads the `session` of an update, in the GA shape or in the flat one of the beta.
+/// Parses the `session` of an update, in the GA shape or in the beta's flat one.
 pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
     let echoed = echoed(&session);
     let raw: RawSession = read(session, "session")?;
@@ -215,7 +216,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
 }
 
 /// The fields that the session echoes unchanged. Turn detection and transcription are echoed whole.
-/// `null` is the same as leaving a field out, unless it turns something off.
+/// `null` means the same as omitting a field, unless it turns something off.
 fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
     let beta = [
         ("speed", "audio.output.speed"),
@@ -236,7 +237,7 @@ fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-/// Whether modalities mean text alone. `param` is the path of the field.
+/// Whether modalities mean text only. `param` is the path of the field.
 pub(super) fn text_only(names: &[String], param: &str) -> Result<bool, Fault> {
     let known = |name: &String| name == "audio" || name == "text";
     match names.iter().find(|name| !known(name)) {
@@ -246,7 +247,7 @@ pub(super) fn text_only(names: &[String], param: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Reads a format, in the names of today or of the beta.
+/// Parses an audio format, by its GA or beta name.
 pub(super) fn format(format: Option<Value>, param: &str) -> Result<Option<Format>, Fault> {
     let Some(format) = format.filter(|format| !format.is_null()) else {
         return Ok(None);
@@ -318,8 +319,8 @@ fn turn_detection(value: Value, param: &str) -> Result<Detection, Fault> {
     })
 }
 
-/// The defaults. `interrupt_response` and `threshold` are the
-/// operator's, filled in by [`Session`].
+/// The defaults of `server_vad`. [`Session`] fills in `interrupt_response` and `threshold` from the
+/// operator's configuration.
 fn server_vad() -> Value {
     json!({
         "type": "server_vad", "threshold": null, "prefix_padding_ms": 300,
@@ -328,7 +329,7 @@ fn server_vad() -> Value {
     })
 }
 
-/// The same for the other kind.
+/// The defaults of `semantic_vad`. [`Session`] fills in `interrupt_response` likewise.
 fn semantic_vad() -> Value {
     json!({
         "type": "semantic_vad", "eagerness": "auto",
@@ -336,7 +337,8 @@ fn semantic_vad() -> Value {
     })
 }
 
-/// Clients decide by what is echoed: each field that is left out or `null` stands with its default.
+/// Replaces fields that are omitted or `null` with their defaults: clients act on the echoed
+/// values.
 fn with_defaults(written: Value, mut defaults: Value) -> Value {
     let fields = written.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
@@ -345,7 +347,7 @@ fn with_defaults(written: Value, mut defaults: Value) -> Value {
     defaults
 }
 
-/// A field that only one of the two kinds has is without effect in the other.
+/// A field that belongs to the other kind of turn detection has no effect.
 impl RawTurnDetection {
     fn is_server_vad(&self) -> bool {
         self.kind == "server_vad"
@@ -409,12 +411,12 @@ fn voice(value: Value) -> Result<String, Fault> {
         Fault::new(
             "invalid_type",
             "session.audio.output.voice",
-            "A voice is a name.",
+            "A voice must be a name, or an object with an id.",
         )
     })
 }
 
-/// Reads tools, which stand at `param`.
+/// Parses tools. `param` is the path of the field.
 pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, Value), Fault> {
     if values.len() > MAX_TOOLS {
         let message = format!("At most {MAX_TOOLS} tools may be declared.");
@@ -429,7 +431,7 @@ pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, V
     Ok((specs, Value::Array(values)))
 }
 
-/// Nobody could tell which of two tools of the same name is called.
+/// Refuses two tools of the same name, since calls to them could not be told apart.
 fn check_unique(specs: &[ToolSpec], param: &str) -> Result<(), Fault> {
     let mut seen = HashSet::new();
     let again = specs.iter().position(|spec| !seen.insert(&*spec.name));
@@ -475,7 +477,7 @@ fn is_tool_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Reads the choice of a tool, which stands at `param`.
+/// Parses the tool choice. `param` is the path of the field.
 pub(super) fn tool_choice(value: &Value, param: &str) -> Result<ToolChoice, Fault> {
     let function = || {
         let named = value.get("type").is_some_and(|kind| kind == "function");
@@ -493,7 +495,7 @@ pub(super) fn tool_choice(value: &Value, param: &str) -> Result<ToolChoice, Faul
     }
 }
 
-/// Reads the most tokens of an answer, which stand at `param`.
+/// Parses the token limit of an answer. `param` is the path of the field.
 pub(super) fn max_tokens(value: &Value, param: &str) -> Result<MaxTokens, Fault> {
     let number = value.as_u64().filter(|tokens| *tokens > 0);
     let number = number.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
@@ -511,21 +513,22 @@ pub(super) fn tokens_json(most: MaxTokens) -> Value {
     most.number().map_or("inf".into(), Value::from)
 }
 
-/// The session as it stands: what is echoed, and what the dialect needs of it.
+/// The session's current settings: the JSON echoed to the client, and the values the dialect uses.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) text_only: bool,
     pub(super) transcripts: bool,
     pub(super) vendor_events: bool,
     pub(super) by_hand: bool,
-    /// It answers nothing.
+    /// Whether the session only transcribes and never answers.
     pub(super) transcribes: bool,
     pub(super) input: Format,
     pub(super) output: Format,
     pub(super) max_tokens: MaxTokens,
-    /// Whether the user may interrupt where the client does not say.
+    /// The operator's default for `interrupt_response`.
     interrupt: bool,
-    /// From which probability on a sound is speech where the client does not say.
+    /// The operator's default for `threshold`, the speech probability above which the VAD reports
+    /// speech.
     threshold: f64,
     echo: Map<String, Value>,
 }
@@ -579,10 +582,10 @@ impl Session {
         }
     }
 
-    /// The same, where the operator says whether the user may interrupt, and what is speech.
+    /// Sets the operator's defaults for `interrupt_response` and `threshold`.
     pub(super) fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
         self.interrupt = interrupt;
-        // As it was written: the nearest number of twice the length has more digits.
+        // Via decimal text: a direct conversion to f64 would echo 0.6 as 0.6000000238418579.
         self.threshold = threshold.to_string().parse().unwrap_or(self.threshold);
         let detection = self
             .echo
@@ -594,7 +597,7 @@ impl Session {
         self
     }
 
-    /// As it is echoed to the client.
+    /// The session's JSON, as echoed to the client.
     pub(super) fn to_json(&self) -> Value {
         if !self.transcribes {
             return Value::Object(self.echo.clone());
@@ -609,7 +612,7 @@ impl Session {
         })
     }
 
-    /// The format and voice of the agent's audio, as responses repeat it.
+    /// The `audio` object of a response: format and voice of the agent's audio.
     pub(super) fn output(&self, format: Format) -> Value {
         let output = self.echo.get("audio").and_then(|audio| audio.get("output"));
         json!({"output": {
@@ -618,7 +621,7 @@ impl Session {
         }})
     }
 
-    /// Takes an update over. Returns what the conversation is to be told.
+    /// Applies an update. Returns the settings to pass to the conversation.
     pub(super) fn apply(&mut self, update: SessionUpdate) -> Settings {
         let mut settings = Settings::default();
         if let Some(instructions) = update.instructions {
@@ -699,7 +702,7 @@ impl Session {
         settings
     }
 
-    /// Sets what is echoed at a path, whose containers are there.
+    /// Sets the echoed value at a path whose parent objects exist.
     fn set(&mut self, path: &str, value: Value) {
         let mut steps = path.split('.');
         let last = steps.next_back().unwrap_or_default();
@@ -730,7 +733,7 @@ impl Session {
     }
 }
 
-/// The modalities as the protocol writes them.
+/// The modalities' JSON in the protocol.
 pub(super) fn modalities(text_only: bool) -> Value {
     json!([if text_only { "text" } else { "audio" }])
 }
@@ -837,7 +840,7 @@ mod tests {
     }
 
     #[test]
-    fn null_turn_detection_is_not_the_same_as_none() {
+    fn null_turn_detection_differs_from_an_omitted_one() {
         let update = |session| parse(session).expect("valid").turn_detection;
         assert_eq!(update(json!({"audio": {"input": {}}})), None);
         let by_hand = update(json!({"audio": {"input": {"turn_detection": null}}}));
@@ -874,7 +877,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_turn_detection_is_echoed_also_where_the_client_sent_a_part() {
+    fn turn_detection_is_echoed_with_all_its_fields() {
         let mut session = Session::new("sess_1", "m", false).turns(false, 0.6);
         let mut echoed = |detection: Value| {
             let update = json!({"audio": {"input": {"turn_detection": detection}}});
@@ -921,7 +924,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_and_their_choice_are_set_and_echoed_as_they_were_written() {
+    fn tools_and_tool_choice_are_set_and_echoed_verbatim() {
         let mut session = Session::new("sess_1", "m", false);
         let declared =
             json!([{"type": "function", "name": "add", "parameters": {"type": "object"}}]);
@@ -940,7 +943,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_length_and_detection_reach_the_session() {
+    fn formats_token_limit_and_turn_detection_are_applied() {
         let mut session = Session::new("sess_1", "m", false);
         let update = json!({
             "max_output_tokens": 100,
@@ -983,7 +986,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recogniser_has_a_name_that_older_clients_types_list() {
+    fn the_default_recogniser_name_is_one_that_older_clients_accept() {
         let mut session = Session::new("sess_1", "undertone", false);
         let model = |session: &Session| {
             session.to_json()["audio"]["input"]["transcription"]["model"].clone()
@@ -997,7 +1000,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcription_session_is_shown_as_one() {
+    fn a_transcription_session_is_echoed_as_one() {
         let mut session = Session::new("sess_1", "m", false);
         let update = json!({"type": "transcription",
             "audio": {"input": {"transcription": {"model": "whisper-1", "language": "en"}}}});

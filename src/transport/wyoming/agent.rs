@@ -1,4 +1,4 @@
-//! A conversation in words: one sentence, one answer.
+//! A text conversation: one sentence, one answer.
 
 use crate::conversation::{Event, Input, ResponseStatus};
 use crate::session::{
@@ -8,22 +8,24 @@ use crate::session::{
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// An answer that takes longer is none.
+/// How long to wait for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// The rate of audio that nobody hears, Hz.
+/// A placeholder rate, Hz: the session produces no audio.
 const RATE: u32 = 16_000;
 
 /// The agent's answer to a sentence.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// All that was said since the answer before, also what nobody asked for: a timer may have rung.
+    /// Everything the agent has said since the previous answer, including announcements such as a
+    /// timer's.
     pub(super) text: String,
-    /// It is an answer: no apology, not the word that this cannot be done, not of a tool that failed.
+    /// Whether the request was carried out: the response completed, the agent did not decline it,
+    /// and at least one of its tool calls, if any, succeeded.
     pub(super) handled: bool,
 }
 
-/// A conversation in words.
+/// A text conversation.
 pub(super) struct Talk(pub(super) SessionHandle);
 
 impl Talk {
@@ -35,7 +37,7 @@ impl Talk {
         sessions(options).map(Self)
     }
 
-    /// Says `text` and waits for the answer. The conversation comes back if it can go on.
+    /// Sends `text` and waits for the answer. Returns the conversation as well if it can go on.
     pub(super) async fn ask(mut self, text: String) -> (Answer, Option<Self>) {
         if text.trim().is_empty() {
             return (Answer::default(), Some(self));
@@ -51,7 +53,7 @@ impl Talk {
         (answer, goes_on.then_some(self))
     }
 
-    /// Listens to the end of the answer to the sentence that was said; `None` if the session is over.
+    /// Collects events until the answer ends; `None` if the session is over.
     async fn listen(&mut self, answer: &mut Answer) -> Option<()> {
         let (mut heard, mut unable) = (false, false);
         let (mut worked, mut failed) = (false, false);
@@ -98,7 +100,7 @@ mod tests {
     use serde_json::json;
     use tokio::sync::mpsc;
 
-    /// A conversation, and its session's ends.
+    /// A conversation, and the session's side of its channels.
     fn talk() -> (Talk, mpsc::Receiver<Inbound>, mpsc::Sender<Outbound>) {
         let (inbound, requests) = mpsc::channel(8);
         let (tell, outbound) = mpsc::channel(32);
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_said_unasked_comes_before_the_answer() {
+    async fn an_announcement_comes_before_the_answer() {
         let (talk, mut requests, session) = talk();
         tell(&session, said("Your timer is done.")).await;
         tell(&session, [heard()]).await;
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_that_says_nothing_is_given_up() {
+    async fn a_session_that_does_not_answer_is_given_up() {
         let (silent, _requests, _session) = talk();
         let (answer, goes_on) = silent.ask("and?".into()).await;
         assert_eq!(answer, Answer::default());
@@ -178,7 +180,7 @@ mod tests {
         assert!(over.ask("and?".into()).await.1.is_none());
     }
 
-    /// The outcome of a sentence whose session sends these events and then ends its answer.
+    /// Whether a sentence counts as handled if the session sends these events before its answer.
     async fn handled(events: impl IntoIterator<Item = Event>) -> bool {
         let (talk, _requests, session) = talk();
         tell(&session, [heard()]).await;
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_done_is_not_handled() {
+    async fn declined_and_failed_requests_are_not_handled() {
         let finished = |result| Event::ToolFinished {
             item: ItemId(1),
             call: CallId(1),

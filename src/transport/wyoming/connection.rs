@@ -1,4 +1,4 @@
-//! One client: an event after the other, each answered before the next is read.
+//! One client connection. Each event is answered before the next is read.
 
 use super::Refused;
 use super::agent::Talk;
@@ -21,24 +21,24 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-/// The longest text of one request, bytes: some five minutes of speech, and what OpenAI's speech
-/// endpoint takes.
+/// The longest text of one request, bytes: about five minutes of speech, and as much as OpenAI's
+/// speech endpoint accepts.
 pub(super) const MOST_TEXT: usize = 4_096;
 
-/// The longest name of a conversation, bytes: Home Assistant's have 26.
+/// The longest conversation id, bytes: Home Assistant's have 26.
 pub(super) const MOST_NAME: usize = 256;
 
-/// How much longer than in the middle of a request a client may say nothing between requests: five
-/// minutes, for which Home Assistant, too, takes a conversation to go on.
+/// How many times longer a client may be silent between requests than within one. With the default
+/// limits this is five minutes, after which Home Assistant, too, considers a conversation over.
 const PATIENCE: u32 = 10;
 
 /// Samples of one `audio-chunk`.
 const CHUNK: usize = 4_096;
 
-/// Characters of a reason that are told and logged.
+/// The longest reason to send and log, characters.
 const MOST_REASON: usize = 200;
 
-/// Why a connection ends.
+/// The reason a connection ends.
 type End = pump::End<Refused>;
 
 impl From<Refused> for End {
@@ -56,7 +56,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Clients use these models, and their conversations wait here for their next sentence.
+    /// A service with these models. `kept` holds conversations between sentences.
     pub fn new(engines: Arc<Engines>, kept: Arc<dyn ConversationStore>) -> Self {
         Self {
             engines,
@@ -73,7 +73,7 @@ pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
         from: peer.ip(),
     });
     let Ok(nameless) = nameless else {
-        return tracing::debug!("a Wyoming client is gone already");
+        return tracing::debug!("a Wyoming client disconnected before it was served");
     };
     let (reader, writer) = stream.into_split();
     let stop = context.stop.clone();
@@ -96,21 +96,21 @@ pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
     let reason = match end {
         End::Bad(error) => {
             let reason = excerpt(&error.to_string());
-            // What was said may be in it.
-            tracing::warn!("a Wyoming client that sent what it may not is sent away");
+            // The reason may quote what the user said.
+            tracing::warn!("closed a Wyoming connection after an invalid request");
             tracing::debug!(reason);
             reason
         }
         End::Closed(reason) => {
-            tracing::debug!(reason, "a Wyoming client is sent away");
+            tracing::debug!(reason, "closed a Wyoming connection");
             reason.to_owned()
         }
-        end => return tracing::debug!(?end, "a Wyoming client is gone"),
+        end => return tracing::debug!(?end, "a Wyoming connection ended"),
     };
     say_goodbye(connection.reader.into_inner(), connection.writer, &reason).await;
 }
 
-/// Says that there is no room.
+/// Refuses a client because the server is full.
 pub async fn turn_away(stream: TcpStream) {
     let (reader, writer) = stream.into_split();
     say_goodbye(reader, writer, "the server is busy: try again later").await;
@@ -126,20 +126,20 @@ struct Connection {
     writer: OwnedWriteHalf,
     service: Service,
     context: PumpContext,
-    /// The client has sent an event.
+    /// Whether the client has sent an event.
     asked: bool,
     /// Audio to transcribe.
     recording: Option<Recording>,
-    /// A text that is spoken while it comes in.
+    /// A text that is synthesised as it arrives.
     reading_out: Option<ReadingOut>,
-    /// The conversation that the client has no name for.
+    /// The conversation for sentences without a `conversation_id`.
     nameless: ConversationName,
 }
 
 #[derive(Default)]
 struct ReadingOut {
     clauses: Clauses,
-    /// Bytes of text so far.
+    /// Text so far, bytes.
     length: usize,
 }
 
@@ -266,13 +266,13 @@ impl Connection {
             Some(audio) => self.service.engines.transcribe(audio).await,
             None => Some(String::new()),
         };
-        let text = text.ok_or(End::Closed("the recogniser is busy, or it failed"))?;
+        let text = text.ok_or(End::Closed("the recogniser is busy or has failed"))?;
         let transcript = json!({"text": text, "language": LANGUAGE});
         self.send("transcript", &transcript, &[]).await
     }
 
-    /// Home Assistant sends the whole text again in the middle of a stream, for servers that know no
-    /// streams.
+    /// Within a stream the event is ignored: Home Assistant repeats the whole text there for
+    /// servers that do not support streaming.
     async fn synthesize(&mut self, request: &Synthesize) -> Result<(), End> {
         if self.reading_out.is_some() {
             return Ok(());
@@ -339,7 +339,7 @@ impl Connection {
 
     fn open_talk(&self) -> Result<Talk, End> {
         let talk = Talk::open(&self.context.sessions).map_err(|error| {
-            tracing::warn!(%error, "no session");
+            tracing::warn!(%error, "cannot open a session");
             End::Closed("no session could be opened")
         })?;
         self.context.counters.sessions.fetch_add(1, Relaxed);
@@ -369,13 +369,13 @@ impl Connection {
         json!({"rate": self.service.engines.voice().1, "width": 2, "channels": 1})
     }
 
-    /// Clause by clause: what is made of one is sent before the next is made.
+    /// Synthesises and sends clause by clause, so that playback starts early.
     async fn speak(&mut self, clauses: impl IntoIterator<Item = String>) -> Result<(), End> {
         let format = self.format();
         for clause in clauses {
             let rate = self.service.engines.voice().1;
             let audio = self.service.engines.say(&clause, rate).await;
-            let audio = audio.ok_or(End::Closed("the voice is busy, or it failed"))?;
+            let audio = audio.ok_or(End::Closed("the voice is busy or has failed"))?;
             for chunk in audio.chunks(CHUNK) {
                 let chunk = to_pcm16le(&to_i16(chunk));
                 self.send("audio-chunk", &format, &chunk).await?;
@@ -399,7 +399,7 @@ impl Connection {
     }
 }
 
-/// Shortens a text with the client's words for the log.
+/// The beginning of a text that may quote the client, on one line.
 fn excerpt(reason: &str) -> String {
     let beginning = reason.chars().take(MOST_REASON);
     beginning
@@ -414,7 +414,7 @@ fn says<T: DeserializeOwned>(event: &Event) -> Result<T, Refused> {
     })
 }
 
-/// `en` in any country.
+/// Accepts `en` with any region.
 fn check_language(language: Option<String>) -> Result<(), Refused> {
     match language {
         Some(other) if other.split(['-', '_']).next() != Some(LANGUAGE) => {

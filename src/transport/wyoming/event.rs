@@ -1,4 +1,5 @@
-//! An event on the wire: a line of JSON, then as many bytes of JSON data and of payload as it says.
+//! An event on the wire: a JSON line, then the JSON data and the payload whose lengths the line
+//! gives.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,39 +10,39 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 /// The longest line, bytes.
 const MOST_LINE: u64 = 64 * 1024;
 
-/// The most data, bytes: a `transcribe` may name everything there is in a house.
+/// The most data, bytes: a `transcribe` may list every device in a house.
 const MOST_DATA: u64 = 256 * 1024;
 
-/// The largest payload, bytes: 1.3 s of audio at 48 kHz in stereo. Clients send some 64 ms at once.
+/// The largest payload, bytes: 1.3 s of stereo audio at 48 kHz. Clients send about 64 ms at once.
 const MOST_PAYLOAD: u64 = 256 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Event {
-    /// Its `type`.
+    /// The `type`.
     pub(super) kind: String,
-    /// Its data.
+    /// The JSON data.
     pub(super) data: Map<String, Value>,
-    /// Its bytes, such as audio.
+    /// The binary payload, such as audio.
     pub(super) payload: Vec<u8>,
 }
 
-/// Why there is no event to be had.
+/// The reason the next event cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadEvent {
     #[error("the connection broke off: {0}")]
     Broken(#[from] io::Error),
-    #[error("a line of more than {MOST_LINE} bytes: this is no Wyoming")]
+    #[error("a line of more than {MOST_LINE} bytes: this is not Wyoming")]
     LongLine,
     #[error("not the header of a Wyoming event: {0}")]
     Header(serde_json::Error),
-    #[error("{length} bytes of {part}, and {most} are allowed")]
+    #[error("{length} bytes of {part}; at most {most} are allowed")]
     Large {
         part: &'static str,
         length: u64,
         most: u64,
     },
-    #[error("the data of an event that are no JSON object: {0}")]
+    #[error("an event's data is not a JSON object: {0}")]
     Data(serde_json::Error),
 }
 
@@ -58,7 +59,7 @@ impl Event {
     /// Reads the next event; `None` if the other side has closed the connection.
     ///
     /// # Errors
-    /// [`BadEvent`]. There is no going on: where the next event begins is not known.
+    /// [`BadEvent`]. The stream cannot be read any further: where the next event begins is unknown.
     pub(super) async fn read(
         reader: &mut (impl AsyncBufRead + Unpin),
     ) -> Result<Option<Self>, BadEvent> {
@@ -85,10 +86,10 @@ impl Event {
         }))
     }
 
-    /// Its data as a `T`.
+    /// The data as a `T`.
     ///
     /// # Errors
-    /// If a field is missing or is of another type.
+    /// If a field is missing or has another type.
     pub(super) fn says<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&Value::Object(self.data.clone()))
     }
@@ -109,7 +110,7 @@ async fn take(
     Ok(bytes)
 }
 
-/// An event as it is written. `data` is an object.
+/// An event's bytes on the wire. `data` is an object.
 pub(super) fn encode(kind: &str, data: &Value, payload: &[u8]) -> Vec<u8> {
     let data = data.to_string();
     let header = json!({
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_follow_each_other_with_data_in_the_line_and_behind_it() {
+    async fn events_carry_data_in_the_line_and_after_it() {
         let bytes = [
             &b"{\"type\":\"describe\"}\n"[..],
             b"{\"type\":\"ping\",\"data\":{\"text\":\"a\",\"more\":1},\"data_length\":12}\n",
@@ -168,14 +169,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_event_says_why() {
+    async fn a_malformed_event_says_why() {
         let long = vec![b' '; 70_000];
         let cases: [(&[u8], &str); 9] = [
             (b"GET / HTTP/1.1\r\n\r\n", "not the header"),
             (b"\n", "not the header"),
             (b"{\"data\":{}}\n", "missing field `type`"),
             (b"{\"type\":\"a\",\"data_length\":-1}\n", "not the header"),
-            (b"{\"type\":\"a\",\"data_length\":2}\n[]", "no JSON object"),
+            (
+                b"{\"type\":\"a\",\"data_length\":2}\n[]",
+                "not a JSON object",
+            ),
             (
                 b"{\"type\":\"a\",\"data_length\":262145}\n",
                 "262145 bytes of data",

@@ -1,11 +1,12 @@
-//! The server's description for clients: one program each for recognition, synthesis and conversation.
+//! The server's description for clients: one service each for recognition, synthesis and
+//! conversation.
 
 use serde_json::{Value, json};
 
-/// The one language of the recogniser, of how texts are read out, and of the phrases.
+/// The language of the recogniser, of text normalisation, and of the prepared phrases.
 pub(super) const LANGUAGE: &str = "en";
 
-/// The answer to `describe`. `voice` is what the voice is called.
+/// The answer to `describe`. `voice` is the voice's name.
 pub(super) fn info(voice: &str) -> Value {
     let whisper = artifact(
         "whisper",
@@ -17,7 +18,7 @@ pub(super) fn info(voice: &str) -> Value {
     let mut speaking = program("undertone's voice", "voices", voice);
     speaking["supports_synthesize_streaming"] = json!(true);
     json!({
-        "asr": [program("undertone's ears", "models", whisper)],
+        "asr": [program("undertone's speech recognition", "models", whisper)],
         "tts": [speaking],
         "handle": [program("undertone's agent and its tools", "models", agent)],
         "intent": [],
@@ -29,7 +30,7 @@ pub(super) fn info(voice: &str) -> Value {
 
 const OURS: [&str; 2] = ["undertone", ""];
 
-/// A model, and who made it and where.
+/// A model or service, with its maker and the maker's URL.
 fn artifact(name: &str, description: &str, [maker, url]: [&str; 2]) -> Value {
     json!({
         "name": name,
@@ -41,7 +42,7 @@ fn artifact(name: &str, description: &str, [maker, url]: [&str; 2]) -> Value {
     })
 }
 
-/// A service with its one model in `list`. Home Assistant names what it makes of it after the service.
+/// A service with its only model in `list`. Home Assistant names its entities after the service.
 fn program(description: &str, list: &str, model: Value) -> Value {
     let mut program = artifact("undertone", description, OURS);
     program["version"] = json!(env!("CARGO_PKG_VERSION"));

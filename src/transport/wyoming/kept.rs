@@ -1,4 +1,4 @@
-//! Conversations between two sentences, which may go on over other connections.
+//! Keeps conversations between sentences, which may arrive over different connections.
 
 use crate::session::SessionHandle;
 use futures_util::future::BoxFuture;
@@ -8,22 +8,22 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Conversations that are kept for their next sentence. One takes some 64 KiB, and the session's own
-/// rules end it when nothing comes.
+/// The most conversations that are kept. Each takes about 64 KiB, and the session's own idle rules
+/// end it.
 const KEPT: usize = 64;
 
-/// For so long a sentence without a name goes on with the one before it from the same address: a minute
-/// is a pause in a talk, and after it somebody else may be speaking.
+/// How long a sentence without a conversation id continues the previous conversation from the same
+/// address. A minute is a pause in a conversation; after it somebody else may be speaking.
 const NAMELESS: Duration = Duration::from_secs(60);
 
 /// The conversation that a sentence belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConversationName {
-    /// The client has a name for it.
+    /// The id that the client gave.
     Given(String),
-    /// It is that of a connection from an address.
+    /// A connection, for sentences without an id.
     Connection {
-        /// The connection.
+        /// The connection's number.
         id: u64,
         /// The client's address.
         from: IpAddr,
@@ -31,8 +31,8 @@ pub enum ConversationName {
 }
 
 impl ConversationName {
-    /// Whether a conversation of this name that was left `ago` goes on with a sentence of the name
-    /// `next`: its own, or without one from the same address.
+    /// Whether a sentence named `next` continues a conversation of this name that was last used
+    /// `ago`: if the names are equal, or if both have no id and come from the same address.
     pub fn goes_on_with(&self, next: &Self, ago: Duration) -> bool {
         match (self, next) {
             (Self::Connection { from, .. }, Self::Connection { from: same, .. })
@@ -45,24 +45,24 @@ impl ConversationName {
     }
 }
 
-/// Keeps conversations between two sentences. One that several servers share hands out ends that lead
-/// to the server where the session runs.
+/// Keeps conversations between sentences. A store shared by several servers returns handles that
+/// lead to the server where the session runs.
 pub trait ConversationStore: Send + Sync {
-    /// Takes out the conversation that [goes on](ConversationName::goes_on_with) with a sentence of
-    /// this name; of several the one that was left last, but first of all that of the same name. Its
-    /// session is not over.
+    /// Removes and returns the conversation that a sentence of this name
+    /// [continues](ConversationName::goes_on_with): the one of the same name, otherwise the most
+    /// recently used. Its session is not over.
     fn take(&self, name: &ConversationName) -> BoxFuture<'_, Option<SessionHandle>>;
 
-    /// Keeps a conversation for its next sentence, in place of another of the same name. It may be
-    /// dropped for others.
+    /// Keeps a conversation for its next sentence, replacing another of the same name. It may be
+    /// dropped to make room.
     fn put(&self, name: ConversationName, session: SessionHandle) -> BoxFuture<'_, ()>;
 }
 
-/// Conversations of this server; the one that was left first is in front.
+/// The conversations of this server, the least recently used first.
 #[derive(Debug, Default)]
 pub struct ConversationMemory(Mutex<VecDeque<Left>>);
 
-/// A conversation and when it was left.
+/// A conversation and when it was last used.
 #[derive(Debug)]
 struct Left {
     name: ConversationName,
@@ -113,7 +113,7 @@ mod tests {
     use crate::session::{Inbound, Outbound};
     use tokio::sync::mpsc;
 
-    /// A conversation, and its session's ends.
+    /// A conversation, and the session's side of its channels.
     fn talk() -> (
         SessionHandle,
         mpsc::Receiver<Inbound>,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conversation_that_was_left_first_goes_first() {
+    fn the_least_recently_used_conversation_is_dropped_first() {
         let kept = ConversationMemory::default();
         let mut sessions = vec![];
         for name in 0..=KEPT {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_name_a_conversation_goes_on_from_the_same_address_for_a_minute() {
+    async fn without_an_id_a_conversation_goes_on_from_the_same_address_for_a_minute() {
         let kept = ConversationMemory::default();
         let name = |id, last| ConversationName::Connection {
             id,

@@ -6,17 +6,17 @@ use crate::audio::{Resampler, to_f32};
 use crate::conversation::Samples;
 use serde::Deserialize;
 
-/// Rates that are taken, Hz: those of sound cards. Between odd rates resampling costs much.
+/// The accepted rates, Hz: those of sound cards. Resampling between unusual rates is expensive.
 const RATES: [u32; 9] = [
     8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000,
 ];
 
-/// How a client's audio is written.
+/// The format of a client's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Format {
     /// Hz.
     rate: u32,
-    /// Bytes of a sample.
+    /// Bytes per sample.
     width: u16,
     /// 1: mono.
     channels: u16,
@@ -25,7 +25,7 @@ pub(super) struct Format {
 /// Audio at the recogniser's rate.
 pub(super) struct Recording {
     format: Format,
-    /// The beginning of a frame whose end comes with the next chunk.
+    /// The start of a sample frame that the next chunk completes.
     begun: Vec<u8>,
     resampler: Resampler,
     samples: Vec<f32>,
@@ -46,8 +46,7 @@ impl Recording {
         })
     }
 
-    /// Takes in a chunk of any length: clients pass on what they have read, in the middle of a frame
-    /// or not.
+    /// Adds a chunk of any length; clients may split chunks in the middle of a sample frame.
     pub(super) fn push(&mut self, format: Format, payload: &[u8]) -> Result<(), Refused> {
         if format != self.format {
             return Err(Refused::FormatChanged);
@@ -74,7 +73,7 @@ impl Recording {
         Ok(())
     }
 
-    /// All of it, but for half a frame at its end: mono at 16 kHz.
+    /// The whole recording, mono at 16 kHz, without an incomplete frame at its end.
     pub(super) fn end(mut self) -> Vec<f32> {
         self.samples.extend(self.resampler.flush());
         self.samples
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_any_length_are_the_same_recording() {
+    fn chunk_lengths_do_not_change_the_recording() {
         let frames: Vec<i16> = (0..9_600).flat_map(|i| [i, -i]).collect();
         let bytes = to_pcm16le(&frames);
         let recorded = |chunks: &mut dyn Iterator<Item = &[u8]>| {
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_says_why() {
+    fn unsupported_audio_says_why() {
         let reason = |result: Result<(), Refused>| result.unwrap_err().to_string();
         for format in [
             Format { width: 4, ..STEREO },

@@ -1,6 +1,6 @@
 //! The pump between one AudioSocket connection and one session.
 //!
-//! One task per call. At most one frame is given to the socket at a time: what it has swallowed
+//! One task per call. At most one frame is handed to the socket at a time, because written audio
 //! cannot be taken back.
 
 use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
@@ -22,35 +22,35 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-/// The rate of a call whose caller has not been heard yet, Hz: all of Asterisk understands it.
+/// The rate of a call before the caller's first audio, Hz: every Asterisk supports it.
 const DEFAULT_RATE: u32 = 8_000;
 
-/// How long the session waits for the caller's first audio, which tells the rate.
+/// How long the session waits for the caller's first audio, which reveals the rate.
 const AWAIT_AUDIO: Duration = Duration::from_millis(500);
 
-/// How much longer than other clients a call may send nothing. There are no pings to answer, and a
-/// caller who has put us on hold sends nothing; that the other side is gone shows when it does not
-/// take its frames.
+/// How many times longer than other clients a call may be silent. AudioSocket has no pings, and a
+/// caller who has put us on hold sends nothing. A dead peer is noticed when it stops reading our
+/// frames.
 const PATIENCE: u32 = 10;
 
-/// Bytes that are read at once.
+/// Bytes to make room for before each read.
 const READ: usize = 4096;
 
-/// Why a call ends.
+/// The reason a call ends.
 type End = pump::End<BadCall>;
 
-/// A protocol violation by the caller's side.
+/// A protocol violation by Asterisk.
 #[derive(Debug, thiserror::Error)]
 enum BadCall {
-    #[error("{0}, which cannot be")]
+    #[error("{0}, which is malformed")]
     Malformed(#[from] Malformed),
-    #[error("a call begins with its UUID; this is no AudioSocket, or it came too late")]
+    #[error("the call's UUID must come first and in time; is the peer an AudioSocket?")]
     Unnamed,
     #[error("too many requests are waiting")]
     Requests,
 }
 
-/// The reason why a pump goes on.
+/// The event that the pump handles next.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is taken apart at once"
@@ -66,27 +66,29 @@ enum Wakeup {
     Tick,
 }
 
-/// Runs a call until either side hangs up or the server stops. `intake` says how fast the caller's
-/// audio may come.
+/// Runs a call until either side hangs up or the server stops. `intake` limits how fast the
+/// caller's audio may arrive.
 pub async fn answer(stream: TcpStream, intake: IntakeLimits, context: PumpContext) {
     let (mut reader, mut writer) = stream.into_split();
     let mut call = Call::new(intake, context);
     let end = call.run(&mut reader, &mut writer).await;
     end.count(&call.context.counters);
     match &end {
-        End::Bad(error) => tracing::warn!(%error, "an AudioSocket call is closed"),
-        End::Closed(reason) => tracing::debug!(reason, "an AudioSocket call is hung up"),
-        end => tracing::debug!(?end, "an AudioSocket call ends"),
+        End::Bad(error) => {
+            tracing::warn!(%error, "closed an AudioSocket call after a protocol violation")
+        }
+        End::Closed(reason) => tracing::debug!(reason, "hung up an AudioSocket call"),
+        end => tracing::debug!(?end, "an AudioSocket call ended"),
     }
     let rest = call.writing.split();
-    // The session ends with it.
+    // Dropping the call ends its session.
     drop(call);
     if matches!(end, End::Bad(_) | End::Closed(_)) {
         pump::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
     }
 }
 
-/// Hangs up a call for which there is no room.
+/// Hangs up a call because the server is full.
 pub async fn turn_away(stream: TcpStream) {
     let (reader, writer) = stream.into_split();
     pump::say_last(reader, writer, &encode_hang_up()).await;
@@ -97,23 +99,23 @@ struct Call {
     intake_limits: IntakeLimits,
     intake: Intake,
     decoder: Decoder,
-    /// Resamples audio of another rate than the session's, Hz.
+    /// Resamples audio whose rate, Hz, differs from the session's.
     resampler: Option<(u32, Resampler)>,
     into: Option<mpsc::Sender<Inbound>>,
     out_of: Option<mpsc::Receiver<Outbound>>,
     uuid: Option<Uuid>,
     line: Line,
-    /// The frame at hand, or what is left of it.
+    /// What is left to write of the current frame.
     writing: BytesMut,
-    /// Bytes of the whole frame at hand.
+    /// The length of the current frame, bytes.
     frame: usize,
-    /// Since when the frame at hand has been waiting to be written.
+    /// When the current frame was handed to the socket, until it is written.
     stuck: Option<Instant>,
     began: Instant,
     named: Instant,
     heard: Instant,
     draining: bool,
-    /// The session is over, and what it said last is still being played.
+    /// The session is over, but its last audio is still being played.
     over: bool,
 }
 
@@ -154,7 +156,7 @@ impl Call {
         }
     }
 
-    /// Waits for the next thing to happen; what matters most comes first.
+    /// Waits for the next event, in order of importance.
     async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Wakeup {
         let deadline = self.deadline();
         let intake_ready = self.intake_ready();
@@ -199,7 +201,7 @@ impl Call {
         }
     }
 
-    /// It is time for a frame.
+    /// Sends the frame that is due.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: the beat of the frames and the timeouts are real time"
@@ -218,9 +220,9 @@ impl Call {
         Ok(())
     }
 
-    /// Takes in what the session has said by now. If that is to be quiet, then from this frame on.
+    /// Handles the session's outputs so far, so that a barge-in takes effect with this frame.
     fn listen_to_session(&mut self) {
-        // Not for ever, if it says more meanwhile.
+        // Bounded by the current length, since the session may add more meanwhile.
         for _ in 0..self.out_of.as_ref().map_or(0, mpsc::Receiver::len) {
             let Some(Ok(outbound)) = self.out_of.as_mut().map(mpsc::Receiver::try_recv) else {
                 return;
@@ -245,7 +247,7 @@ impl Call {
             }
             Outbound::Event { .. } => {}
             Outbound::HangUp(reason) => {
-                tracing::debug!(?reason, "the session hangs up");
+                tracing::debug!(?reason, "the session hung up");
                 self.over = true;
                 self.into = None;
                 self.out_of = None;
@@ -346,7 +348,7 @@ impl Call {
     fn open(&mut self, rate: u32) -> Result<(), End> {
         let options = SessionOptions::new(Profile::PhoneCall, rate);
         let handle = (self.context.sessions)(options).map_err(|error| {
-            tracing::warn!(%error, "no session");
+            tracing::warn!(%error, "cannot open a session");
             End::Closed("no session could be opened")
         })?;
         self.context.counters.sessions.fetch_add(1, Relaxed);
@@ -357,7 +359,7 @@ impl Call {
         Ok(())
     }
 
-    /// Hands on to the session what may go now.
+    /// Passes to the session the next input that is ready.
     fn feed(&mut self) {
         let now = self.now();
         let Some(into) = &self.into else { return };
@@ -397,7 +399,7 @@ impl Call {
         Ok(())
     }
 
-    /// When [`Self::tick`] has something to do, or audio may go on.
+    /// When [`Self::tick`] has something to do, or the next audio may go to the session.
     fn deadline(&self) -> Instant {
         let intake = self
             .intake
@@ -419,13 +421,13 @@ impl Call {
         self.heard + PATIENCE * self.context.limits.gone_after
     }
 
-    /// When a call that has not sent its UUID has to have done so.
+    /// The deadline for a call's UUID.
     fn name_by(&self) -> Option<Instant> {
         let unnamed = self.uuid.is_none();
         unnamed.then(|| self.began + self.context.limits.open_within)
     }
 
-    /// When the session opens although the caller has not been heard.
+    /// When the session opens without waiting any longer for the caller's audio.
     fn open_at(&self) -> Option<Instant> {
         let waiting = self.uuid.is_some() && self.into.is_none() && !self.over;
         waiting.then(|| self.named + AWAIT_AUDIO)

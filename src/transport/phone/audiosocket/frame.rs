@@ -1,5 +1,5 @@
-//! The frames of AudioSocket: a byte that says what it is, two bytes of length (big-endian), and as
-//! many bytes of payload. No I/O.
+//! AudioSocket frames: a type byte, the payload's length (two bytes, big-endian), and the payload.
+//! No I/O.
 
 use crate::audio::{from_pcm16le, to_pcm16le};
 use bytes::BytesMut;
@@ -8,56 +8,56 @@ use uuid::Uuid;
 const HANG_UP: u8 = 0x00;
 const UUID: u8 = 0x01;
 const KEY: u8 = 0x03;
-/// Of audio at the first of [`RATES`]; the others follow.
+/// Audio at the first of [`RATES`]; the types of the other rates follow in order.
 const AUDIO: u8 = 0x10;
 const ERROR: u8 = 0xff;
 
 const HEADER: usize = 3;
 
-/// The rates that audio may have, Hz, in the order of their frames' types from 0x10 on.
+/// The audio rates, Hz, in the order of their frame types from 0x10.
 pub const RATES: [u32; 7] = [8_000, 12_000, 16_000, 24_000, 32_000, 44_100, 48_000];
 
-/// A frame, understood.
+/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The call is over.
     HangUp,
-    /// Which call it is; the first frame.
+    /// The call's id; the first frame.
     Call(Uuid),
     /// The caller pressed a key.
     Key(char),
-    /// The caller's voice.
+    /// The caller's audio.
     Audio {
         /// Hz, one of [`RATES`].
         rate: u32,
-        /// Mono PCM16, any number.
+        /// Mono PCM16, any number of samples.
         samples: Vec<i16>,
     },
-    /// Something went wrong over there; the application's own code, if it has one.
+    /// An error in Asterisk, with an application-specific code if there is one.
     Error(Option<u8>),
-    /// A type that is not known here.
+    /// A frame of an unknown type.
     Unknown(u8),
 }
 
-/// A frame that is not what its type says.
+/// A frame whose payload does not fit its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of type {kind:#04x} with {length} bytes of payload")]
 pub struct Malformed {
     /// The frame's type.
     pub kind: u8,
-    /// Bytes of its payload.
+    /// The payload's length, bytes.
     pub length: usize,
 }
 
-/// Cuts a stream of bytes into messages, however it arrives.
+/// Splits a byte stream into messages, regardless of how it arrives in chunks.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: BytesMut,
 }
 
 impl Decoder {
-    /// Where received bytes are to be appended. It never holds more than a frame, at most 64 KiB, and
-    /// what came with its last bytes, if it is emptied with [`Self::pop`] each time.
+    /// The buffer to append received bytes to. If [`Self::pop`] is called until it returns `None`
+    /// after each read, the buffer holds at most one incomplete frame (64 KiB) and one read.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
@@ -65,7 +65,8 @@ impl Decoder {
     /// The next message; `None` until its frame is complete.
     ///
     /// # Errors
-    /// [`Malformed`] if the payload does not fit the type. The stream goes on with the next frame.
+    /// [`Malformed`] if the payload does not fit the type. The next call continues with the next
+    /// frame.
     pub fn pop(&mut self) -> Option<Result<Message, Malformed>> {
         let header = self.bytes.first_chunk::<HEADER>()?;
         let [kind, length @ ..] = *header;
@@ -103,7 +104,7 @@ fn rate_of(kind: u8) -> Option<u32> {
 /// A frame of audio at `rate`, Hz.
 ///
 /// # Panics
-/// If `rate` is none of [`RATES`], or the samples do not fit a frame: there may be 32,767.
+/// If `rate` is not one of [`RATES`], or there are more than the 32,767 samples that fit a frame.
 pub fn encode_audio(rate: u32, samples: &[i16]) -> Vec<u8> {
     let index = RATES.iter().position(|known| *known == rate);
     let index = index.expect("a rate that has a type") as u8;
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_read_as_asterisk_writes_it() {
+    fn every_frame_type_is_decoded_as_asterisk_writes_it() {
         let uuid = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
         let mut bytes = vec![0x01, 0x00, 0x10];
         bytes.extend(uuid.as_bytes());
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_its_type_is_malformed_and_the_rest_is_read() {
+    fn after_a_malformed_frame_the_next_ones_are_still_decoded() {
         let bytes = [
             &[0x10, 0, 1, 7][..],
             &[0x01, 0, 1, 7],
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_big_endian_and_the_samples_are_not() {
+    fn the_length_is_big_endian_and_the_samples_are_little_endian() {
         assert_eq!(encode_audio(8_000, &[1]), [0x10, 0, 2, 1, 0]);
         assert_eq!(encode_audio(48_000, &[0; 960])[..3], [0x16, 0x07, 0x80]);
         assert_eq!(encode_hang_up(), [0, 0, 0]);
@@ -210,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_messages(
+        fn messages_do_not_depend_on_how_the_stream_is_chunked(
             frames in prop::collection::vec(any_frame(), 0..8),
             rest in prop::collection::vec(any::<u8>(), 0..40),
             sizes in prop::collection::vec(1..97_usize, 1..20),
@@ -231,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn audio_survives_the_way_there_and_back(
+        fn audio_survives_encoding_and_decoding(
             rate in prop::sample::select(&RATES[..]),
             samples: Vec<i16>,
         ) {

@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 /// One frame.
 const FRAME: Micros = Micros::from_ms(20);
 
-/// Frames that are later than this are not made up for: after the machine has slept they would all
-/// go out at once, and the caller would hear what is left of them late for the rest of the call.
+/// Beyond this delay late frames are skipped instead of sent in a burst. Otherwise all frames
+/// missed while the machine slept would go out at once and stay queued, delaying audio for the rest
+/// of the call.
 const LATEST: Micros = Micros::from_ms(200);
 
-/// The agent's audio on its way to one caller. Has no clock: times are since the call began.
+/// Queues and paces the agent's audio for one caller. Has no clock: times are since the call began.
 #[derive(Debug)]
 pub struct Line {
     rate: u32,
@@ -20,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Nothing waits; the first frame is due at `now`. `rate` is in Hz.
+    /// An empty queue whose first frame is due at `now`. `rate` is in Hz.
     pub fn new(rate: u32, now: Micros) -> Self {
         Self {
             rate,
@@ -34,14 +35,14 @@ impl Line {
         self.rate
     }
 
-    /// Has another rate from now on, Hz. What waits is dropped, the beat goes on.
+    /// Changes the rate, Hz. Drops the queued audio and keeps the frame timing.
     pub fn set_rate(&mut self, rate: u32) {
         self.rate = rate;
         self.waiting.clear();
     }
 
-    /// Takes in audio at the line's rate. Returns how much of it is dropped because too much waits:
-    /// all or nothing.
+    /// Queues audio at the line's rate. If the queue would exceed [`MAX_AUDIO`], drops all of it.
+    /// Returns how much was dropped.
     pub fn push(&mut self, samples: &[i16]) -> Micros {
         let length = Micros::of_samples(samples.len() as u64, self.rate);
         let waiting = Micros::of_samples(self.waiting.len() as u64, self.rate);
@@ -52,23 +53,23 @@ impl Line {
         Micros(0)
     }
 
-    /// Drops what waits.
+    /// Drops the queued audio.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// Nothing waits: the next frame will be silence.
+    /// Whether the queue is empty, so that the next frame will be silence.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// When the next frame is to go out.
+    /// When the next frame is due.
     pub fn due(&self) -> Micros {
         self.due
     }
 
-    /// The frame that is to go out by now: audio, filled up with silence. Late ones follow each
-    /// other at once until the beat is caught up with; none is ever early.
+    /// The next frame if it is due at `now`: queued audio, padded with silence. Late frames are
+    /// returned one after the other until the schedule is met; no frame is early.
     pub fn pop(&mut self, now: Micros) -> Option<Vec<i16>> {
         if now < self.due {
             return None;
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_made_up_for_and_what_is_very_late_is_not() {
+    fn late_frames_are_sent_and_very_late_ones_are_skipped() {
         let mut line = Line::new(RATE, Micros(0));
         assert_eq!(frames(&mut line, Micros::from_ms(100)).len(), 6);
         assert_eq!(frames(&mut line, Micros::from_ms(119)).len(), 0);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_before_a_clear_goes_out_after_it() {
+    fn clear_drops_all_queued_audio() {
         let mut line = Line::new(RATE, Micros(0));
         line.push(&[1; 1_600]);
         assert_eq!(frames(&mut line, Micros(0)), [vec![1; 160]]);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_second_waits_and_no_more() {
+    fn at_most_half_a_second_is_queued() {
         let mut line = Line::new(44_100, Micros(0));
         let frame = vec![1; 882];
         let kept = (0..100).filter(|_| line.push(&frame) == Micros(0)).count();
@@ -144,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_frames_than_time_has_passed(
+        fn frames_are_never_early(
             steps in prop::collection::vec(0..400_000_u64, 0..200),
         ) {
             let mut line = Line::new(RATE, Micros(0));

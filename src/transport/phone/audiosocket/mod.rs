@@ -1,16 +1,16 @@
-//! Asterisk's AudioSocket: a call is a TCP connection that Asterisk opens to us.
+//! Asterisk's AudioSocket: for each call, Asterisk opens a TCP connection to us.
 //!
-//! The protocol has frames and nothing else: no names, no tokens, no pings, and no way to take back
-//! audio that was sent. So one frame of 20 ms leaves here every 20 ms ([`line`]), and what may still
-//! have to be dropped waits on this side.
+//! The protocol has only frames: no names, no tokens, no pings, and no way to take back audio. So
+//! one 20 ms frame is sent every 20 ms ([`line`]), and audio that a barge-in may discard is queued
+//! on this side.
 //!
-//! A frame of silence goes out when there is nothing to say, from the call's first moment on.
-//! Asterisk needs it: its `AudioSocket()` application ends a call on which neither side was active
-//! for two seconds, as with a muted caller; releases up to 23.3 may wait for our bytes before they
-//! send any of the caller's; and the caller's telephone gets an RTP stream without holes.
+//! From the start of the call, silence is sent when the agent says nothing. Asterisk needs it: its
+//! `AudioSocket()` application ends a call after two seconds without activity on either side, as
+//! with a muted caller; releases up to 23.3 may wait for our bytes before they send any of the
+//! caller's; and the caller's telephone gets an RTP stream without gaps.
 //!
-//! The session opens with the caller's first audio, at the rate that it has, or after half a second
-//! without any, at 8 kHz.
+//! The session opens with the caller's first audio, at that audio's rate, or at 8 kHz after half a
+//! second without audio.
 
 mod call;
 mod frame;

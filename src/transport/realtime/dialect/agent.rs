@@ -1,4 +1,4 @@
-//! The agent's side: responses, and what is said in them.
+//! The agent's side: responses and their speech items.
 
 use super::{Asked, Realtime, merge};
 use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
@@ -20,7 +20,7 @@ impl Realtime {
             Some(Asked::Respond(request)) => *request,
             _ => ResponseRequest::default(),
         };
-        // What was to be cancelled is over, whether or not anything was said about it.
+        // A pending cancellation referred to an earlier response, which has ended.
         let cancels = |asked: &Asked| matches!(asked, Asked::Cancel | Asked::ClearOutput);
         self.pending.retain(|pending| !cancels(&pending.asked));
         let response = Response::new(self.writer.id("resp"), request, &self.session);
@@ -58,8 +58,8 @@ impl Realtime {
         })
     }
 
-    /// Adds an item to the open response and says so. Returns the response's id and the item's
-    /// place in it; `None` if no response is open.
+    /// Adds an item to the active response and announces it. Returns the response's id and the
+    /// item's index; `None` if no response is active.
     pub(super) fn output_item(
         &mut self,
         name: &str,
@@ -100,8 +100,8 @@ impl Realtime {
         }
     }
 
-    /// For clients without our events, all that the agent says in one response is one item: some of them
-    /// take the first message of a response for the whole answer.
+    /// For clients without vendor events, consecutive speech in one response becomes one item: some
+    /// of them take the first message of a response for the whole answer.
     pub(super) fn agent_item_started(&mut self, item: ItemId) {
         if let Some(name) = self.speech_that_goes_on() {
             self.items.join(&name, item);
@@ -130,7 +130,7 @@ impl Realtime {
         );
     }
 
-    /// The client's name of the item that is open, if what the agent says next belongs to it.
+    /// The wire name of the open item, if the agent's next speech continues it.
     fn speech_that_goes_on(&self) -> Option<String> {
         let response = self.response.as_ref().filter(|r| r.ends_with_speech())?;
         let name = &response.speech.as_ref()?.name;
@@ -189,7 +189,7 @@ impl Realtime {
             .extend(frame.map(|frame| Action::SendAudio { frame, length }));
     }
 
-    /// The item of the client's stays open: the agent may say more.
+    /// The client's item stays open, since the agent may say more.
     pub(super) fn agent_item_done(&mut self, item: ItemId, text: &str, interrupted: bool) {
         let Some(part) = self.items.part_mut(item) else {
             return;
@@ -222,7 +222,7 @@ impl Realtime {
         }
     }
 
-    /// Ends the item of speech that is open, unless the agent is speaking.
+    /// Ends the open speech item, unless the agent is speaking.
     fn end_silent_speech(&mut self) {
         let speech = self.response.as_ref().and_then(|r| r.speech.as_ref());
         if speech.is_some_and(|speech| !speech.is_spoken) {
@@ -230,8 +230,8 @@ impl Realtime {
         }
     }
 
-    /// Ends the item of speech that is open; `whole`: nothing more was to come, so that it is complete
-    /// if all of it was heard.
+    /// Ends the open speech item. `whole` says that the agent had nothing to add, so the item is
+    /// complete if all of it was heard.
     fn end_speech(&mut self, whole: bool) {
         let Some(response) = &mut self.response else {
             return;

@@ -1,4 +1,4 @@
-//! Responses in writing beside the conversation.
+//! Out-of-band text responses.
 
 use super::{Realtime, merge};
 use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId};
@@ -17,7 +17,7 @@ impl Realtime {
         self.tell("response.created", json!({ "response": json }));
     }
 
-    /// Adds an item to a response. Returns its name and its place.
+    /// Adds an item to a response. Returns the item's name and the fields that refer to it.
     fn aside_item(
         &mut self,
         aside: TurnId,
@@ -25,7 +25,7 @@ impl Realtime {
         json: impl FnOnce(&str) -> Value,
     ) -> Option<(String, Value)> {
         let name = self.writer.id(kind);
-        // Counted from the end: no item of a session is numbered so.
+        // Counted down from the maximum, where no session numbers its items.
         self.aside_items += 1;
         let id = ItemId(u64::MAX - self.aside_items);
         let json = json(&name);

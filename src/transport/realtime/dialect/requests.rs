@@ -1,4 +1,4 @@
-//! Carries out the client's requests.
+//! Handles the client's requests.
 
 use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
@@ -15,22 +15,22 @@ use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::session_config::SessionUpdate;
 use serde_json::{Map, Value, json};
 
-/// The least audio that can be committed: OpenAI's limit.
+/// Shortest audio that can be committed: OpenAI's limit.
 const MIN_COMMIT: Micros = Micros::from_ms(100);
 
-/// The most that a client may add to the history in one session, bytes.
+/// The most text that a client may add to the history in one session, bytes.
 const MAX_CREATED_TEXT: usize = 1024 * 1024;
 
-/// Audio in items that may wait to be transcribed.
+/// The most audio in items that wait to be transcribed.
 const MAX_RECORDED: Micros = Micros::from_ms(60_000);
 
-/// The size of an item without its text and ids, bytes.
+/// The size counted for an item beside its text and ids, bytes.
 const ITEM: usize = 64;
 
-/// The code of texts that no prompt can hold: OpenAI's.
+/// OpenAI's error code for text that exceeds the prompt.
 const TOO_LONG: &str = "string_above_max_length";
 
-/// Requests whose answers are outstanding.
+/// The most requests that may wait for the session's answer.
 pub(super) const MAX_PENDING: usize = 64;
 
 impl Realtime {
@@ -60,7 +60,7 @@ impl Realtime {
         Ok(())
     }
 
-    /// Refuses instructions and tools that fit no prompt, before the update is confirmed.
+    /// Refuses instructions and tools that do not fit a prompt, before the update is confirmed.
     pub(super) fn check_set_up(&mut self, update: &SessionUpdate) -> Result<(), Fault> {
         let instructions = update
             .instructions
@@ -82,7 +82,8 @@ impl Realtime {
 
     fn update(&mut self, update: SessionUpdate) -> Result<(), Fault> {
         if self.session.transcribes && update.transcribe_only == Some(false) {
-            let message = "A transcription session stays one: open another for a conversation.";
+            let message =
+                "A transcription session cannot become a conversation: open another session.";
             return Err(Fault::new("invalid_value", "session.type", message));
         }
         self.check_set_up(&update)?;
@@ -100,7 +101,7 @@ impl Realtime {
 
     fn confirm(&mut self, name: &str, accepted: bool) -> Result<(), Fault> {
         let Some((_, call)) = self.confirmation.as_ref().filter(|(n, _)| n == name) else {
-            let message = "No call of this id waits for a confirmation.";
+            let message = "No call with this id is waiting for confirmation.";
             return Err(Fault::new("confirmation_not_found", "call_id", message));
         };
         let call = *call;
@@ -152,7 +153,7 @@ impl Realtime {
         let (spot, place) = self.spot(previous)?;
         let size = footprint(&name, &item.content);
         if self.created_text + size > MAX_CREATED_TEXT {
-            let message = "The items of this session hold too much text.";
+            let message = "The items of this session exceed 1 MiB of text.";
             return Err(Fault::new("conversation_too_long", "item", message));
         }
         let audio = match &item.content {
@@ -202,7 +203,7 @@ impl Realtime {
         Ok(())
     }
 
-    /// Reads audio that was spoken elsewhere.
+    /// Decodes recorded audio.
     fn recorded(&self, audio: &[(usize, Vec<u8>)]) -> Result<Vec<i16>, Fault> {
         let mut decoder = Decoder::new(self.session.input);
         let mut samples = Vec::new();
@@ -217,14 +218,14 @@ impl Realtime {
         Ok(samples)
     }
 
-    /// One of so many samples, if it may wait to be transcribed.
+    /// A recording of `samples` samples, if it fits beside those that wait to be transcribed.
     fn recording(&self, text: &str, samples: usize) -> Result<Recording, Fault> {
         let length = Micros::of_samples(samples as u64, RATE);
         let waiting: u64 = self.recordings.values().map(|other| other.length.0).sum();
         if waiting + length.0 > MAX_RECORDED.0 || self.recordings.len() == MAX_PENDING {
             let message = format!(
                 "At most {MAX_PENDING} items and {} seconds of audio may wait to be transcribed. Wait \
-                 for the transcripts of those before, and split what is longer.",
+                 for earlier transcripts, and split longer audio into several items.",
                 MAX_RECORDED.as_ms() / 1_000
             );
             return Err(Fault::new("rate_limit_exceeded", "item", message));
@@ -242,12 +243,12 @@ impl Realtime {
         Ok(name)
     }
 
-    /// Where an item belongs that is to come after `previous`.
+    /// The position of an item that is to follow `previous`.
     fn spot(&self, previous: Option<String>) -> Result<(Spot, Place), Fault> {
         match previous {
             None => Ok((Spot::End, Place::End)),
             Some(root) if root == "root" => Ok((Spot::Start, Place::Start)),
-            // What the client is not shown may stand behind the last that it is.
+            // Items that the client has not been told of may follow the last one that it has.
             Some(name) if self.will_be_last(&name) => Ok((Spot::After(name), Place::End)),
             Some(name) => match self.ids_of(&name).last() {
                 Some(id) => Ok((Spot::After(name), Place::After(*id))),
@@ -256,7 +257,7 @@ impl Realtime {
         }
     }
 
-    /// Whether the item of this name is the last one once the session has done what it was asked.
+    /// Whether this item will be the last one once the pending requests have been carried out.
     fn will_be_last(&self, name: &str) -> bool {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         let last = asked.fold(self.items.last(), |last, asked| match asked {
@@ -271,8 +272,8 @@ impl Realtime {
         last == Some(name)
     }
 
-    /// The session's ids of the item of this name once the session has done what it was asked; none
-    /// if there is no such item then.
+    /// The session's ids for this item once the pending requests have been carried out; empty if
+    /// there will be no such item.
     fn ids_of(&self, name: &str) -> Vec<ItemId> {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         let item = self.items.get(name);
@@ -286,7 +287,7 @@ impl Realtime {
         })
     }
 
-    /// The item for the history, and with the id of its call.
+    /// The item for the history. A call without an id gets one in the returned content.
     fn new_item(&mut self, content: ItemContent) -> Result<(ItemContent, NewItem), Fault> {
         let item = match content.clone() {
             ItemContent::System(text) => NewItem::System { text },
@@ -355,7 +356,7 @@ impl Realtime {
             let message = "Only model output audio messages can be truncated";
             return Err(Fault::new("invalid_value", "item_id", message));
         }
-        // Clients count what they have played by a clock of their own: more than all is all.
+        // Clients measure playout by their own clock: a position beyond the end means all of it.
         let cuts = item.cuts(Micros::from_ms(audio_end_ms));
         for (index, &(item, heard)) in cuts.iter().enumerate() {
             let (name, more) = (name.to_owned(), index + 1 < cuts.len());
@@ -422,7 +423,7 @@ impl Realtime {
         Ok(())
     }
 
-    /// Translates the settings of a response for the conversation.
+    /// Translates a response's settings for the conversation.
     fn terms(&self, request: &ResponseRequest, text_only: bool) -> Result<ResponseTerms, Fault> {
         let context = request.input.as_ref().map(|items| {
             let items = items.iter().enumerate();
@@ -464,7 +465,7 @@ impl Realtime {
                 text,
                 interrupted: false,
             },
-            // Refused when it was read: nobody knows its words.
+            // Unreachable: the parser refuses audio without a transcript here.
             ItemContent::Spoken { text, .. } => Message::User { text },
             ItemContent::ToolCall {
                 call,
@@ -513,10 +514,10 @@ impl Realtime {
         Ok(())
     }
 
-    /// Remembers a request until the session answers it.
+    /// Keeps a request until the session answers it.
     fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
         if self.pending.len() == MAX_PENDING {
-            // What only names an event id may be forgotten; an item may not.
+            // Other requests are kept only for the event id in errors; an item must not be lost.
             let is_item = |pending: &Pending| matches!(pending.asked, Asked::Add { .. });
             let Some(at) = self.pending.iter().position(|pending| !is_item(pending)) else {
                 let message = "Too many items are waiting to be added.";
@@ -531,8 +532,8 @@ impl Realtime {
         Ok(())
     }
 
-    /// The request that was refused: the first of its kind, but for commits, of which those before the
-    /// last may have been taken and wait for their words.
+    /// Takes the request that was refused: the first of its kind, but the last commit, since
+    /// earlier commits may have been accepted and wait for their transcripts.
     fn refused_one(&mut self, request: &str) -> Option<Pending> {
         let is_commit = |pending: &Pending| matches!(pending.asked, Asked::Commit(_));
         if request == "commitaudio" {
@@ -550,13 +551,13 @@ impl Realtime {
             return self.refuse(&Fault { event_id, ..fault });
         }
         if request == "cancelaside" {
-            // It has ended by itself meanwhile.
+            // It has ended on its own meanwhile.
             return self.refuse(&no_response());
         }
         let pending = self.refused_one(&request);
         let asked = pending.as_ref().map(|pending| &pending.asked);
         let fault = match asked {
-            // It has ended by itself meanwhile.
+            // It has ended on its own meanwhile.
             Some(Asked::ClearOutput) => return,
             Some(Asked::Cancel) => no_response(),
             Some(Asked::Add { name, content, .. }) => {
@@ -574,7 +575,7 @@ impl Realtime {
     }
 }
 
-/// The size that an item counts with towards [`MAX_CREATED_TEXT`], bytes.
+/// An item's share of [`MAX_CREATED_TEXT`], bytes.
 pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
     name.len() + content.size() + ITEM
 }

@@ -1,4 +1,4 @@
-//! Tool calls: of the server's tools, which it runs, and of the client's.
+//! Calls to the server's tools and to the client's.
 
 use super::{Realtime, ServerCall, merge};
 use crate::conversation::{CallId, ConfirmationOutcome, ItemId};
@@ -48,8 +48,9 @@ impl Realtime {
         self.output_item_done(&response, index, &item, json);
     }
 
-    /// Shown only to clients that ask for it: one that has declared no MCP tool does not expect its
-    /// calls, and one that has takes each for a call whose result it is to have answered.
+    /// Announced only to clients that opted in to vendor events. A client that has declared no MCP
+    /// tool does not expect such calls, and one that has would take each for a call whose result it
+    /// must answer.
     fn server_tool(&mut self, id: ItemId, call: CallId, tool: &str, arguments: &str) {
         if !self.session.vendor_events {
             return;
@@ -114,8 +115,8 @@ impl Realtime {
         self.output_item_done(&response, index, &item, json);
     }
 
-    /// Tells clients that ask for it which call waits for the user's yes. They may answer for the
-    /// user.
+    /// Announces a call that waits for the user's confirmation, to clients that opted in to vendor
+    /// events. They may answer for the user.
     pub(super) fn confirmation_asked(
         &mut self,
         call: CallId,

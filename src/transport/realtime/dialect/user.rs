@@ -1,4 +1,4 @@
-//! The user's side: utterances, and the items of the conversation.
+//! The user's side: utterances and conversation items.
 
 use super::requests::footprint;
 use super::{Asked, Pending, Realtime, Recording, Told, Utterance};
@@ -62,7 +62,7 @@ impl Realtime {
         );
     }
 
-    /// The user has been silent for too long. Nothing of it joins the conversation.
+    /// Announces that the user has been silent for too long. No item is added.
     pub(super) fn idle_timeout(&mut self, from: Samples, to: Samples) {
         let name = self.writer.id("item");
         self.tell(
@@ -73,7 +73,7 @@ impl Realtime {
         );
     }
 
-    /// The words are known of an item that the client has added as audio, and may have deleted.
+    /// An item that the client added as audio, and may have deleted since, has its transcript.
     pub(super) fn item_transcribed(&mut self, id: ItemId, words: &str) {
         let Some((name, recording)) = self.recording_of(id) else {
             return;
@@ -96,7 +96,7 @@ impl Realtime {
         }
     }
 
-    /// Such an item has no words, or nobody can tell.
+    /// An item that the client added as audio has no words (`wordless`), or transcription failed.
     pub(super) fn item_not_transcribed(&mut self, id: ItemId, wordless: bool) {
         let Some((name, recording)) = self.recording_of(id) else {
             return;
@@ -118,7 +118,7 @@ impl Realtime {
         );
     }
 
-    /// Takes the transcribed audio item `id`; `None` if it has been deleted.
+    /// Takes the recording of item `id`, with the item's name; `None` if it has been deleted.
     fn recording_of(&mut self, id: ItemId) -> Option<(String, Recording)> {
         let recording = self.recordings.remove(&id)?;
         Some((self.items.name(id)?.to_owned(), recording))
@@ -148,8 +148,8 @@ impl Realtime {
         );
     }
 
-    /// The client has committed audio without a word in it. It waits for an answer, and there will
-    /// be no item.
+    /// The client committed audio without words. It is told so, because it waits for an item.
+    /// `told` says that it already was.
     fn committed_in_vain(&mut self, name: &str, told: bool) {
         let previous = self.items.last().map(str::to_owned);
         self.tell(
@@ -182,7 +182,7 @@ impl Realtime {
             _ => std::mem::take(&mut self.uncommitted),
         };
         let utterance = self.utterance.take();
-        // Without turn detection nobody has looked for speech: the client says what belongs to a turn.
+        // Without turn detection there are no speech boundaries: the whole commit is the turn.
         let length = utterance.as_ref().map_or(committed, Utterance::length);
         let seconds = length.0 as f64 / 1e6;
         self.heard = self.heard + length;
@@ -219,7 +219,7 @@ impl Realtime {
         );
     }
 
-    /// Puts an item at the end and says so.
+    /// Adds an item at the end and announces it.
     pub(super) fn add_item(&mut self, name: &str, id: ItemId, json: Value) {
         self.insert_item(name, id, json, &Spot::End);
     }
@@ -297,7 +297,7 @@ impl Realtime {
             part.cut = (heard < part.audio).then_some(heard);
             part.text = text.to_owned();
         }
-        // What is not asked for and is still open is told when it ends.
+        // The end of an open item reports a truncation that the client did not request.
         if is_one_of_several || asked.is_none() && self.is_open(&name) {
             return;
         }
@@ -316,7 +316,7 @@ impl Realtime {
         );
     }
 
-    /// Whether the agent may still add to an item that it has spoken.
+    /// Whether this is the open speech item.
     fn is_open(&self, name: &str) -> bool {
         let speech = self.response.as_ref().and_then(|r| r.speech.as_ref());
         speech.is_some_and(|speech| speech.name == name)
@@ -324,8 +324,8 @@ impl Realtime {
 }
 
 impl Told {
-    /// The words that two partial transcripts in a row agree on and that were not told yet. Deltas
-    /// are never taken back, and the last words of a partial change most.
+    /// The words that two consecutive partials agree on and that were not sent yet. Deltas cannot
+    /// be taken back, and the last words of a partial change most.
     fn partial(&mut self, partial: &str) -> Option<String> {
         let before = std::mem::replace(&mut self.partial, partial.to_owned());
         let agreed = agreement(&before, partial);
@@ -334,14 +334,15 @@ impl Told {
         (!delta.is_empty()).then_some(delta)
     }
 
-    /// The part of the transcript that has not been sent; empty if the words sent before differ.
+    /// The part of the transcript that has not been sent; empty if the words already sent differ
+    /// from it.
     fn rest(self, whole: &str) -> String {
         behind(&self.text, whole).unwrap_or_default().to_owned()
     }
 }
 
-/// The rest of `whole` after the words of `told`, ignoring case and punctuation; `None` if it begins
-/// with other words.
+/// The rest of `whole` after the words of `told`, ignoring case and punctuation; `None` if `whole`
+/// begins with other words.
 fn behind<'a>(told: &str, whole: &'a str) -> Option<&'a str> {
     let mut rest = whole;
     for letter in told.chars().filter(|c| c.is_alphanumeric()) {
@@ -359,12 +360,12 @@ fn behind<'a>(told: &str, whole: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Where the audio stands in an item's content: behind all else.
+/// The index of the audio in an item's content, where it comes last.
 fn place_of_audio(item: &Value) -> usize {
     item["content"].as_array().map_or(0, Vec::len) - 1
 }
 
-/// The whole words at the beginning of `text` that `before` begins with, too.
+/// The longest run of whole words that begins both texts.
 fn agreement<'a>(before: &str, text: &'a str) -> &'a str {
     let ends = text.char_indices().filter(|(_, c)| c.is_whitespace());
     let ends = ends.map(|(at, _)| at).chain([text.len()]);
@@ -388,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_partials_agree_on_is_told_and_never_taken_back() {
+    fn words_that_two_partials_agree_on_are_sent_and_never_taken_back() {
         let mut told = Told::default();
         let deltas: Vec<_> = [
             "how",
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_with_the_same_words_in_other_marks_and_case_is_told_to_its_end() {
+    fn the_rest_of_a_transcript_ignores_case_and_punctuation() {
         for (partial, whole, rest) in [
             ("how are you", "How are you, my friend?", ", my friend?"),
             ("well, I", "Well I think so.", " think so."),
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_that_differs_from_what_was_told_has_no_rest() {
+    fn a_transcript_that_differs_from_the_sent_words_has_no_rest() {
         let mut told = Told::default();
         told.partial("how are");
         told.partial("how are you");
