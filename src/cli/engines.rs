@@ -118,7 +118,7 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     Ok(Renewal {
         llm: llm(&config.llm, models, &tools)?,
         predictors: predictors(config, models, &tools)?,
-        tools: Arc::new(tools),
+        tools: tools.into(),
         zone: config.time_zone.clone(),
         policy: Policy {
             text,

@@ -4,7 +4,7 @@ use super::audio_file;
 use crate::conversation::verdict;
 use crate::server::{Playground, Question, Say};
 use crate::session::Engines;
-use crate::tools::{Declaration, Effect, Eligibility};
+use crate::tools::{Declaration, Effect, Eligibility, Registry};
 use crate::transport::realtime::RATE;
 use std::cmp::Reverse;
 use std::io::Cursor;
@@ -21,9 +21,8 @@ const BUILT_IN: [(&str, &str); 2] = [
 
 /// The tools with the speculation gate's verdicts, and questions for some of them.
 pub(super) fn of(engines: &Arc<Engines>) -> Playground {
-    let policy = &engines.policy().speculation;
-    let tools: Vec<_> = engines
-        .tools()
+    let (policy, registry) = (&engines.policy().speculation, engines.tools());
+    let tools: Vec<_> = registry
         .declarations()
         .into_iter()
         .map(|tool| (tool.clone(), verdict(&tool, policy)))
@@ -33,15 +32,14 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         .iter()
         .filter(|(tool, _)| tool.effect <= Effect::ReadCostly)
         .filter_map(|(tool, verdict)| {
-            let declared = engines
-                .tools()
+            let declared = registry
                 .hints(&tool.spec.name)
                 .is_some_and(|hints| !hints.rules.is_empty());
             let early = verdict.eligibility == Eligibility::Full;
             Some(Asked {
                 rank: (early, declared),
                 network: tool.network,
-                text: example(engines, tool)?,
+                text: example(&registry, tool)?,
             })
         })
         .collect();
@@ -77,9 +75,9 @@ fn in_order(mut asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
 }
 
 /// A written question that calls for the tool.
-fn example(engines: &Engines, tool: &Declaration) -> Option<String> {
+fn example(registry: &Registry, tool: &Declaration) -> Option<String> {
     let name = &*tool.spec.name;
-    let hints = engines.tools().hints(name);
+    let hints = registry.hints(name);
     let declared = hints
         .and_then(|hints| hints.examples.first())
         .map(|text| &**text);

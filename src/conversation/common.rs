@@ -3,7 +3,7 @@
 
 use super::ids::{ItemId, RequestId, RunId, TurnId};
 use super::output::{Event, Output};
-use super::policy::Policy;
+use super::policy::{Declarations, Policy};
 use super::timer::{Timer, Timers};
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) policy: Policy,
+    /// The server's tools have changed to these, and the policy still has those before.
+    pub(super) changed_tools: Option<Declarations>,
     /// The time of the input that is being handled.
     pub(super) now: Time,
     /// Decisions that nobody has polled yet, oldest first.
@@ -45,6 +47,7 @@ impl Common {
     pub(super) fn new(policy: Policy) -> Self {
         let mut common = Self {
             policy,
+            changed_tools: None,
             now: Time(0),
             outputs: VecDeque::new(),
             timers: Timers::default(),

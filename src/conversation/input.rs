@@ -1,6 +1,7 @@
 //! The inputs of a conversation.
 
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
+use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
 use crate::llm::{LlmEvent, Message, ToolChoice};
@@ -49,6 +50,12 @@ pub enum Input {
         request: RequestId,
         /// Predicted calls, the likeliest first.
         predictions: Vec<Prediction>,
+    },
+    /// The tools that the server runs have changed. They are offered once nothing of the session is in
+    /// flight: no answer, no running call, no call that waits for a yes.
+    Tools {
+        /// All that the session may use from then on.
+        tools: Declarations,
     },
     /// The server has much to do, or no longer: meanwhile nothing is asked for that only may be useful.
     Load {

@@ -82,8 +82,8 @@ pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use policy::{
-    AnswerPolicy, EndpointPolicy, FillerLead, FillerPolicy, Policy, SpeculationPolicy, TextLimits,
-    Timeouts, VadPolicy,
+    AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
+    SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use speculation::{
     Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,

@@ -8,6 +8,9 @@ use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// The declarations of tools, in the order in which a model is told of them.
+pub type Declarations = Arc<Vec<Arc<Declaration>>>;
+
 /// The numbers behind the rules. Part of a recording: a replay needs them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
@@ -42,7 +45,7 @@ pub struct Policy {
     /// Phrases for failures.
     pub phrases: Phrases,
     /// The tools that the server runs.
-    pub tools: Arc<Vec<Arc<Declaration>>>,
+    pub tools: Declarations,
     /// Limits on speculation.
     pub speculation: SpeculationPolicy,
     /// Filler while the user waits.

@@ -7,8 +7,7 @@ use crate::asr::{Asr, AsrError, AsrService};
 use crate::conversation::{Micros, Policy, Timeouts};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
-use crate::tools::builtin;
-use crate::tools::{Journal, Registry};
+use crate::tools::{Journal, LiveTools};
 use crate::tts::{Tts, TtsError, TtsService};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::VadError;
@@ -37,7 +36,7 @@ pub struct Builders {
     /// The language model.
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
-    pub tools: Arc<Registry>,
+    pub tools: LiveTools,
     /// The sources of predictions, the cheapest first.
     pub predictors: Vec<Arc<dyn Predictor>>,
     /// Remembers calls that change something; without it they are not remembered.
@@ -67,7 +66,7 @@ pub struct Renewal {
     /// The language model.
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.
-    pub tools: Arc<Registry>,
+    pub tools: LiveTools,
     /// The sources of predictions, the cheapest first.
     pub predictors: Vec<Arc<dyn Predictor>>,
     /// The time zone of users who name none.
@@ -88,20 +87,14 @@ pub struct PhoneSettings {
 }
 
 impl PhoneSettings {
-    /// The numbers behind the rules of a call. The agent may end it.
+    /// The numbers behind the rules of a call.
     pub(super) fn policy(self, policy: &Policy) -> Policy {
-        let mut tools = policy.tools.to_vec();
-        // The operator's own takes its place.
-        if !tools.iter().any(|tool| tool.spec.name == builtin::HANG_UP) {
-            tools.push(Arc::new(builtin::hang_up()));
-        }
         Policy {
             greeting: self.greeting,
             timeouts: Timeouts {
                 silence_prompt: self.silence_prompt,
                 ..policy.timeouts
             },
-            tools: Arc::new(tools),
             ..policy.clone()
         }
     }

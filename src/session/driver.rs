@@ -4,6 +4,7 @@ use super::budget::Spending;
 use super::detectors::VadJob;
 use super::engines::Engines;
 use super::items::{self, Unheard};
+use super::offer::Offer;
 use super::options::{SessionOptions, SpokenBy};
 use super::pacer::{Pacer, spoken_length};
 use super::recognisers::Recogniser;
@@ -20,7 +21,7 @@ use crate::conversation::{
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::Evidence;
-use crate::tools::{CallContext, Effect, SessionTools, SystemClock, ToolError};
+use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
 use crate::tts::Speaker;
 use crate::vad::WINDOW;
 use futures_util::{FutureExt, StreamExt};
@@ -67,6 +68,7 @@ pub(super) struct Driver {
     audio_in: AudioInput,
     pacer: Pacer,
     options: SessionOptions,
+    offer: Offer,
     /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
     unheard: Option<mpsc::Sender<Unheard>>,
     recogniser: Recogniser,
@@ -133,12 +135,13 @@ impl Driver {
         outbound: mpsc::Sender<Outbound>,
     ) -> (Self, Results) {
         let (results, incoming) = mpsc::channel(RESULTS);
+        let (offer, tools) = Offer::open(&engines.tools, options);
         // Unlike any other session's, of any server.
         let key = uuid::Uuid::new_v4();
         let driver = Self {
             id,
             conversation: Recorded::new(
-                engines.policy_of(options),
+                engines.policy_of(options, tools),
                 engines.observers.recordings.as_ref(),
                 id,
             ),
@@ -155,6 +158,7 @@ impl Driver {
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
             unheard: None,
+            offer,
             voices: HashMap::new(),
             voice_failed: false,
             clauses: HashMap::new(),
@@ -199,6 +203,10 @@ impl Driver {
             let wake = self.wake();
             tokio::select! {
                 biased;
+                tools = self.offer.changed() => {
+                    let changed = self.offer.tell(self.conversation.tools(), tools);
+                    self.input(changed);
+                }
                 request = inbound.recv() => match request {
                     Some(request) => self.on_inbound(request),
                     None => break,
@@ -250,11 +258,12 @@ impl Driver {
     /// Logs and counts what happened.
     fn observe(&mut self, event: &Event) {
         log(event);
-        self.routing.observe(event, &self.engines.tools);
+        let tools = self.registry();
+        self.routing.observe(event, &tools);
         let observers = &self.engines.observers;
         match event {
             Event::TurnRecorded(record) => {
-                observers.turn(self.id, record, &self.engines.tools);
+                observers.turn(self.id, record, &tools);
             }
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);
@@ -316,6 +325,11 @@ impl Driver {
                 self.input(input);
             }
         }
+    }
+
+    /// The tools that the conversation works with.
+    fn registry(&mut self) -> Arc<Registry> {
+        self.offer.registry(self.conversation.tools())
     }
 
     /// Tells the conversation when the models become busy, and when they no longer are.
@@ -512,7 +526,7 @@ impl Driver {
             }
             Output::WarmUp { tool } => {
                 tracing::debug!(tool, "warming up");
-                let warm = self.engines.tools.warm_up(&tool);
+                let warm = self.registry().warm_up(&tool);
                 self.tasks.spawn(warm);
             }
             Output::Speak {
@@ -649,12 +663,17 @@ impl Driver {
             Some(call) => format!("{}-{call}", self.key),
             None => format!("{}-{run}", self.key),
         };
-        let declaration = self.engines.tools.declaration(&name);
+        if !self.offer.is_there(&name) {
+            let result = Err(ToolError::Unknown(name));
+            return self.input(Input::ToolFinished { run, result });
+        }
+        let tools = self.registry();
+        let declaration = tools.declaration(&name);
         let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
         let spending = declaration.filter(|_| committed.is_none());
         let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
         let context = CallContext::new(self.tools.clone(), key.clone());
-        let call = self.engines.tools.call(&name, arguments.clone(), &context);
+        let call = tools.call(&name, arguments.clone(), &context);
         let session = self.tools.clone();
         let journal = self.engines.journal.clone().filter(|_| changes);
         let results = self.results.clone();

@@ -10,10 +10,10 @@ use super::options::{Profile, SessionOptions};
 use super::phrases::sayings;
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::Voices;
-use crate::conversation::Policy;
+use crate::conversation::{Declarations, Policy};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
-use crate::tools::{Journal, Registry};
+use crate::tools::{Journal, LiveTools, Registry};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
@@ -32,7 +32,7 @@ pub struct Engines {
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
     pub(super) llm: Arc<dyn Llm>,
-    pub(super) tools: Arc<Registry>,
+    pub(super) tools: LiveTools,
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
     pub(super) budget: Arc<dyn BudgetStore>,
@@ -71,7 +71,7 @@ impl Engines {
             phone,
             observers,
         } = builders;
-        let phone_policy = policies(&mut policy, phone, &tools);
+        let phone_policy = policies(&mut policy, phone, &tools.now());
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone());
         let sayings = sayings(&policy, &phone_policy);
@@ -112,7 +112,7 @@ impl Engines {
             mut policy,
             phone,
         } = renewal;
-        let phone_policy = policies(&mut policy, phone, &tools);
+        let phone_policy = policies(&mut policy, phone, &tools.now());
         let sayings = sayings(&policy, &phone_policy);
         self.voices.prepare_local(&sayings).await;
         Arc::new(Self {
@@ -174,9 +174,9 @@ impl Engines {
 }
 
 impl Engines {
-    /// The tools that the server runs.
-    pub fn tools(&self) -> &Registry {
-        &self.tools
+    /// The tools that the server runs now.
+    pub fn tools(&self) -> Arc<Registry> {
+        self.tools.now()
     }
 
     /// The numbers behind the rules of every new session that is no telephone call.
@@ -184,9 +184,9 @@ impl Engines {
         &self.policy
     }
 
-    /// The numbers behind the rules of a new session.
-    pub(super) fn policy_of(&self, options: &SessionOptions) -> Policy {
-        let mut policy = match options.profile {
+    /// The numbers behind the rules of a new session that is offered these tools.
+    pub(super) fn policy_of(&self, options: &SessionOptions, tools: Declarations) -> Policy {
+        let policy = match options.profile {
             Profile::Conversation => self.policy.clone(),
             Profile::ClientFirst => Policy {
                 greeting: String::new(),
@@ -194,11 +194,11 @@ impl Engines {
             },
             Profile::PhoneCall => self.phone_policy.clone(),
         };
-        policy.speaker = options.speaker.clone();
-        if options.call.is_some() {
-            Arc::make_mut(&mut policy.tools).extend(self.tools.of_calls());
+        Policy {
+            tools,
+            speaker: options.speaker.clone(),
+            ..policy
         }
-        policy
     }
 
     /// The recogniser of a new session.

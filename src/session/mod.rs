@@ -10,6 +10,7 @@ mod handle;
 mod items;
 mod load;
 mod observers;
+mod offer;
 mod options;
 mod pacer;
 mod phrases;

@@ -1,6 +1,6 @@
 //! Writes down what goes into a conversation and what it decides, without ever holding it up.
 
-use crate::conversation::{Conversation, Input, Output, Policy, Samples, Time};
+use crate::conversation::{Conversation, Declarations, Input, Output, Policy, Samples, Time};
 use crate::recording::{Header, RecordingLine};
 use prometheus_client::metrics::counter::Counter;
 use std::collections::VecDeque;
@@ -213,6 +213,10 @@ impl Recorded {
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.conversation.poll_timeout()
+    }
+
+    pub(super) fn tools(&self) -> &Declarations {
+        self.conversation.tools()
     }
 
     pub(super) fn audio_needed_from(&self) -> Samples {

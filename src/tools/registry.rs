@@ -33,14 +33,15 @@ pub enum RegistryError {
 
 struct Entry {
     tool: Arc<dyn Tool>,
+    declaration: Arc<Declaration>,
     validator: Validator,
     hints: RouterHints,
 }
 
 /// The tools that the server runs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Registry {
-    tools: HashMap<String, Entry>,
+    tools: HashMap<String, Arc<Entry>>,
     specs: Arc<Vec<ToolSpec>>,
 }
 
@@ -67,7 +68,8 @@ impl Registry {
         tool: Arc<dyn Tool>,
         hints: RouterHints,
     ) -> Result<(), RegistryError> {
-        let spec = tool.declaration().spec.clone();
+        let declaration = Arc::new(tool.declaration().clone());
+        let spec = declaration.spec.clone();
         check_name(&spec.name)?;
         if self.tools.contains_key(&spec.name) {
             return Err(RegistryError::Duplicate(spec.name));
@@ -75,12 +77,19 @@ impl Registry {
         let validator = compile(&spec)?;
         let entry = Entry {
             tool,
+            declaration,
             validator,
             hints,
         };
-        self.tools.insert(spec.name.clone(), entry);
+        self.tools.insert(spec.name.clone(), Arc::new(entry));
         Arc::make_mut(&mut self.specs).push(spec);
         Ok(())
+    }
+
+    /// Takes out a tool; `false` if there is none of this name.
+    pub fn remove(&mut self, name: &str) -> bool {
+        Arc::make_mut(&mut self.specs).retain(|spec| spec.name != name);
+        self.tools.remove(name).is_some()
     }
 
     /// All declarations, in the order of registration.
@@ -103,10 +112,8 @@ impl Registry {
             .specs
             .iter()
             .filter_map(|spec| self.tools.get(&spec.name));
-        let tools = entries.map(|entry| &*entry.tool).filter(|tool| of(*tool));
-        tools
-            .map(|tool| Arc::new(tool.declaration().clone()))
-            .collect()
+        let entries = entries.filter(|entry| of(&*entry.tool));
+        entries.map(|entry| entry.declaration.clone()).collect()
     }
 
     /// The tools as a model is told of them, in the order of registration.
@@ -116,7 +123,7 @@ impl Registry {
 
     /// A tool's declaration.
     pub fn declaration(&self, name: &str) -> Option<&Declaration> {
-        self.tools.get(name).map(|entry| entry.tool.declaration())
+        self.tools.get(name).map(|entry| &*entry.declaration)
     }
 
     /// How people ask for a tool, where its declaration says so.
@@ -134,7 +141,7 @@ impl Registry {
         arguments: Map<String, Value>,
     ) -> Result<Map<String, Value>, ToolError> {
         let entry = self.entry(name)?;
-        let schema = &entry.tool.declaration().spec.parameters;
+        let schema = &entry.declaration.spec.parameters;
         let mut arguments = Value::Object(arguments);
         fill_defaults(schema, &mut arguments);
         entry
@@ -182,6 +189,7 @@ impl Registry {
     fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
         self.tools
             .get(name)
+            .map(Arc::as_ref)
             .ok_or_else(|| ToolError::Unknown(name.to_owned()))
     }
 }

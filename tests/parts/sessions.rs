@@ -1,5 +1,5 @@
-//! The real session shell with scripted parts: sources of predictions that are late and that learn,
-//! and a budget that servers share.
+//! The real session shell with scripted parts: sources of predictions that are late and that learn, a
+//! budget that servers share, and tools that come and go.
 
 use crate::support;
 use futures_util::future::BoxFuture;
@@ -22,7 +22,8 @@ use undertone::session::{
     SessionOptions, Spending, SpokenBy,
 };
 use undertone::tools::{
-    CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
+    CallContext, Confirmation, Declaration, Effect, Eligibility, LiveTools, Registry, Tool,
+    ToolError, ToolSpec,
 };
 use uuid::Uuid;
 
@@ -59,6 +60,11 @@ impl Talk {
     /// Says a sentence; returns the events up to the end of the answer.
     async fn asks(&mut self, text: &str) -> Vec<Event> {
         self.says(text, true).await;
+        self.answer().await
+    }
+
+    /// The events up to the end of the answer.
+    async fn answer(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
             events.push(self.event().await);
@@ -127,7 +133,7 @@ fn engines(
     let weather = Weather { declaration, runs };
     tools.register(Arc::new(weather)).expect("a tool");
     let builders = Builders {
-        tools: Arc::new(tools),
+        tools: tools.into(),
         predictors,
         budget,
         ..without_models(Arc::new(llm))
@@ -375,4 +381,158 @@ async fn servers_share_a_budget() {
         }
     }
     assert!(second.1.try_recv().is_err(), "it did not run");
+}
+
+/// A tool of a server elsewhere, whose list of tools changes. It tells of each run, which ends when it is
+/// let go.
+struct Remote {
+    declaration: Declaration,
+    /// It is of this list.
+    version: u32,
+    runs: mpsc::Sender<(String, u32)>,
+    let_go: watch::Receiver<bool>,
+}
+
+impl Tool for Remote {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        _: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let run = (self.declaration.spec.name.clone(), self.version);
+        self.runs.try_send(run).expect("the test listens");
+        let mut let_go = self.let_go.clone();
+        Box::pin(async move {
+            let_go.wait_for(|go| *go).await.expect("the test goes on");
+            Ok(json!("done"))
+        })
+    }
+}
+
+/// A server elsewhere.
+struct Elsewhere {
+    runs: mpsc::Sender<(String, u32)>,
+    let_go: watch::Sender<bool>,
+}
+
+impl Elsewhere {
+    fn tool(&self, name: &str, version: u32) -> Arc<dyn Tool> {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("Version {version}."),
+            parameters: json!({"type": "object"}),
+        };
+        let timeout = Duration::from_secs(600);
+        let mut declaration = Declaration::new(spec, Effect::Reversible, timeout);
+        if name == "book" {
+            declaration.confirmation = Confirmation::Spoken {
+                question: Some(format!("Shall I book it by version {version}?")),
+                expiry: Duration::from_secs(600),
+            };
+        }
+        Arc::new(Remote {
+            declaration,
+            version,
+            runs: self.runs.clone(),
+            let_go: self.let_go.subscribe(),
+        })
+    }
+
+    /// Publishes a list: these tools in these versions, and no others.
+    fn list(&self, tools: &LiveTools, list: &[(&str, u32)]) {
+        let changed = tools.change(|registry| {
+            for spec in registry.specs().iter() {
+                registry.remove(&spec.name);
+            }
+            list.iter()
+                .try_for_each(|(name, version)| registry.register(self.tool(name, *version)))
+        });
+        changed.expect("tools that can be registered");
+    }
+}
+
+/// The description of every tool in the last prompt.
+fn told_of(llm: &Scripted) -> Vec<String> {
+    let prompts = llm.prompts();
+    let tools = &prompts.last().expect("a prompt").tools;
+    let told = tools
+        .iter()
+        .map(|tool| format!("{}: {}", tool.name, tool.description));
+    told.collect()
+}
+
+fn result_of(events: &[Event]) -> Result<Value, ToolError> {
+    let result = events.iter().find_map(|event| match event {
+        Event::ToolFinished { result, .. } => Some(result.clone()),
+        _ => None,
+    });
+    result.expect("a result")
+}
+
+#[tokio::test]
+async fn tools_come_and_go_in_the_middle_of_a_session() {
+    let llm = Scripted::default()
+        .on(
+            Cue::words("look"),
+            "<speech>Looking.</speech><tool>look()</tool>",
+        )
+        .on(Cue::words("book"), "<tool>book()</tool>")
+        .on(Cue::Always, "<speech>All right.</speech>");
+    let (runs, mut ran) = mpsc::channel(16);
+    let elsewhere = Elsewhere {
+        runs,
+        let_go: watch::Sender::new(false),
+    };
+    let tools = LiveTools::from(Registry::new());
+    elsewhere.list(&tools, &[("look", 1)]);
+    let builders = Builders {
+        tools: tools.clone(),
+        ..without_models(Arc::new(llm.clone()))
+    };
+    let engines = Engines::start(builders).expect("engines");
+    let mut talk = Talk::with(&engines);
+
+    // A call that runs goes on although its tool is gone, and its result is read. A tool is offered
+    // when the answer is over.
+    talk.says("Have a look.", true).await;
+    assert_eq!(
+        timeout(PATIENCE, ran.recv()).await.expect("in time"),
+        Some(("look".into(), 1))
+    );
+    elsewhere.list(&tools, &[("book", 1)]);
+    elsewhere.let_go.send_replace(true);
+    let events = talk.answer().await;
+    assert_eq!(result_of(&events), Ok(json!("done")));
+    assert_eq!(told_of(&llm), ["look: Version 1."]);
+
+    // A new tool is offered; one that is gone is no such tool.
+    let events = talk.asks("Have another look.").await;
+    assert_eq!(told_of(&llm), ["book: Version 1."]);
+    assert_eq!(result_of(&events), Err(ToolError::Unknown("look".into())));
+    assert!(ran.try_recv().is_err());
+
+    // A call that waits for a yes keeps the declaration that it was offered with.
+    talk.asks("Please book it.").await;
+    elsewhere.list(&tools, &[("book", 2)]);
+    let events = talk.asks("Yes.").await;
+    assert_eq!(result_of(&events), Ok(json!("done")));
+    assert_eq!(ran.try_recv(), Ok(("book".into(), 1)));
+
+    // The next one is of the new declaration; it does not run if its tool goes before the yes.
+    let events = talk.asks("Please book another.").await;
+    let asked = |event: &Event| {
+        matches!(event, Event::ConfirmationAsked { question, .. }
+            if question.contains("version 2"))
+    };
+    assert!(events.iter().any(asked), "{events:?}");
+    elsewhere.list(&tools, &[]);
+    let events = talk.asks("Yes.").await;
+    assert_eq!(result_of(&events), Err(ToolError::Unknown("book".into())));
+    assert!(ran.try_recv().is_err());
+    talk.asks("Thank you.").await;
+    assert_eq!(told_of(&llm), Vec::<String>::new());
 }

@@ -74,7 +74,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),
         llm,
-        tools: Arc::new(Registry::new()),
+        tools: Registry::new().into(),
         predictors: Vec::new(),
         journal: None,
         budget: Arc::new(session::BudgetMemory::default()),

@@ -212,7 +212,7 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
     };
     live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
-        tools: Arc::new(tools),
+        tools: tools.into(),
         predictors: Vec::new(),
         journal: None,
         observers: undertone::session::Observers::default(),
@@ -327,7 +327,7 @@ async fn the_models_own_call_runs() {
         .on(Cue::result("pay"), "Done.");
     let server = live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
-        tools: Arc::new(tools),
+        tools: tools.into(),
         predictors: Vec::new(),
         journal: None,
         observers: undertone::session::Observers::default(),

@@ -85,7 +85,7 @@ fn engines(observers: Observers) -> Arc<Engines> {
     let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Always)])));
     let router = router.expect("a thread");
     let builders = Builders {
-        tools: Arc::new(tools),
+        tools: tools.into(),
         predictors: vec![Arc::new(router)],
         policy,
         observers,

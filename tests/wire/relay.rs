@@ -157,7 +157,7 @@ fn serve(llm: &Scripted, tool: Option<Told>) -> Server {
     let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Guess)])));
     let router = router.expect("a thread");
     let builders = Builders {
-        tools: Arc::new(tools),
+        tools: tools.into(),
         predictors: vec![Arc::new(router)],
         phone: PhoneSettings {
             greeting: "Hello.".into(),
@@ -280,7 +280,7 @@ async fn words_that_nobody_speaks_take_no_time() {
     let mut tools = Registry::new();
     tools.register(Arc::new(stop)).expect("no duplicates");
     let sessions = live::sessions(Builders {
-        tools: Arc::new(tools),
+        tools: tools.into(),
         ..without_models(Arc::new(Scripted::always(goodbye)))
     });
     let mut session = sessions(SessionOptions {

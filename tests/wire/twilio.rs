@@ -81,7 +81,7 @@ fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
             .expect("no duplicates");
     }
     Builders {
-        tools: Arc::new(tools),
+        tools: tools.into(),
         phone: PhoneSettings {
             greeting: "Hello.".into(),
             silence_prompt: None,

@@ -63,6 +63,11 @@ impl Speculation {
         tracks.into_iter().flatten().find(|track| track.id == id)
     }
 
+    /// A run has not ended.
+    pub(super) fn has_runs(&self) -> bool {
+        self.ledger.runs().next().is_some()
+    }
+
     /// The utterance is being answered from now on.
     pub(super) fn begin_answer(&mut self) {
         self.answering = Some(self.take_heard());

@@ -8,6 +8,7 @@ use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ enum Move {
     VoiceEnded,
     /// The client declares tools of these names, in place of the server's.
     Take(&'static [&'static str]),
+    /// The server runs those of its tools from now on whose bit is set.
+    Tools(u16),
     HangUp,
 }
 
@@ -76,6 +79,12 @@ fn act(sim: &mut Sim, step: &Move) {
         }
         Move::VoiceEnded => Input::VoiceEnded,
         Move::Take(names) => return sim.client_has(names),
+        Move::Tools(bits) => {
+            let left = tools().into_iter().enumerate();
+            let left = left.filter(|(at, _)| bits & (1 << at) != 0);
+            let tools = Arc::new(left.map(|(_, tool)| Arc::new(tool)).collect());
+            Input::Tools { tools }
+        }
         Move::HangUp => Input::HangUp,
     };
     sim.input(input);
@@ -271,6 +280,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => prop::sample::select(vec!['1', '2', '5', '#']).prop_map(Move::Key),
         1 => prop::sample::select(vec!["yes", "no", "and now"]).prop_map(Move::Type),
         1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
+        1 => any::<u16>().prop_map(Move::Tools),
         2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];

@@ -13,6 +13,7 @@ mod relayed;
 mod silence;
 mod speech;
 mod text_limits;
+mod tools;
 mod turn;
 
 use crate::conversation::agenda::Agenda;
@@ -92,6 +93,10 @@ impl Conversation {
     /// earlier one: time never runs backwards.
     pub fn handle_input(&mut self, now: Time, input: Input) {
         self.common.now = self.common.now.max(now);
+        // A change replaces one that was not adopted.
+        if !matches!(input, Input::Tools { .. }) {
+            self.adopt_tools();
+        }
         if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
             return self.settle();
         }
@@ -114,6 +119,7 @@ impl Conversation {
                 self.speculation
                     .on_predicted(&mut self.common, clients, request, predictions);
             }
+            Input::Tools { tools } => self.common.changed_tools = Some(tools),
             Input::Load { busy } => self.turn.set_busy(busy),
             Input::RunRefused { run, reason } => {
                 self.speculation.on_refused(&mut self.common, run, reason);
@@ -158,6 +164,7 @@ impl Conversation {
     /// Takes in that time has passed: call it when [`Conversation::poll_timeout`] is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.common.now = self.common.now.max(now);
+        self.adopt_tools();
         while let Some(timer) = self.common.timers.take_due(self.common.now) {
             match timer {
                 Timer::EndOfTurn => self.try_end_turn(),

@@ -299,6 +299,25 @@ pub(super) const KINDS: &[Kind] = &[
         rest_ms: 30_000,
         ..TALK
     },
+    Kind {
+        name: "tool_changes",
+        policy: with_tools,
+        calls: &["read", "shared", "asks", "write", "slow", "unknown"],
+        calling: 80,
+        opening: &[Move::Speak, Move::Wait],
+        moves: &[
+            Move::ServerTools,
+            Move::ServerTools,
+            Move::Speak,
+            Move::Speak,
+            Move::Answer,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Noise,
+        ],
+        ..TALK
+    },
 ];
 
 fn plain(dice: &mut Dice) -> Policy {
@@ -353,7 +372,7 @@ fn limited(dice: &mut Dice) -> Policy {
 }
 
 /// Tools of every kind, each as eligible as an operator can make it.
-fn tools() -> Vec<Declaration> {
+pub(super) fn tools() -> Vec<Declaration> {
     let declare = |name: &str, effect| {
         let mut tool = (*tool(name, effect)).clone();
         tool.speculation.eligibility = Eligibility::Full;

@@ -3,6 +3,7 @@
 
 use super::super::sim::Sim;
 use super::super::*;
+use super::kinds::tools;
 use super::model::{SENTENCES, guesses, numbered, script};
 use super::{Dice, Kind};
 use crate::llm::ToolChoice;
@@ -51,6 +52,7 @@ pub(super) enum Move {
     Unspeculated,
     TranscribeOnly,
     Load,
+    ServerTools,
     Recogniser,
     Voice,
     TurnModel,
@@ -246,6 +248,11 @@ impl<'a> Session<'a> {
             Move::Load => Input::Load {
                 busy: dice.chance(60),
             },
+            Move::ServerTools => {
+                let tools = tools().into_iter().filter(|_| dice.chance(70));
+                let tools = Arc::new(tools.map(Arc::new).collect());
+                Input::Tools { tools }
+            }
             Move::DetectorFails => Input::Failed {
                 job: Job::Detection,
                 reason: "scripted".into(),

@@ -1,0 +1,83 @@
+//! The server's tools as one session knows them.
+
+use super::options::{Profile, SessionOptions};
+use crate::conversation::{Declarations, Input};
+use crate::tools::{Declaration, LiveTools, Registry, builtin};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The tools that a session is offered, and those that it will be.
+pub(super) struct Offer {
+    profile: Profile,
+    is_call: bool,
+    live: watch::Receiver<Arc<Registry>>,
+    /// The tools that the conversation works with.
+    registry: Arc<Registry>,
+    /// The last change that the conversation was told of. It adopts it when it can.
+    next: Option<(Declarations, Arc<Registry>)>,
+}
+
+impl Offer {
+    /// The tools of a session that begins now, and their declarations.
+    pub(super) fn open(tools: &LiveTools, options: &SessionOptions) -> (Self, Declarations) {
+        let mut live = tools.changes();
+        let registry = live.borrow_and_update().clone();
+        let offer = Self {
+            profile: options.profile,
+            is_call: options.call.is_some(),
+            live,
+            registry,
+            next: None,
+        };
+        let declarations = offer.of(&offer.registry);
+        (offer, declarations)
+    }
+
+    fn of(&self, tools: &Registry) -> Declarations {
+        let mut offered = tools.of_all_sessions();
+        if self.profile == Profile::PhoneCall {
+            may_hang_up(&mut offered);
+        }
+        if self.is_call {
+            offered.extend(tools.of_calls());
+        }
+        Arc::new(offered)
+    }
+
+    /// Waits for a change of the server's tools.
+    pub(super) async fn changed(&mut self) -> Arc<Registry> {
+        match self.live.changed().await {
+            Ok(()) => self.live.borrow_and_update().clone(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// What the conversation, which knows the declarations `known`, is to be told of a change.
+    pub(super) fn tell(&mut self, known: &Declarations, changed: Arc<Registry>) -> Input {
+        self.registry(known);
+        let tools = self.of(&changed);
+        self.next = Some((tools.clone(), changed));
+        Input::Tools { tools }
+    }
+
+    /// The tools that the conversation works with, whose declarations are `known`.
+    pub(super) fn registry(&mut self, known: &Declarations) -> Arc<Registry> {
+        if let Some((_, adopted)) = self.next.take_if(|(next, _)| Arc::ptr_eq(next, known)) {
+            self.registry = adopted;
+        }
+        self.registry.clone()
+    }
+
+    /// Whether the server still has a tool of this name.
+    pub(super) fn is_there(&self, name: &str) -> bool {
+        self.live.borrow().declaration(name).is_some()
+    }
+}
+
+/// The agent may end a telephone call.
+fn may_hang_up(tools: &mut Vec<Arc<Declaration>>) {
+    // The operator's own takes its place.
+    if !tools.iter().any(|tool| tool.spec.name == builtin::HANG_UP) {
+        tools.push(Arc::new(builtin::hang_up()));
+    }
+}
