@@ -93,7 +93,7 @@ impl Intake {
 
     /// Takes a request in. False if too many wait already.
     pub fn push_request(&mut self, request: Input) -> bool {
-        if self.requests == MAX_REQUESTS {
+        if self.requests >= MAX_REQUESTS {
             return false;
         }
         self.requests += 1;
@@ -102,7 +102,7 @@ impl Intake {
                 Some(at) => self.queue.insert(at + 1, Inbound::Request(request)),
                 None => self.urgent.push_back(request),
             },
-            Input::Truncate { .. } | Input::Drain => self.urgent.push_back(request),
+            Input::Truncate { .. } => self.urgent.push_back(request),
             Input::ClearAudio => self.clear_audio(),
             Input::CommitAudio => self.queue.push_back(Inbound::Request(request)),
             _ if self.has_queued_request() => self.queue.push_back(Inbound::Request(request)),
@@ -111,9 +111,15 @@ impl Intake {
         true
     }
 
+    /// Has the session finish, however many requests wait: the server wants it, not the client.
+    pub fn drain(&mut self) {
+        self.requests += 1;
+        self.urgent.push_back(Input::Drain);
+    }
+
     /// Takes an item in that was spoken elsewhere. False if too many requests wait already.
     pub fn push_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Box<Input>) -> bool {
-        if self.requests == MAX_REQUESTS {
+        if self.requests >= MAX_REQUESTS {
             return false;
         }
         self.requests += 1;

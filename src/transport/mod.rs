@@ -10,12 +10,16 @@
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
-//! | [`pump`] | the parts that the pumps of all protocols share |
+//! | [`link`] | a pump's link to its session, whatever carries the bytes |
+//! | [`patience`] | when a client has left its pump waiting for too long |
+//! | [`pump`] | what a pump uses of the server, and how its connection ends |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
 
 pub mod intake;
+pub mod link;
 pub mod outbox;
+pub mod patience;
 pub mod pcm;
 pub mod phone;
 pub mod pump;

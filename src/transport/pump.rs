@@ -1,13 +1,12 @@
 //! The parts that the pumps of all protocols share: what they use of the server, how they reach the
 //! session, and how a connection ends.
 
-use crate::session::{Inbound, Outbound, SessionFactory};
+use crate::session::SessionFactory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +71,7 @@ pub struct PumpContext {
 
 /// Why a connection ends. `B` is the client's violation, `C` our reason to close it.
 #[derive(Debug, PartialEq)]
-pub(super) enum End<B, C = &'static str> {
+pub enum End<B, C = &'static str> {
     /// The client closed it.
     Left,
     /// The client vanished or the network broke.
@@ -87,7 +86,7 @@ pub(super) enum End<B, C = &'static str> {
 
 impl<B, C> End<B, C> {
     /// Counts those ends that clients are to blame for.
-    pub(super) fn count(&self, counters: &Counters) {
+    pub fn count(&self, counters: &Counters) {
         match self {
             Self::Slow => counters.slow_clients.fetch_add(1, Relaxed),
             Self::Vanished => counters.vanished_clients.fetch_add(1, Relaxed),
@@ -107,21 +106,5 @@ pub(super) async fn say_last(mut reader: OwnedReadHalf, mut writer: OwnedWriteHa
     };
     if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
         tracing::trace!(%error, "last words cut short");
-    }
-}
-
-/// The session's next word; never, while there is no session.
-pub(super) async fn receive(out_of: &mut Option<mpsc::Receiver<Outbound>>) -> Option<Outbound> {
-    match out_of {
-        Some(out_of) => out_of.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the session has room. False if it is gone.
-pub(super) async fn room(into: &Option<mpsc::Sender<Inbound>>) -> bool {
-    match into {
-        Some(into) => into.reserve().await.is_ok(),
-        None => std::future::pending().await,
     }
 }

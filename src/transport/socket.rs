@@ -1,23 +1,23 @@
 //! The pump between one WebSocket, one dialect and one session.
 //!
 //! One task per client. It never waits for the client while the session has something to say, nor
-//! the other way round: what cannot go on waits in a bounded place ([`Intake`], [`Outbox`]).
+//! the other way round: what cannot go on waits in a bounded place ([`Link`], [`Outbox`]).
 
-use super::intake::{Intake, IntakeLimits};
+use super::intake::IntakeLimits;
+use super::link::{Link, Signal, TooManyRequests};
 use super::outbox::Outbox;
-use super::pump::{PumpContext, receive, room};
+use super::patience::Patience;
+use super::pump::PumpContext;
 use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
-use crate::conversation::{HangUpReason, Input, Micros};
-use crate::session::{Inbound, Outbound, SessionError, SessionOptions};
+use crate::conversation::{HangUpReason, Micros};
+use crate::session::{Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::future::poll_fn;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::ready;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Bytes of a socket's read buffer. The library's 128 KiB are what an idle client costs.
@@ -55,10 +55,9 @@ pub async fn drive<D: Dialect>(
     let (mut sink, mut source) = socket.split();
     let mut pump = Pump::new(dialect, intake, rate, context);
     let end = pump.run(&mut sink, &mut source).await;
-    end.count(&pump.context.counters);
+    pump.link.end(&end);
     tracing::debug!(?end, "socket ends");
-    pump.close_session();
-    farewell(sink, source, &mut pump.outbox, end).await;
+    farewell(sink, source, &mut pump, end).await;
     pump.dialect
 }
 
@@ -67,12 +66,9 @@ type End = super::pump::End<Close, Close>;
 
 /// The reason why a pump goes on.
 enum Wakeup {
-    Stop,
-    Drain,
     Written(Result<(), axum::Error>),
-    Session(Option<Outbound>),
+    Signal(Signal),
     Admitted(bool),
-    Room(bool),
     Received(Option<Result<Message, axum::Error>>),
     Tick,
 }
@@ -80,20 +76,13 @@ enum Wakeup {
 struct Pump<D> {
     /// Boxed: futures would keep a copy of it for each function that it passes through.
     dialect: Box<D>,
-    context: PumpContext,
+    link: Link,
+    patience: Patience,
+    ping_every: Duration,
     /// The dialect waits for the answer.
     question: Option<BoxFuture<'static, bool>>,
-    intake_limits: IntakeLimits,
-    intake: Intake,
     outbox: Outbox,
-    into: Option<mpsc::Sender<Inbound>>,
-    out_of: Option<mpsc::Receiver<Outbound>>,
-    opened: Instant,
-    draining: bool,
-    heard: Instant,
     pinged: Instant,
-    /// Since when the frame at hand has been waiting to be written.
-    writing: Option<Instant>,
     ping: bool,
 }
 
@@ -103,21 +92,14 @@ impl<D: Dialect> Pump<D> {
         reason = "an edge: a socket's timeouts are real time"
     )]
     fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, context: PumpContext) -> Self {
-        let now = Instant::now();
         Self {
             dialect,
-            context,
+            patience: Patience::new(context.limits),
+            ping_every: context.limits.ping_every,
+            link: Link::new(intake, rate, context),
             question: None,
-            intake_limits: intake,
-            intake: Intake::new(intake, rate),
             outbox: Outbox::default(),
-            into: None,
-            out_of: None,
-            opened: now,
-            draining: false,
-            heard: now,
-            pinged: now,
-            writing: None,
+            pinged: Instant::now(),
             ping: false,
         }
     }
@@ -139,10 +121,6 @@ impl<D: Dialect> Pump<D> {
     }
 
     /// Waits for the next thing to happen; what matters most comes first.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: a socket's timeouts are real time"
-    )]
     async fn next(
         &mut self,
         sink: &mut SplitSink<WebSocket, Message>,
@@ -152,21 +130,17 @@ impl<D: Dialect> Pump<D> {
             self.question = self.dialect.question();
         }
         let asked = self.question.is_some();
-        let deadline = self.deadline();
-        let intake_ready = self.intake_ready();
-        let must_write = self.writing.is_some() || self.ping || !self.outbox.is_empty();
-        if must_write && self.writing.is_none() {
-            self.writing = Some(Instant::now());
+        let must_write = self.patience.is_writing() || self.ping || !self.outbox.is_empty();
+        if must_write {
+            self.patience.waits();
         }
+        let deadline = self.patience.deadline().min(self.ping_at());
         tokio::select! {
             biased;
-            () = self.context.stop.cancelled() => Wakeup::Stop,
-            () = self.context.drain.cancelled(), if !self.draining => Wakeup::Drain,
-            result = write(sink, &mut self.outbox, &mut self.ping, &mut self.writing), if must_write => {
+            result = write(sink, &mut self.outbox, &mut self.ping, &mut self.patience), if must_write => {
                 Wakeup::Written(result)
             }
-            outbound = receive(&mut self.out_of) => Wakeup::Session(outbound),
-            room = room(&self.into), if intake_ready => Wakeup::Room(room),
+            signal = self.link.next() => Wakeup::Signal(signal),
             may = answer(&mut self.question), if asked => Wakeup::Admitted(may),
             message = source.next(), if !asked && !self.outbox.is_busy() => Wakeup::Received(message),
             () = sleep_until(deadline) => Wakeup::Tick,
@@ -175,22 +149,17 @@ impl<D: Dialect> Pump<D> {
 
     fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
         match wakeup {
-            Wakeup::Stop => Err(closed(close_code::GOING_AWAY, "the server shuts down")),
-            Wakeup::Drain => self.drain(),
             Wakeup::Written(Ok(())) => Ok(()),
             Wakeup::Written(Err(error)) => Err(end_of_error(&error)),
-            Wakeup::Session(Some(outbound)) => self.outbound(outbound),
-            Wakeup::Session(None) | Wakeup::Room(false) => {
-                Err(closed(close_code::INTERNAL, "the session failed"))
+            Wakeup::Signal(Signal::Said(outbound)) => self.outbound(outbound),
+            Wakeup::Signal(Signal::Lost) => Err(closed(close_code::INTERNAL, "the session failed")),
+            Wakeup::Signal(Signal::Drained | Signal::Stop) => {
+                Err(closed(close_code::GOING_AWAY, "the server shuts down"))
             }
             Wakeup::Admitted(may) => {
                 self.question = None;
                 let actions = self.dialect.admitted(may);
                 self.obey(actions)
-            }
-            Wakeup::Room(true) => {
-                self.feed();
-                Ok(())
             }
             Wakeup::Received(None) => Err(End::Left),
             Wakeup::Received(Some(Err(error))) => Err(end_of_error(&error)),
@@ -199,12 +168,8 @@ impl<D: Dialect> Pump<D> {
         }
     }
 
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: a socket's timeouts are real time"
-    )]
     fn received(&mut self, message: Message) -> Result<(), End> {
-        self.heard = Instant::now();
+        self.patience.heard();
         let actions = match &message {
             Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
             Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
@@ -249,79 +214,34 @@ impl<D: Dialect> Pump<D> {
             }
             Action::SendAudio { frame, length } => {
                 if !self.outbox.push_audio(frame, length) {
-                    self.context
-                        .counters
-                        .audio_out_dropped
-                        .fetch_add(length.0, Relaxed);
+                    self.link.audio_lost(length);
                 }
             }
             Action::DropAudio => self.outbox.drop_audio(),
             Action::Audio(samples) => return self.audio(samples),
-            Action::Spoken { audio, id, item } => {
-                if !self.intake.push_spoken(audio, id, item) {
-                    return Err(closed(close_code::POLICY, "too many requests are waiting"));
-                }
-            }
-            Action::Request(request) => {
-                if !self.intake.push_request(request) {
-                    return Err(closed(close_code::POLICY, "too many requests are waiting"));
-                }
-            }
+            Action::Spoken { audio, id, item } => self.link.spoken(audio, id, item)?,
+            Action::Request(request) => self.link.request(request)?,
             Action::Close(close) => return Err(End::Closed(close)),
         }
         Ok(())
     }
 
     fn open(&mut self, options: SessionOptions) -> Result<(), End> {
-        self.intake = Intake::new(self.intake_limits, options.input_rate);
-        let handle = (self.context.sessions)(options).map_err(|error| {
-            tracing::warn!(%error, "no session");
-            match error {
-                SessionError::Overloaded => {
-                    closed(close_code::TRY_AGAIN, "the server is overloaded")
-                }
-                SessionError::Failed(_) => {
-                    closed(close_code::INTERNAL, "no session could be opened")
-                }
-            }
+        self.link.open(options).map_err(|error| match error {
+            SessionError::Overloaded => closed(close_code::TRY_AGAIN, "the server is overloaded"),
+            SessionError::Failed(_) => closed(close_code::INTERNAL, "no session could be opened"),
         })?;
-        self.context.counters.sessions.fetch_add(1, Relaxed);
-        self.into = Some(handle.inbound);
-        self.out_of = Some(handle.outbound);
+        self.patience.begun();
         Ok(())
     }
 
     fn audio(&mut self, samples: Vec<i16>) -> Result<(), End> {
-        self.intake_time();
-        let dropped = self.intake.push_audio(samples);
+        let dropped = self.link.audio(samples);
         if dropped == Micros(0) {
             return Ok(());
         }
-        self.context
-            .counters
-            .audio_in_dropped
-            .fetch_add(dropped.0, Relaxed);
         let actions = self.dialect.overrun(dropped);
         self.apply(actions)
-    }
-
-    /// Hands on to the session what may go now.
-    fn feed(&mut self) {
-        let now = self.intake_time();
-        let Some(into) = &self.into else { return };
-        if let Ok(permit) = into.try_reserve()
-            && let Some(next) = self.intake.pop(now)
-        {
-            permit.send(next);
-        }
-    }
-
-    fn drain(&mut self) -> Result<(), End> {
-        self.draining = true;
-        if self.into.is_none() {
-            return Err(closed(close_code::GOING_AWAY, "the server shuts down"));
-        }
-        self.apply_one(Action::Request(Input::Drain))
     }
 
     #[allow(
@@ -329,23 +249,11 @@ impl<D: Dialect> Pump<D> {
         reason = "an edge: a socket's timeouts are real time"
     )]
     fn tick(&mut self) -> Result<(), End> {
-        let (now, limits) = (Instant::now(), self.context.limits);
-        if self
-            .writing
-            .is_some_and(|since| now >= since + limits.write_timeout)
-        {
-            return Err(End::Slow);
-        }
-        if now >= self.heard + limits.gone_after {
-            return Err(End::Vanished);
-        }
-        if self.open_by().is_some_and(|by| now >= by) {
-            let reason = "no session was opened";
-            return Err(blame(Close {
-                code: close_code::POLICY,
-                reason,
-            }));
-        }
+        self.patience.check(Close {
+            code: close_code::POLICY,
+            reason: "no session was opened",
+        })?;
+        let now = Instant::now();
         if now >= self.ping_at() {
             self.pinged = now;
             match self.dialect.probe() {
@@ -356,48 +264,14 @@ impl<D: Dialect> Pump<D> {
         Ok(())
     }
 
-    /// When [`Self::tick`] has something to do, or audio may go on.
-    fn deadline(&self) -> Instant {
-        let limits = self.context.limits;
-        let stuck = self.writing.map(|since| since + limits.write_timeout);
-        let intake = self
-            .intake
-            .ready_at()
-            .filter(|_| self.into.is_some() && !self.intake_ready())
-            .map(|at| self.opened + at.duration());
-        let gone = Some(self.heard + limits.gone_after);
-        [stuck, intake, gone, self.open_by()]
-            .into_iter()
-            .flatten()
-            .fold(self.ping_at(), Instant::min)
-    }
-
-    /// When a client that has opened no session has to have done so.
-    fn open_by(&self) -> Option<Instant> {
-        let unopened = self.into.is_none();
-        unopened.then(|| self.opened + self.context.limits.open_within)
-    }
-
     fn ping_at(&self) -> Instant {
-        self.heard.max(self.pinged) + self.context.limits.ping_every
+        self.patience.last_heard().max(self.pinged) + self.ping_every
     }
+}
 
-    fn intake_ready(&self) -> bool {
-        self.into.is_some()
-            && self
-                .intake
-                .ready_at()
-                .is_some_and(|at| at <= self.intake_time())
-    }
-
-    fn intake_time(&self) -> Micros {
-        let elapsed = self.opened.elapsed().as_micros();
-        Micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
-    }
-
-    fn close_session(&mut self) {
-        self.into = None;
-        self.out_of = None;
+impl From<TooManyRequests> for End {
+    fn from(_: TooManyRequests) -> Self {
+        closed(close_code::POLICY, "too many requests are waiting")
     }
 }
 
@@ -411,15 +285,11 @@ async fn answer(question: &mut Option<BoxFuture<'static, bool>>) -> bool {
 
 /// Writes what waits. May be dropped at any point: a frame is either still in `outbox` or given
 /// to the socket.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "an edge: a socket's timeouts are real time"
-)]
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
     outbox: &mut Outbox,
     ping: &mut bool,
-    writing: &mut Option<Instant>,
+    patience: &mut Patience,
 ) -> Result<(), axum::Error> {
     poll_fn(|cx| {
         loop {
@@ -431,11 +301,11 @@ async fn write(
             } else {
                 break;
             };
-            *writing = Some(Instant::now());
+            patience.took();
             sink.start_send_unpin(next)?;
         }
         ready!(sink.poll_flush_unpin(cx))?;
-        *writing = None;
+        patience.took_all();
         std::task::Poll::Ready(Ok(()))
     })
     .await
@@ -450,10 +320,10 @@ fn message_of(frame: Frame) -> Message {
 
 /// Says goodbye: what still waits, the close frame, and the client's answer, all within
 /// [`CLOSING`].
-async fn farewell(
+async fn farewell<D>(
     mut sink: SplitSink<WebSocket, Message>,
     mut source: SplitStream<WebSocket>,
-    outbox: &mut Outbox,
+    pump: &mut Pump<D>,
     end: End,
 ) {
     let close = match end {
@@ -467,7 +337,7 @@ async fn farewell(
     };
     let goodbye = async {
         if let Some(close) = close {
-            write(&mut sink, outbox, &mut false, &mut None).await?;
+            write(&mut sink, &mut pump.outbox, &mut false, &mut pump.patience).await?;
             sink.send(Message::Close(Some(frame_of(&close)))).await?;
         }
         while let Some(message) = source.next().await {

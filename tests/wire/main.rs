@@ -16,6 +16,7 @@ mod injection;
 mod journal;
 mod pcm;
 mod program;
+mod pump;
 mod realtime;
 mod realtime_api;
 mod recording;

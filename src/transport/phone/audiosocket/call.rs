@@ -6,19 +6,19 @@
 use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
 use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
-use crate::conversation::{Input, Micros};
-use crate::session::{Inbound, Outbound, Profile, SessionOptions};
-use crate::transport::intake::{Intake, IntakeLimits};
+use crate::conversation::Micros;
+use crate::session::{Outbound, Profile, SessionOptions};
+use crate::transport::intake::IntakeLimits;
+use crate::transport::link::{Link, Signal, TooManyRequests};
+use crate::transport::patience::Patience;
 use crate::transport::phone;
-use crate::transport::pump::{self, PumpContext, receive, room};
+use crate::transport::pump::{self, PumpContext, SocketLimits};
 use bytes::BytesMut;
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
@@ -46,8 +46,8 @@ enum BadCall {
     Malformed(#[from] Malformed),
     #[error("the call's UUID must come first and in time; is the peer an AudioSocket?")]
     Unnamed,
-    #[error("too many requests are waiting")]
-    Requests,
+    #[error(transparent)]
+    Requests(#[from] TooManyRequests),
 }
 
 /// The event that the pump handles next.
@@ -56,12 +56,9 @@ enum BadCall {
     reason = "there is one at a time, and it is taken apart at once"
 )]
 enum Wakeup {
-    Stop,
-    Drain,
     Beat,
     Written(io::Result<usize>),
-    Session(Option<Outbound>),
-    Room(bool),
+    Signal(Signal),
     Received(io::Result<usize>),
     Tick,
 }
@@ -72,7 +69,7 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, context: PumpContex
     let (mut reader, mut writer) = stream.into_split();
     let mut call = Call::new(intake, context);
     let end = call.run(&mut reader, &mut writer).await;
-    end.count(&call.context.counters);
+    call.link.end(&end);
     match &end {
         End::Bad(error) => {
             tracing::warn!(%error, "closed an AudioSocket call after a protocol violation")
@@ -81,8 +78,6 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, context: PumpContex
         end => tracing::debug!(?end, "an AudioSocket call ended"),
     }
     let rest = call.writing.split();
-    // Dropping the call ends its session.
-    drop(call);
     if matches!(end, End::Bad(_) | End::Closed(_)) {
         pump::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
     }
@@ -95,26 +90,19 @@ pub async fn turn_away(stream: TcpStream) {
 }
 
 struct Call {
-    context: PumpContext,
-    intake_limits: IntakeLimits,
-    intake: Intake,
+    link: Link,
+    patience: Patience,
     decoder: Decoder,
     /// Resamples audio whose rate, Hz, differs from the session's.
     resampler: Option<(u32, Resampler)>,
-    into: Option<mpsc::Sender<Inbound>>,
-    out_of: Option<mpsc::Receiver<Outbound>>,
     uuid: Option<Uuid>,
     line: Line,
     /// What is left to write of the current frame.
     writing: BytesMut,
     /// The length of the current frame, bytes.
     frame: usize,
-    /// When the current frame was handed to the socket, until it is written.
-    stuck: Option<Instant>,
     began: Instant,
     named: Instant,
-    heard: Instant,
-    draining: bool,
     /// The session is over, but its last audio is still being played.
     over: bool,
 }
@@ -127,22 +115,19 @@ impl Call {
     fn new(intake: IntakeLimits, context: PumpContext) -> Self {
         let now = Instant::now();
         Self {
-            context,
-            intake_limits: intake,
-            intake: Intake::new(intake, DEFAULT_RATE),
+            patience: Patience::new(SocketLimits {
+                gone_after: PATIENCE * context.limits.gone_after,
+                ..context.limits
+            }),
+            link: Link::new(intake, DEFAULT_RATE, context),
             decoder: Decoder::default(),
             resampler: None,
-            into: None,
-            out_of: None,
             uuid: None,
             line: Line::new(DEFAULT_RATE, Micros(0)),
             writing: BytesMut::new(),
             frame: 0,
-            stuck: None,
             began: now,
             named: now,
-            heard: now,
-            draining: false,
             over: false,
         }
     }
@@ -159,40 +144,36 @@ impl Call {
     /// Waits for the next event, in order of importance.
     async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Wakeup {
         let deadline = self.deadline();
-        let intake_ready = self.intake_ready();
         let idle = self.writing.is_empty();
         let beat = self.began + self.line.due().duration();
         self.decoder.buffer().reserve(READ);
         tokio::select! {
             biased;
-            () = self.context.stop.cancelled() => Wakeup::Stop,
-            () = self.context.drain.cancelled(), if !self.draining => Wakeup::Drain,
             () = sleep_until(deadline) => Wakeup::Tick,
             () = sleep_until(beat), if idle && self.uuid.is_some() => Wakeup::Beat,
             written = writer.write_buf(&mut self.writing), if !idle => Wakeup::Written(written),
-            outbound = receive(&mut self.out_of) => Wakeup::Session(outbound),
-            room = room(&self.into), if intake_ready => Wakeup::Room(room),
+            signal = self.link.next() => Wakeup::Signal(signal),
             received = reader.read_buf(self.decoder.buffer()) => Wakeup::Received(received),
         }
     }
 
     fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
         match wakeup {
-            Wakeup::Stop => Err(End::Closed("the server shuts down")),
-            Wakeup::Drain => self.drain(),
             Wakeup::Beat => self.beat(),
             Wakeup::Written(Ok(1..)) => {
-                self.stuck = self.stuck.filter(|_| !self.writing.is_empty());
+                if self.writing.is_empty() {
+                    self.patience.took_all();
+                }
                 Ok(())
             }
-            Wakeup::Session(Some(outbound)) => {
+            Wakeup::Signal(Signal::Said(outbound)) => {
                 self.outbound(outbound);
                 Ok(())
             }
-            Wakeup::Session(None) | Wakeup::Room(false) => Err(End::Closed("the session failed")),
-            Wakeup::Room(true) => {
-                self.feed();
-                Ok(())
+            Wakeup::Signal(Signal::Lost) => Err(End::Closed("the session failed")),
+            Wakeup::Signal(Signal::Drained) if self.over => Ok(()),
+            Wakeup::Signal(Signal::Drained | Signal::Stop) => {
+                Err(End::Closed("the server shuts down"))
             }
             Wakeup::Received(Ok(0)) => Err(End::Left),
             Wakeup::Received(Ok(_)) => self.received(),
@@ -202,10 +183,6 @@ impl Call {
     }
 
     /// Sends the frame that is due.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: the beat of the frames and the timeouts are real time"
-    )]
     fn beat(&mut self) -> Result<(), End> {
         self.listen_to_session();
         if self.over && self.line.is_empty() {
@@ -215,7 +192,7 @@ impl Call {
             let frame = encode_audio(self.line.rate(), &samples);
             self.frame = frame.len();
             self.writing.extend_from_slice(&frame);
-            self.stuck = Some(Instant::now());
+            self.patience.waits();
         }
         Ok(())
     }
@@ -223,8 +200,8 @@ impl Call {
     /// Handles the session's outputs so far, so that a barge-in takes effect with this frame.
     fn listen_to_session(&mut self) {
         // Bounded by the current length, since the session may add more meanwhile.
-        for _ in 0..self.out_of.as_ref().map_or(0, mpsc::Receiver::len) {
-            let Some(Ok(outbound)) = self.out_of.as_mut().map(mpsc::Receiver::try_recv) else {
+        for _ in 0..self.link.waiting() {
+            let Some(outbound) = self.link.try_next() else {
                 return;
             };
             self.outbound(outbound);
@@ -235,8 +212,7 @@ impl Call {
         match outbound {
             Outbound::Audio { samples, .. } => {
                 let dropped = self.line.push(&samples);
-                let counters = &self.context.counters;
-                counters.audio_out_dropped.fetch_add(dropped.0, Relaxed);
+                self.link.audio_lost(dropped);
             }
             Outbound::Clear => {
                 self.line.clear();
@@ -249,18 +225,13 @@ impl Call {
             Outbound::HangUp(reason) => {
                 tracing::debug!(?reason, "the session hung up");
                 self.over = true;
-                self.into = None;
-                self.out_of = None;
+                self.link.close();
             }
         }
     }
 
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: the beat of the frames and the timeouts are real time"
-    )]
     fn received(&mut self) -> Result<(), End> {
-        self.heard = Instant::now();
+        self.patience.heard();
         while let Some(message) = self.decoder.pop() {
             let message = message.map_err(|malformed| End::Bad(malformed.into()))?;
             self.message(message)?;
@@ -279,6 +250,7 @@ impl Call {
                 tracing::info!(%uuid, "an AudioSocket call");
                 self.uuid = Some(uuid);
                 self.named = Instant::now();
+                self.patience.begun();
                 self.line = Line::new(DEFAULT_RATE, self.now());
                 Ok(())
             }
@@ -300,13 +272,11 @@ impl Call {
         if self.over || samples.is_empty() {
             return Ok(());
         }
-        if self.into.is_none() {
+        if !self.link.is_open() {
             self.open(rate)?;
         }
         let samples = self.at_session_rate(rate, samples);
-        let dropped = self.intake.push_audio(samples);
-        let counters = &self.context.counters;
-        counters.audio_in_dropped.fetch_add(dropped.0, Relaxed);
+        self.link.audio(samples);
         Ok(())
     }
 
@@ -332,50 +302,19 @@ impl Call {
         let Some(request) = phone::key(key.encode_utf8(&mut [0; 4])).filter(|_| !self.over) else {
             return Ok(());
         };
-        if self.into.is_none() {
+        if !self.link.is_open() {
             self.open(DEFAULT_RATE)?;
         }
-        self.request(request)
-    }
-
-    fn request(&mut self, request: Input) -> Result<(), End> {
-        if self.intake.push_request(request) {
-            return Ok(());
-        }
-        Err(End::Bad(BadCall::Requests))
+        let taken = self.link.request(request);
+        taken.map_err(|error| End::Bad(error.into()))
     }
 
     fn open(&mut self, rate: u32) -> Result<(), End> {
         let options = SessionOptions::new(Profile::PhoneCall, rate);
-        let handle = (self.context.sessions)(options).map_err(|error| {
-            tracing::warn!(%error, "cannot open a session");
-            End::Closed("no session could be opened")
-        })?;
-        self.context.counters.sessions.fetch_add(1, Relaxed);
-        self.into = Some(handle.inbound);
-        self.out_of = Some(handle.outbound);
+        let opened = self.link.open(options);
+        opened.map_err(|_| End::Closed("no session could be opened"))?;
         self.line.set_rate(rate);
-        self.intake = Intake::new(self.intake_limits, rate);
         Ok(())
-    }
-
-    /// Passes to the session the next input that is ready.
-    fn feed(&mut self) {
-        let now = self.now();
-        let Some(into) = &self.into else { return };
-        if let Ok(permit) = into.try_reserve()
-            && let Some(next) = self.intake.pop(now)
-        {
-            permit.send(next);
-        }
-    }
-
-    fn drain(&mut self) -> Result<(), End> {
-        self.draining = true;
-        if self.into.is_none() && !self.over {
-            return Err(End::Closed("the server shuts down"));
-        }
-        self.request(Input::Drain)
     }
 
     #[allow(
@@ -383,58 +322,23 @@ impl Call {
         reason = "an edge: the beat of the frames and the timeouts are real time"
     )]
     fn tick(&mut self) -> Result<(), End> {
-        let now = Instant::now();
-        if self.stuck_until().is_some_and(|until| now >= until) {
-            return Err(End::Slow);
-        }
-        if now >= self.gone_at() {
-            return Err(End::Vanished);
-        }
-        if self.name_by().is_some_and(|by| now >= by) {
-            return Err(End::Bad(BadCall::Unnamed));
-        }
-        if self.open_at().is_some_and(|at| now >= at) {
+        self.patience.check(BadCall::Unnamed)?;
+        if self.open_at().is_some_and(|at| Instant::now() >= at) {
             return self.open(DEFAULT_RATE);
         }
         Ok(())
     }
 
-    /// When [`Self::tick`] has something to do, or the next audio may go to the session.
+    /// When [`Self::tick`] has something to do.
     fn deadline(&self) -> Instant {
-        let intake = self
-            .intake
-            .ready_at()
-            .filter(|_| self.into.is_some() && !self.intake_ready())
-            .map(|at| self.began + at.duration());
-        [self.stuck_until(), self.name_by(), self.open_at(), intake]
-            .into_iter()
-            .flatten()
-            .fold(self.gone_at(), Instant::min)
-    }
-
-    fn stuck_until(&self) -> Option<Instant> {
-        self.stuck
-            .map(|since| since + self.context.limits.write_timeout)
-    }
-
-    fn gone_at(&self) -> Instant {
-        self.heard + PATIENCE * self.context.limits.gone_after
-    }
-
-    /// The deadline for a call's UUID.
-    fn name_by(&self) -> Option<Instant> {
-        let unnamed = self.uuid.is_none();
-        unnamed.then(|| self.began + self.context.limits.open_within)
+        let patience = self.patience.deadline();
+        self.open_at().map_or(patience, |at| patience.min(at))
     }
 
     /// When the session opens without waiting any longer for the caller's audio.
     fn open_at(&self) -> Option<Instant> {
-        let waiting = self.uuid.is_some() && self.into.is_none() && !self.over;
+        let waiting = self.uuid.is_some() && !self.link.is_open() && !self.over;
         waiting.then(|| self.named + AWAIT_AUDIO)
-    }
-
-    fn intake_ready(&self) -> bool {
-        self.into.is_some() && self.intake.ready_at().is_some_and(|at| at <= self.now())
     }
 
     fn now(&self) -> Micros {
