@@ -30,10 +30,9 @@ pub use shared::Renewed;
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::Metrics;
-use crate::session::Engines;
+use crate::transport::door::Door;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore};
 use crate::transport::pump::PumpContext;
-use crate::transport::wyoming::{self, ConversationMemory, ConversationStore};
 use accept::accept;
 use admission::Admission;
 use axum::Router;
@@ -63,10 +62,6 @@ pub(crate) const HEALTHY: &str = "ok";
 /// read (Linux doubles it). By default it grows to 4 MB, more than a minute of audio.
 const SEND_BUFFER: u32 = 32 * 1024;
 
-/// The send buffer of an AudioSocket call, bytes. Its frames are a third of a kilobyte, so little
-/// is buffered by the kernel when a call stalls, and the rest can still be dropped.
-const CALL_SEND_BUFFER: u32 = 8 * 1024;
-
 /// The most connections that may wait to be accepted.
 const LISTEN_BACKLOG: u32 = 1024;
 
@@ -88,14 +83,11 @@ pub struct App {
     pub sessions: SessionFactory,
     /// Decides whether the models can serve one more session.
     pub room: Room,
-    /// The listener for Asterisk's AudioSocket calls, from [`bind_audiosocket`].
-    pub audiosocket: Option<TcpListener>,
-    /// The listener for Wyoming clients, from [`bind_wyoming`], and the models that they use.
-    pub wyoming: Option<(TcpListener, Arc<Engines>)>,
+    /// The listeners for other protocols than HTTP, from [`bind`] or [`bind_with`]. These protocols
+    /// have no authentication: anyone who can reach the address may talk.
+    pub doors: Vec<(TcpListener, Arc<dyn Door>)>,
     /// Tickets of Twilio calls that were answered and have not started their stream.
     pub tickets: Arc<dyn TicketStore>,
-    /// Keeps Wyoming clients' conversations between sentences.
-    pub conversations: Arc<dyn ConversationStore>,
     /// Additional routes; they must not overlap with the server's own.
     pub routes: Router,
     /// The counters of all connections.
@@ -116,10 +108,8 @@ impl App {
             settings,
             sessions,
             room: Arc::new(|| true),
-            audiosocket: None,
-            wyoming: None,
+            doors: Vec::new(),
             tickets: Arc::new(TicketMemory::default()),
-            conversations: Arc::new(ConversationMemory::default()),
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -147,22 +137,12 @@ pub enum ServerError {
 
 /// Listens on `address` with send buffers sized for audio.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    listen(address, SEND_BUFFER)
+    bind_with(address, SEND_BUFFER)
 }
 
-/// Listens on `address` for AudioSocket calls. The protocol has no authentication: anyone who can
-/// reach the address may talk.
-pub fn bind_audiosocket(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    listen(address, CALL_SEND_BUFFER)
-}
-
-/// Listens on `address` for Wyoming clients. The protocol has no authentication: anyone who can
-/// reach the address may use it.
-pub fn bind_wyoming(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    listen(address, SEND_BUFFER)
-}
-
-fn listen(address: SocketAddr, send_buffer: u32) -> Result<TcpListener, ServerError> {
+/// Listens on `address`. `send_buffer`, in bytes, bounds what the kernel holds for a client that does
+/// not read (Linux doubles it).
+pub fn bind_with(address: SocketAddr, send_buffer: u32) -> Result<TcpListener, ServerError> {
     let listen = || {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -211,18 +191,13 @@ pub async fn run(
     });
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
-    let audiosocket = app.audiosocket;
-    let wyoming = app.wyoming.map(|(listener, engines)| {
-        let service = wyoming::Service::new(engines, app.conversations);
-        (listener, service)
-    });
+    let doors = app.doors;
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
-        never = doors::accept_calls(audiosocket.as_ref(), &shared) => match never {},
-        never = doors::accept_wyoming(wyoming.as_ref(), &shared) => match never {},
+        never = doors::accept_clients(&doors, &shared) => match never {},
         () = drained(&shutdown, &tasks, deadline) => {}
     }
-    drop((listener, audiosocket, wyoming));
+    drop((listener, doors));
     stop.cancel();
     if timeout(GRACE, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "sockets did not close in time");

@@ -8,6 +8,9 @@ use crate::config::{Config, Flags, Loaded, Scope};
 use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
 use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
+use crate::transport::door::Door;
+use crate::transport::phone::audiosocket::{self, AudioSocket};
+use crate::transport::wyoming::{self, ConversationMemory};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::net::SocketAddr;
@@ -96,17 +99,17 @@ async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()>
     let (opener, gauged) = (current.clone(), engines.clone());
     let sessions =
         Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
+    let (listener, further) = doors.open_to(&settings, &engines);
     let app = App {
         metrics,
-        audiosocket: doors.audiosocket,
-        wyoming: doors.wyoming.map(|listener| (listener, engines.clone())),
+        doors: further,
         renewed: Some(renewed),
         room: Arc::new(move || gauged.admit()),
         ..App::new(settings, sessions)
     };
     let shutdown = CancellationToken::new();
     let serving = async {
-        server::run(doors.listener, app, shutdown.clone()).await?;
+        server::run(listener, app, shutdown.clone()).await?;
         engines.finish_changes().await;
         engines.finish_sessions().await;
         Ok(())
@@ -165,6 +168,9 @@ async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Result<T> {
     }
 }
 
+/// A listener for another protocol than HTTP.
+type Further = (TcpListener, Arc<dyn Door>);
+
 /// The listening sockets.
 struct Doors {
     listener: TcpListener,
@@ -177,8 +183,9 @@ impl Doors {
     fn open(config: &Config) -> Result<Self> {
         let address = config.server.bind;
         let listener = named("server.host, server.port", server::bind(address))?;
-        let calls = config.audiosocket.map(server::bind_audiosocket);
-        let home = config.wyoming.map(server::bind_wyoming);
+        let bind_calls = |address| server::bind_with(address, audiosocket::SEND_BUFFER);
+        let calls = config.audiosocket.map(bind_calls);
+        let home = config.wyoming.map(server::bind);
         Ok(Self {
             address: listener.local_addr()?,
             listener,
@@ -189,6 +196,24 @@ impl Doors {
                 .map(|bound| named("wyoming.listen", bound))
                 .transpose()?,
         })
+    }
+
+    /// The listener for HTTP, and the others with their protocols.
+    fn open_to(
+        self,
+        settings: &ServerSettings,
+        engines: &Arc<Engines>,
+    ) -> (TcpListener, Vec<Further>) {
+        let calls = self.audiosocket.map(|listener| {
+            let door = AudioSocket::new(settings.pcm_intake);
+            (listener, Arc::new(door) as Arc<dyn Door>)
+        });
+        let home = self.wyoming.map(|listener| {
+            let conversations = Arc::new(ConversationMemory::default());
+            let door = wyoming::Service::new(engines.clone(), conversations);
+            (listener, Arc::new(door) as Arc<dyn Door>)
+        });
+        (self.listener, calls.into_iter().chain(home).collect())
     }
 
     fn welcome(&self, twilio: Option<&Twilio>) -> String {

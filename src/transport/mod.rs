@@ -9,6 +9,7 @@
 //! | [`pcm`] | bare PCM16 in binary messages, for devices |
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
+//! | [`door`] | a protocol over bare TCP, as the server lets its clients in |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`link`] | a pump's link to its session, whatever carries the bytes |
 //! | [`patience`] | when a client has left its pump waiting for too long |
@@ -16,6 +17,7 @@
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
 
+pub mod door;
 pub mod intake;
 pub mod link;
 pub mod outbox;

@@ -23,7 +23,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use tokio_util::sync::CancellationToken;
-use undertone::server::{App, Counters, ServerError, ServerSettings, bind, run};
+use undertone::server::{
+    App, Counters, ServerError, ServerSettings, SessionFactory, bind, bind_with, run,
+};
+use undertone::transport::phone::audiosocket::{self, AudioSocket};
 
 pub(crate) use scripted::Script;
 
@@ -59,6 +62,22 @@ impl Server {
             shutdown,
             task,
         }
+    }
+
+    /// A server that takes AudioSocket calls, and where.
+    pub(crate) fn of_calls(
+        settings: ServerSettings,
+        sessions: SessionFactory,
+    ) -> (Self, SocketAddr) {
+        let door = AudioSocket::new(settings.pcm_intake);
+        let any = ([127, 0, 0, 1], 0).into();
+        let listener = bind_with(any, audiosocket::SEND_BUFFER).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let app = App {
+            doors: vec![(listener, Arc::new(door))],
+            ..App::new(settings, sessions)
+        };
+        (Self::serve(app), address)
     }
 
     /// Opens a Realtime client and reads `session.created`.

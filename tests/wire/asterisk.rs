@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::conversation::{ClauseId, HangUpReason, Input, ItemId, Micros};
 use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
-use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions, SocketLimits};
+use undertone::server::{ServerSettings, SessionFactory, SessionOptions, SocketLimits};
 use undertone::session::{Inbound, Outbound, Profile, SessionHandle};
 
 const HANG_UP: u8 = 0x00;
@@ -28,18 +28,6 @@ const KEY: u8 = 0x03;
 const AUDIO_8: u8 = 0x10;
 const AUDIO_16: u8 = 0x12;
 const AUDIO_48: u8 = 0x16;
-
-/// A server that takes AudioSocket calls, and where.
-fn serve(settings: ServerSettings, sessions: SessionFactory) -> (Server, SocketAddr) {
-    let address = ([127, 0, 0, 1], 0).into();
-    let listener = undertone::server::bind_audiosocket(address).expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let app = App {
-        audiosocket: Some(listener),
-        ..App::new(settings, sessions)
-    };
-    (Server::serve(app), address)
-}
 
 fn limits(change: impl FnOnce(&mut SocketLimits)) -> ServerSettings {
     let mut settings = local();
@@ -219,7 +207,7 @@ impl Caller {
 
 #[tokio::test]
 async fn a_spoken_turn_is_answered_a_frame_at_a_time() {
-    let (server, address) = serve(local(), scripted::factory(Script::default()));
+    let (server, address) = Server::of_calls(local(), scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
     for _ in 0..2 {
         assert_eq!(caller.turn().await, ANSWER_FRAMES);
@@ -230,7 +218,7 @@ async fn a_spoken_turn_is_answered_a_frame_at_a_time() {
 #[tokio::test]
 async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz() {
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(local(), factory);
+    let (_server, address) = Server::of_calls(local(), factory);
     let mut wide = Caller::dial(address).await;
     wide.say(AUDIO_16, 16_000, 1, 1).await;
     let session = opened(&mut sessions).await;
@@ -262,7 +250,7 @@ async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz
 #[tokio::test]
 async fn silence_is_played_while_there_is_nothing_to_say() {
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(local(), factory);
+    let (_server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
     for _ in 0..5 {
         assert_eq!(caller.tag(AUDIO_8).await, 0);
@@ -276,7 +264,7 @@ async fn silence_is_played_while_there_is_nothing_to_say() {
 #[tokio::test]
 async fn nothing_of_before_a_clear_is_heard_after_it() {
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(local(), factory);
+    let (_server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let mut session = opened(&mut sessions).await;
@@ -299,7 +287,7 @@ async fn nothing_of_before_a_clear_is_heard_after_it() {
 #[tokio::test]
 async fn a_stalled_call_is_dropped_and_another_goes_on() {
     let settings = limits(|limits| limits.write_timeout = Duration::from_millis(300));
-    let (server, address) = serve(settings, scripted::factory(Script::default()));
+    let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(2_048).expect("a small buffer");
     let stalled = socket.connect(address).await.expect("a connection");
@@ -317,7 +305,7 @@ async fn a_stalled_call_is_dropped_and_another_goes_on() {
 #[tokio::test]
 async fn the_caller_hangs_up() {
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(local(), factory);
+    let (_server, address) = Server::of_calls(local(), factory);
     for with_a_frame in [true, false] {
         let mut caller = Caller::dial(address).await;
         caller.say(AUDIO_8, 8_000, 1, 1).await;
@@ -334,7 +322,7 @@ async fn the_caller_hangs_up() {
 #[tokio::test]
 async fn the_agent_hangs_up_when_its_last_words_have_been_played() {
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(local(), factory);
+    let (_server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let session = opened(&mut sessions).await;
@@ -356,7 +344,7 @@ async fn a_call_too_many_is_hung_up_on_and_counted() {
         max_sessions: 1,
         ..local()
     };
-    let (server, address) = serve(settings, scripted::factory(Script::default()));
+    let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut first = Caller::dial(address).await;
     first.tag(AUDIO_8).await;
     Caller::dial(address).await.hung_up().await;
@@ -378,7 +366,7 @@ async fn a_call_too_many_is_hung_up_on_and_counted() {
 #[tokio::test]
 async fn what_is_no_call_is_closed_and_harms_no_other() {
     let settings = limits(|limits| limits.open_within = Duration::from_millis(300));
-    let (server, address) = serve(settings, scripted::factory(Script::default()));
+    let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut bystander = Caller::dial(address).await;
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -404,7 +392,7 @@ async fn what_is_no_call_is_closed_and_harms_no_other() {
 #[tokio::test]
 async fn keys_are_told_to_the_session() {
     let (factory, mut sessions) = by_hand();
-    let (server, address) = serve(local(), factory);
+    let (server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
     for key in b"5#d" {
         caller.send(KEY, &[*key]).await;
@@ -431,7 +419,7 @@ async fn keys_are_told_to_the_session() {
 
 #[tokio::test]
 async fn types_that_are_not_known_are_skipped() {
-    let (_server, address) = serve(local(), scripted::factory(Script::default()));
+    let (_server, address) = Server::of_calls(local(), scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
     for kind in [0x02, 0x17, 0x80, 0xff, UUID] {
         caller.send(kind, &[0; 16]).await;
@@ -443,7 +431,7 @@ async fn types_that_are_not_known_are_skipped() {
 async fn a_call_that_vanished_is_freed() {
     // A call is given ten times as long as a WebSocket, which answers pings.
     let settings = limits(|limits| limits.gone_after = Duration::from_millis(50));
-    let (server, address) = serve(settings, scripted::factory(Script::default()));
+    let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
     while caller.frame().await.is_some() {}
     assert_eq!(server.counters.vanished_clients.load(Relaxed), 1);
@@ -456,7 +444,7 @@ async fn a_drain_lets_calls_end_and_takes_none() {
         ..local()
     };
     let (factory, mut sessions) = by_hand();
-    let (mut server, address) = serve(settings, factory);
+    let (mut server, address) = Server::of_calls(settings, factory);
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let mut session = opened(&mut sessions).await;
@@ -487,7 +475,7 @@ async fn a_stuck_call_is_hung_up_at_the_deadline() {
         stuck: true,
         ..Script::default()
     };
-    let (server, address) = serve(settings, scripted::factory(script));
+    let (server, address) = Server::of_calls(settings, scripted::factory(script));
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     while server.counters.sessions.load(Relaxed) == 0 {
@@ -515,7 +503,7 @@ impl Llm for SixWords {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_session_answers_a_call() {
     let sessions = live::sessions(live::without_models(Arc::new(SixWords)));
-    let (_server, address) = serve(local(), sessions);
+    let (_server, address) = Server::of_calls(local(), sessions);
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 8_000, 40).await;
     caller.say(AUDIO_8, 8_000, 0, 60).await;
@@ -587,7 +575,7 @@ async fn chan_websocket_takes_a_spoken_turn_in_either_form() {
 #[tokio::test]
 async fn chan_websocket_flushes_what_was_interrupted() {
     let (factory, mut sessions) = by_hand();
-    let (server, _) = serve(local(), factory);
+    let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
     client.send_text(START).await;
     media_until(&mut client, "ANSWER").await;
@@ -613,7 +601,7 @@ async fn chan_websocket_flushes_what_was_interrupted() {
 #[tokio::test]
 async fn chan_websocket_waits_while_the_queue_over_there_is_full() {
     let (factory, mut sessions) = by_hand();
-    let (server, _) = serve(local(), factory);
+    let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
     client.send_text(START).await;
     media_until(&mut client, "ANSWER").await;
@@ -635,7 +623,7 @@ async fn chan_websocket_waits_while_the_queue_over_there_is_full() {
 #[tokio::test]
 async fn chan_websocket_is_told_what_was_heard() {
     let (factory, mut sessions) = by_hand();
-    let (server, _) = serve(local(), factory);
+    let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
     // As a busy Asterisk may begin.
     client.send_bytes(Law::Mu.encode(&[0; 160])).await;
@@ -709,7 +697,7 @@ async fn how_even_the_frames_of_20_calls_are() {
     const FRAMES: u32 = 1_000;
     const FRAME: Duration = Duration::from_millis(20);
     let (factory, mut sessions) = by_hand();
-    let (_server, address) = serve(
+    let (_server, address) = Server::of_calls(
         ServerSettings {
             max_sessions: CALLS,
             ..local()

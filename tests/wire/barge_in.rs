@@ -24,7 +24,7 @@ use undertone::audio::g711::Law;
 use undertone::audio::to_pcm16le;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Message, Prompt};
-use undertone::server::{App, ServerSettings, SessionFactory, bind_audiosocket};
+use undertone::server::{App, ServerSettings, SessionFactory};
 
 /// Audio of an answer that is heard before it is interrupted.
 const HEARD_MS: u64 = 2_000;
@@ -322,12 +322,7 @@ async fn over_chan_websocket() {
 /// next answer. One before that may be the silence of a busy machine.
 async fn over_audiosocket() {
     let (llm, sessions) = storyteller();
-    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let _server = Server::serve(App {
-        audiosocket: Some(listener),
-        ..App::new(local(), sessions)
-    });
+    let (_server, address) = Server::of_calls(local(), sessions);
     let stream = TcpStream::connect(address).await.expect("a connection");
     let (mut reader, mut writer) = stream.into_split();
     let (told, sounds) = mpsc::channel(1_024);

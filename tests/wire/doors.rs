@@ -19,7 +19,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_i16};
-use undertone::server::App;
 use undertone::session::{self, Observers, Recordings};
 
 const QUESTION: &str = "What time is it in Tokyo?";
@@ -217,13 +216,8 @@ async fn the_same_question_commits_the_same_call_through_every_door() {
     let engines = support::real::shipped(|config| config.phone.greeting.clear(), observers);
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
-    let listener = undertone::server::bind_audiosocket(([127, 0, 0, 1], 0).into());
-    let listener = listener.expect("a free port");
-    let audiosocket = listener.local_addr().expect("an address");
-    let server = Server::serve(App {
-        audiosocket: Some(listener),
-        ..App::new(twilio::settings("http://127.0.0.1:9"), sessions)
-    });
+    let settings = twilio::settings("http://127.0.0.1:9");
+    let (server, audiosocket) = Server::of_calls(settings, sessions);
     let calls = async {
         over_realtime(&server, &question).await;
         over_pcm(&server, &question).await;

@@ -12,7 +12,7 @@ use support::{PATIENCE, Script, Server, local, scripted};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use undertone::server::{App, ServerSettings, SocketLimits, bind_audiosocket};
+use undertone::server::{App, ServerSettings, SocketLimits};
 
 /// Malformed frames to send; the seed of each is its number.
 const MALFORMED: u64 = 2000;
@@ -358,12 +358,8 @@ async fn calls_that_say_nothing_take_no_place() {
         max_sessions: 1,
         ..local()
     };
-    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
-    let calls = listener.local_addr().expect("an address");
-    let server = Server::serve(App {
-        audiosocket: Some(listener),
-        ..App::new(settings, scripted::factory(Script::default()))
-    });
+    let sessions = scripted::factory(Script::default());
+    let (server, calls) = Server::of_calls(settings, sessions);
     let silent = silent(calls, 20).await;
     assert_eq!(server.try_open("/v1/pcm", &[]).await.err(), None);
     for mut stream in silent {

@@ -9,7 +9,7 @@ use support::scripted::ANSWER_FRAMES;
 use support::{Script, Server, local, scripted};
 use tokio::process::Command;
 use undertone::audio::to_pcm16le;
-use undertone::server::{App, bind_audiosocket};
+use undertone::server::App;
 use undertone::session::{self, Observers, SessionOptions};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
@@ -160,12 +160,9 @@ async fn pipecats_realtime_service_holds_a_conversation() {
 #[tokio::test]
 async fn asterisk_audiosocket_for_node_takes_a_spoken_turn() {
     need("node_modules/asterisk-audiosocket");
-    let listener = bind_audiosocket(([127, 0, 0, 1], 0).into()).expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    let _server = Server::serve(App {
-        audiosocket: Some(listener),
-        ..App::new(local(), scripted::factory(Script::default()))
-    });
+    let sessions = scripted::factory(Script::default());
+    let (_server, address) = Server::of_calls(local(), sessions);
+    let port = address.port();
     let call = report(
         Command::new("node")
             .arg("audiosocket.mjs")

@@ -20,7 +20,9 @@ use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, Phrases};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Engines, SessionHandle};
-use undertone::transport::wyoming::{ConversationMemory, ConversationName, ConversationStore};
+use undertone::transport::wyoming::{
+    ConversationMemory, ConversationName, ConversationStore, Service,
+};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -35,14 +37,14 @@ fn serve_keeping(
     engines: &Arc<Engines>,
     conversations: Arc<dyn ConversationStore>,
 ) -> (Server, SocketAddr) {
-    let listener = undertone::server::bind_wyoming(([127, 0, 0, 1], 0).into());
+    let listener = undertone::server::bind(([127, 0, 0, 1], 0).into());
     let listener = listener.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
+    let door = Service::new(engines.clone(), conversations);
     let app = App {
-        wyoming: Some((listener, engines.clone())),
-        conversations,
+        doors: vec![(listener, Arc::new(door))],
         ..App::new(settings, sessions)
     };
     (Server::serve(app), address)

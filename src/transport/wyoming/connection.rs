@@ -9,7 +9,10 @@ use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
 use crate::session::Engines;
+use crate::transport::door::{Door, Places};
 use crate::transport::pump::{self, PumpContext};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -66,8 +69,23 @@ impl Service {
     }
 }
 
+/// Home Assistant keeps connections open: no call is to find all lines busy for that.
+impl Door for Service {
+    fn places(&self) -> Places {
+        Places::OfTheirOwn
+    }
+
+    fn serve(&self, stream: TcpStream, context: PumpContext) -> BoxFuture<'static, ()> {
+        serve(stream, self.clone(), context).boxed()
+    }
+
+    fn turn_away(&self, stream: TcpStream) -> BoxFuture<'static, ()> {
+        turn_away(stream).boxed()
+    }
+}
+
 /// Serves a client until it leaves or the server stops.
-pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
+async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
     let nameless = stream.peer_addr().map(|peer| ConversationName::Connection {
         id: service.connections.fetch_add(1, Relaxed),
         from: peer.ip(),
@@ -111,7 +129,7 @@ pub async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
 }
 
 /// Refuses a client because the server is full.
-pub async fn turn_away(stream: TcpStream) {
+async fn turn_away(stream: TcpStream) {
     let (reader, writer) = stream.into_split();
     say_goodbye(reader, writer, "the server is busy: try again later").await;
 }

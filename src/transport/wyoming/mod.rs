@@ -26,7 +26,7 @@ mod info;
 mod kept;
 mod recording;
 
-pub use connection::{Service, serve, turn_away};
+pub use connection::Service;
 pub use kept::{ConversationMemory, ConversationName, ConversationStore};
 
 /// The reason a client's event is refused.

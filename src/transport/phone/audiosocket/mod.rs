@@ -16,6 +16,43 @@ mod call;
 mod frame;
 mod line;
 
-pub use call::{answer, turn_away};
 pub use frame::{Decoder, Malformed, Message, RATES, encode_audio, encode_hang_up};
 pub use line::Line;
+
+use crate::transport::door::{Door, Places};
+use crate::transport::intake::IntakeLimits;
+use crate::transport::pump::PumpContext;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::net::TcpStream;
+
+/// The send buffer of a call, bytes. Its frames are a third of a kilobyte, so little is buffered by
+/// the kernel when a call stalls, and the rest can still be dropped.
+pub const SEND_BUFFER: u32 = 8 * 1024;
+
+/// Takes calls.
+#[derive(Debug, Clone, Copy)]
+pub struct AudioSocket {
+    intake: IntakeLimits,
+}
+
+impl AudioSocket {
+    /// `intake` says how fast a caller's audio may come.
+    pub fn new(intake: IntakeLimits) -> Self {
+        Self { intake }
+    }
+}
+
+impl Door for AudioSocket {
+    fn places(&self) -> Places {
+        Places::OfSessions
+    }
+
+    fn serve(&self, stream: TcpStream, context: PumpContext) -> BoxFuture<'static, ()> {
+        call::answer(stream, self.intake, context).boxed()
+    }
+
+    fn turn_away(&self, stream: TcpStream) -> BoxFuture<'static, ()> {
+        call::turn_away(stream).boxed()
+    }
+}
