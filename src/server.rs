@@ -83,7 +83,7 @@ pub struct App {
     pub sessions: SessionFactory,
     /// Decides whether the models can serve one more session.
     pub room: Room,
-    /// The listeners for other protocols than HTTP, from [`bind`] or [`bind_with`]. These protocols
+    /// The listeners for protocols other than HTTP, from [`bind`] or [`bind_with`]. These protocols
     /// have no authentication: anyone who can reach the address may talk.
     pub doors: Vec<(TcpListener, Arc<dyn Door>)>,
     /// Tickets of Twilio calls that were answered and have not started their stream.

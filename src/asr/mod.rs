@@ -40,37 +40,38 @@ pub trait Asr: Send {
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError>;
 }
 
-/// A speech recogniser that is asked asynchronously, such as one on a server elsewhere. Each session
-/// that chooses it has a part of its own, so that none waits for another.
+/// An asynchronous speech recogniser, such as one on a remote server. It is opened for each session that
+/// chooses it, so no session waits for another.
 pub trait AsrService: Send + Sync {
-    /// Opens it for one session, and returns at once: connecting is part of the first job.
-    /// `language` is a BCP 47 tag; if `None`, the service decides.
+    /// Opens it for one session. Returns at once; the connection is made in the background. `language` is
+    /// a BCP 47 tag; if `None`, the service decides.
     fn open(&self, language: Option<&str>) -> Box<dyn AsrSession>;
 }
 
-/// One session's part of an [`AsrService`]. Dropping it closes it.
+/// One session with an [`AsrService`]. Dropping it closes the connection.
 pub trait AsrSession: Send {
-    /// Takes the user's audio while it arrives, for services that listen along: 16 kHz mono in -1..1,
-    /// the first sample at the position `from` in the session. Must not block.
+    /// Receives the user's audio as it arrives, for streaming services: 16 kHz mono in -1..1, starting at
+    /// the position `from` in the session. Must not block.
     fn listen(&mut self, from: Samples, audio: &[f32]) {
         let _ = (from, audio);
     }
 
-    /// Transcribes a part of the user's audio, whether it was listened to or not. Dropping the future
-    /// cancels the job.
+    /// Transcribes a part of the user's audio, whether or not it went through [`Self::listen`]. Dropping
+    /// the future cancels the job.
     ///
     /// # Errors
-    /// The future's: [`AsrError::Run`] if the service fails.
+    /// The future resolves to [`AsrError::Run`] if the service fails.
     fn transcribe(&mut self, part: Utterance) -> BoxFuture<'static, Result<String, AsrError>>;
 }
 
 /// Audio to transcribe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utterance {
-    /// The position of its first sample in the session; zero if it is no part of what was listened to.
+    /// The position of its first sample in the session; zero for audio that did not go through
+    /// [`AsrSession::listen`].
     pub from: Samples,
     /// 16 kHz mono in -1..1.
     pub audio: Vec<f32>,
-    /// The user is still speaking: words may be missing, and it is better left out than late.
+    /// The user is still speaking: a partial may miss words, and is better dropped than late.
     pub partial: bool,
 }

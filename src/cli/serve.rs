@@ -168,7 +168,7 @@ async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Result<T> {
     }
 }
 
-/// A listener for another protocol than HTTP.
+/// A listener for a protocol other than HTTP.
 type Further = (TcpListener, Arc<dyn Door>);
 
 /// The listening sockets.
@@ -198,7 +198,7 @@ impl Doors {
         })
     }
 
-    /// The listener for HTTP, and the others with their protocols.
+    /// The listener for HTTP, and the others with their doors.
     fn open_to(
         self,
         settings: &ServerSettings,

@@ -85,7 +85,7 @@ pub enum Output {
         item: ItemId,
         /// The words.
         text: String,
-        /// Who says them.
+        /// The voice and language.
         #[serde(default, skip_serializing_if = "Speaker::is_default")]
         speaker: Speaker,
     },

@@ -35,7 +35,7 @@ pub struct Policy {
     /// likes if `None`.
     #[serde(default)]
     pub max_tokens: Option<u32>,
-    /// Who says the agent's words.
+    /// The agent's voice and language.
     #[serde(default, skip_serializing_if = "Speaker::is_default")]
     pub speaker: Speaker,
     /// Said when the session begins; nothing if empty.

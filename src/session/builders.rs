@@ -1,4 +1,4 @@
-//! What the engines are built from.
+//! The parts from which the engines are built.
 
 use super::budget::BudgetStore;
 use super::detectors::VadBuilder;
@@ -23,15 +23,15 @@ pub(super) type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
 pub struct Builders {
     /// Makes a builder of voice activity detectors, one detector for each session.
     pub vad: VadBuilder,
-    /// Makes the server's own recogniser.
+    /// Builds the server's default recogniser.
     pub asr: Build<dyn Asr, AsrError>,
-    /// Other recognisers, by the names by which sessions choose them.
+    /// Other recognisers, by the names under which sessions choose them.
     pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
     /// Makes the end-of-turn model, if there is to be one.
     pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
-    /// Makes the server's own voice.
+    /// Builds the server's default voice.
     pub tts: Build<dyn Tts, TtsError>,
-    /// Other voices, by the names by which sessions choose them.
+    /// Other voices, by the names under which sessions choose them.
     pub voices: BTreeMap<String, OtherVoice>,
     /// The language model.
     pub llm: Arc<dyn Llm>,
@@ -53,11 +53,11 @@ pub struct Builders {
     pub observers: Observers,
 }
 
-/// A voice beside the server's own.
+/// A voice other than the server's default.
 pub enum OtherVoice {
-    /// On the voices' thread: makes it there.
+    /// A local model, built on the voices' thread.
     Local(Build<dyn Tts, TtsError>),
-    /// Asked asynchronously.
+    /// An asynchronous service.
     Service(Arc<dyn TtsService>),
 }
 

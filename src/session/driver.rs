@@ -73,7 +73,7 @@ pub(super) struct Driver {
     unheard: Option<mpsc::Sender<Unheard>>,
     recogniser: Recogniser,
     voices: HashMap<Speaker, Voice>,
-    /// A voice has failed, and has not been heard since.
+    /// The voice failed and has produced no audio since.
     voice_failed: bool,
     clauses: HashMap<ClauseId, Clause>,
     generations: HashMap<RequestId, AbortHandle>,
@@ -219,8 +219,8 @@ impl Driver {
         self.close();
     }
 
-    /// Opens the session's voice before it is needed. A service prepares what must be sayable without
-    /// it, if it has not done so.
+    /// Opens the session's voice before it is needed. A service also prepares its phrases, if it has not
+    /// done so.
     fn open_voice(&mut self) {
         let speaker = self.options.speaker.clone();
         if self.options.spoken_by != SpokenBy::Server {

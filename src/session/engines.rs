@@ -208,7 +208,7 @@ impl Engines {
             .open(name.as_deref(), speaker.language.as_deref())
     }
 
-    /// The name of the server's own voice, and its sample rate, Hz.
+    /// The name and the sample rate, Hz, of the server's default voice.
     pub fn voice(&self) -> (&str, u32) {
         self.voices.own()
     }
@@ -219,13 +219,13 @@ impl Engines {
         self.recognisers.transcribe(audio).await
     }
 
-    /// Speaks a text outside of any session, in the server's own voice: mono at `rate` Hz, in -1..1.
-    /// `None` if the voice is busy or fails, which is logged.
+    /// Synthesises `text` outside of any session, in the server's default voice: mono at `rate` Hz, in
+    /// -1..1. `None` if the voice is busy or fails, which is logged.
     pub async fn say(&self, text: &str, rate: u32) -> Option<Vec<f32>> {
         self.voices.say(&Speaker::default(), text, rate).await
     }
 
-    /// Has a service prepare what its sessions may have to hear when it is dead.
+    /// Has a service prepare the phrases that its sessions may need when it fails.
     pub(super) async fn prepare_service(&self, speaker: &Speaker) {
         let sayings = sayings(&self.policy, &self.phone_policy);
         self.voices.prepare_service(speaker, &sayings).await;

@@ -1,4 +1,4 @@
-//! What is kept and counted of all sessions.
+//! The recordings, turn log and metrics of all sessions.
 
 use super::recorder::Recordings;
 use crate::conversation::TurnRecord;

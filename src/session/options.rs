@@ -14,10 +14,10 @@ pub struct SessionOptions {
     pub output_rate: u32,
     /// Who makes the agent's voice.
     pub spoken_by: SpokenBy,
-    /// The agent's voice. If the server has none of this name, its own.
+    /// The agent's voice and language; the server's default voice if the name is unknown.
     pub speaker: Speaker,
-    /// The name of the recogniser, which hears the speaker's language. If `None`, or if the server has
-    /// none of this name, its own.
+    /// The name of the recogniser, which listens in the speaker's language; the server's default if
+    /// `None` or unknown.
     pub recogniser: Option<String>,
     /// The model that the client named, for what it is worth.
     pub model: Option<String>,
@@ -29,7 +29,7 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// A session whose audio has the same rate both ways, Hz. The server speaks, with its own voice.
+    /// Options for audio of the same rate, Hz, in both directions and the server's default voice.
     pub fn new(profile: Profile, rate: u32) -> Self {
         Self {
             profile,

@@ -1,4 +1,4 @@
-//! The phrases that must be sayable when no voice is.
+//! The phrases that must be audible even if the voice fails.
 
 use crate::conversation::{Clauses, Policy};
 use crate::llm::untrusted::sanitise;

@@ -1,5 +1,5 @@
-//! The recognisers: one on a thread that all sessions share, and services of which each session has a
-//! part of its own.
+//! The recognisers: one local model on a thread that all sessions share, and services, which are opened
+//! for each session.
 
 use super::builders::Build;
 use super::load::{Gauge, Stage};
@@ -52,14 +52,11 @@ impl Recognisers {
         Ok(Self { shared, services })
     }
 
-    /// Opens the recogniser of this name for one session; the server's own if there is none.
+    /// Opens a recogniser for one session: the server's default if `name` is unknown.
     pub(super) fn open(&self, name: Option<&str>, language: Option<&str>) -> Recogniser {
         let service = name.and_then(|name| self.services.get(name));
         if let (Some(name), None) = (name, service) {
-            tracing::warn!(
-                name,
-                "there is no such recogniser: the server's own is used"
-            );
+            tracing::warn!(name, "unknown recogniser: using the default");
         }
         match service {
             Some(service) => Recogniser::Service(service.open(language)),
@@ -67,7 +64,7 @@ impl Recognisers {
         }
     }
 
-    /// Jobs on the thread that are due by `now` and wait for their turn.
+    /// The number of jobs on the thread that are due by `now` and still waiting.
     pub(super) fn overdue(&self, now: Instant) -> usize {
         self.shared.overdue(now)
     }
@@ -86,16 +83,16 @@ impl Recognisers {
     }
 }
 
-/// The recogniser of one session.
+/// One session's recogniser.
 pub(super) enum Recogniser {
-    /// On the thread that all sessions share.
+    /// On the shared thread.
     Shared(OnThread),
-    /// This session's part of a service.
+    /// This session's connection to a service.
     Service(Box<dyn AsrSession>),
 }
 
 impl Recogniser {
-    /// Takes the user's audio while it arrives.
+    /// Receives the user's audio as it arrives.
     pub(super) fn listen(&mut self, from: Samples, audio: &[f32]) {
         match self {
             Self::Shared(_) => {}
@@ -103,8 +100,8 @@ impl Recogniser {
         }
     }
 
-    /// Transcribes a part of the user's audio. `done` is called with the text or with what went wrong,
-    /// on any thread. A partial never stands in the way of a final transcript, of any session.
+    /// Transcribes a part of the user's audio. `done` is called with the text or the reason of a failure,
+    /// on any thread. A partial never delays the final transcript of any session.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long users wait is measured in real time"
@@ -140,8 +137,8 @@ impl Recogniser {
         }
     }
 
-    /// Transcribes what nobody waits for at a microphone: those who do go before it, and its wait is
-    /// none of theirs. `None` if the recogniser is busy, fails or takes too long, which is logged.
+    /// Transcribes audio that no user is waiting for: live speech goes first, and this wait does not
+    /// count as load. `None` if the recogniser is busy, fails or takes too long, which is logged.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long jobs wait is measured in real time"

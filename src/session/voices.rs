@@ -1,5 +1,5 @@
-//! The voices: those on a thread that all sessions share, and services of which each session has a part
-//! of its own. What they have prepared is kept here.
+//! The voices: local models on one thread that all sessions share, and services, which are opened for
+//! each session. Their prepared phrases are kept here.
 
 use super::builders::{Build, OtherVoice};
 use super::clause::{SpeakJob, TakeChunk};
@@ -24,7 +24,7 @@ type OnThread = Worker<SpeakJob, Result<(), TtsError>>;
 /// The voices of a server.
 pub(super) struct Voices {
     shared: OnThread,
-    /// Those on the thread: the server's own first, then others, in the order of the thread.
+    /// The voices on the thread, in its order: the server's default first.
     local: Vec<Local>,
     services: BTreeMap<String, Service>,
     prepared: Prepared,
@@ -32,21 +32,21 @@ pub(super) struct Voices {
 
 /// A voice on the thread.
 struct Local {
-    /// As sessions choose it; `None` for the server's own.
+    /// The name under which sessions choose it; `None` for the server's default.
     choice: Option<String>,
-    /// As the engine calls it.
+    /// The engine's name for it.
     name: String,
     rate: u32,
 }
 
 struct Service {
     service: Arc<dyn TtsService>,
-    /// Held while its phrases are prepared.
+    /// Locked while its phrases are prepared.
     preparing: tokio::sync::Mutex<()>,
 }
 
 impl Voices {
-    /// Starts the thread, and has its voices say the `sayings`.
+    /// Starts the thread and synthesises `sayings` in each local voice.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long jobs take is measured in real time"
@@ -110,7 +110,7 @@ impl Voices {
         })
     }
 
-    /// The name of the server's own voice, and its sample rate, Hz.
+    /// The name and the sample rate, Hz, of the server's default voice.
     pub(super) fn own(&self) -> (&str, u32) {
         match self.local.first() {
             Some(own) => (&own.name, own.rate),
@@ -118,12 +118,12 @@ impl Voices {
         }
     }
 
-    /// Jobs on the thread that are due by `now` and wait for their turn.
+    /// The number of jobs on the thread that are due by `now` and still waiting.
     pub(super) fn overdue(&self, now: Instant) -> usize {
         self.shared.overdue(now)
     }
 
-    /// Opens a voice for one session; the server's own if there is none of this name.
+    /// Opens a voice for one session: the server's default if the name is unknown.
     pub(super) fn open(&self, speaker: &Speaker) -> Voice {
         if let Some(service) = self.service(speaker) {
             return Voice {
@@ -135,7 +135,7 @@ impl Voices {
         let found = self.local.iter().position(|v| v.choice == speaker.voice);
         if found.is_none() {
             let name = &speaker.voice;
-            tracing::warn!(name, "there is no such voice: the server's own is used");
+            tracing::warn!(name, "unknown voice: using the default");
         }
         let index = found.unwrap_or(0);
         let (speaker, rate) = match self.local.get(index) {
@@ -155,30 +155,29 @@ impl Voices {
         Some(&self.services.get(name)?.service)
     }
 
-    /// What was prepared of a text in this voice.
+    /// The prepared audio of `text` in this voice.
     pub(super) fn prepared(&self, voice: &Voice, text: &str) -> Option<Clip> {
         let samples = self.prepared.get(&voice.speaker, text)?;
         let rate = voice.rate;
         Some(Clip { samples, rate })
     }
 
-    /// The same in the server's own voice, for a session whose voice has failed before it could prepare
-    /// anything.
+    /// The prepared audio of `text` in the server's default voice, for a session whose own voice failed
+    /// before its phrases were prepared.
     pub(super) fn prepared_in_own(&self, text: &str) -> Option<Clip> {
         let samples = self.prepared.get(&Speaker::default(), text)?;
         let rate = self.own().1;
         Some(Clip { samples, rate })
     }
 
-    /// Has the voices on the thread say what they have not prepared yet.
+    /// Synthesises those of `sayings` that the local voices have not prepared yet.
     pub(super) async fn prepare_local(&self, sayings: &[String]) {
         for voice in &self.local {
             self.prepare(&voice.speaker(), voice.rate, sayings).await;
         }
     }
 
-    /// The same for a service, which is asked when a session first chooses it. One session at a time
-    /// pays for that.
+    /// The same for a service, when a session chooses it. Only one session at a time does this.
     pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
         let name = speaker.voice.as_ref();
         if let Some(known) = name.and_then(|name| self.services.get(name))
@@ -199,8 +198,8 @@ impl Voices {
         }
     }
 
-    /// Speaks a text outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is busy
-    /// or fails, which is logged.
+    /// Synthesises `text` outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is
+    /// busy or fails, which is logged.
     pub(super) async fn say(&self, speaker: &Speaker, text: &str, rate: u32) -> Option<Vec<f32>> {
         let mut voice = self.open(speaker);
         let mut resampler = Resampler::new(voice.rate, rate);
@@ -220,7 +219,7 @@ impl Voices {
 }
 
 impl Local {
-    /// Whom it speaks as: it has one language.
+    /// The key of its prepared phrases. A local voice has one language.
     fn speaker(&self) -> Speaker {
         Speaker {
             voice: self.choice.clone(),
@@ -229,50 +228,50 @@ impl Local {
     }
 }
 
-/// Audio that was prepared, mono in -1..1.
+/// Prepared audio, mono in -1..1.
 pub(super) struct Clip {
     pub(super) samples: Arc<[f32]>,
     /// Hz.
     pub(super) rate: u32,
 }
 
-/// A clause to be said.
+/// A clause to synthesise.
 pub(super) struct Wanted {
     pub(super) text: String,
-    /// When the user will have heard what comes before it.
+    /// When the user will have heard everything before it.
     pub(super) needed: Instant,
-    /// Since when a user waits for it; `None` if nobody does, such as for a later clause.
+    /// When a user started to wait for it; `None` if nobody does, such as for a later clause.
     pub(super) asked: Option<Instant>,
 }
 
-/// A voice as one session uses it.
+/// One session's voice.
 pub(super) struct Voice {
-    /// Whose its prepared phrases are.
+    /// The key of its prepared phrases.
     speaker: Speaker,
     rate: u32,
     engine: Engine,
 }
 
 enum Engine {
-    /// On the thread, by its place there.
+    /// On the shared thread, with its index there.
     Shared(OnThread, usize),
-    /// This session's part of a service.
+    /// This session's connection to a service.
     Service(Box<dyn TtsSession>),
 }
 
 impl Voice {
-    /// It is not on the thread.
+    /// Whether it is a service.
     pub(super) fn is_service(&self) -> bool {
         matches!(self.engine, Engine::Service(_))
     }
 
-    /// Samples per second of its audio, Hz.
+    /// The sample rate of its audio, Hz.
     pub(super) fn rate(&self) -> u32 {
         self.rate
     }
 
-    /// Says a clause. `chunk` takes its audio, and `done` is called at its end or with what went wrong,
-    /// on any thread. Cancelling stops it between two chunks, and then `done` may not be called.
+    /// Synthesises a clause. `chunk` receives its audio; `done` is called at the end or with the reason
+    /// of a failure, on any thread. Cancelling stops it between chunks; then `done` may not be called.
     pub(super) fn speak(
         &mut self,
         wanted: Wanted,
@@ -302,7 +301,7 @@ impl Voice {
         }
     }
 
-    /// Says a clause to its end, for somebody outside of the conversations.
+    /// Synthesises a whole clause, for use outside of sessions.
     async fn whole(&mut self, text: String) -> Result<Vec<f32>, String> {
         let audio = Arc::new(Mutex::new(Vec::new()));
         let taken = audio.clone();

@@ -1,4 +1,4 @@
-//! A protocol over bare TCP, as the server lets its clients in.
+//! Protocols over bare TCP, as the server admits their clients.
 
 use super::pump::PumpContext;
 use futures_util::future::BoxFuture;
@@ -12,16 +12,16 @@ pub trait Door: Send + Sync {
     /// Serves a client until it leaves or the server stops.
     fn serve(&self, stream: TcpStream, context: PumpContext) -> BoxFuture<'static, ()>;
 
-    /// Tells a client that there is no place for it.
+    /// Refuses a client because the server is full.
     fn turn_away(&self, stream: TcpStream) -> BoxFuture<'static, ()>;
 }
 
 /// The places that a door's connections take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Places {
-    /// A connection is a session, and takes a session's place.
+    /// Each connection is a session and takes a session's place.
     OfSessions,
-    /// A connection may stay for days before it opens a session. There are as many places as there are
-    /// sessions, and none of them is a session's; a session opens while the models have room for one.
+    /// A client may stay connected for days before it opens a session, so connections have places of
+    /// their own, as many as there are sessions. A session opens only while the models have room.
     OfTheirOwn,
 }

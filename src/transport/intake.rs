@@ -111,7 +111,7 @@ impl Intake {
         true
     }
 
-    /// Has the session finish, however many requests wait: the server wants it, not the client.
+    /// Asks the session to finish. This is the server's request, so the client's limit does not apply.
     pub fn drain(&mut self) {
         self.requests += 1;
         self.urgent.push_back(Input::Drain);

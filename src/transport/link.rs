@@ -1,8 +1,7 @@
-//! A pump's link to its session: all that a transport needs of it, whatever carries the bytes.
+//! A pump's link to its session, whatever transport carries the bytes.
 //!
-//! A pump calls [`Link::next`] in its loop, and hands over what the client sends. The link opens the
-//! session, lets audio and requests in at a bounded rate, and sees to it that the session finishes
-//! when the server drains.
+//! A pump calls [`Link::next`] in its loop and passes on the client's input. The link opens the session,
+//! feeds it audio and requests at a bounded rate, and asks it to finish when the server drains.
 
 use super::intake::{Intake, IntakeLimits};
 use super::pump::{End, PumpContext};
@@ -22,31 +21,31 @@ pub struct Link {
     draining: bool,
 }
 
-/// What a pump has to act upon.
+/// An event that the pump handles.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is taken apart at once"
 )]
 #[derive(Debug)]
 pub enum Signal {
-    /// The session says something.
+    /// The session has an output.
     Said(Outbound),
-    /// The session is gone without a word.
+    /// The session ended without hanging up.
     Lost,
-    /// The server drains, and there is no session that could finish. Told once.
+    /// The server drains and no session is open. Returned once.
     Drained,
-    /// The server has no more time.
+    /// The drain deadline has passed.
     Stop,
 }
 
-/// Too many requests of the client are waiting.
+/// Too many of the client's requests are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests are waiting")]
 pub struct TooManyRequests;
 
 impl Link {
-    /// A link without a session. `rate` is that of the client's audio until a session is opened with
-    /// another, Hz.
+    /// A link without a session. `rate`, Hz, is that of the client's audio until a session is opened with
+    /// another.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: audio is let in as real time passes"
@@ -62,7 +61,7 @@ impl Link {
         }
     }
 
-    /// Opens the session. What has come in before is dropped.
+    /// Opens the session. Earlier input is dropped.
     ///
     /// # Errors
     /// [`SessionError`], which is logged.
@@ -75,7 +74,7 @@ impl Link {
         Ok(())
     }
 
-    /// A session is open.
+    /// Whether a session is open.
     pub fn is_open(&self) -> bool {
         self.session.is_some()
     }
@@ -85,13 +84,13 @@ impl Link {
         self.session = None;
     }
 
-    /// The connection ends: counts why, and ends the session.
+    /// Counts the end of the connection and ends the session.
     pub fn end<B, C>(&mut self, end: &End<B, C>) {
         end.count(&self.context.counters);
         self.close();
     }
 
-    /// Takes audio of the client. Returns how much of it is dropped, because it came too fast.
+    /// Queues the client's audio. Returns how much was dropped because it came too fast.
     pub fn audio(&mut self, samples: Vec<i16>) -> Micros {
         let dropped = self.intake.push_audio(samples);
         let counters = &self.context.counters;
@@ -99,16 +98,16 @@ impl Link {
         dropped
     }
 
-    /// Takes a request of the client.
+    /// Queues a request of the client.
     ///
     /// # Errors
-    /// [`TooManyRequests`]: the client does not wait for answers, and must go.
+    /// [`TooManyRequests`]: the client does not wait for answers and should be disconnected.
     pub fn request(&mut self, request: Input) -> Result<(), TooManyRequests> {
         let taken = self.intake.push_request(request);
         taken.then_some(()).ok_or(TooManyRequests)
     }
 
-    /// Takes an item that was spoken elsewhere: [`Inbound::Spoken`].
+    /// Queues an item that was spoken elsewhere: [`Inbound::Spoken`].
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -122,14 +121,13 @@ impl Link {
         taken.then_some(()).ok_or(TooManyRequests)
     }
 
-    /// Counts audio of the agent that the client was too slow to take.
+    /// Counts the agent's audio that was dropped because the client reads too slowly.
     pub fn audio_lost(&self, length: Micros) {
         let counters = &self.context.counters;
         counters.audio_out_dropped.fetch_add(length.0, Relaxed);
     }
 
-    /// Waits for what the pump has to act upon, and feeds the session meanwhile. Dropping the future
-    /// loses nothing.
+    /// Waits for the next event and feeds the session meanwhile. Cancel-safe.
     pub async fn next(&mut self) -> Signal {
         loop {
             let (stop, drain) = (&self.context.stop, &self.context.drain);
@@ -163,19 +161,19 @@ impl Link {
         }
     }
 
-    /// What the session has said and nobody has heard yet.
+    /// The number of outputs that are queued.
     pub fn waiting(&self) -> usize {
         let session = self.session.as_ref();
         session.map_or(0, |session| session.outbound.len())
     }
 
-    /// The next of it.
+    /// The next queued output.
     pub fn try_next(&mut self) -> Option<Outbound> {
         self.session.as_mut()?.outbound.try_recv().ok()
     }
 }
 
-/// Room in the session for what is due by then; `None` if the session is gone.
+/// Waits until `due` and for room in the session; `None` if the session has ended.
 #[allow(
     clippy::disallowed_methods,
     reason = "an edge: audio is let in as real time passes"

@@ -9,10 +9,10 @@
 //! | [`pcm`] | bare PCM16 in binary messages, for devices |
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
-//! | [`door`] | a protocol over bare TCP, as the server lets its clients in |
+//! | [`door`] | protocols over bare TCP, as the server admits their clients |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`link`] | a pump's link to its session, whatever carries the bytes |
-//! | [`patience`] | when a client has left its pump waiting for too long |
+//! | [`patience`] | when a client counts as slow, vanished or idle |
 //! | [`pump`] | what a pump uses of the server, and how its connection ends |
 //! | [`intake`] | how fast a client's audio may enter the session |
 //! | [`outbox`] | how much may wait for a client that reads slowly |

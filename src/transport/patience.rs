@@ -1,17 +1,16 @@
-//! When a client has left its pump waiting for too long.
+//! When a client counts as slow, vanished or idle.
 
 use super::pump::{End, SocketLimits};
 use tokio::time::Instant;
 
-/// How long a client may leave its pump waiting: with the beginning, with reading, with any sign of
-/// life.
+/// The deadlines of one client: for starting, for reading what is sent, and for any sign of life.
 #[derive(Debug)]
 pub struct Patience {
     limits: SocketLimits,
     began: Instant,
     has_begun: bool,
     heard: Instant,
-    /// Since when the frame at hand has been waiting to be written.
+    /// When the current frame was handed to the socket, until it is written.
     writing: Option<Instant>,
 }
 
@@ -32,7 +31,7 @@ impl Patience {
         }
     }
 
-    /// The client has done what it has to do within [`SocketLimits::open_within`].
+    /// The client has met [`SocketLimits::open_within`].
     pub fn begun(&mut self) {
         self.has_begun = true;
     }
@@ -47,27 +46,27 @@ impl Patience {
         self.heard
     }
 
-    /// Something waits to be written from now on, if nothing did.
+    /// Something is waiting to be written; the first call starts the clock.
     pub fn waits(&mut self) {
         self.writing.get_or_insert_with(Instant::now);
     }
 
-    /// Something waits to be written.
+    /// Whether something is waiting to be written.
     pub fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// The client has taken a frame; the next one waits.
+    /// A frame was written; the next one is waiting.
     pub fn took(&mut self) {
         self.writing = Some(Instant::now());
     }
 
-    /// The client has taken all that was to be written.
+    /// Everything was written.
     pub fn took_all(&mut self) {
         self.writing = None;
     }
 
-    /// When the next patience ends.
+    /// The next deadline.
     pub fn deadline(&self) -> Instant {
         let slow = self.writing.map(|since| since + self.limits.write_timeout);
         let unbegun = (!self.has_begun).then(|| self.began + self.limits.open_within);
@@ -78,7 +77,7 @@ impl Patience {
             .fold(gone, Instant::min)
     }
 
-    /// Whether all is well with the client.
+    /// Checks the deadlines.
     ///
     /// # Errors
     /// [`End::Slow`], [`End::Vanished`], or [`End::Bad`] with `unbegun` if it has not begun in time.
@@ -107,7 +106,7 @@ mod tests {
 
     type Ended = Result<(), End<(), ()>>;
 
-    /// What comes of it if nobody does anything any more, and after how many seconds.
+    /// The result of the next deadline if nothing happens before, and the seconds until then.
     async fn left_alone(patience: &Patience) -> (Ended, u64) {
         let began = Instant::now();
         assert_eq!(patience.check::<(), ()>(()), Ok(()), "not before its time");

@@ -13,20 +13,20 @@ pub use scripted::Scripted;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-/// Who says something: a voice, and the language that it speaks.
+/// A voice and the language that it speaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Speaker {
-    /// The name of a voice that the server has; the server's own if `None`.
+    /// The name of one of the server's voices; the default voice if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice: Option<String>,
-    /// A BCP 47 tag; the voice's own language if `None`.
+    /// A BCP 47 tag; the voice's default language if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
 }
 
 impl Speaker {
-    /// The server's own voice in its own language.
+    /// The server's default voice in its default language.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -80,23 +80,23 @@ pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
     Ok(chunks?.concat())
 }
 
-/// A voice that is asked asynchronously, such as one on a server elsewhere. Each session that chooses
-/// it has a part of its own, so that none waits for another.
+/// An asynchronous voice, such as one on a remote server. It is opened for each session that chooses it,
+/// so no session waits for another.
 pub trait TtsService: Send + Sync {
     /// Samples per second of the audio it makes, Hz.
     fn sample_rate(&self) -> u32;
 
-    /// Opens it for one session, and returns at once: connecting is part of the first clause.
-    /// `language` is a BCP 47 tag; if `None`, the voice's own.
+    /// Opens it for one session. Returns at once; the connection is made in the background. `language` is
+    /// a BCP 47 tag; if `None`, the voice's default.
     fn open(&self, language: Option<&str>) -> Box<dyn TtsSession>;
 }
 
-/// One session's part of a [`TtsService`]. Dropping it closes it.
+/// One session with a [`TtsService`]. Dropping it closes the connection.
 pub trait TtsSession: Send {
-    /// Begins to speak `text`, one clause; several may be spoken at once.
+    /// Starts to synthesise `text`, one clause. Several clauses may be in progress at once.
     fn speak(&mut self, text: &str) -> SpeechStream;
 }
 
-/// A clause that a service speaks: mono audio in -1..1 as it comes. It is over after an error; the
-/// chunks before it stay valid. Dropping it cancels the rest.
+/// The audio of a clause from a service, mono in -1..1. An error ends the stream; the chunks before it
+/// stay valid. Dropping it cancels the rest.
 pub type SpeechStream = BoxStream<'static, Result<Vec<f32>, TtsError>>;

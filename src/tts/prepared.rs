@@ -4,16 +4,16 @@ use super::{Speaker, Tts};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Apologies, greeting and the like, synthesised before they are needed and kept in memory, by who
-/// says them. All engines of a server share them.
+/// Apologies, greetings and the like, synthesised before they are needed and kept in memory, by
+/// speaker. All engines of a server share them.
 #[derive(Debug, Default)]
 pub struct Prepared(RwLock<HashMap<Speaker, Clips>>);
 
 type Clips = HashMap<String, Arc<[f32]>>;
 
 impl Prepared {
-    /// Has a voice say each of `texts` once. A text that cannot be spoken is logged and left out: a
-    /// server without an apology is better than no server. Returns how many there are of this speaker.
+    /// Synthesises each of `texts` once. A text that fails is logged and left out: a server without an
+    /// apology is better than no server. Returns the number of clips of this speaker.
     pub fn render(
         &self,
         speaker: &Speaker,

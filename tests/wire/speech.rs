@@ -1,4 +1,4 @@
-//! Recognisers and voices beside the server's own, each in a real session over a socket: scripted
+//! Recognisers and voices other than the server's defaults, in real sessions over sockets: scripted
 //! services that answer, fail, stall or panic, and several voices on one server.
 
 use crate::support;
@@ -24,7 +24,7 @@ const WELL: &str = "I am well.";
 /// The voice of [`undertone::tts::Scripted`], by how loud it is.
 const OWN: u16 = 8_192;
 
-/// What becomes of a job.
+/// The outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,

@@ -69,7 +69,7 @@ impl Service {
     }
 }
 
-/// Home Assistant keeps connections open: no call is to find all lines busy for that.
+/// Home Assistant keeps connections open for long, which must not block calls.
 impl Door for Service {
     fn places(&self) -> Places {
         Places::OfTheirOwn

@@ -30,14 +30,14 @@ use tokio::net::TcpStream;
 /// the kernel when a call stalls, and the rest can still be dropped.
 pub const SEND_BUFFER: u32 = 8 * 1024;
 
-/// Takes calls.
+/// The door for calls.
 #[derive(Debug, Clone, Copy)]
 pub struct AudioSocket {
     intake: IntakeLimits,
 }
 
 impl AudioSocket {
-    /// `intake` says how fast a caller's audio may come.
+    /// `intake` bounds how fast a caller's audio may arrive.
     pub fn new(intake: IntakeLimits) -> Self {
         Self { intake }
     }
