@@ -1,5 +1,4 @@
-//! Work for the next moment in which nobody speaks: announcements, the next answer, and the question to a
-//! silent user.
+//! Work that waits until nobody speaks: announcements, the next answer, and the prompt to a silent user.
 
 use super::answer::NextAnswer;
 use super::ids::ItemId;
@@ -14,36 +13,36 @@ mod tests;
 pub(super) struct Agenda {
     announcements: VecDeque<String>,
     next: Option<NextAnswer>,
-    /// Items of the history whose words are not known yet: answers wait for them.
+    /// Items that are still being transcribed. Answers wait for them.
     unheard: BTreeSet<ItemId>,
     pub(super) silence: Silence,
 }
 
-/// Words of our own.
+/// Announcements.
 impl Agenda {
-    /// Has words said after all others.
+    /// Queues an announcement after all others.
     pub(super) fn announce(&mut self, text: String) {
         self.announcements.push_back(text);
     }
 
-    /// Has words said before all others, and once if they are the next already.
+    /// Queues an announcement before all others, unless it is already the next.
     pub(super) fn announce_next(&mut self, text: String) {
         if self.announcements.front() != Some(&text) {
             self.announcements.push_front(text);
         }
     }
 
-    /// Has the rest of what was being said said before all others.
+    /// Queues the rest of an interrupted answer before all announcements.
     pub(super) fn say_rest(&mut self, text: String) {
         self.announcements.push_front(text);
     }
 
-    /// Has only these words said.
+    /// Replaces all announcements with this one.
     pub(super) fn announce_only(&mut self, text: String) {
         self.announcements = VecDeque::from([text]);
     }
 
-    /// These words are not said after all.
+    /// Removes an announcement.
     pub(super) fn retract(&mut self, text: &str) {
         self.announcements.retain(|waiting| waiting != text);
     }
@@ -59,7 +58,7 @@ impl Agenda {
 
 /// The next answer.
 impl Agenda {
-    /// Has an answer given on these terms. It takes the place of another that waits.
+    /// Queues an answer. It replaces one that is already queued.
     pub(super) fn answer_next(&mut self, next: NextAnswer) {
         self.next = Some(next);
     }
@@ -72,27 +71,27 @@ impl Agenda {
         self.next.take()
     }
 
-    /// An answer waits, and nothing keeps it.
+    /// An answer is queued and need not wait for a transcript.
     pub(super) fn is_answer_due(&self) -> bool {
         self.has_next_answer() && self.is_heard()
     }
 
-    /// Answers wait for the words of this item.
+    /// Makes answers wait for the transcript of this item.
     pub(super) fn wait_for(&mut self, item: ItemId) {
         self.unheard.insert(item);
     }
 
-    /// An item has its words, or will have none.
+    /// Notes that an item was transcribed, or cannot be.
     pub(super) fn was_heard(&mut self, item: ItemId) {
         self.unheard.remove(&item);
     }
 
-    /// Items whose words are not known yet.
+    /// Items that are still being transcribed.
     pub(super) fn unheard(&self) -> &BTreeSet<ItemId> {
         &self.unheard
     }
 
-    /// The words of all items are known.
+    /// All items have been transcribed.
     pub(super) fn is_heard(&self) -> bool {
         self.unheard.is_empty()
     }

@@ -1,5 +1,4 @@
-//! The answer that is being given: the model's generation, its calls, the items that are spoken, and how
-//! it ends.
+//! The current answer: its generation, tool calls, spoken items, and how it ends.
 
 use super::answer_end::Length;
 use super::calls::Calls;
@@ -21,22 +20,22 @@ use crate::time::Time;
 #[cfg(test)]
 mod tests;
 
-/// Whose words they are, and what for.
+/// Who chose some words, and what they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
     /// The model's.
     Answer,
-    /// Ours, in place of an answer.
+    /// A fixed phrase or a question of the server's.
     Own,
-    /// Said while the user waits.
+    /// A filler while the user waits.
     Filler,
 }
 
-/// An answer that is to be given when nobody speaks.
+/// A queued answer, given when nobody speaks.
 #[derive(Debug, Default)]
 pub(super) struct NextAnswer {
     pub(super) terms: ResponseTerms,
-    /// The client has asked for it.
+    /// The client requested it.
     pub(super) requested: bool,
 }
 
@@ -47,12 +46,12 @@ impl NextAnswer {
     }
 }
 
-/// An answer that is being given.
+/// The current answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) turn: TurnId,
     pub(super) terms: ResponseTerms,
-    /// Items of the history before it began.
+    /// The length of the history when it began.
     pub(super) history: usize,
     pub(super) stamps: Stamps,
     usage: TokenUsage,
@@ -61,24 +60,24 @@ pub(super) struct Answer {
     pub(super) calls: Calls,
     pub(super) dead_air: DeadAir,
     pub(super) length: Length,
-    /// Something other than fillers has been said since the generation began.
+    /// Something other than a filler was queued since the generation began.
     has_spoken: bool,
-    /// The model may keep silent: nothing has been said or done since the agent last spoke.
+    /// Nothing was said or done since the agent last spoke, so the model may say nothing.
     pub(super) nothing_new: bool,
     failure: Option<Failure>,
 }
 
-/// How an answer has failed. The user has been told, or cannot be.
+/// How an answer failed. The user was told, if the voice still works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
-    /// Something has failed before the voice.
+    /// A stage before the voice failed.
     Stage,
-    /// The voice has failed, and perhaps something before it.
+    /// The voice failed, perhaps after an earlier stage.
     Voice,
 }
 
 impl Answer {
-    /// Nothing of it has been said.
+    /// An answer of which nothing has been said.
     pub(super) fn new(
         turn: TurnId,
         now: Time,
@@ -104,17 +103,17 @@ impl Answer {
         }
     }
 
-    /// More of the model may come than it has said so far.
+    /// The model may be asked for more.
     pub(super) fn may_go_on(&self) -> bool {
         self.failure.is_none() && !self.length.is_cut
     }
 
-    /// More is to come than what is already in words.
+    /// More is to come than the words so far.
     pub(super) fn is_unfinished(&self) -> bool {
         (self.is_generating() || self.calls.are_under_way()) && !self.length.is_cut
     }
 
-    /// Something is still being made: the model's words, or a result.
+    /// A generation or a tool of this answer is still running.
     pub(super) fn is_being_made(&self) -> bool {
         self.is_generating() || (!self.calls.open().is_empty() && self.may_go_on())
     }
@@ -129,12 +128,12 @@ impl Answer {
         })
     }
 
-    /// Something other than fillers has been said since the generation began.
+    /// Something other than a filler was queued since the generation began.
     pub(super) fn has_spoken(&self) -> bool {
         self.has_spoken
     }
 
-    /// How it ends if it ends by itself.
+    /// The status if nobody interrupts it.
     pub(super) fn status(&self) -> ResponseStatus {
         if self.has_failed() {
             ResponseStatus::Failed
@@ -149,13 +148,14 @@ impl Answer {
         self.failure.is_some()
     }
 
-    /// The voice has failed. `false` if it has failed before, so that not even an apology can be spoken.
+    /// Notes that the voice failed. `false` if it had failed before, so that not even an apology can be
+    /// spoken.
     pub(super) fn voice_fails(&mut self) -> bool {
         self.failure.replace(Failure::Voice) != Some(Failure::Voice)
     }
 }
 
-/// The generation.
+/// Its generation.
 impl Answer {
     pub(super) fn begin_generation(&mut self, generation: Generation, asked: Time) {
         self.generation = Some(generation);
@@ -168,7 +168,7 @@ impl Answer {
         self.generation.is_some()
     }
 
-    /// The generation that is running.
+    /// The running generation.
     pub(super) fn generation(&mut self) -> Option<&mut Generation> {
         self.generation.as_mut()
     }
@@ -178,13 +178,14 @@ impl Answer {
         self.generation.as_ref().map(Generation::request)
     }
 
-    /// The model has ended, and all its words are queued. Returns why that is a failure, if it is one.
-    /// A limit of the client's (`has_limit`) may leave an answer without a word, ours may not.
+    /// Ends the generation, all of whose words are queued. Returns the reason if that is a failure. The
+    /// client's token limit (`has_limit`) may leave an answer without a word; the operator's may not.
     pub(super) fn end_generation(&mut self, has_limit: bool) -> Option<&'static str> {
         self.items.close();
         let generation = self.take_generation()?;
         let (is_cut, has_called) = (generation.is_cut(), generation.has_begun_call());
-        // A call that our own limit cut is told to the model, and silence is not what the user hears.
+        // If the operator's limit cuts a call, the model is told and asked again, so that the user does not
+        // hear silence.
         let is_answer = self.has_spoken && !has_called;
         self.length.is_cut |= is_cut && (has_limit || is_answer);
         let is_silent = !self.has_spoken && (!has_called || generation.has_overstepped());
@@ -198,27 +199,27 @@ impl Answer {
         })
     }
 
-    /// Stops the model: returns the request that is to be cancelled.
+    /// Stops the model. Returns the request to cancel.
     pub(super) fn stop_generation(&mut self) -> Option<RequestId> {
         self.items.close();
         self.take_generation()
             .map(|generation| generation.request())
     }
 
-    /// Gives up the rest of the answer. Returns the generation, whose last words are still said.
+    /// Gives up the rest of the answer. Returns the generation, whose last words are still spoken.
     pub(super) fn fail(&mut self) -> Option<Generation> {
         self.failure.get_or_insert(Failure::Stage);
         self.take_generation()
     }
 
-    /// The tokens so far are counted.
+    /// Takes the generation and adds up its tokens.
     fn take_generation(&mut self) -> Option<Generation> {
         let generation = self.generation.take()?;
         self.usage.add(generation.usage());
         Some(generation)
     }
 
-    /// The tokens of its generations before the running one.
+    /// The tokens of the generations before the running one.
     pub(super) fn earlier_usage(&self) -> TokenUsage {
         self.usage
     }
@@ -236,9 +237,9 @@ impl Answer {
     }
 }
 
-/// The speech.
+/// Its speech.
 impl Answer {
-    /// Queues a clause, to be spoken behind all others.
+    /// Queues a clause after all others.
     pub(super) fn queue(
         &mut self,
         common: &mut Common,
@@ -263,8 +264,7 @@ impl Answer {
         clause
     }
 
-    /// The client is about to hear a clause, the first time: tells it. What was sent before is heard
-    /// until `sent_until`.
+    /// Announces a clause to the client, once, before its first audio. `false` if it was announced before.
     pub(super) fn announce(
         &mut self,
         common: &mut Common,
@@ -290,11 +290,11 @@ impl Answer {
 /// The items of an answer, from words to sound.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// Those that are not done, oldest first.
+    /// The items that are not done, oldest first.
     open: Vec<ItemId>,
-    /// Those that the client was told of.
+    /// The items that the client was told about.
     announced: Vec<ItemId>,
-    /// The one that the next clause belongs to.
+    /// The item that the next clause belongs to.
     current: Option<ItemId>,
 }
 
@@ -307,17 +307,17 @@ impl Items {
         *self.current.get_or_insert(fresh)
     }
 
-    /// The next clause begins another item.
+    /// The next clause begins a new item.
     pub(super) fn close(&mut self) {
         self.current = None;
     }
 
-    /// Those that are not done, oldest first.
+    /// The items that are not done, oldest first.
     pub(super) fn open(&self) -> &[ItemId] {
         &self.open
     }
 
-    /// The client is told of an item. `false` if it has been told before.
+    /// Notes that the client is told about an item. `false` if it was told before.
     fn announce(&mut self, item: ItemId) -> bool {
         let is_new = !self.was_announced(item);
         if is_new {
@@ -334,12 +334,12 @@ impl Items {
         self.announced.contains(&item)
     }
 
-    /// Something is being said that has not ended.
+    /// An item has begun to play and is not done.
     pub(super) fn is_speaking(&self) -> bool {
         self.open.iter().any(|item| self.was_announced(*item))
     }
 
-    /// Takes the oldest item if it is done: all of it was sent, and no generation adds to it.
+    /// Takes the oldest item if it is done: all of it was sent, and no generation can add to it.
     pub(super) fn take_done(
         &mut self,
         is_generating: bool,

@@ -1,5 +1,5 @@
-//! Where an answer ends that the model does not end: behind the last whole sentence within the most
-//! words and the most seconds of speech that the operator allows.
+//! Cuts an answer without an end: after the last whole sentence within the operator's limits on words and
+//! seconds of speech.
 
 use super::playout::Place;
 use super::policy::AnswerPolicy;
@@ -8,27 +8,27 @@ use crate::time::Micros;
 #[cfg(test)]
 mod tests;
 
-/// A word takes as long as this while none of the answer has been spoken.
+/// The assumed length of a word until some of the answer has been synthesised.
 const WORD: Micros = Micros::from_ms(400);
 
-/// How much the model has said in one answer, and how much it may say.
+/// The length of one answer, and its limits.
 #[derive(Debug)]
 pub(super) struct Length {
     most: AnswerPolicy,
     /// Bytes, spoken or not.
     bytes: usize,
     words: usize,
-    /// Words that the voice was asked for, and those that it has made.
+    /// Words requested from the voice, and words synthesised.
     asked: usize,
     made: usize,
-    /// The length of those that were made.
+    /// The length of the synthesised words.
     speech: Micros,
-    /// It is over, although the model would have gone on.
+    /// The answer was cut, although the model would have gone on.
     pub(super) is_cut: bool,
 }
 
 impl Length {
-    /// Nothing has been said of an answer that may become so long.
+    /// An empty answer with these limits.
     pub(super) fn within(most: AnswerPolicy) -> Self {
         Self {
             most,
@@ -41,22 +41,22 @@ impl Length {
         }
     }
 
-    /// The model has streamed more. `true` if it is so much that the model will never end by itself.
+    /// Counts streamed bytes. `true` if they exceed the limit: such a model never ends by itself.
     pub(super) fn streamed(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.bytes > self.most.bytes()
     }
 
-    /// The model says more words. `true` if they are too many.
+    /// Counts words. `true` if they exceed the limit.
     pub(super) fn said(&mut self, words: usize) -> bool {
         self.words += words;
         self.words > self.most.words
     }
 
-    /// The voice is about to be asked for the clause at `place`. `false` if there is no time for the
-    /// rest of its sentence: the answer ends before it.
+    /// Counts the clause at `place` as requested. `false` if there is no time for the rest of its sentence:
+    /// the answer ends before the clause.
     pub(super) fn ask(&mut self, place: &Place) -> bool {
-        // A sentence that was begun is only cut when it has really become too long.
+        // A sentence that has begun is cut only where the limit is really reached.
         let ahead = match place.begins_sentence {
             true => place.sentence_words,
             false => place.words,
@@ -68,19 +68,19 @@ impl Length {
         fits
     }
 
-    /// The voice has made so many words of the model.
+    /// Counts synthesised words of the model and their length.
     pub(super) fn made(&mut self, words: usize, speech: Micros) {
         self.made += words;
         self.speech = self.speech + speech;
     }
 
-    /// Whether `words` more are spoken in time.
+    /// Whether `words` more fit into the limit.
     fn fits(&self, words: usize) -> bool {
         let unmade = self.asked.saturating_sub(self.made);
         self.speech + self.estimate(unmade + words) <= self.most.speech
     }
 
-    /// How long this many words take, as far as the voice has shown it.
+    /// The expected length of `words`, by the pace of the voice so far.
     fn estimate(&self, words: usize) -> Micros {
         let a_word = match self.made {
             0 => WORD.0,

@@ -1,5 +1,5 @@
-//! Answers in writing beside the conversation: they read its history, leave no trace in it, and may
-//! be made while somebody speaks.
+//! Text responses outside the conversation. They see its history but leave no trace in it, and may be
+//! generated while somebody speaks.
 
 use super::common::Common;
 use super::ids::{RequestId, TurnId};
@@ -10,32 +10,32 @@ use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
 #[cfg(test)]
 mod tests;
 
-/// Answers at a time.
+/// The most such responses at a time.
 const MOST: usize = 4;
 
-/// The answers that are being made.
+/// The open responses.
 #[derive(Debug, Default)]
 pub(super) struct Asides(Vec<Aside>);
 
-/// An answer that is being made.
+/// One open response.
 #[derive(Debug)]
 struct Aside {
     id: TurnId,
     request: RequestId,
     usage: TokenUsage,
-    /// The prompt's tokens, and the characters of the answer.
+    /// Tokens of the prompt (estimated) and characters of the answer.
     estimate: (u64, usize),
-    /// Bytes that the model has streamed, which have the same end as those of an answer aloud.
+    /// Bytes that the model has streamed; the limit is that of a spoken answer.
     streamed: usize,
     open_tool: Option<String>,
     is_cut: bool,
     begun: bool,
-    /// White space that is only told when more words follow.
+    /// White space, sent only when more words follow.
     space: String,
 }
 
 impl Aside {
-    /// The words that are to be told now that there are more.
+    /// The words to send now that `text` has come.
     fn words(&mut self, text: &str) -> Option<String> {
         let all = std::mem::take(&mut self.space) + text;
         let words = all.trim_end();
@@ -51,7 +51,7 @@ impl Aside {
 }
 
 impl Asides {
-    /// Begins an answer to this prompt, unless too many are under way.
+    /// Begins a response to this prompt, unless too many are open.
     pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt) {
         if self.0.len() == MOST {
             let message = format!("{MOST} responses are under way beside the conversation");
@@ -75,7 +75,7 @@ impl Asides {
             .push_back(Output::Generate { request, prompt });
     }
 
-    /// The model said something; `false` if it was not beside the conversation.
+    /// Handles an event of the model. `false` if it belongs to no response of these.
     pub(super) fn on_llm(
         &mut self,
         common: &mut Common,
@@ -131,7 +131,7 @@ impl Asides {
         true
     }
 
-    /// A generation failed; `false` if it was not beside the conversation.
+    /// Handles a failed generation. `false` if it belongs to no response of these.
     pub(super) fn on_failed(&mut self, common: &mut Common, request: RequestId) -> bool {
         let failed = self.0.iter().find(|a| a.request == request);
         let failed = failed.map(|aside| aside.id);
@@ -141,7 +141,7 @@ impl Asides {
         failed.is_some()
     }
 
-    /// The client wants an answer no more.
+    /// Cancels a response for the client.
     pub(super) fn cancel(&mut self, common: &mut Common, id: TurnId) {
         let Some(aside) = self.0.iter().find(|aside| aside.id == id) else {
             return common.refuse("CancelAside", "no such response is being given".into());

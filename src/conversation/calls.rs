@@ -1,4 +1,4 @@
-//! The calls of an answer, round by round: the next generation begins when those of the last one have
+//! The tool calls of an answer, in rounds: the next generation begins when all calls of the previous one have
 //! their results.
 
 use super::ids::CallId;
@@ -7,16 +7,16 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// The calls that the model has made in one answer.
+/// The calls that the model made in one answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Those whose results the next generation needs, in the order of their commits.
+    /// The calls whose results the next generation needs, in the order of their commits.
     waiting: Vec<Waiting>,
-    /// Calls have ended, and the model has not been told.
+    /// All calls of a round have ended, and the model has not seen the results.
     untold: bool,
-    /// A call is the client's to run: the client asks for the next answer.
+    /// The client runs one of the calls, and requests the next answer itself.
     by_client: bool,
-    /// Rounds whose results the model has been given.
+    /// Rounds whose results the model has seen.
     rounds: u32,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Calls {
 #[derive(Debug, PartialEq)]
 pub(super) struct Waiting {
     pub(super) call: CallId,
-    /// The result for the history, once there is one.
+    /// The result for the history; `None` while the call runs.
     pub(super) result: Option<Value>,
 }
 
 impl Calls {
-    /// Those of an answer that goes on after `rounds`.
+    /// The calls of an answer that is resumed after `rounds`.
     pub(super) fn after(rounds: u32) -> Self {
         Self {
             rounds,
@@ -37,12 +37,12 @@ impl Calls {
         }
     }
 
-    /// The model has made a call, which may have failed already.
+    /// Adds a call of the model, with its result if it has already failed.
     pub(super) fn wait_for(&mut self, call: CallId, result: Option<Value>) {
         self.waiting.push(Waiting { call, result });
     }
 
-    /// The client runs a call.
+    /// Notes that the client runs a call.
     pub(super) fn hand_to_client(&mut self) {
         self.by_client = true;
     }
@@ -51,7 +51,7 @@ impl Calls {
         self.by_client
     }
 
-    /// A call has its result, which is given back if no generation waits for it.
+    /// Stores the result of a call. Returns it as `Err` if no generation waits for it.
     pub(super) fn finish(&mut self, call: CallId, result: Value) -> Result<(), Value> {
         match self.waiting.iter_mut().find(|w| w.call == call) {
             Some(waiting) => {
@@ -62,14 +62,14 @@ impl Calls {
         }
     }
 
-    /// Calls whose results are not there yet.
+    /// Calls without a result.
     pub(super) fn open(&self) -> Vec<CallId> {
         let open = self.waiting.iter().filter(|w| w.result.is_none());
         open.map(|waiting| waiting.call).collect()
     }
 
-    /// Takes the results if they are all there and there is one. With `tell` the model is told of them
-    /// next.
+    /// Takes the calls of the round once all of them have results; empty before that. With `tell` a
+    /// generation with the results follows.
     pub(super) fn take_complete(&mut self, tell: bool) -> Vec<Waiting> {
         if self.waiting.is_empty() || !self.open().is_empty() {
             return Vec::new();
@@ -78,38 +78,38 @@ impl Calls {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Takes all calls: no generation waits for their results any more.
+    /// Takes all calls: no generation waits for them any longer.
     pub(super) fn take_all(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// The model is not told of results any more.
+    /// Takes all calls, and starts no further round.
     pub(super) fn give_up(&mut self) -> Vec<Waiting> {
         self.untold = false;
         self.take_all()
     }
 
-    /// A generation is to begin that is given the results.
+    /// The next generation is due, with the results of this round.
     pub(super) fn is_next_round_due(&self) -> bool {
         self.untold && self.waiting.is_empty() && !self.by_client
     }
 
-    /// The generation begins that is given the results.
+    /// Counts a round: the generation with its results begins.
     pub(super) fn begin_round(&mut self) {
         self.rounds += 1;
     }
 
-    /// A generation has begun, and the model knows all results.
+    /// A generation has begun, whose prompt has all results.
     pub(super) fn were_told(&mut self) {
         self.untold = false;
     }
 
-    /// The model has made calls of whose results it does not know.
+    /// The model has not seen the results of all its calls.
     pub(super) fn are_under_way(&self) -> bool {
         !self.waiting.is_empty() || self.untold
     }
 
-    /// Rounds whose results the model has been given.
+    /// Rounds whose results the model has seen.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }

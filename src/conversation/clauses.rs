@@ -1,32 +1,33 @@
-//! Streamed text to clauses that can be spoken one by one.
+//! Cuts streamed text into clauses that can be spoken one by one.
 //!
-//! Works character by character, so the clauses do not depend on how the text was cut into
-//! tokens. What must not be spoken (markdown, emoji, invisible characters) is left out on the way.
+//! Works character by character, so the clauses do not depend on how the text was split into tokens.
+//! Markdown, emoji and invisible characters are dropped on the way.
 
 use crate::language::en::sentences::{CONJUNCTIONS, Ending, ending, is_item_number, unclosed};
 use std::collections::VecDeque;
 
-/// Words before a comma, colon or dash ends the first clause: the first one starts the sound.
+/// The least words before a comma, colon or dash may end the first clause. It is short because the first
+/// audio waits for it.
 const FIRST_CLAUSE_WORDS: usize = 3;
-/// The same for later clauses, which have time: longer ones sound better.
+/// The same for later clauses. Longer ones sound better, and nobody waits for them.
 const LATER_CLAUSE_WORDS: usize = 6;
-/// A clause is never longer: the voice's encoder takes 0.5 ms per 12 ms of speech before any of it
-/// is heard.
+/// The most words in a clause: before its first audio, the voice's encoder takes 0.5 ms per 12 ms of speech.
 const MOST_WORDS: usize = 12;
-/// A long clause is cut before a conjunction only if this many words come before.
+/// The least words before a conjunction at which a long clause is cut.
 const WORDS_BEFORE_CONJUNCTION: usize = 4;
-/// Bytes of a clause without a single space, beyond which it is cut anywhere.
+/// The most bytes of a clause. One without spaces is cut anywhere.
 const MOST_BYTES: usize = 400;
 
-/// Cuts a response into clauses while it arrives. One per response, or [`Clauses::finish`] between.
+/// Cuts a response into clauses as it streams in. Use one per response, or call [`Clauses::finish`] in
+/// between.
 #[derive(Debug, Clone, Default)]
 pub struct Clauses {
     cleaner: Cleaner,
-    /// Clean text that no clause has taken yet.
+    /// Clean text that belongs to no clause yet.
     pending: String,
-    /// Where in it the last line begins.
+    /// Where the last line begins in `pending`.
     line: Option<usize>,
-    /// A clause of this response was handed out.
+    /// A clause of this response was returned.
     started: bool,
 }
 
@@ -37,9 +38,9 @@ impl Clauses {
         Self::default()
     }
 
-    /// Takes the next piece of text and returns the clauses that are certain now. Each has 1 to 12
-    /// words, no space around it and single spaces inside. A mark needs to be followed by a space
-    /// to count, so the last clause waits for more text or for [`Clauses::finish`].
+    /// Takes the next piece of text and returns the clauses that are complete. Each has 1 to 12 words, no
+    /// surrounding space and single spaces inside. Punctuation counts only when a space follows, so the last
+    /// clause waits for more text or for [`Clauses::finish`].
     pub fn push(&mut self, text: &str) -> Vec<String> {
         let mut clauses = Vec::new();
         for c in text.chars() {
@@ -51,7 +52,7 @@ impl Clauses {
         clauses
     }
 
-    /// The response ends: what is left of it, unless it is only marks. Ready for the next one.
+    /// Ends the response and returns the rest, unless it is only punctuation. Ready for the next response.
     pub fn finish(&mut self) -> Option<String> {
         let last = std::mem::take(self).pending;
         has_word(&last).then(|| last.trim().to_owned())
@@ -78,7 +79,7 @@ impl Clauses {
         end.and_then(|end| self.cut(end))
     }
 
-    /// Takes the first `end` bytes, if there is a word in them.
+    /// Takes the first `end` bytes as a clause, if they contain a word.
     fn cut(&mut self, end: usize) -> Option<String> {
         if !has_word(&self.pending[..end]) {
             return None;
@@ -90,7 +91,7 @@ impl Clauses {
         Some(clause[..end].trim().to_owned())
     }
 
-    /// Where a line begins that turns out to be a numbered item.
+    /// Where the last line begins, if it turns out to be a numbered item.
     fn item_start(&self, at: usize, c: char) -> Option<usize> {
         let start = self.line?;
         let item = self.pending.get(start..at)?.strip_suffix('.')?;
@@ -111,7 +112,7 @@ impl Clauses {
         (ending(before) == Ending::Perhaps && !goes_on).then_some(before.len())
     }
 
-    /// Where a clause ends that is long enough for it.
+    /// Where a clause ends, if it is long enough.
     fn clause_end(&self, at: usize, c: char) -> Option<usize> {
         let before = &self.pending[..at];
         let dash = before.ends_with('—') && c != '—';
@@ -134,8 +135,7 @@ impl Clauses {
     }
 }
 
-/// The best space of a long text to cut at: after its last comma, before its last conjunction, or
-/// at its end.
+/// The best space to cut a long text at: after its last comma, before its last conjunction, or its end.
 fn best_space(text: &str) -> usize {
     let text = text.trim_end();
     let mut best = None;
@@ -159,17 +159,17 @@ fn has_word(text: &str) -> bool {
     text.contains(char::is_alphanumeric)
 }
 
-/// A clause ends here whatever the marks: a paragraph or a list item.
+/// Ends a clause regardless of punctuation: a paragraph or a list item.
 const BREAK: char = '\n';
-/// A line begins here, which matters if it turns out to be a numbered item.
+/// The beginning of a line, which may turn out to be a numbered item.
 const LINE: char = '\r';
 
-/// Leaves out what must not be spoken and makes every white space one space.
+/// Drops what must not be spoken and turns white space into single spaces.
 #[derive(Debug, Clone, Default)]
 struct Cleaner {
     /// Ready for the cutter.
     clean: VecDeque<char>,
-    /// A run of one markup character, whose meaning depends on what follows.
+    /// A run of one markup character, whose meaning depends on the next character.
     held: String,
     /// The last character that went through, before the held ones.
     last: Option<char>,
@@ -236,7 +236,7 @@ impl Cleaner {
     }
 }
 
-/// Emoji, and what is invisible or controls: bidi marks, zero-width, tags, variation selectors.
+/// Emoji, and invisible or control characters: bidi marks, zero-width characters, tags, variation selectors.
 fn is_unspoken(c: char) -> bool {
     let invisible = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -392,7 +392,7 @@ mod tests {
             .prop_map(|pieces| pieces.into_iter().map(|(p, s)| p + s).collect())
     }
 
-    /// The characters that the clauses must hold: the visible ones that are not markup, in order.
+    /// The characters that the clauses must contain, in order: visible ones that are not markup.
     fn visible(text: &str) -> String {
         let spoken = |c: &char| !c.is_whitespace() && !is_unspoken(*c) && !"*#_~`>-+•".contains(*c);
         text.chars().filter(spoken).collect()

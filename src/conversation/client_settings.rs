@@ -7,7 +7,7 @@ use crate::llm::ToolChoice;
 use crate::tools::{Declaration, ToolSpec};
 use std::sync::Arc;
 
-/// The client's settings for all answers and turns.
+/// The client's settings for all answers and turns of the session.
 #[derive(Debug)]
 pub(super) struct ClientSettings {
     pub(super) instructions: Option<String>,
@@ -15,14 +15,14 @@ pub(super) struct ClientSettings {
     pub(super) turn_detection: TurnDetection,
     pub(super) tool_choice: ToolChoice,
     pub(super) max_tokens: MaxTokens,
-    /// The session transcribes, and nothing is answered.
+    /// The session only transcribes and answers nothing.
     pub(super) transcribe_only: bool,
-    /// The operator's switch: a client may turn speculation off, and on again only if this is on.
+    /// Whether the client may turn speculation on. It may always turn it off.
     pub(super) may_speculate: bool,
 }
 
 impl ClientSettings {
-    /// The settings before the client changes any.
+    /// The initial settings.
     pub(super) fn new(policy: &Policy) -> Self {
         Self {
             instructions: None,
@@ -35,14 +35,13 @@ impl ClientSettings {
         }
     }
 
-    /// The client's tools in an answer on these terms. They take the place of the server's of the same
-    /// name.
+    /// The client's tools in an answer with these terms. They replace the server's tools of the same names.
     pub(super) fn tools_in<'a>(&'a self, terms: &'a ResponseTerms) -> &'a [ToolSpec] {
         terms.tools.as_ref().unwrap_or(&self.tools)
     }
 }
 
-/// The client's tools, in the answer that is being given and in the next one.
+/// The client's tools in the current answer and in the next one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientTools<'a> {
     this: &'a [ToolSpec],
@@ -50,7 +49,7 @@ pub(super) struct ClientTools<'a> {
 }
 
 impl<'a> ClientTools<'a> {
-    /// While an answer is given on these terms, if there is one.
+    /// The client's tools, with the terms of the current answer if there is one.
     pub(super) fn of(client: &'a ClientSettings, terms: Option<&'a ResponseTerms>) -> Self {
         Self {
             this: terms.map_or(&[], |terms| client.tools_in(terms)),
@@ -58,7 +57,7 @@ impl<'a> ClientTools<'a> {
         }
     }
 
-    /// The server's tool of this name, if it is the server that runs it when it is called.
+    /// The server's tool of this name, unless a client's tool of the same name replaces it.
     pub(super) fn servers<'p>(
         self,
         policy: &'p Policy,

@@ -1,5 +1,5 @@
-//! State that every rule may use and none owns: the time, the decisions so far, the deadlines, the
-//! identifiers and the operator's settings.
+//! State that every rule may use and none owns: time, decisions, deadlines, identifiers and the operator's
+//! settings.
 
 use super::ids::{ItemId, RequestId, RunId, TurnId};
 use super::output::{Event, Output};
@@ -8,22 +8,22 @@ use super::timer::{Timer, Timers};
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// Shared state that every rule may use.
+/// State that every rule may use.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) policy: Policy,
-    /// The server's tools have changed to these, and the policy still has those before.
+    /// Changed tools of the server that the policy does not have yet.
     pub(super) changed_tools: Option<Declarations>,
-    /// The time of the input that is being handled.
+    /// The time of the current input.
     pub(super) now: Time,
-    /// Decisions that nobody has polled yet, oldest first.
+    /// Decisions that have not been polled, oldest first.
     pub(super) outputs: VecDeque<Output>,
     pub(super) timers: Timers,
     pub(super) ids: Ids,
 }
 
-/// Mints identifiers. What the client sees shares one counter; work has its own, so that work done
-/// early leaves no trace in what is seen.
+/// Creates identifiers. Those that the client sees share one counter; work has another, so that speculative
+/// work leaves no gaps in the visible ones.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     seen: u64,
@@ -43,7 +43,7 @@ impl Ids {
 }
 
 impl Common {
-    /// The session's clock starts, and with it the deadlines of the session as a whole.
+    /// Starts the session at time zero and sets its overall deadlines.
     pub(super) fn new(policy: Policy) -> Self {
         let mut common = Self {
             policy,
@@ -59,18 +59,18 @@ impl Common {
         common
     }
 
-    /// Somebody speaks or does something: the session is not idle.
+    /// Restarts the idle deadline.
     pub(super) fn mark_activity(&mut self) {
         self.timers
             .set(Timer::Idle, self.now + self.policy.timeouts.idle);
     }
 
-    /// Tells the client.
+    /// Sends an event to the client.
     pub(super) fn notify(&mut self, event: Event) {
         self.outputs.push_back(Output::Notify(event));
     }
 
-    /// Tells the client that its `request` is not granted, and why.
+    /// Tells the client that its `request` was refused, and why.
     pub(super) fn refuse(&mut self, request: &str, message: String) {
         self.notify(Event::Refused {
             request: request.into(),

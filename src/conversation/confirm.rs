@@ -1,6 +1,6 @@
-//! A call that changes something asks first: its exact arguments are read back by code, or its
-//! declaration's own question is asked. A yes to that makes it run: in a new turn, in writing, by a
-//! key or a click. Until then it is not in the history.
+//! Confirmation: a call that changes something asks first. The question reads back the exact arguments, or is
+//! the template of the tool's declaration. A yes runs the call: spoken in a new turn, typed, by key or by
+//! click. Until then the call is not in the history.
 
 use super::common::Common;
 use super::history::History;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// An answer that begins in time may end later, ms.
+/// How long to wait again if the user is speaking at the expiry, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
 
 /// A committed call that waits for the user.
@@ -28,24 +28,24 @@ pub(super) struct Pending {
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
     question: String,
-    /// A yes counts for so long after the question.
+    /// How long a yes counts after the question.
     expiry: Micros,
 }
 
-/// The calls that wait for the user's yes, from their commits until they run or do not run.
+/// The calls that need the user's yes, from their commits to their outcomes.
 #[derive(Debug, Default)]
 pub(super) struct Confirmation {
-    /// Asked when the response has nothing else to say.
+    /// To be asked when the response has said everything else.
     wanted: Option<Wanted>,
-    /// Being asked, or waiting for its answer.
+    /// Being asked, or waiting for an answer.
     question: Option<Question>,
 }
 
-/// A question that is not being asked yet.
+/// A question that has not been asked.
 #[derive(Debug)]
 struct Wanted {
     pending: Pending,
-    /// Other calls of the same response that wanted a yes, too.
+    /// Other calls of the same response that need a yes, too.
     others: Vec<String>,
 }
 
@@ -55,34 +55,34 @@ struct Question {
     stage: Stage,
 }
 
-/// How far the question has got.
+/// How far the question has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It is being said.
+    /// It is being spoken.
     Asking(Spoken),
-    /// A sound has cut it short that may be noise.
+    /// A sound that may be noise has interrupted it.
     CutShort(Spoken),
-    /// It was sent to its end.
+    /// All of it was sent.
     Asked(Window),
 }
 
-/// How much of the question has been said.
+/// How much of the question has been spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spoken {
-    /// Nothing: its clauses are those after this one.
+    /// Nothing. Its clauses have larger ids than this.
     After(ClauseId),
-    /// Some of it: a key may answer it.
+    /// Some of it, so a key may answer it.
     Partly,
 }
 
-/// When a yes to a question counts.
+/// The time in which a yes counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
-    /// The question has been heard.
+    /// When the question has been heard.
     heard: Time,
-    /// It is too long ago.
+    /// When a yes no longer counts.
     expires: Time,
-    /// A yes was typed in, and the client has not asked for an answer yet.
+    /// A yes was typed, and the client has not requested a response yet.
     accepted: bool,
 }
 
@@ -98,7 +98,7 @@ impl Question {
         matches!(self.stage, Stage::CutShort(_))
     }
 
-    /// Classifies words that began at `began` as the reply about the call.
+    /// Classifies words that began at `began` as the reply to the question.
     fn outcome_of(&self, text: &str, began: Time) -> ConfirmationOutcome {
         let asked = Asked {
             question: &self.pending.question,
@@ -120,8 +120,8 @@ impl Question {
 
 /// Requests of the response.
 impl Confirmation {
-    /// Has a committed call wait for the user's yes; `false` if its tool does not want that. The
-    /// question is asked when the response has nothing else to say.
+    /// Holds a committed call until the user says yes; `false` if its tool needs none. The question is asked
+    /// when the response has said everything else.
     pub(super) fn want(
         &mut self,
         call: CallId,
@@ -143,8 +143,8 @@ impl Confirmation {
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
         };
         match &mut self.wanted {
-            // A yes must be to one question. Until it is asked the model does not see the call, and
-            // may repeat it.
+            // Only one question is asked at a time. The model does not see the call until then, and may
+            // repeat it: a repetition is ignored.
             Some(Wanted { pending: first, .. })
                 if first.name == pending.name && first.arguments == pending.arguments => {}
             Some(first) => first.others.push(pending.name),
@@ -156,18 +156,18 @@ impl Confirmation {
         true
     }
 
-    /// A question is to be asked when the response has said everything else.
+    /// A question waits for the response to say everything else.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.is_some()
     }
 
-    /// The response is over or has failed: what it would have asked is not asked.
+    /// Drops the question that was to be asked: the response is over or has failed.
     pub(super) fn forget_wanted(&mut self) {
         self.wanted = None;
     }
 
-    /// Another answer follows at once, and a yes behind it would not be to the question: the model
-    /// may call again in it.
+    /// Puts the question off, because another answer follows at once and a yes after that would not be to the
+    /// question. The model is told that it may call again.
     pub(super) fn put_off(&mut self, common: &mut Common, history: &mut History) {
         let Some(Wanted { pending, others }) = self.wanted.take() else {
             return;
@@ -178,7 +178,7 @@ impl Confirmation {
         }
     }
 
-    /// The response has said everything else: returns the question, to be said now.
+    /// Returns the question, to be spoken now that the response has said everything else.
     pub(super) fn ask(&mut self, common: &mut Common, history: &mut History) -> Option<String> {
         let Wanted { pending, others } = self.wanted.take()?;
         self.end(common, ConfirmationOutcome::Abandoned);
@@ -203,9 +203,9 @@ impl Confirmation {
     }
 }
 
-/// How the question is said and heard.
+/// How the question is spoken and heard.
 impl Confirmation {
-    /// The client hears this clause next.
+    /// Notes that this clause is about to play.
     pub(super) fn clause_begins(&mut self, clause: ClauseId) {
         if let Some(question) = &mut self.question
             && matches!(question.stage, Stage::Asking(Spoken::After(before)) if clause > before)
@@ -214,8 +214,8 @@ impl Confirmation {
         }
     }
 
-    /// The response with the question in it has been sent to its end, and is heard to its end at
-    /// `heard`: from then on a yes counts.
+    /// Notes that the question has been sent in full and will have been heard at `heard`. From then on a yes
+    /// counts.
     pub(super) fn was_sent(&mut self, common: &mut Common, heard: Time) {
         if let Some(question) = &mut self.question
             && matches!(question.stage, Stage::Asking(_))
@@ -231,14 +231,14 @@ impl Confirmation {
         }
     }
 
-    /// The question has been heard earlier than the clock had it.
+    /// The question was heard earlier than the playout estimate said.
     pub(super) fn was_heard(&mut self, now: Time) {
         if let Some(Stage::Asked(window)) = self.question.as_mut().map(|q| &mut q.stage) {
             window.heard = now.min(window.heard);
         }
     }
 
-    /// The question has not been heard to its end after all.
+    /// The question was not heard to its end after all.
     pub(super) fn was_not_heard(&mut self, common: &mut Common) {
         if let Some(question) = &mut self.question
             && matches!(question.stage, Stage::Asked(_))
@@ -248,8 +248,8 @@ impl Confirmation {
         }
     }
 
-    /// Something else is about to be said. A yes after that may be to that: the question has to be
-    /// the last thing that was heard, and is returned to be asked again.
+    /// Returns the open question, to be repeated after an announcement: a yes counts only if the question was
+    /// the last thing heard.
     pub(super) fn ask_again(&mut self, common: &mut Common) -> Option<String> {
         let asked = self.question.as_ref().filter(|q| q.window().is_some())?;
         let question = asked.pending.question.clone();
@@ -257,35 +257,35 @@ impl Confirmation {
         Some(question)
     }
 
-    /// An answer is about to be given to something else: a yes after it is to no earlier question.
+    /// Withdraws the question that was asked, because an answer to something else begins.
     pub(super) fn withdraw_asked(&mut self, common: &mut Common, history: &mut History) {
         if self.is_asked() {
             self.withdraw(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// The question cannot be said to its end: nobody can know what a yes would be to.
+    /// Withdraws a question that cannot be spoken to its end.
     pub(super) fn withdraw_unasked(&mut self, common: &mut Common, history: &mut History) {
         if self.open().is_some_and(|q| q.window().is_none()) {
             self.withdraw(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// The agent was stopped for good while it was asking.
+    /// Abandons a question that was being asked when the agent was stopped for good.
     pub(super) fn abandon_unasked(&mut self, common: &mut Common) {
         if self.open().is_some_and(|q| q.window().is_none()) {
             self.end(common, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// The user spoke or pressed a key before the question had been heard: that is no answer to it.
+    /// Abandons a question that had not been heard when the user spoke or pressed a key.
     pub(super) fn abandon_unheard(&mut self, common: &mut Common) {
         if self.is_unheard(common.now) {
             self.end(common, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// A sound has stopped the agent: an unheard question waits until the sound has been judged.
+    /// Suspends an unheard question when a sound stops the agent, until the sound has been judged.
     pub(super) fn cut_short(&mut self, common: &mut Common) {
         if !self.is_unheard(common.now) {
             return;
@@ -299,7 +299,7 @@ impl Confirmation {
         }
     }
 
-    /// The sound that cut the question short was no speech: it is said to its end.
+    /// Resumes the question after a false interruption.
     pub(super) fn resume(&mut self) {
         if let Some(question) = &mut self.question
             && let Stage::CutShort(spoken) = question.stage
@@ -308,19 +308,19 @@ impl Confirmation {
         }
     }
 
-    /// The sound that cut the question short was speech.
+    /// Abandons a question that speech interrupted.
     pub(super) fn abandon_cut_short(&mut self, common: &mut Common) {
         if self.question.as_ref().is_some_and(Question::is_cut_short) {
             self.end(common, ConfirmationOutcome::Abandoned);
         }
     }
 
-    /// A call waits, and no sound has cut its question short.
+    /// A call waits, and its question is not interrupted.
     pub(super) fn is_open(&self) -> bool {
         self.open().is_some()
     }
 
-    /// The question was sent to its end, and waits for its answer.
+    /// All of the question was sent, and it waits for an answer.
     pub(super) fn is_asked(&self) -> bool {
         self.question.as_ref().and_then(Question::window).is_some()
     }
@@ -337,7 +337,7 @@ impl Confirmation {
 
 /// How the question is answered.
 impl Confirmation {
-    /// The user's turn, begun at `began`. Returns the call that is to run if it was a yes.
+    /// Handles the user's turn, which began at `began`. Returns the call to run if it was a yes.
     pub(super) fn answer(
         &mut self,
         common: &mut Common,
@@ -354,7 +354,7 @@ impl Confirmation {
         }
     }
 
-    /// The same in writing. What is accepted runs when the client asks for an answer.
+    /// Handles a typed message. An accepted call runs when the client requests a response.
     pub(super) fn answer_in_writing(
         &mut self,
         common: &mut Common,
@@ -364,7 +364,7 @@ impl Confirmation {
         let Some(question) = self.question.as_mut().filter(|q| !q.is_cut_short()) else {
             return;
         };
-        // Who writes has the whole question before them, heard or not.
+        // A user who types can read the whole question, heard or not.
         let heard = question.window().map(|window| window.heard);
         let read = heard.map_or(common.now, |heard| heard.max(common.now));
         match (question.outcome_of(text, read), &mut question.stage) {
@@ -373,7 +373,7 @@ impl Confirmation {
         }
     }
 
-    /// The client asks for an answer: returns the call that was accepted in writing, to be run.
+    /// Returns the call that was accepted in writing, now that the client requests a response.
     pub(super) fn take_accepted(&mut self, common: &mut Common) -> Option<Pending> {
         let window = self.question.as_ref().and_then(Question::window)?;
         match window.accepted {
@@ -382,12 +382,12 @@ impl Confirmation {
         }
     }
 
-    /// The call that a click may answer, also while a sound has cut its question short.
+    /// The call that a click may answer, even while its question is interrupted.
     pub(super) fn awaited(&self) -> Option<CallId> {
         self.question.as_ref().map(|q| q.pending.call)
     }
 
-    /// The same for a key: it has to follow some of the question.
+    /// The call that a key may answer: only after some of the question has been spoken.
     pub(super) fn awaited_by_key(&self) -> Option<CallId> {
         let question = self.question.as_ref()?;
         let unsaid = |spoken| matches!(spoken, Spoken::After(_));
@@ -397,13 +397,13 @@ impl Confirmation {
         }
     }
 
-    /// Takes the call that a click or a key answers: the caller tells how it ended.
+    /// Takes the call that a click or a key answers. The caller reports the outcome.
     pub(super) fn take(&mut self, common: &mut Common) -> Option<Pending> {
         common.timers.clear(Timer::ConfirmationExpired);
         self.question.take().map(|question| question.pending)
     }
 
-    /// The wait for a yes is over, unless the user is just saying something.
+    /// Ends the wait for a yes, or extends it while the user is speaking.
     pub(super) fn on_expired(&mut self, common: &mut Common, user_speaks: bool) {
         if user_speaks {
             let later = common.now + Micros::from_ms(STILL_SPEAKING_MS);
@@ -413,7 +413,7 @@ impl Confirmation {
         }
     }
 
-    /// The call that waits does not run, and the model is told.
+    /// Ends the wait without running the call, and tells the model.
     fn withdraw(
         &mut self,
         common: &mut Common,
@@ -427,7 +427,7 @@ impl Confirmation {
         self.end(common, outcome);
     }
 
-    /// No call waits any more; the client is told about the one that did.
+    /// Ends the wait and tells the client the outcome.
     fn end(&mut self, common: &mut Common, outcome: ConfirmationOutcome) -> Option<Pending> {
         let pending = self.take(common)?;
         pending.tell_end(common, outcome);
@@ -436,14 +436,14 @@ impl Confirmation {
 }
 
 impl Pending {
-    /// Tells the client how the wait has ended.
+    /// Tells the client the outcome.
     pub(super) fn tell_end(&self, common: &mut Common, outcome: ConfirmationOutcome) {
         let call = self.call;
         common.notify(Event::ConfirmationEnded { call, outcome });
     }
 }
 
-/// Tells the model that a call was not run, and `why`.
+/// Tells the model that a call was not run, and why.
 fn tell_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
     let text = format!("A call of {name} was not run: {why}");
     history.push(common.item_id(), Message::System { text });

@@ -1,5 +1,5 @@
-//! How the conversation ends: by a call of the agent, which does not begin before its goodbye has been
-//! heard, or by a hang-up that waits until nobody is speaking.
+//! How the conversation ends: by a tool call, which starts only after the goodbye has been heard, or by a
+//! hang-up, which waits until nobody is speaking.
 
 use super::ids::CallId;
 use super::outcome::HangUpReason;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// A committed call that ends the conversation, and that has not begun.
+/// A committed call that ends the conversation and has not started.
 #[derive(Debug, PartialEq)]
 pub(super) struct EndingCall {
     pub(super) call: CallId,
@@ -18,48 +18,48 @@ pub(super) struct EndingCall {
     pub(super) how: EndsCall,
 }
 
-/// The end of the conversation, from when the agent or the server wants it.
+/// A pending end of the conversation.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     promised: Option<(EndingCall, Stage)>,
-    /// The user has gone on during the response: it does not end the conversation.
+    /// The user has spoken on during the response, which therefore no longer ends the conversation.
     goes_on: bool,
-    /// The call that runs to hand the conversation over.
+    /// The running call that transfers the conversation.
     handing_over: Option<CallId>,
     /// Hang up for this reason when nobody is speaking.
     hang_up: Option<HangUpReason>,
 }
 
-/// Where the call stands that ends the conversation.
+/// The stage of the call that ends the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The response is saying goodbye.
     InResponse,
-    /// A sound has cut the goodbye short that may be noise.
+    /// A sound that may be noise has interrupted the goodbye.
     CutShort,
-    /// It was noise: a response takes the call up again when nobody speaks.
+    /// The sound was noise: a response resumes the call when nobody speaks.
     Resuming,
 }
 
-/// The outcome of a call that is to end the conversation.
+/// Whether a call may end the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// It runs when everything has been said.
+    /// Yes: it runs when everything has been said.
     Kept,
-    /// Another call is to end the conversation already.
+    /// Another call is already going to end it.
     Already,
-    /// The user has gone on: it does not run.
+    /// The user has spoken on, so it does not run.
     CalledOff,
 }
 
 /// The call that ends the conversation.
 impl Ending {
-    /// A response has begun.
+    /// Notes that a response has begun.
     pub(super) fn response_begins(&mut self) {
         self.goes_on = false;
     }
 
-    /// The response wants to end the conversation by this call.
+    /// Registers a call by which the response wants to end the conversation.
     pub(super) fn promise(&mut self, call: EndingCall) -> Promise {
         if self.goes_on {
             Promise::CalledOff
@@ -71,7 +71,7 @@ impl Ending {
         }
     }
 
-    /// The call that the response is to end with.
+    /// The call that the current response is to end with.
     pub(super) fn promised(&self) -> Option<&EndingCall> {
         let (call, stage) = self.promised.as_ref()?;
         (*stage == Stage::InResponse).then_some(call)
@@ -81,18 +81,18 @@ impl Ending {
         self.promised().is_some()
     }
 
-    /// A call waits for the goodbye to be heard, in a response or until a sound has been judged.
+    /// A call waits for its goodbye to be heard, at whatever stage.
     pub(super) fn is_near(&self) -> bool {
         self.promised.is_some()
     }
 
-    /// Takes the call that the response is to end with.
+    /// Takes the call that the current response is to end with.
     pub(super) fn take_promised(&mut self) -> Option<EndingCall> {
         self.take_at(Stage::InResponse)
     }
 
-    /// A sound has stopped the agent: the call waits until it is known whether that was speech.
-    /// `false` if there is none.
+    /// Handles a sound that stopped the agent: the call waits until it is known whether the sound was speech.
+    /// `false` if there is no call.
     pub(super) fn cut_short(&mut self) -> bool {
         self.promised.as_mut().is_some_and(|(_, stage)| {
             *stage = Stage::CutShort;
@@ -100,29 +100,30 @@ impl Ending {
         })
     }
 
-    /// The sound that cut the goodbye short was no speech.
+    /// Handles a false interruption of the goodbye.
     pub(super) fn resume(&mut self) {
         if let Some((_, stage @ Stage::CutShort)) = &mut self.promised {
             *stage = Stage::Resuming;
         }
     }
 
-    /// The call is to be taken up again when nobody speaks.
+    /// The call is to be resumed when nobody speaks.
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self.promised, Some((_, Stage::Resuming)))
     }
 
-    /// Takes the call, which was to be taken up again: it is called off, or promised anew.
+    /// Takes the call that was to be resumed, to cancel it or to promise it again.
     pub(super) fn take_resuming(&mut self) -> Option<EndingCall> {
         self.take_at(Stage::Resuming)
     }
 
-    /// Takes the call, whose goodbye speech has cut short: it is called off.
+    /// Takes the call whose goodbye was interrupted by speech, to cancel it.
     pub(super) fn take_cut_short(&mut self) -> Option<EndingCall> {
         self.take_at(Stage::CutShort)
     }
 
-    /// The user goes on: returns the call that was to end the conversation, wherever it stands.
+    /// Notes that the user has spoken on, and takes the call that was to end the conversation, at whatever
+    /// stage.
     pub(super) fn go_on(&mut self, in_response: bool) -> Option<EndingCall> {
         self.goes_on |= in_response;
         self.promised.take().map(|(call, _)| call)
@@ -136,7 +137,7 @@ impl Ending {
 
 /// The hang-up.
 impl Ending {
-    /// The call runs that hands the conversation over.
+    /// Notes that the call that transfers the conversation is running.
     pub(super) fn hand_over(&mut self, call: CallId) {
         self.handing_over = Some(call);
     }
@@ -145,7 +146,7 @@ impl Ending {
         self.handing_over.is_some()
     }
 
-    /// A call has its result. If it has handed the conversation over, nothing is left but to hang up.
+    /// Handles the result of a call. After a successful transfer, the server hangs up.
     pub(super) fn call_finished(&mut self, call: CallId, succeeded: bool) {
         let handed_over = self.handing_over.take_if(|running| *running == call);
         if handed_over.is_some() && succeeded {
@@ -168,7 +169,7 @@ impl Ending {
         self.hang_up = None;
     }
 
-    /// The user has come back: `true` if the server was about to hang up because nobody was there.
+    /// Cancels a hang-up for idleness, because the user is there. `true` if there was one.
     pub(super) fn stay_for_user(&mut self) -> bool {
         let idle = self.hang_up.take_if(|reason| *reason == HangUpReason::Idle);
         idle.is_some()

@@ -1,13 +1,13 @@
-//! Is the user speaking, and is the user done?
+//! Endpointing: whether the user is speaking, and how much silence ends the turn.
 
 use super::policy::{EndpointPolicy, VadPolicy};
 use crate::language::en::sentences::reads_unfinished;
 use crate::time::Samples;
 
-/// Samples of one window of the voice activity detector.
+/// Samples in one window of the voice activity detector.
 pub(super) const WINDOW: u64 = 512;
 
-/// Turns window probabilities into stretches of speech.
+/// Turns the probabilities of windows into the beginning and end of speech.
 #[derive(Debug, Default)]
 pub(super) struct SpeechDetector {
     speaking: bool,
@@ -15,7 +15,7 @@ pub(super) struct SpeechDetector {
     run: u32,
 }
 
-/// The change that a window of audio causes.
+/// The effect of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Speech began; it reaches back to this sample, pre-roll included.
@@ -56,7 +56,7 @@ impl SpeechDetector {
         Heard::Started(first.minus_ms(policy.pre_roll_ms))
     }
 
-    /// The utterance is over: the next one has to begin anew.
+    /// Ends the utterance; the next one needs a new run of speech.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -64,8 +64,8 @@ impl SpeechDetector {
 
 /// The end-of-turn rule: how much silence, in ms since the last speech, ends the turn.
 ///
-/// A turn that sounds complete gets the shortest wait. One that sounds or reads unfinished gets the
-/// longest; all others the middle one.
+/// A turn that sounds complete gets the shortest wait, one that sounds or reads unfinished the longest, and
+/// all others the middle one.
 pub(super) fn silence_needed(
     completeness: Option<f32>,
     transcript: Option<&str>,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sounds_complete_ends_soonest() {
+    fn a_turn_that_sounds_complete_ends_soonest() {
         let policy = EndpointPolicy::default();
         let wait = |p, text| silence_needed(p, text, &policy);
         assert_eq!(wait(Some(0.95), Some("What time is it?")), 200);

@@ -1,5 +1,5 @@
-//! Filler while the user waits: none, a short one, a long one, or a second one. It never claims anything
-//! about a result that is not there yet.
+//! Fillers while the user waits: none, a short one, a long one, or a second one. A filler never claims
+//! anything about a result.
 
 use super::client_settings::ClientTools;
 use super::common::Common;
@@ -14,25 +14,25 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// Fillers that the conversation says by itself in one response, at most.
+/// The most fillers that the conversation says in one response.
 const MOST: u32 = 2;
 
-/// An answer so near is waited for in silence.
+/// A wait shorter than this is not filled.
 const NEAR: Micros = Micros::from_ms(400);
 
-/// The silence while an answer is owed.
+/// The silence while an answer is due.
 #[derive(Debug)]
 pub(super) struct DeadAir {
-    /// The answer began to be owed.
+    /// Since when the answer is due.
     since: Time,
-    /// Fillers that were said.
+    /// Fillers said so far.
     fillers: u32,
     /// No filler before this.
     silent_until: Time,
 }
 
 impl DeadAir {
-    /// An answer is owed from here on.
+    /// An answer is due from `now` on.
     pub(super) fn since(now: Time) -> Self {
         Self {
             since: now,
@@ -41,7 +41,7 @@ impl DeadAir {
         }
     }
 
-    /// The wait for the answer begins only now.
+    /// Restarts the wait for the answer.
     pub(super) fn restart(&mut self, common: &Common) {
         self.silent_until = common.now + common.policy.timeouts.dead_air;
     }
@@ -50,16 +50,15 @@ impl DeadAir {
         self.fillers
     }
 
-    /// When the silence has lasted long enough for a filler, if it has lasted since `silent_since`. `None`
-    /// if there were enough of them.
+    /// When the next filler is due, if it has been silent since `silent_since`. `None` if there were enough.
     pub(super) fn ends(&self, silent_since: Time, patience: Micros) -> Option<Time> {
         let wait = Micros(patience.0 * u64::from(self.fillers + 1));
         let end = (silent_since.max(self.since) + wait).max(self.silent_until);
         (self.fillers < MOST).then_some(end)
     }
 
-    /// The silence has lasted, and the answer is expected in `wait`. `true` if it is waited for a little
-    /// longer: once, and only if it is about to come.
+    /// Whether to wait a little longer instead of saying a filler, because the answer is expected in `wait`.
+    /// At most once.
     pub(super) fn goes_on(&mut self, now: Time, wait: Micros) -> bool {
         let goes_on = wait.0 > 0 && wait < NEAR && self.silent_until < now;
         if goes_on {
@@ -68,13 +67,13 @@ impl DeadAir {
         goes_on
     }
 
-    /// A filler is said.
+    /// Counts a filler.
     pub(super) fn fill(&mut self) {
         self.fillers += 1;
     }
 }
 
-/// The template for a wait; `None` if it is too short to talk about or there is no template.
+/// The template for a wait; `None` if the wait is too short or there is no template.
 fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<String> {
     if wait.as_ms() < policy.worth_ms {
         return None;
@@ -88,7 +87,7 @@ fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<Str
     template.cloned()
 }
 
-/// The filler that a prediction is enough for before the model has said anything.
+/// The filler that the router may say before the model has said anything.
 pub(super) fn of_prediction(
     common: &Common,
     clients: ClientTools,
@@ -106,7 +105,7 @@ pub(super) fn of_prediction(
     render(tool, &choose(tool, wait, policy)?, &call.arguments)
 }
 
-/// The filler for a call that the model has made without a word before it.
+/// The filler for a call that the model made without a word before it.
 pub(super) fn of_call(
     common: &Common,
     speculation: &Speculation,
@@ -121,8 +120,7 @@ pub(super) fn of_call(
     render(tool, &template, arguments)
 }
 
-/// The words for a wait that drags on after so many `fillers`: the waiting tool's own, else the general
-/// ones.
+/// The next filler of a long wait, after `fillers` others: the tool's own, or else the general one.
 pub(super) fn again(
     common: &Common,
     speculation: &Speculation,

@@ -1,5 +1,5 @@
-//! One generation of the language model for an answer: its words become clauses, its calls are counted,
-//! and so are its tokens if the engine does not count them.
+//! One generation of the language model: cuts its words into clauses and counts its calls, and its tokens if
+//! the engine does not.
 
 use super::clauses::Clauses;
 use super::ids::RequestId;
@@ -8,38 +8,36 @@ use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 #[cfg(test)]
 mod tests;
 
-/// Clauses that are withheld after the router's filler: one may be a filler of its own, two are an
+/// Clauses withheld after the router's filler. A single clause may be the model's own filler; two are an
 /// answer.
 const WITHHELD: usize = 1;
 
-/// Calls of one generation: a model that asks for more has lost its way, and is cut there.
+/// The most calls of one generation. A model that makes more is looping, and is stopped.
 const MOST_CALLS: usize = 16;
 
-/// A generation that is running.
+/// A running generation.
 #[derive(Debug)]
 pub(super) struct Generation {
     request: RequestId,
     cutter: Clauses,
-    /// After the router's filler: clauses wait here until they are known to be more than another
-    /// filler.
+    /// Clauses withheld after the router's filler, until they turn out to be more than a second filler.
     withheld: Option<Vec<String>>,
-    /// The tool whose call has begun and not ended.
+    /// The tool whose call is open.
     open_call: Option<String>,
     /// Calls that have begun.
     calls: usize,
-    /// A call was made that is not carried out, although no tool was offered.
+    /// The model made a call that it was not offered; the call is not carried out.
     overstepped: bool,
-    /// The model has reached its most tokens.
+    /// The model reached its token limit.
     is_cut: bool,
-    /// Usage that the engine has reported.
+    /// Usage that the engine reported.
     counted: TokenUsage,
-    /// Usage that it has not reported: the prompt's tokens, and the characters of the answer.
+    /// Usage that it has not reported: tokens of the prompt (estimated) and characters of the answer.
     uncounted: (u64, usize),
 }
 
 impl Generation {
-    /// A prompt of about `tokens` was given to the model. What it says first is withheld
-    /// `after_filler`.
+    /// A generation from a prompt of about `tokens`. With `after_filler` its first clause is withheld.
     pub(super) fn new(request: RequestId, tokens: u64, after_filler: bool) -> Self {
         Self {
             request,
@@ -69,7 +67,7 @@ impl Generation {
         self.uncounted.1 += text.chars().count();
     }
 
-    /// The engine has counted the tokens so far.
+    /// Takes over the engine's own count of the tokens so far.
     pub(super) fn was_counted(&mut self, usage: TokenUsage) {
         self.counted.add(usage);
         self.uncounted = (0, 0);
@@ -87,8 +85,8 @@ impl Generation {
         usage
     }
 
-    /// The model says words: returns the clauses that are to be spoken. Behind a call there are none:
-    /// the model cannot know its result yet.
+    /// Takes words of the model and returns the clauses to speak. After a call there are none, because the
+    /// model cannot know its result yet.
     pub(super) fn words(&mut self, text: &str) -> Vec<String> {
         if self.has_begun_call() {
             return Vec::new();
@@ -97,9 +95,8 @@ impl Generation {
         clauses.into_iter().flat_map(|c| self.release(c)).collect()
     }
 
-    /// The model begins to call a tool. Returns the words before it that are to be spoken; `None` if it
-    /// has made too many calls. Withheld words were to bridge the wait, as the router's filler already
-    /// does.
+    /// Begins a call. Returns the words before it that are still to be spoken; `None` if there were too many
+    /// calls. Withheld words are dropped: they were a filler, and the router has already said one.
     pub(super) fn begin_call(&mut self, tool: &str) -> Option<Vec<String>> {
         if self.calls == MOST_CALLS {
             return None;
@@ -112,17 +109,17 @@ impl Generation {
         Some(self.last_words())
     }
 
-    /// The call that has begun is complete: returns its tool.
+    /// Ends the open call and returns its tool.
     pub(super) fn end_call(&mut self) -> Option<String> {
         self.open_call.take()
     }
 
-    /// A call is not carried out, although the model was told that it cannot make one.
+    /// Notes a call that the model was not offered.
     pub(super) fn overstep(&mut self) {
         self.overstepped = true;
     }
 
-    /// The model has reached its most tokens.
+    /// The model reached its token limit.
     pub(super) fn was_cut(&mut self) {
         self.is_cut = true;
     }
@@ -131,35 +128,35 @@ impl Generation {
         self.is_cut
     }
 
-    /// Whether a call has begun: later words of this generation are said without its result.
+    /// A call has begun, so later words of this generation cannot know its result.
     pub(super) fn has_begun_call(&self) -> bool {
         self.calls > 0
     }
 
-    /// The model has made a call that is not carried out.
+    /// The model made a call that it was not offered.
     pub(super) fn has_overstepped(&self) -> bool {
         self.overstepped
     }
 
-    /// A call is complete that is carried out.
+    /// A complete call was carried out.
     pub(super) fn has_called(&self) -> bool {
         self.calls > usize::from(self.open_call.is_some()) && !self.overstepped
     }
 
-    /// The model has said everything: returns the clauses that are left.
+    /// Ends the generation and returns the remaining clauses.
     pub(super) fn finish(&mut self) -> Vec<String> {
         let mut clauses = self.withheld.take().unwrap_or_default();
         clauses.extend(self.last_words());
         clauses
     }
 
-    /// The words that no mark has ended. Clauses after them belong to another item.
+    /// The words since the last clause. Clauses after them belong to another item.
     pub(super) fn last_words(&mut self) -> Vec<String> {
         let last = std::mem::take(&mut self.cutter).finish();
         last.map_or_else(Vec::new, |clause| self.release(clause))
     }
 
-    /// The clauses that are to be spoken now that there is another.
+    /// The clauses to speak now that `clause` has come.
     fn release(&mut self, clause: String) -> Vec<String> {
         match &mut self.withheld {
             Some(withheld) if withheld.len() < WITHHELD => {

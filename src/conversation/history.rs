@@ -1,5 +1,5 @@
-//! The history of a session. It only grows, except that an interrupted answer is cut at the words that
-//! were heard, and that clients may delete items.
+//! The history of a session. It only grows, except that interrupted answers are cut at the words that were
+//! heard, and that clients may delete items.
 
 use super::ids::{CallId, ItemId};
 use super::input::Place;
@@ -21,7 +21,7 @@ pub(super) struct History {
 struct Item {
     id: ItemId,
     content: Content,
-    /// The client has cancelled the answer to it.
+    /// The client cancelled the answer to it.
     given_up: bool,
 }
 
@@ -31,13 +31,13 @@ enum Content {
     Spoken(Speech),
 }
 
-/// An answer, clause by clause.
+/// An item of the agent's speech, clause by clause.
 #[derive(Debug, Default)]
 struct Speech {
     clauses: Vec<(String, Micros)>,
-    /// How much the user heard before it was cut; all of it if `None`.
+    /// How much was heard of an item that was cut; all of it if `None`.
     heard: Option<Micros>,
-    /// The model is never shown it.
+    /// The model never sees it.
     outside: bool,
 }
 
@@ -54,7 +54,7 @@ impl Speech {
             .join(" ")
     }
 
-    /// The words that were heard. Within a clause words are taken to be spread by their letters.
+    /// The words that were heard. Within a clause, time is taken to be proportional to bytes of text.
     fn text(&self) -> String {
         let mut left = self.heard.unwrap_or(Micros(u64::MAX));
         let mut text = Vec::new();
@@ -74,8 +74,8 @@ impl Speech {
 }
 
 impl Speech {
-    /// Letters and digits in small letters, each with how long the answer has been spoken behind
-    /// it. Within a clause they are taken to be spread evenly.
+    /// Letters and digits in lower case, each with the length of the audio up to and including it. Within a
+    /// clause, time is taken to be proportional to bytes of text.
     fn letters(&self) -> impl Iterator<Item = (Micros, char)> {
         let begins = self.clauses.iter().scan(Micros(0), |at, (_, length)| {
             let begins = *at;
@@ -92,8 +92,8 @@ impl Speech {
     }
 }
 
-/// Letters and digits of a text in small letters, each with the byte behind it and the marks that
-/// follow it without a space.
+/// Letters and digits of a text in lower case, each with the end, in bytes, of itself and the punctuation
+/// right after it.
 fn letters(text: &str) -> impl Iterator<Item = (usize, char)> {
     let letters = text.char_indices().filter(|(_, c)| c.is_alphanumeric());
     letters.flat_map(|(at, c)| {
@@ -104,7 +104,7 @@ fn letters(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The whole words of `clause` that fit into `heard` of its `length`.
+/// The whole words of `clause` heard in the first `heard` of its `length`.
 fn beginning(clause: &str, heard: Micros, length: Micros) -> &str {
     let budget = clause.len() as u64 * heard.0 / length.0.max(1);
     let end = clause
@@ -122,7 +122,7 @@ impl History {
         self.insert(self.items.len(), id, message);
     }
 
-    /// Puts an item before the one at `at`, or at the end.
+    /// Inserts an item at the index `at`.
     pub(super) fn insert(&mut self, at: usize, id: ItemId, message: Message) {
         let content = Content::Fixed(message);
         self.items.insert(at, Item::new(id, content));
@@ -132,7 +132,7 @@ impl History {
         self.items.len()
     }
 
-    /// The index that an item gets at `place`; `None` if the one before it is not there.
+    /// The index of `place`; `None` if the item to follow is not there.
     pub(super) fn index(&self, place: Place) -> Option<usize> {
         match place {
             Place::End => Some(self.items.len()),
@@ -141,8 +141,7 @@ impl History {
         }
     }
 
-    /// Adds words to a message of the user. Returns all of its words; `None` if there is no such
-    /// message.
+    /// Adds words to a message of the user and returns all of its words; `None` if there is no such message.
     pub(super) fn add_words(&mut self, id: ItemId, words: &str) -> Option<String> {
         let item = self.items.iter_mut().find(|item| item.id == id)?;
         let Content::Fixed(Message::User { text }) = &mut item.content else {
@@ -156,7 +155,7 @@ impl History {
         self.items.last().is_some_and(|item| item.id == id)
     }
 
-    /// Begins an answer that has no words yet.
+    /// Adds an item of the agent's speech, without words so far.
     pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
         let speech = Speech {
             outside,
@@ -165,8 +164,7 @@ impl History {
         self.items.push(Item::new(id, Content::Spoken(speech)));
     }
 
-    /// Adds a clause to an answer and returns its place. Its length is not known until it has been
-    /// made.
+    /// Adds a clause to an item and returns its index. Its length is unknown until it has been synthesised.
     pub(super) fn add_clause(&mut self, id: ItemId, text: &str) -> usize {
         let Some(speech) = self.speech(id) else {
             return 0;
@@ -175,26 +173,26 @@ impl History {
         speech.clauses.len() - 1
     }
 
-    /// Forgets the words of a clause that could not be spoken.
+    /// Removes the words of a clause that was not spoken.
     pub(super) fn drop_clause(&mut self, id: ItemId, index: usize) {
         if let Some((text, _)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
             text.clear();
         }
     }
 
-    /// More audio of the clause at `index` was made.
+    /// Adds synthesised audio to the clause at `index`.
     pub(super) fn lengthen_clause(&mut self, id: ItemId, index: usize, by: Micros) {
         if let Some((_, length)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
             *length = *length + by;
         }
     }
 
-    /// Adds the result of a call. `false` if there is no such call or it has its result.
+    /// Adds the result of a call. `false` if there is no such call or it already has a result.
     pub(super) fn add_result(&mut self, id: ItemId, call: CallId, output: Value) -> bool {
         self.insert_result(self.items.len(), id, call, output)
     }
 
-    /// The same, at an index, but behind its call.
+    /// The same, at an index, but always after the call.
     pub(super) fn insert_result(
         &mut self,
         at: usize,
@@ -242,21 +240,20 @@ impl History {
         );
     }
 
-    /// Cuts an answer at what was heard and returns what is left of its words; `None` if there is
-    /// no such answer. More than all of it is all of it: audio is sent in whole frames, the last
-    /// one padded.
+    /// Cuts an item at what was heard and returns the remaining words; `None` if there is no such item.
+    /// `heard` may exceed its length, because audio is sent in whole frames, the last one padded.
     pub(super) fn cut(&mut self, id: ItemId, heard: Micros) -> Option<String> {
         let speech = self.speech(id)?;
         speech.heard = Some(heard.min(speech.length()));
         Some(speech.text())
     }
 
-    /// How much was heard of the last answers if `words` are the last that were heard of them:
-    /// nothing of those behind that one of which they are. Nothing is told of those before, and
-    /// nothing at all if the agent has not said these words since the user spoke.
+    /// Finds how much was heard of the last items, given the client's report that `words` were the last words
+    /// heard. Returns the item that ends with them, and zero for each item after it. Empty if the agent has
+    /// not said these words since the user's last message.
     ///
-    /// Only letters and digits are compared. Of several places the last is meant, rather one where
-    /// an answer begins.
+    /// Only letters and digits are compared. Of several matches the last counts, preferably one at the
+    /// beginning of an item.
     pub(super) fn heard_with(&self, words: &str) -> Vec<(ItemId, Micros)> {
         let from = self
             .items
@@ -294,7 +291,7 @@ impl History {
             .collect()
     }
 
-    /// How long the audio of an answer is, as far as it has been made.
+    /// The length of an item's audio synthesised so far.
     pub(super) fn length(&self, id: ItemId) -> Micros {
         let speech = self.items.iter().find_map(|item| match &item.content {
             Content::Spoken(speech) if item.id == id => Some(speech.length()),
@@ -303,7 +300,7 @@ impl History {
         speech.unwrap_or_default()
     }
 
-    /// The words of an answer that were not heard.
+    /// The words of an item that were not heard.
     pub(super) fn unheard_text(&self, id: ItemId) -> String {
         let all = self.items.iter().find_map(|item| match &item.content {
             Content::Spoken(speech) if item.id == id => Some(speech.all_text()),
@@ -316,7 +313,7 @@ impl History {
             .to_owned()
     }
 
-    /// The words of an answer, as far as they were heard.
+    /// The words of an item that were heard.
     pub(super) fn spoken_text(&self, id: ItemId) -> String {
         self.items
             .iter()
@@ -334,20 +331,20 @@ impl History {
         self.items.len() < before
     }
 
-    /// The prompt's messages. Answers of which nothing was heard are left out, and so are messages of
-    /// the user without words.
+    /// The prompt's messages. Items of which nothing was heard are left out, as are messages of the user
+    /// without words.
     pub(super) fn messages(&self) -> Vec<Message> {
         self.messages_from(0)
     }
 
-    /// The messages of the items from the `first` on.
+    /// The messages of the items from index `first` on.
     pub(super) fn messages_from(&self, first: usize) -> Vec<Message> {
         let items = self.items.iter().skip(first);
         items.flat_map(Item::messages).collect()
     }
 
-    /// The client wants no answer to the user's message that nothing has followed. The words of
-    /// those that are `unheard` are still to come.
+    /// Marks the user's message as not to be answered, if nothing has followed it. Items in `unheard` count
+    /// although their words are still to come.
     pub(super) fn give_up_question(&mut self, unheard: &BTreeSet<ItemId>) {
         let says = |item: &Item| item.message().is_some() || unheard.contains(&item.id);
         let last = self.items.iter_mut().rfind(|item| says(item));
@@ -356,8 +353,8 @@ impl History {
         }
     }
 
-    /// The client has stopped the answer `id` before its first word: the user's message right before
-    /// it is not answered with the next one.
+    /// Marks the user's message right before the item `id` as not to be answered, because the client cut that
+    /// item before its first word.
     pub(super) fn give_up_question_before(&mut self, id: ItemId) {
         let at = self.items.iter().position(|item| item.id == id);
         let before = &mut self.items[..at.unwrap_or(0)];
@@ -367,14 +364,14 @@ impl History {
         }
     }
 
-    /// The user's last message is to be answered after all.
+    /// Marks the user's last message as to be answered after all.
     pub(super) fn take_up_question(&mut self) {
         if let Some(item) = self.items.iter_mut().rfind(|item| item.is_users()) {
             item.given_up = false;
         }
     }
 
-    /// Whether the model is never shown an answer.
+    /// Whether an item is hidden from the model.
     pub(super) fn is_outside(&self, id: ItemId) -> bool {
         let found = self.items.iter().find(|item| item.id == id);
         found.is_some_and(|item| matches!(&item.content, Content::Spoken(s) if s.outside))
@@ -385,7 +382,7 @@ impl History {
         self.items.iter().find(|item| item.id == id)?.message()
     }
 
-    /// The user's message that nothing has followed.
+    /// The user's message, if nothing has followed it.
     pub(super) fn question(&self) -> Option<String> {
         match self.items.iter().rev().find_map(Item::message) {
             Some(Message::User { text }) => Some(text),
@@ -393,7 +390,7 @@ impl History {
         }
     }
 
-    /// Whether nothing has come since the agent last spoke.
+    /// Whether nothing has been added since the agent last spoke.
     pub(super) fn ends_with_the_agent(&self) -> bool {
         let last = self.items.iter().rev().find_map(Item::message);
         matches!(last, None | Some(Message::Agent { .. }))
@@ -422,8 +419,8 @@ impl Item {
         matches!(self.content, Content::Fixed(Message::User { .. }))
     }
 
-    /// Its message, and behind one that was given up the answer of which nothing was heard: else the
-    /// next message would be answered together with it.
+    /// Its message. After one that is not to be answered comes an empty, interrupted answer: otherwise the
+    /// model would answer it together with the next message.
     fn messages(&self) -> impl Iterator<Item = Message> {
         let message = self.message();
         let given_up = (self.given_up && message.is_some()).then(|| Message::Agent {

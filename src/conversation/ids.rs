@@ -1,5 +1,5 @@
-//! Identifiers. A result that carries a dead identifier is dropped; that is what makes the
-//! conversation correct, cancellation only saves work.
+//! Identifiers. A result with a dead identifier is dropped. That makes the conversation correct; cancellation
+//! only saves work.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +19,12 @@ macro_rules! id {
 }
 
 id!(
-    /// One turn: what the user said and everything the agent does about it.
+    /// One turn: the user's words and everything that the agent does in reply.
     TurnId, "turn_"
 );
 id!(
-    /// One job given to the shell: a transcription, an end-of-turn score, a generation.
+    /// One job for the shell: a transcription, an end-of-turn score, a generation, or a request to the
+    /// prediction sources.
     RequestId, "req_"
 );
 id!(
@@ -31,7 +32,7 @@ id!(
     ClauseId, "clause_"
 );
 id!(
-    /// One tool call, and the key that joins it with its result.
+    /// One tool call. It also identifies the result.
     CallId, "call_"
 );
 id!(
@@ -43,19 +44,19 @@ id!(
     RunId, "run_"
 );
 
-/// The first number of those that clients choose; the session counts up from one and never gets
+/// The first id for items and calls from clients. The session's own ids count up from one and never get
 /// there.
 const CLIENTS: u64 = 1 << 52;
 
 impl ItemId {
-    /// The `n`th id that a client's side chooses, for an item that it adds.
+    /// The `n`th id for items that a client adds, chosen by its transport.
     pub fn of_client(n: u64) -> Self {
         Self(CLIENTS + n)
     }
 }
 
 impl CallId {
-    /// The `n`th id that a client's side chooses, for a call that it adds to the history.
+    /// The `n`th id for calls that a client adds to the history, chosen by its transport.
     pub fn of_client(n: u64) -> Self {
         Self(CLIENTS + n)
     }

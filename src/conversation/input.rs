@@ -11,8 +11,7 @@ use crate::tools::{ToolError, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One thing that happened. Given to [`super::Conversation::handle_input`] with the time it
-/// happened at.
+/// One input, for [`super::Conversation::handle_input`], which also takes its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Input {
@@ -23,28 +22,28 @@ pub enum Input {
         /// Probability of speech, 0..1.
         probability: f32,
     },
-    /// A transcription that was asked for is done.
+    /// A transcription is done.
     Transcript {
         /// The request it answers.
         request: RequestId,
         /// The text; empty if there was no speech.
         text: String,
     },
-    /// An end-of-turn score that was asked for is done.
+    /// An end-of-turn score is done.
     Completeness {
         /// The request it answers.
         request: RequestId,
         /// Probability that the user is done, 0..1.
         probability: f32,
     },
-    /// The language model said something.
+    /// The language model streamed an event.
     Llm {
         /// The generation it belongs to.
         request: RequestId,
         /// The event.
         event: LlmEvent,
     },
-    /// The sources of predictions were asked.
+    /// The prediction sources have answered.
     Predicted {
         /// The request it answers.
         request: RequestId,
@@ -57,12 +56,12 @@ pub enum Input {
         /// All that the session may use from then on.
         tools: Declarations,
     },
-    /// The server has much to do, or no longer: meanwhile nothing is asked for that only may be useful.
+    /// The server became busy, or is no longer. While it is busy, no partials are requested.
     Load {
-        /// It has.
+        /// Whether it is busy.
         busy: bool,
     },
-    /// The server will not start a run that is not committed: there is no budget, or it is busy.
+    /// The server refuses to start a speculative run, for lack of budget or because it is busy.
     RunRefused {
         /// The run.
         run: RunId,
@@ -76,20 +75,20 @@ pub enum Input {
         /// The result.
         result: Result<Value, ToolError>,
     },
-    /// More audio of a clause was made.
+    /// More audio of a clause was synthesised.
     Synthesised {
         /// The clause.
         clause: ClauseId,
-        /// How much, in time.
+        /// The length of this piece.
         length: Micros,
-        /// Nothing more will come.
+        /// This was the last piece.
         last: bool,
     },
     /// Audio of a clause was handed to the client's socket.
     Sent {
         /// The clause.
         clause: ClauseId,
-        /// How much of the clause has been sent in all, in time.
+        /// How much of the clause has been sent so far; zero right before its first audio.
         until: Micros,
     },
     /// A job failed.
@@ -101,19 +100,18 @@ pub enum Input {
     },
     /// The client changed the session's settings.
     Configure(Box<Settings>),
-    /// The user's audio up to here has come in, whether or not it was judged yet.
+    /// The user's audio up to this position was received, judged or not.
     Received {
         /// One past its last sample.
         end: Samples,
     },
-    /// The client says that the user's turn is over (`input_audio_buffer.commit`).
+    /// The client commits the user's turn (`input_audio_buffer.commit`).
     CommitAudio,
-    /// The client threw away what the user said since the last turn.
+    /// The client discards the user's audio since the last turn.
     ClearAudio,
-    /// The client added to the history. The user's words, at its end, answer a confirmation that
-    /// waits.
+    /// The client adds an item to the history. A user message at the end also answers an open confirmation.
     AddItem {
-        /// Its id, if the client's side has chosen one: [`ItemId::of_client`].
+        /// Its id, if the transport has chosen one with [`ItemId::of_client`].
         #[serde(default)]
         id: Option<ItemId>,
         /// Where to put it.
@@ -122,40 +120,40 @@ pub enum Input {
         /// The item.
         item: NewItem,
     },
-    /// The audio of a [`NewItem::Spoken`] has been listened to.
+    /// The transcription of a [`NewItem::Spoken`] is done.
     ItemHeard {
         /// The item.
         item: ItemId,
-        /// Its words, empty if there are none; `None` if it could not be transcribed.
+        /// The transcript, empty if there are no words; `None` if the recogniser failed.
         words: Option<String>,
     },
-    /// The client removed an item from the history.
+    /// The client removes an item from the history.
     DeleteItem {
         /// The item.
         item: ItemId,
     },
-    /// The client tells how much of an item's audio was played.
+    /// The client reports how much of an item's audio was played.
     Truncate {
         /// The agent's item.
         item: ItemId,
-        /// Heard, in time since the item's audio began.
+        /// Time played since the beginning of the item's audio.
         heard: Micros,
     },
-    /// The client asks for an answer now. It runs a call that was confirmed in writing.
+    /// The client requests a response. This also runs a call that was confirmed in writing.
     Respond {
-        /// Instructions for this answer alone.
+        /// Instructions for this response only.
         instructions: Option<String>,
     },
-    /// The same, with more to say about the answer.
+    /// The same, with more settings for the response.
     RespondWith(Box<ResponseTerms>),
-    /// The client stops the answer.
+    /// The client cancels the response.
     CancelResponse,
-    /// The client stops an answer that is given beside the conversation.
+    /// The client cancels a response outside the conversation.
     CancelAside {
         /// The answer.
         aside: TurnId,
     },
-    /// The user answered a confirmation by a click or a key rather than by voice.
+    /// The user answered a confirmation by click or key.
     Confirm {
         /// The call that waits for it.
         call: CallId,
@@ -167,30 +165,28 @@ pub enum Input {
         /// The key.
         key: char,
     },
-    /// The client says that a clause has been played up to here. It may say so late, or never.
+    /// A playout report: the client has played a clause up to this point. Reports may come late or never.
     Played {
         /// The clause.
         clause: ClauseId,
-        /// How much of the clause, in time.
+        /// Time played since the beginning of the clause.
         until: Micros,
     },
-    /// The client recognises speech itself, and the user has said this.
+    /// A transcript from a client with its own recogniser.
     Said {
         /// All words of the turn so far.
         text: String,
         /// The turn is over.
         last: bool,
     },
-    /// The client has stopped the agent, because the user spoke over it or pressed a key. Only from
-    /// clients that make the agent's voice themselves.
+    /// A client with its own voice stopped the agent, because the user spoke or pressed a key.
     Stopped {
-        /// The agent's words that were heard, as far back as the client tells them; empty if it does
-        /// not know.
+        /// The agent's last words that were heard, as reported by the client; empty if it does not know.
         heard: String,
     },
-    /// The client has fallen silent that makes the agent's voice: it has nothing more to say.
+    /// A client with its own voice has finished all speech.
     VoiceEnded,
-    /// Something to be told to the user when nobody is speaking, such as a timer that rings.
+    /// An announcement to make when nobody is speaking, such as a timer going off.
     Announce {
         /// The words.
         text: String,
@@ -201,11 +197,11 @@ pub enum Input {
     Drain,
 }
 
-/// A job of the shell, as named when it fails.
+/// A job of the shell, named when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// The detection of speech.
+    /// Voice activity detection.
     Detection,
     /// A transcription.
     Transcription(RequestId),
@@ -217,20 +213,20 @@ pub enum Job {
     Synthesis(ClauseId),
 }
 
-/// Where in the history an item is put.
+/// Where an item goes in the history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// Behind all others.
+    /// At the end.
     #[default]
     End,
-    /// Before all others.
+    /// At the beginning.
     Start,
-    /// Right behind this one.
+    /// Right after this item.
     After(ItemId),
 }
 
-/// Something that a client adds to the history.
+/// An item that a client adds to the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NewItem {
@@ -239,34 +235,34 @@ pub enum NewItem {
         /// The words.
         text: String,
     },
-    /// Typed by the user.
+    /// A typed message of the user.
     User {
         /// The words.
         text: String,
     },
-    /// Something that the agent said before.
+    /// A message of the agent from an earlier conversation.
     Agent {
         /// The words.
         text: String,
     },
-    /// A call to one of the client's own tools in a conversation that was held before.
+    /// A call of one of the client's own tools, from an earlier conversation.
     ToolCall {
-        /// Joins it with its output: [`CallId::of_client`].
+        /// The call's id, which its output refers to: [`CallId::of_client`].
         call: CallId,
         /// The tool's name.
         name: String,
         /// The arguments.
         arguments: Map<String, Value>,
     },
-    /// Spoken by the user in audio that the client brought along. Its words follow as
-    /// [`Input::ItemHeard`], and answers wait for them.
+    /// Speech of the user in audio that the client supplied. Its transcript follows as [`Input::ItemHeard`],
+    /// and answers wait for it.
     Spoken {
-        /// Text in the same message.
+        /// Text of the same message.
         text: String,
     },
-    /// The result of a call to one of the client's own tools.
+    /// The result of a call of one of the client's own tools.
     ToolOutput {
-        /// The call that this answers.
+        /// The call.
         call: CallId,
         /// The result.
         output: Value,
@@ -274,7 +270,7 @@ pub enum NewItem {
 }
 
 impl NewItem {
-    /// Adds it behind all others, under an id of the session's choice.
+    /// The input that adds it at the end, with an id chosen by the session.
     pub fn at_the_end(self) -> Input {
         Input::AddItem {
             id: None,
@@ -290,30 +286,30 @@ impl NewItem {
 pub struct Settings {
     /// The client's instructions for the model.
     pub instructions: Option<String>,
-    /// The client's own tools: the client runs them. Replaces the earlier list.
+    /// The tools that the client runs. Replaces the earlier list.
     pub tools: Option<Vec<ToolSpec>>,
-    /// How the end of the user's turn is found.
+    /// How the end of the user's turn is detected.
     pub turn_detection: Option<TurnDetection>,
-    /// Whether anything may run before it is certain. What the operator has turned off stays off.
+    /// Whether anything may run early. If the operator has turned speculation off, it stays off.
     pub speculation: Option<bool>,
-    /// Which tool answers are to call first.
+    /// Which tool responses must call first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// How long an answer may be.
+    /// The most tokens of a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<MaxTokens>,
-    /// Transcribe and answer nothing, from here on.
+    /// Only transcribe and answer nothing, from now on.
     #[serde(skip_serializing_if = "is_false")]
     pub transcribe_only: bool,
 }
 
-/// The most tokens of an answer, calls included.
+/// The token limit of a response, calls included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokens {
     /// As many as the engine allows.
     Unlimited,
-    /// So many.
+    /// This many.
     At(u32),
 }
 
@@ -331,26 +327,26 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// A client's settings for one answer.
+/// A client's settings for one response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResponseTerms {
-    /// Instructions for this answer alone.
+    /// Instructions for this response only.
     pub instructions: Option<String>,
-    /// The client's tools for this answer; those of the session if `None`.
+    /// The client's tools for this response; the session's if `None`.
     pub tools: Option<Vec<ToolSpec>>,
-    /// Which tool it is to call first; as in the session if `None`.
+    /// The tool choice for its first generation; the session's if `None`.
     pub tool_choice: Option<ToolChoice>,
-    /// How long it may be; as in the session if `None`.
+    /// The most tokens; the session's if `None`.
     pub max_tokens: Option<MaxTokens>,
     /// Items to show the model instead of the history.
     pub context: Option<Vec<Context>>,
-    /// Where it is given.
+    /// Where the response goes.
     pub place: ResponsePlace,
 }
 
 impl ResponseTerms {
-    /// Nothing but instructions, if any.
+    /// Terms with only these instructions.
     pub fn of(instructions: Option<String>) -> Self {
         Self {
             instructions,
@@ -358,31 +354,31 @@ impl ResponseTerms {
         }
     }
 
-    /// It leaves no trace in the history.
+    /// The response leaves no trace in the history.
     pub(super) fn is_outside(&self) -> bool {
         self.place != ResponsePlace::Conversation
     }
 }
 
-/// Where an answer is given.
+/// Where a response goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponsePlace {
-    /// In the conversation.
+    /// Into the conversation: spoken, and in the history.
     #[default]
     Conversation,
-    /// To the user's ear, and not in the history.
+    /// Spoken, but not in the history.
     Aloud,
-    /// In writing, beside whatever is being said: [`super::Event::AsideStarted`].
+    /// As text outside the conversation: [`super::Event::AsideStarted`].
     Aside,
 }
 
-/// One message that a model is shown in place of the history.
+/// One message of a context that replaces the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Context {
     /// An item of the history, as it is now.
     Item(ItemId),
-    /// A message that is in no history.
+    /// A message that is not in the history.
     Message(Message),
 }

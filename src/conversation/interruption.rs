@@ -1,29 +1,29 @@
-//! Interruptions: a sound stops the agent at once. If it turns out to be speech, what the agent was
-//! saying is given up; if it was a false interruption, the agent says the rest.
+//! Interruptions: any sound stops the agent at once. If it turns out to be speech, the rest of the answer is
+//! dropped; if it was a false interruption, the agent resumes.
 
 use super::input::ResponseTerms;
 
 #[cfg(test)]
 mod tests;
 
-/// The answer that a sound has stopped.
+/// The interrupted answer.
 #[derive(Debug, Default)]
 pub(super) enum Interruption {
-    /// There is none.
+    /// None.
     #[default]
     None,
-    /// Nobody knows yet whether the sound is speech.
+    /// It is not yet known whether the sound is speech.
     Judging(Stopped),
-    /// The sound was noise: the answer goes on when nobody speaks.
+    /// False interruption: the answer is resumed when nobody speaks.
     Resuming(Box<Unfinished>),
 }
 
-/// The part of an answer that the user has not heard.
+/// The part of an answer that was not heard.
 #[derive(Debug, Default)]
 pub(super) struct Stopped {
-    /// Words that were ready to be spoken.
+    /// Words that had been generated but not heard.
     pub(super) rest: String,
-    /// The part that the model had not made yet.
+    /// State for generating the rest, if the model was not done.
     pub(super) unfinished: Option<Box<Unfinished>>,
 }
 
@@ -31,17 +31,17 @@ pub(super) struct Stopped {
 #[derive(Debug, PartialEq)]
 pub(super) struct Unfinished {
     pub(super) terms: ResponseTerms,
-    /// Items of the history before it began.
+    /// The length of the history when the answer began.
     pub(super) history: usize,
-    /// Rounds of tools whose results the model has been given.
+    /// Rounds of tools whose results the model has seen.
     pub(super) steps: u32,
-    /// Calls of the round after them have been made.
+    /// The next round had begun.
     pub(super) has_called: bool,
 }
 
 impl Interruption {
-    /// A sound has begun, and has `stopped` the agent if it was speaking. An answer that was about to go
-    /// on after an earlier noise waits again; so does a goodbye (`ending`). `false` if nothing waits.
+    /// Handles the beginning of a sound, with the speech that it `stopped`, if any. An answer that was about
+    /// to be resumed waits again, as does a goodbye (`ending`). `false` if nothing is left to resume.
     pub(super) fn begin(&mut self, stopped: Option<Stopped>, ending: bool) -> bool {
         let earlier = self.take_unfinished();
         if stopped.is_none() && earlier.is_none() && !ending {
@@ -55,7 +55,7 @@ impl Interruption {
         true
     }
 
-    /// Has these words said if the sound turns out to be noise.
+    /// Sets words to be said if the sound turns out to be noise.
     pub(super) fn say_after_noise(&mut self, words: String) {
         *self = Self::Judging(Stopped {
             rest: words,
@@ -63,8 +63,8 @@ impl Interruption {
         });
     }
 
-    /// The sound was noise. Returns the words to be said again, possibly none, if it has stopped
-    /// anything.
+    /// Handles a false interruption. Returns the words to repeat, possibly none; `None` if nothing was
+    /// interrupted.
     pub(super) fn was_noise(&mut self) -> Option<String> {
         let Self::Judging(stopped) = self else {
             return None;
@@ -74,22 +74,22 @@ impl Interruption {
         Some(rest)
     }
 
-    /// The user has spoken: the answer is given up.
+    /// Drops the interrupted answer: the sound was speech.
     pub(super) fn forget(&mut self) {
         *self = Self::None;
     }
 
-    /// Nobody knows yet whether the sound is speech.
+    /// It is not yet known whether the sound is speech.
     pub(super) fn is_judging(&self) -> bool {
         matches!(self, Self::Judging(_))
     }
 
-    /// An answer is to go on when nobody speaks.
+    /// An answer is to be resumed when nobody speaks.
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self, Self::Resuming(_))
     }
 
-    /// Takes the answer that is to go on: it does so now, or another takes its place.
+    /// Takes the answer to resume: it is resumed now, or replaced by another.
     pub(super) fn take_unfinished(&mut self) -> Option<Box<Unfinished>> {
         match std::mem::take(self) {
             Self::Resuming(unfinished) => Some(unfinished),

@@ -1,5 +1,5 @@
-//! The keys of a telephone: 1 and 2 answer a confirmation, anything else is typed in, to be
-//! understood like words. A number is complete with the hash key, or when no key follows.
+//! Telephone keys. 1 and 2 answer a confirmation; all other keys form a number, which is treated like words.
+//! The hash key completes a number, and so does a pause.
 
 use super::common::Common;
 use super::timer::Timer;
@@ -8,43 +8,43 @@ use crate::time::Micros;
 #[cfg(test)]
 mod tests;
 
-/// The pause after a key that completes a number, ms.
+/// The pause that completes a number, ms.
 const COMPLETE_MS: u64 = 2_000;
 
-/// Keys of one number, enough for any account. More are not taken in.
+/// The most keys of one number, enough for any account number. More are ignored.
 const MOST_KEYS: usize = 40;
 
 const YES: char = '1';
 const NO: char = '2';
 const ENTER: char = '#';
 
-/// The keys that the caller has pressed.
+/// The keys pressed so far.
 #[derive(Debug, Default)]
 pub(super) struct Keypad {
-    /// A number that is being typed in.
+    /// The number being entered.
     keys: String,
     /// The last key answered a confirmation.
     has_answered: bool,
 }
 
 impl Keypad {
-    /// Whether a telephone has this key.
+    /// Whether this is a telephone key.
     pub(super) fn has(key: char) -> bool {
         matches!(key, '0'..='9' | '*' | '#' | 'A'..='D')
     }
 
-    /// No number is being typed in.
+    /// No number is being entered.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether the key only ends an answer that is complete: "1#", since callers learn that a number ends
-    /// so.
+    /// Whether the key is a hash right after the answer to a confirmation, as in "1#". It is ignored: callers
+    /// are used to ending numbers that way.
     pub(super) fn ends_answer(&mut self, key: char) -> bool {
         std::mem::take(&mut self.has_answered) && key == ENTER
     }
 
-    /// Answers a confirmation: `Some(true)` is a yes, `None` no answer to it.
+    /// The answer to a confirmation: `Some(true)` is a yes, `None` is not an answer.
     pub(super) fn answer(&mut self, key: char) -> Option<bool> {
         let answers = self.keys.is_empty() && matches!(key, YES | NO);
         answers.then(|| {
@@ -53,12 +53,12 @@ impl Keypad {
         })
     }
 
-    /// The user has said something since the last key.
+    /// Notes that the user has spoken since the last key.
     pub(super) fn forget_answer(&mut self) {
         self.has_answered = false;
     }
 
-    /// A key of a number. `true` if it is complete; else it is when no key follows.
+    /// Adds a key to the number. `true` if that completes it; otherwise a pause does.
     pub(super) fn push(&mut self, common: &mut Common, key: char) -> bool {
         let is_complete = key == ENTER;
         if !is_complete && self.keys.len() < MOST_KEYS {
@@ -70,7 +70,7 @@ impl Keypad {
         is_complete
     }
 
-    /// Takes the number, which is complete. It waits for the end of what the user is saying.
+    /// Takes the complete number. While the user is speaking it waits.
     pub(super) fn take(&mut self, common: &mut Common, user_speaks: bool) -> Option<String> {
         if user_speaks {
             wait(common);

@@ -1,40 +1,40 @@
-//! When each stage of a turn was reached.
+//! Time stamps of the stages of a turn.
 
 use super::ids::ClauseId;
 use crate::time::{Micros, Time};
 use serde::{Deserialize, Serialize};
 
-/// The stamps of one turn; `None` where a stage was not reached.
+/// The stamps of one turn; `None` if a stage was not reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnLatency {
-    /// The user's last speech, by the voice activity detector.
+    /// The end of the user's speech, by the voice activity detector.
     pub speech_end: Option<Time>,
-    /// The final transcript was there.
+    /// The final transcript came.
     pub transcript: Option<Time>,
-    /// The end-of-turn score was there.
+    /// The end-of-turn score came.
     pub completeness: Option<Time>,
-    /// The turn was found to be over.
+    /// The end of the turn was decided.
     pub end_of_turn: Option<Time>,
-    /// The language model was asked, possibly before the turn was over.
+    /// The generation was requested, possibly before the end of the turn.
     pub generation: Option<Time>,
-    /// The language model's first event; the end of the turn if it came before.
+    /// The language model's first event was used: for a held-back answer, at the end of the turn.
     pub llm_first: Option<Time>,
     /// The first tool call was committed.
     pub commit: Option<Time>,
-    /// The last tool's result was there.
+    /// The result of the last tool call came.
     pub tool_result: Option<Time>,
-    /// The first audio of the response was made.
+    /// The first audio of the response was synthesised.
     pub first_synthesis: Option<Time>,
-    /// The first audio of the response was sent: what the user waits for.
+    /// The first audio of the response was sent. This ends the user's wait.
     pub first_audio: Option<Time>,
     /// The first audio after the last tool result was sent.
     pub answer_audio: Option<Time>,
-    /// Silence between the filler's end and the answer, microseconds; none if there was no tool.
+    /// Silence between the end of the filler and the answer, microseconds; `None` without a tool.
     pub dead_air: Option<Micros>,
 }
 
 impl TurnLatency {
-    /// Of a turn that was no speech: a key, a click, words in writing, or the client's wish.
+    /// The stamps of a turn without speech: a key, a click, a typed message, or a request of the client.
     pub(super) fn of_turn_at(now: Time) -> Self {
         Self {
             end_of_turn: Some(now),
@@ -43,7 +43,7 @@ impl TurnLatency {
     }
 }
 
-/// The stamps of an answer that is being given.
+/// The stamps of the current answer.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
     pub(super) latency: TurnLatency,
@@ -52,7 +52,7 @@ pub(super) struct Stamps {
 }
 
 impl From<TurnLatency> for Stamps {
-    /// Of an answer to a turn whose stages are stamped so far.
+    /// The stamps of an answer to a turn with these stamps.
     fn from(latency: TurnLatency) -> Self {
         let after_result = None;
         Self {
@@ -63,15 +63,15 @@ impl From<TurnLatency> for Stamps {
 }
 
 impl Stamps {
-    /// A clause that is no filler was queued.
+    /// Notes a queued clause that is not a filler.
     pub(super) fn queued(&mut self, clause: ClauseId) {
         if self.latency.tool_result.is_some() {
             self.after_result.get_or_insert(clause);
         }
     }
 
-    /// The client is about to hear a clause. What was sent before is heard until `sent_until`, unless
-    /// this `is_first`.
+    /// Notes that a clause is about to play. The audio before it ends at `sent_until`; there is none if this
+    /// `is_first`.
     pub(super) fn heard(&mut self, now: Time, clause: ClauseId, sent_until: Time, is_first: bool) {
         let latency = &mut self.latency;
         latency.first_audio.get_or_insert(now);

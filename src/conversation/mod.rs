@@ -1,39 +1,39 @@
 //! The core. Pure rules about turns, speech and tools: no clock, no runtime, no locks, no I/O.
 //!
-//! Give it what happens with [`Conversation::handle_input`], carry out what
-//! [`Conversation::poll_output`] decides until there is nothing more, then wait until
-//! [`Conversation::poll_timeout`] or the next input.
+//! Pass each event to [`Conversation::handle_input`], carry out the decisions of
+//! [`Conversation::poll_output`] until it returns `None`, then wait for the next input or until
+//! [`Conversation::poll_timeout`].
 //!
-//! Each rule is a type with its own file, states and tests. It is given what it needs, and returns what is
-//! to be done; none of them knows a [`Conversation`]. The folder `wiring` holds them together: it gives
-//! each rule what happens and carries out what the rules decide.
+//! Each rule is a type with its own file, states and tests. It takes what it needs as arguments and returns
+//! what is to be done; no rule knows [`Conversation`]. The folder `wiring` connects them: it passes inputs to
+//! the rules and carries out their decisions.
 //!
 //! | where | rule |
 //! |---|---|
-//! | `endpointer` | what is speech; how much silence ends a turn |
-//! | `utterance` | what the user says, from first sound to transcript; when the turn is over |
-//! | `turn` | which audio is the user's utterance, and what the client commits by hand |
-//! | `interruption` | the user speaks over the agent; false interruptions |
-//! | `answer` | what an answer is made of, and how it ends |
+//! | `endpointer` | what counts as speech; how much silence ends a turn |
+//! | `utterance` | the user's utterance, from first sound to transcript; when the turn is over |
+//! | `turn` | which audio belongs to the utterance; turns that the client commits by hand |
+//! | `interruption` | barge-in and false interruptions |
+//! | `answer` | the parts of an answer, and how it ends |
 //! | `generation` | one run of the model: clauses and calls |
-//! | `calls` | the calls of an answer, round by round |
-//! | `answer_end` | where an answer ends that the model does not end |
-//! | `aside` | answers in writing, beside the conversation |
-//! | `speculation` | what may run before it is committed, and how it ends |
-//! | `preempt` | answers that are made before the turn is certainly over |
-//! | `ending` | how the conversation ends, by a call of the agent or a hang-up |
+//! | `calls` | the tool calls of an answer, round by round |
+//! | `answer_end` | where an answer without an end is cut |
+//! | `aside` | text responses outside the conversation |
+//! | `speculation` | which calls may run before they are committed, and how runs end |
+//! | `preempt` | answers that are generated before the end of the turn is certain |
+//! | `ending` | how the conversation ends: by a tool call or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
-//! | `filler` | what is said while the user waits |
-//! | `keypad` | what the keys of a telephone mean |
-//! | `silence` | a user who says nothing is asked, and in the end left |
-//! | `agenda` | what waits until nobody speaks |
+//! | `filler` | speech that covers a wait |
+//! | `keypad` | the meaning of telephone keys |
+//! | `silence` | when a silent user is prompted, and when the session ends |
+//! | `agenda` | work that waits until nobody speaks |
 //! | `text_limits` | how much text a client may add |
 //! | `clauses` | where a clause ends; which text is not spoken |
-//! | `playout` | what was sent and what was heard |
-//! | `history` | what the model is told was said |
-//! | `wiring/calls` | which calls run, and where their results go |
-//! | `wiring/client` | what the client may ask for |
-//! | `wiring/relayed` | clients with a recogniser and a voice of their own |
+//! | `playout` | how much audio was sent, and how much was heard |
+//! | `history` | the conversation as the model sees it |
+//! | `wiring/calls` | commits, and where results go |
+//! | `wiring/client` | the client's requests |
+//! | `wiring/relayed` | clients that run their own recogniser and voice |
 
 mod agenda;
 mod answer;

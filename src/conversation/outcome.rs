@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HangUpReason {
-    /// Nobody spoke for too long.
+    /// The session was idle for too long.
     Idle,
-    /// The session reached its greatest length.
+    /// The session reached its maximum length.
     TooLong,
     /// The server shuts down.
     Shutdown,
-    /// The agent ended the call, and its goodbye was heard.
+    /// The agent ended the session, and its goodbye was heard.
     AgentEnded,
-    /// A tool has taken the call over: the line is not ours any more.
+    /// A tool transferred the call to somebody else.
     HandedOver,
 }
 
@@ -26,10 +26,10 @@ pub enum ConfirmationOutcome {
     Accepted,
     /// The user said no.
     Declined,
-    /// The user said something else or spoke over the question, something else was said behind it,
-    /// or it could not be said.
+    /// The user said something else or spoke over the question, the agent said something after it, or it
+    /// could not be spoken.
     Abandoned,
-    /// The user said nothing for too long.
+    /// No answer came in time.
     Expired,
 }
 
@@ -45,6 +45,6 @@ pub enum ResponseStatus {
     Cancelled,
     /// The language model or the voice failed; an apology was spoken.
     Failed,
-    /// The answer became too long: it was ended behind a sentence, or cut at its most tokens.
+    /// The answer was too long: it was ended after a sentence, or cut at its token limit.
     Incomplete,
 }

@@ -1,4 +1,4 @@
-//! The decisions of a conversation. The shell carries them out.
+//! The decisions of a conversation, which the shell carries out.
 
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
@@ -24,10 +24,10 @@ pub enum Output {
         from: Samples,
         /// One past the last sample.
         to: Samples,
-        /// A partial may be dropped when the recogniser is busy; a final one may not.
+        /// A partial may be skipped when the recogniser is busy; a final may not.
         partial: bool,
     },
-    /// Score whether the user is done.
+    /// Score whether the user's turn is over.
     ScoreEndOfTurn {
         /// Answered by [`super::Input::Completeness`].
         request: RequestId,
@@ -48,11 +48,11 @@ pub enum Output {
         /// The generation.
         request: RequestId,
     },
-    /// Ask the sources of predictions.
+    /// Ask the prediction sources.
     Route {
         /// Answered by [`super::Input::Predicted`].
         request: RequestId,
-        /// The words so far.
+        /// The words and calls so far.
         heard: Evidence,
     },
     /// Run a tool.
@@ -67,17 +67,17 @@ pub enum Output {
         /// The arguments by name.
         arguments: Map<String, Value>,
     },
-    /// Stop a run whose result nobody will see.
+    /// Abort a discarded run.
     AbortTool {
         /// The run.
         run: RunId,
     },
-    /// Open a tool's connections.
+    /// Open a tool's connections in advance.
     WarmUp {
         /// The tool's name.
         tool: String,
     },
-    /// Make the audio of a clause. Clauses are played in the order in which they are asked for.
+    /// Synthesise a clause. Clauses are played in the order of these requests.
     Speak {
         /// The clause.
         clause: ClauseId,
@@ -89,14 +89,14 @@ pub enum Output {
         #[serde(default, skip_serializing_if = "Speaker::is_default")]
         speaker: Speaker,
     },
-    /// Stop making this clause, and do not play it.
+    /// Stop synthesising this clause, and do not play it.
     CancelClause {
         /// The clause.
         clause: ClauseId,
     },
-    /// Throw away all audio that is not yet played, here and at the client, and stop making more.
+    /// Discard all audio that has not been played, here and at the client, and stop all synthesis.
     Flush,
-    /// Tell the client.
+    /// Send an event to the client.
     Notify(Event),
     /// End the session.
     HangUp {
@@ -107,40 +107,40 @@ pub enum Output {
 
 /// Events for clients. Every dialect translates them into its own messages.
 ///
-/// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`, then `UserItem`
-/// or `UtteranceDropped`; then the response: `ResponseStarted`, agent items one after another
-/// (`AgentItemStarted`, `AgentSpeech`* with audio between, `AgentItemDone`), `ResponseDone`. A tool
-/// call is told at once (`ToolCalled`, and for the server's tools `ToolFinished` later), also while
-/// the filler before it is still being sent. Only one response is open at a time.
+/// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`, then `UserItem` or
+/// `UtteranceDropped`; then the response: `ResponseStarted`, agent items one after another
+/// (`AgentItemStarted`, `AgentSpeech`* with audio between, `AgentItemDone`), `ResponseDone`. Tool calls are
+/// reported at once (`ToolCalled`, and for the server's tools `ToolFinished` later), even while the filler
+/// before them is still being sent. Only one spoken response is open at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// The user began to speak.
     SpeechStarted {
-        /// Where in the user's audio, pre-roll included.
+        /// Position in the user's audio, pre-roll included.
         at: Samples,
     },
     /// The user fell silent.
     SpeechStopped {
-        /// Where in the user's audio.
+        /// Position in the user's audio.
         at: Samples,
     },
     /// The user has said nothing for as long as the client allows, and is asked whether they are
     /// still there.
     IdleTimeout {
-        /// Where in the user's audio the silence began.
+        /// Position in the user's audio where the silence began.
         from: Samples,
-        /// Where it was too long.
+        /// Position where it reached the limit.
         to: Samples,
     },
-    /// The partial transcript; it may still change.
+    /// A partial transcript, which may still change.
     PartialTranscript {
-        /// All of the utterance so far.
+        /// All words of the utterance so far.
         text: String,
     },
     /// The utterance was a false alarm: no turn follows.
     UtteranceDropped,
-    /// The user's turn is over, and this is what was understood.
+    /// The user's turn is over.
     UserItem {
         /// The item in the history.
         item: ItemId,
@@ -154,19 +154,19 @@ pub enum Event {
         /// Its id.
         item: ItemId,
     },
-    /// The words of audio that the client added to the history. Each such item has this or
-    /// [`Event::ItemNotTranscribed`] after it was added or refused, though it may have been deleted.
+    /// The transcript of audio that the client added to the history. Each such item gets this event or
+    /// [`Event::ItemNotTranscribed`], even if it was refused or has been deleted.
     ItemTranscribed {
         /// The item.
         item: ItemId,
-        /// Its words, with those that were typed beside them.
+        /// Its words, typed ones included.
         text: String,
     },
-    /// There are no words in audio that the client added to the history, or nobody can tell.
+    /// Audio that the client added to the history has no words, or could not be transcribed.
     ItemNotTranscribed {
         /// The item.
         item: ItemId,
-        /// It was listened to, and there are none.
+        /// It was transcribed, and there are no words.
         wordless: bool,
     },
     /// An item left the history.
@@ -178,7 +178,7 @@ pub enum Event {
     ItemTruncated {
         /// Its id.
         item: ItemId,
-        /// Heard, in time.
+        /// How much was heard.
         heard: Micros,
         /// Its remaining words.
         text: String,
@@ -187,7 +187,7 @@ pub enum Event {
     ResponseStarted {
         /// The turn it serves.
         turn: TurnId,
-        /// The client has asked for it.
+        /// The client requested it.
         #[serde(default)]
         requested: bool,
     },
@@ -196,7 +196,7 @@ pub enum Event {
         /// The item in the history.
         item: ItemId,
     },
-    /// The agent is about to say these words: sent before the first audio of the clause.
+    /// The words of a clause, sent right before its first audio.
     AgentSpeech {
         /// The item.
         item: ItemId,
@@ -209,7 +209,7 @@ pub enum Event {
     AgentItemDone {
         /// The item.
         item: ItemId,
-        /// The words: all, or as far as they were heard.
+        /// Its words, as far as they were heard.
         text: String,
         /// The user or the client cut it short.
         interrupted: bool,
@@ -224,7 +224,7 @@ pub enum Event {
         name: String,
         /// The arguments.
         arguments: Map<String, Value>,
-        /// The client is to run it and to answer with [`super::NewItem::ToolOutput`].
+        /// The client must run it and answer with [`super::NewItem::ToolOutput`].
         by_client: bool,
     },
     /// A tool that the server ran has ended.
@@ -247,7 +247,7 @@ pub enum Event {
         /// The question, as it is spoken.
         question: String,
     },
-    /// A confirmation is no longer waited for.
+    /// A confirmation has ended.
     ConfirmationEnded {
         /// The call.
         call: CallId,
@@ -256,9 +256,9 @@ pub enum Event {
     },
     /// Speculative runs. Sent only to clients that ask for these events.
     Speculation(SpeculationEvent),
-    /// A turn is over, and this is what was done for it. Told only to clients that ask to watch.
+    /// The record of a finished turn. Sent only to clients that ask for these events.
     TurnRecorded(Box<TurnRecord>),
-    /// The response is that what was asked cannot be done.
+    /// The agent cannot do what was asked.
     Unable {
         /// The turn it serves.
         turn: TurnId,
@@ -275,21 +275,21 @@ pub enum Event {
         #[serde(default)]
         usage: TokenUsage,
     },
-    /// An answer beside the conversation began. It is not spoken and in no history, and may run
-    /// while others do.
+    /// A response outside the conversation began. It is neither spoken nor in the history, and may run beside
+    /// others.
     AsideStarted {
         /// The answer.
         aside: TurnId,
     },
-    /// More words of an answer beside the conversation.
+    /// More words of a response outside the conversation.
     AsideText {
         /// The answer.
         aside: TurnId,
         /// The words.
         text: String,
     },
-    /// The model has called a tool of the client in an answer beside the conversation. Nobody waits
-    /// for its output.
+    /// The model called a client's tool in a response outside the conversation. The server does not wait for
+    /// the output.
     AsideCalled {
         /// The answer.
         aside: TurnId,
@@ -298,7 +298,7 @@ pub enum Event {
         /// The arguments.
         arguments: Map<String, Value>,
     },
-    /// An answer beside the conversation is over.
+    /// A response outside the conversation is over.
     AsideDone {
         /// The answer.
         aside: TurnId,
@@ -311,7 +311,7 @@ pub enum Event {
     StageFailed {
         /// Which: `asr`, `llm`, `tts`, `turn_model`.
         stage: String,
-        /// A message that is safe to show to the client.
+        /// A message that may be shown to the client.
         message: String,
     },
     /// A client's request could not be carried out.

@@ -1,35 +1,35 @@
-//! Sent versus heard: which clause is where on its way to the user's ear.
+//! Sent versus heard: how far each clause is on its way to the user's ear.
 //!
-//! Audio that was sent is assumed to play piece by piece, in real time. A client's playout reports correct
-//! this clock by the lag between us and its loudspeaker, and no more: reports arrive late or not at all,
-//! so the smallest lag of the last few is used.
+//! Sent audio is assumed to play back to back, in real time. A client's playout reports correct this estimate
+//! only by the lag between the server and its loudspeaker: reports arrive late or not at all, so the smallest
+//! lag of the last few is used.
 
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, words};
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
-/// Clauses whose audio is asked for before the one in front of them is all sent. Two keep the
-/// voice from running dry; more would be work for nothing when the user interrupts.
+/// The most clauses that are requested and not yet sent in full. Two keep the audio from running dry; more
+/// would be wasted work when the user interrupts.
 const AHEAD: usize = 2;
 
-/// Tidings of the client that are compared.
+/// Playout reports that are compared.
 const TIDINGS: usize = 8;
 
-/// Tidings that are later than this say nothing: no telephone line is that slow.
+/// Reports that are later than this are ignored: no telephone line is that slow.
 const CREDIBLE: Micros = Micros::from_ms(600);
 
-/// The clauses that are not all heard yet, from words to sound.
+/// The clauses that have not been heard in full, from words to sound.
 #[derive(Debug, Default)]
 pub(super) struct Playout {
     clauses: VecDeque<Clause>,
-    /// When all audio that was sent so far would have been heard without any lag.
+    /// When all audio sent so far would have been heard without any lag.
     sent_until: Time,
-    /// Since when there is sound without a gap.
+    /// When the current stretch of sound without a gap began.
     begun: Time,
-    /// When something was sent last, and how much.
+    /// When audio was last sent, and how much.
     last: (Time, Micros),
-    /// How late the last credible tidings of the client were, oldest first.
+    /// How late the last credible reports of the client were, oldest first.
     lateness: VecDeque<Micros>,
 }
 
@@ -39,26 +39,26 @@ pub(super) struct Clause {
     pub(super) id: ClauseId,
     pub(super) item: ItemId,
     pub(super) text: String,
-    /// The model's words, which have a limit; ours have none.
+    /// The model's words; only these have a limit.
     of_model: bool,
-    /// Its place among the clauses of its item.
+    /// Its index among the clauses of its item.
     pub(super) index: usize,
     pub(super) asked: bool,
     pub(super) announced: bool,
     made: Micros,
     complete: bool,
     sent: Micros,
-    /// When what was sent of it would have been heard without any lag.
+    /// When its audio sent so far would have been heard without any lag.
     sent_until: Time,
 }
 
-/// Where a clause stands among the model's words that wait to be said.
+/// Where a clause stands among the model's clauses that have not been said.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Nothing of the model was said before it.
+    /// No clause of the model comes before it.
     pub(super) is_first: bool,
     pub(super) begins_sentence: bool,
-    /// Its own words, and those from it to the end of its sentence as far as it is known.
+    /// Its own words, and the words from it to the end of its sentence as far as known.
     pub(super) words: usize,
     pub(super) sentence_words: usize,
 }
@@ -92,7 +92,7 @@ impl Playout {
         });
     }
 
-    /// The next clause whose audio should be made now.
+    /// The next clause to request from the voice; `None` if enough are under way.
     pub(super) fn next_to_ask(&mut self) -> Option<&mut Clause> {
         let under_way = self
             .clauses
@@ -104,7 +104,7 @@ impl Playout {
             .flatten()
     }
 
-    /// The clause that the voice is at.
+    /// The clause that the voice is working on.
     pub(super) fn being_made(&self) -> Option<ClauseId> {
         let mut clauses = self.clauses.iter();
         clauses.find(|c| c.asked && !c.complete).map(|c| c.id)
@@ -114,7 +114,7 @@ impl Playout {
         self.clauses.iter_mut().find(|c| c.id == id)
     }
 
-    /// More audio of a clause was made.
+    /// Adds synthesised audio of a clause.
     pub(super) fn made(&mut self, id: ClauseId, length: Micros, last: bool) {
         if let Some(clause) = self.get(id) {
             clause.made = clause.made + length;
@@ -122,7 +122,7 @@ impl Playout {
         }
     }
 
-    /// `until` of the clause has been sent in all. It is heard right behind what was sent before.
+    /// Notes that the clause has been sent up to `until`. It plays right after the audio sent before it.
     pub(super) fn sent(&mut self, now: Time, id: ClauseId, until: Micros) {
         let begins = self.sent_until.max(now);
         let Some(clause) = self.get(id) else { return };
@@ -139,9 +139,9 @@ impl Playout {
         self.last = (now, more);
     }
 
-    /// The client, which makes the voice, says that it has nothing more to say: all that was sent
-    /// has been heard. `false` if that cannot be: it has not seen yet what was sent last, or nobody
-    /// speaks twice as fast as the clock.
+    /// Handles the report of a client with its own voice that everything has been heard. `false` if that
+    /// cannot be true, since it would have spoken at more than twice the estimated pace: the report must have
+    /// crossed newer speech.
     pub(super) fn end(&mut self, now: Time) -> bool {
         let half = |since: Time, length: Micros| 2 * now.since(since).0 >= length.0;
         let all = self.sent_until.since(self.begun);
@@ -155,8 +155,8 @@ impl Playout {
         true
     }
 
-    /// The client, which makes the voice, tells how much of each of these items was heard, the last
-    /// that were sent; what was sent before them was heard.
+    /// Handles the report of a client with its own voice: how much of each of the last items was heard.
+    /// Everything before them was heard.
     pub(super) fn correct(&mut self, now: Time, heard: &[(ItemId, Micros)]) {
         if heard.is_empty() {
             return;
@@ -174,7 +174,7 @@ impl Playout {
         self.sent_until = until;
     }
 
-    /// The client says that it has played `until` of a clause.
+    /// Handles a playout report: the client has played the clause up to `until`.
     pub(super) fn played(&mut self, now: Time, id: ClauseId, until: Micros) {
         let Some(clause) = self.get(id) else { return };
         let behind = clause.sent.0.saturating_sub(until.0);
@@ -189,28 +189,27 @@ impl Playout {
         self.lateness.push_back(lateness);
     }
 
-    /// How long audio is on its way to the user's ear.
+    /// How long audio takes to reach the user's ear.
     fn lag(&self) -> Micros {
         self.lateness.iter().min().copied().unwrap_or(Micros(0))
     }
 
-    /// When the audio that is sent next can be heard at the earliest without a gap, as the clock of
-    /// the sender has it.
+    /// When the audio sent so far ends, without the lag: the next audio plays from then on.
     pub(super) fn sent_until(&self) -> Time {
         self.sent_until
     }
 
-    /// When all audio that was sent so far will have been heard.
+    /// When all audio sent so far will have been heard, lag included.
     pub(super) fn audible_until(&self) -> Time {
         self.sent_until + self.lag()
     }
 
-    /// All that was asked for has been sent.
+    /// All clauses have been sent in full.
     pub(super) fn all_sent(&self) -> bool {
         self.clauses.iter().all(Clause::all_sent)
     }
 
-    /// All clauses of `item` have been sent.
+    /// All clauses of `item` have been sent in full.
     pub(super) fn item_sent(&self, item: ItemId) -> bool {
         self.clauses
             .iter()
@@ -229,7 +228,7 @@ impl Playout {
         Micros(clauses.map(heard).sum())
     }
 
-    /// Items of which something was sent that is not heard yet, oldest first.
+    /// Items with audio that was sent and not yet heard, oldest first.
     pub(super) fn unheard_items(&self, now: Time) -> Vec<ItemId> {
         let lag = self.lag();
         let unheard = |c: &&Clause| c.sent.0 > 0 && c.sent_until + lag > now;
@@ -243,14 +242,14 @@ impl Playout {
         items
     }
 
-    /// Forgets everything that is not heard yet, and what was.
+    /// Forgets all clauses; silence begins now.
     pub(super) fn flush(&mut self, now: Time) {
         self.clauses.clear();
         let silent_from = Time(now.0.saturating_sub(self.lag().0));
         self.sent_until = self.sent_until.min(silent_from);
     }
 
-    /// Forgets a clause that cannot be made and all behind it, and returns them.
+    /// Removes a clause that cannot be synthesised, and all after it, and returns them.
     pub(super) fn drop_from(&mut self, id: ClauseId) -> Vec<Clause> {
         let Some(at) = self.clauses.iter().position(|c| c.id == id) else {
             return Vec::new();
@@ -258,7 +257,7 @@ impl Playout {
         self.clauses.drain(at..).collect()
     }
 
-    /// Where a clause of the model stands; `None` for other words.
+    /// The place of a clause of the model; `None` for other words.
     pub(super) fn place_in_answer(&self, id: ClauseId) -> Option<Place> {
         let answer = || self.clauses.iter().filter(|c| c.of_model);
         let clause = answer().find(|c| c.id == id)?;
@@ -277,14 +276,14 @@ impl Playout {
         })
     }
 
-    /// The words and the length of a clause of the model that is made in full.
+    /// The words and the length of a clause of the model that was synthesised in full.
     pub(super) fn made_of_answer(&mut self, id: ClauseId) -> Option<(usize, Micros)> {
         let clause = self.get(id).filter(|c| c.of_model && c.complete)?;
         Some((words(&clause.text), clause.made))
     }
 
-    /// Forgets the model's words from a clause on, and those of its sentence before it, as far as
-    /// they are not being said; returns them. A sentence that is all there is stays.
+    /// Removes the model's clauses from `from` on, and those of the same sentence before it, unless they were
+    /// announced; returns them. If there is no earlier sentence, the clauses before `from` stay.
     pub(super) fn cut_answer(&mut self, from: ClauseId) -> Vec<Clause> {
         let ends_before = |c: &&Clause| c.of_model && c.id < from && ends_sentence(&c.text);
         let kept = self.clauses.iter().rfind(ends_before).map(|c| c.id);
@@ -306,7 +305,7 @@ impl Playout {
         self.clauses.retain(|c| c.item != item);
     }
 
-    /// Forgets what has been heard: everything.
+    /// Forgets all clauses once they have been heard.
     pub(super) fn clear(&mut self) {
         self.clauses.clear();
     }
@@ -316,10 +315,9 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// A line that takes 180 ms; the client's tidings are another 20 ms to 13 s late, and a third
-    /// of them is lost.
+    /// A line with a lag of 180 ms. Reports come another 20 ms to 13 s late, and a third are lost.
     #[test]
-    fn what_was_heard_is_known_to_a_word_although_marks_lie() {
+    fn heard_audio_is_known_to_a_word_although_marks_are_late_or_lost() {
         const WORD_MS: u64 = 350;
         const LAG_MS: u64 = 180;
         let mut random = 88_172_645_463_325_252_u64;

@@ -1,4 +1,4 @@
-//! The numbers behind the rules, as the operator set them.
+//! The settings of the rules, as the operator configured them.
 
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
@@ -8,37 +8,36 @@ use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The declarations of tools, in the order in which a model is told of them.
+/// The declarations of tools, in the order in which they are offered to the model.
 pub type Declarations = Arc<Vec<Arc<Declaration>>>;
 
-/// The numbers behind the rules. Part of a recording: a replay needs them.
+/// The settings of the rules. They are part of each recording, because a replay needs them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// How speech is told from silence.
+    /// How speech is detected.
     pub vad: VadPolicy,
     /// How long a silence ends the turn.
     pub endpoint: EndpointPolicy,
-    /// How turns are taken, until the client says otherwise.
+    /// How turns are detected, until the client changes it.
     pub turn_detection: TurnDetection,
-    /// How long anything may take.
+    /// Time limits.
     #[serde(flatten)]
     pub timeouts: Timeouts,
-    /// Tool steps of one turn; in the last generation after them no tool is offered.
+    /// The most rounds of tools in one turn. The generation after the last round is offered no tools.
     pub tool_steps: u32,
     /// How much text a client may add.
     #[serde(default)]
     pub text: TextLimits,
-    /// How long an answer may become.
+    /// The maximum length of an answer.
     #[serde(default)]
     pub answer: AnswerPolicy,
-    /// The most tokens that the operator allows the language model in one generation; as many as it
-    /// likes if `None`.
+    /// The operator's limit on the tokens of one generation; unlimited if `None`.
     #[serde(default)]
     pub max_tokens: Option<u32>,
     /// The agent's voice and language.
     #[serde(default, skip_serializing_if = "Speaker::is_default")]
     pub speaker: Speaker,
-    /// Said when the session begins; nothing if empty.
+    /// Spoken when the session begins; nothing if empty.
     pub greeting: String,
     /// The operator's instructions to the model.
     pub instructions: Option<String>,
@@ -52,87 +51,87 @@ pub struct Policy {
     pub filler: FillerPolicy,
 }
 
-/// How long anything may take.
+/// Time limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// Silence while an answer is owed, before the agent says that it takes a moment.
+    /// Silence, while an answer is due, after which the agent says a filler.
     pub dead_air: Micros,
-    /// Silence of the language model after which it counts as dead.
+    /// Silence of the language model after which it counts as failed.
     pub generation_timeout: Micros,
-    /// How long a clause may take to be made, and its next piece after each piece.
+    /// The longest wait for the first audio of a clause, and for each further piece.
     pub synthesis_timeout: Micros,
-    /// How long the user's audio may stay away in the middle of an utterance before it counts as
-    /// silence: a client that mutes itself sends none.
+    /// The longest gap in the user's audio in mid-utterance before it counts as silence: a muted client may
+    /// send nothing.
     pub audio_timeout: Micros,
-    /// How long after the end of the turn a transcript may take before the user is asked again.
+    /// How long after the end of the turn the transcript may come before the user is asked to repeat.
     pub transcript_timeout: Micros,
-    /// A user who says nothing for so long after the agent has spoken is asked whether they are
-    /// still there; never if `None`.
+    /// Silence of the user, after the agent has spoken, before they are asked whether they are still there;
+    /// never if `None`.
     #[serde(default)]
     pub silence_prompt: Option<Micros>,
-    /// Nobody speaks for this long: the session ends.
+    /// The session ends after this long without activity.
     pub idle: Micros,
-    /// The greatest length of a session.
+    /// The maximum length of a session.
     pub session: Micros,
 }
 
-/// How speech is told from silence.
+/// How speech is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct VadPolicy {
-    /// A window from this probability on is speech (0.5: Silero's default).
+    /// A window with at least this probability is speech (0.5: Silero's default).
     pub threshold: f32,
     /// Within speech, a window below this probability is silence.
     pub release: f32,
-    /// Windows of speech in a row that begin an utterance.
+    /// Consecutive windows of speech that begin an utterance.
     pub start_windows: u32,
     /// The same while the agent speaks, so that a cough does not stop it.
     pub interrupt_windows: u32,
-    /// Audio before the first window of speech that belongs to it, ms.
+    /// Audio before the first window of speech that belongs to the utterance, ms.
     pub pre_roll_ms: u64,
 }
 
-/// How long a silence ends the turn. All spans count from the last speech.
+/// How long a silence ends the turn, counted from the last speech.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EndpointPolicy {
-    /// Speech between two partial transcripts, ms.
+    /// Speech between two partials, ms.
     pub partial_every_ms: u64,
-    /// Silence after which the transcript of the turn is made, ms.
+    /// Silence after which the final transcript is requested, ms.
     pub transcribe_after_ms: u64,
-    /// Silence after which the end-of-turn model is asked, ms.
+    /// Silence after which the end-of-turn score is requested, ms.
     pub score_after_ms: u64,
-    /// Silence that ends a turn that the model finds complete, ms.
+    /// Silence that ends a turn that the model scores as complete, ms.
     pub complete_ms: u64,
-    /// Silence that ends a turn of which the model is unsure or has said nothing, ms.
+    /// Silence that ends a turn with an unclear score or none, ms.
     pub unsure_ms: u64,
     /// Silence that ends a turn that sounds or reads unfinished, ms.
     pub incomplete_ms: u64,
-    /// The model finds a turn complete above this probability.
+    /// A turn with a score above this counts as complete.
     pub complete_above: f32,
-    /// The model finds a turn unfinished below this probability.
+    /// A turn with a score below this counts as unfinished.
     pub incomplete_below: f32,
-    /// The longest stretch that is transcribed at once, ms; the recogniser takes 30 s.
+    /// The longest audio that is transcribed at once, ms; the recogniser takes 30 s.
     pub segment_ms: u64,
-    /// A user whose words were not recognised is asked to say them again if so much of the utterance
-    /// was certainly speech, ms; never if `None`.
+    /// How much of an utterance without recognised words must be certain speech for the user to be asked to
+    /// repeat, ms; never if `None`.
     #[serde(default)]
     pub ask_again_ms: Option<u64>,
 }
 
-/// A window from this probability on is certainly speech. Of 6 s of a crowd, coughs, a dog, a horn,
-/// music and white noise no window measures more than 0.9; of speech in another language, muffled or
-/// in noise, whose words Whisper does not recognise, most measure more than this.
+/// A window with at least this probability is certainly speech. In 6 s each of a crowd, coughs, a dog, a
+/// horn, music and white noise, no window exceeds 0.9. In speech that Whisper does not recognise (another
+/// language, muffled, in noise), most windows exceed this value.
 pub(super) const CERTAIN: f32 = 0.97;
 
 impl Policy {
-    /// The tool of this name that the server runs, also if the client has taken the name since: what was
-    /// committed as the server's stays the server's.
+    /// The server's tool of this name, even if the client has since declared one of the same name: a call
+    /// committed to the server's tool stays there.
     pub(super) fn tool(&self, name: &str) -> Option<&Arc<Declaration>> {
         self.tools.iter().find(|tool| tool.spec.name == name)
     }
 }
 
 impl VadPolicy {
-    /// Speech from this probability on, and an utterance after so much of it, ms.
+    /// A window is speech from `threshold` on; `start_ms` of speech begin an utterance.
     pub fn at(threshold: f32, start_ms: u32) -> Self {
         let vad = Self::default();
         let start_windows = start_ms.div_ceil(WINDOW_MS);
@@ -145,8 +144,7 @@ impl VadPolicy {
         }
     }
 
-    /// With what the client asks for. Speech goes on as far below the threshold as the operator has
-    /// it.
+    /// The same with the client's settings. The distance from threshold to release stays the operator's.
     pub(super) fn of(self, client: &TurnDetection) -> Self {
         let threshold = client.threshold.unwrap_or(self.threshold);
         let threshold = threshold.max(LEAST_PROBABILITY);
@@ -159,22 +157,23 @@ impl VadPolicy {
     }
 }
 
-/// How far below the threshold speech goes on: Silero's own default.
+/// The distance from threshold to release: Silero's default.
 const HYSTERESIS: f32 = 0.15;
 
-/// A window of the detector, 512 samples at 16 kHz.
+/// The length of a window, ms: 512 samples at 16 kHz.
 const WINDOW_MS: u32 = 32;
 
-/// Silence measures less than this: a threshold of zero must not make it speech without end.
+/// The least threshold. Silence scores lower, so that even a threshold of zero does not turn it into endless
+/// speech.
 const LEAST_PROBABILITY: f32 = 0.05;
 
-/// The longest silence within a turn, ms, of a patient and of an eager agent: OpenAI's.
+/// The longest silence within a turn at low and at high eagerness, ms: OpenAI's values.
 const LOW_MS: u64 = 8_000;
 const HIGH_MS: u64 = 2_000;
 
 impl EndpointPolicy {
-    /// With the client's eagerness: a low one waits twice as long where the model is unsure and four
-    /// times where the turn sounds unfinished, a high one half as long.
+    /// The same with the client's eagerness. Low waits twice as long if the score is unclear and four times
+    /// as long if the turn sounds unfinished; high waits half as long.
     pub(super) fn of(self, client: &TurnDetection) -> Self {
         let (unsure, incomplete, most) = match client.eagerness {
             Eagerness::Low => (self.unsure_ms * 2, self.incomplete_ms * 4, LOW_MS),
@@ -256,7 +255,7 @@ impl Default for Policy {
     }
 }
 
-/// How long an answer may become.
+/// The maximum length of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AnswerPolicy {
@@ -267,14 +266,14 @@ pub struct AnswerPolicy {
 }
 
 impl AnswerPolicy {
-    /// The most that the model may stream for it.
+    /// The most bytes that the model may stream for one answer.
     pub(super) fn bytes(&self) -> usize {
         self.words.saturating_mul(BYTES_PER_WORD)
     }
 }
 
 impl Default for AnswerPolicy {
-    /// Some three minutes: what a model says in 512 tokens fits.
+    /// About three minutes; the speech of 512 tokens fits.
     fn default() -> Self {
         Self {
             words: 500,
@@ -283,20 +282,20 @@ impl Default for AnswerPolicy {
     }
 }
 
-/// Bytes of the model for each word that it may say: what is not spoken, such as emoji or white
-/// space, has an end, too.
+/// Bytes that the model may stream for each word of the limit. This bounds text that is not spoken, such as
+/// emoji or white space.
 const BYTES_PER_WORD: usize = 64;
 
-/// Rules for filler while the user waits for a tool.
+/// When fillers are said while the user waits for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillerPolicy {
-    /// Who says the first one.
+    /// Who says the first filler.
     pub lead: FillerLead,
-    /// The router leads from this confidence on, 0..1.
+    /// The least confidence of a prediction for the router to lead, 0..1.
     pub confidence: f32,
-    /// A wait shorter than this needs none, ms.
+    /// Waits shorter than this get no filler, ms.
     pub worth_ms: u64,
-    /// From here on a wait is long, ms.
+    /// Waits from this length on count as long, ms.
     pub long_ms: u64,
 }
 
@@ -306,7 +305,7 @@ pub struct FillerPolicy {
 pub enum FillerLead {
     /// The language model, in its own words; the tool's templates only if it is silent.
     Model,
-    /// The tool's templates, as soon as the router is sure.
+    /// The tool's templates, as soon as a prediction is confident enough.
     Router,
 }
 
@@ -324,19 +323,19 @@ impl Default for FillerPolicy {
 /// Limits on speculation in one session.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SpeculationPolicy {
-    /// Whether anything runs early at all.
+    /// Whether anything may run early.
     pub enabled: bool,
-    /// Speculative calls in one turn.
+    /// The most speculative runs in one turn.
     pub per_turn: u32,
-    /// Speculative calls that run at the same time.
+    /// The most speculative runs at the same time.
     pub at_once: u32,
-    /// Value of a second of waiting saved, in the operator's currency. A call that
-    /// costs something runs early only if it is likely to be worth more than it wastes.
+    /// The value of one second of waiting saved, in the operator's currency. A call that costs something runs
+    /// early only if its expected gain covers its expected waste.
     pub value_per_second: f64,
-    /// Ask the language model at the first pause that may be the end of the turn, and hold its
+    /// Whether to ask the language model at the first pause that may be the end of the turn, and hold its
     /// answer back until the end is certain.
     pub preemptive: bool,
-    /// Such early generations in one turn.
+    /// The most preemptive generations in one turn.
     pub generations_per_turn: u32,
 }
 
@@ -353,18 +352,18 @@ impl Default for SpeculationPolicy {
     }
 }
 
-/// How much text a client may add, in characters.
+/// Limits on the text that a client may add, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TextLimits {
-    /// Its instructions and tools together.
+    /// Instructions and tools together.
     pub set_up: usize,
-    /// One item, and what the user says at once.
+    /// One item, or one transcript of a client with its own recogniser.
     pub item: usize,
 }
 
 impl Default for TextLimits {
-    /// For a model that is given no long prompts: what no client needs.
+    /// Generous limits for engines whose prompts have no limit, such as the local brain.
     fn default() -> Self {
         Self {
             set_up: 256 * 1024,

@@ -1,5 +1,5 @@
-//! Preemptive generation: the model is asked at the first silence that may be the end of the turn,
-//! and what it says is held back until the end is certain. If the user goes on, it was never said.
+//! Preemptive generation: the model is asked at the first pause that may be the end of the turn, and its
+//! answer is held back until the end is certain. If the user goes on, the answer is discarded.
 
 use super::common::Common;
 use super::ids::RequestId;
@@ -11,27 +11,26 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// An answer that is being made and not given.
+/// The held-back answer, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Preempt(Option<Held>);
 
-/// A generation that nobody hears yet.
+/// A generation whose output is held back.
 #[derive(Debug)]
 struct Held {
     request: RequestId,
     prompt: Prompt,
     began: Time,
     events: Vec<LlmEvent>,
-    /// Bytes of its words.
+    /// Bytes of speech streamed.
     streamed: usize,
     /// The tool whose call is open.
     open_tool: Option<String>,
-    /// The prompt has the router's filler in it.
+    /// The prompt contains the router's filler.
     led: bool,
 }
 
-/// A call that the model makes in an answer that is held back. It may run early, like any prediction; it
-/// is not committed.
+/// A call in a held-back answer. It may run early like any prediction, but is not committed.
 #[derive(Debug)]
 pub(super) enum HeldCall {
     /// The call of a tool has begun.
@@ -40,11 +39,11 @@ pub(super) enum HeldCall {
     Complete(String, Map<String, Value>),
 }
 
-/// A generation that is taken over: its request, when it was asked for, and what it has said.
+/// A generation that was taken over: its request, when it was requested, and its events so far.
 pub(super) type Taken = (RequestId, Time, Vec<LlmEvent>);
 
 impl Preempt {
-    /// Asks the model. `led` by a filler that is in the prompt.
+    /// Asks the model. `led` if the prompt contains the router's filler.
     pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, led: bool) {
         let request = common.request_id();
         self.0 = Some(Held {
@@ -61,30 +60,30 @@ impl Preempt {
             .push_back(Output::Generate { request, prompt });
     }
 
-    /// No answer is held back.
+    /// There is no held-back answer.
     pub(super) fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether it is this generation that is held back.
+    /// Whether this generation is held back.
     pub(super) fn is(&self, request: RequestId) -> bool {
         self.0.as_ref().is_some_and(|held| held.request == request)
     }
 
-    /// It has begun to answer, and does not know of a filler.
+    /// It has begun to answer from a prompt without the router's filler.
     pub(super) fn speaks_for_itself(&self) -> bool {
         let speaks = |held: &Held| !held.led && !held.events.is_empty();
         self.0.as_ref().is_some_and(speaks)
     }
 
-    /// Keeps what the model says. Returns the call that it makes.
+    /// Keeps an event of the model. Returns the call that it begins or completes.
     pub(super) fn hold(&mut self, common: &mut Common, event: LlmEvent) -> Option<HeldCall> {
         let most = common.policy.answer.bytes();
         let held = self.0.as_mut().filter(|held| held.streamed <= most)?;
         if let LlmEvent::Speech { text } = &event {
             held.streamed += text.len();
             if held.streamed > most {
-                // What is held is more than will be said of it.
+                // More is held than will ever be spoken.
                 let request = held.request;
                 common
                     .outputs
@@ -110,7 +109,7 @@ impl Preempt {
         }
     }
 
-    /// The generation, if it is the answer to this very prompt; else it is thrown away.
+    /// Takes the generation if it answers exactly this prompt; otherwise discards it.
     pub(super) fn take(&mut self, common: &mut Common, prompt: &Prompt) -> Option<Taken> {
         if self.0.as_ref().is_some_and(|held| held.prompt != *prompt) {
             self.drop(common);
@@ -119,7 +118,7 @@ impl Preempt {
         Some((held.request, held.began, held.events))
     }
 
-    /// The generation has failed. Nobody waits for it yet: it is asked for again when somebody does.
+    /// Drops the generation, which failed. It is requested again when the answer is needed.
     pub(super) fn fail(&mut self) {
         self.0 = None;
     }

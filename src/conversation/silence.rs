@@ -1,4 +1,4 @@
-//! A user who says nothing: asked twice whether they are still there, then left with a goodbye.
+//! Prompts for a silent user: asked twice whether they are still there, then sent off with a goodbye.
 
 use super::common::Common;
 use super::output::Event;
@@ -8,30 +8,30 @@ use crate::time::{Micros, Samples};
 #[cfg(test)]
 mod tests;
 
-/// How often a silent user is asked.
+/// The most prompts to a silent user.
 const PROMPTS: u32 = 2;
 
-/// The silence of the user.
+/// The user's silence.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    /// How often the user has been asked since the last sign of life.
+    /// Prompts since the user was last active.
     prompted: u32,
 }
 
 /// The reaction to a silent user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Silent {
-    /// They are asked whether they are still there.
+    /// Ask whether they are still there.
     Ask,
-    /// The server hangs up.
+    /// Say goodbye and hang up.
     Leave,
-    /// Nothing more: how such a session ends is up to the client.
+    /// Do nothing: the client decides when such a session ends.
     Wait,
 }
 
 impl Silence {
-    /// Nobody speaks and nothing waits: from here on the silence counts. A client may have `set` how
-    /// much of it is allowed.
+    /// Starts to count the silence, unless it is being counted already. `set` is the client's limit, if it
+    /// has one.
     pub(super) fn watch(&self, common: &mut Common, set: Option<Micros>) {
         if let Some(patience) = set.or(common.policy.timeouts.silence_prompt)
             && !common.timers.is_set(Timer::Silence)
@@ -40,14 +40,14 @@ impl Silence {
         }
     }
 
-    /// The user has given a sign of life.
+    /// Notes that the user is active.
     pub(super) fn is_broken(&mut self, common: &mut Common) {
         common.mark_activity();
         common.timers.clear(Timer::Silence);
         self.prompted = 0;
     }
 
-    /// The silence has lasted, up to `to` in the user's audio.
+    /// Handles the end of the allowed silence, at `to` in the user's audio.
     pub(super) fn lasts(
         &mut self,
         common: &mut Common,

@@ -1,10 +1,10 @@
-//! The words about a call: a template of its tool, or a generic question.
+//! Texts about a call: a template of its tool, or a generic question.
 
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, plain};
 use serde_json::{Map, Value};
 
-/// A template of a tool with a call's arguments filled in; `None` if it does not fit them.
+/// A template of a tool with a call's arguments filled in; `None` if the arguments do not fit.
 pub(super) fn render(
     tool: &Declaration,
     template: &str,
@@ -13,7 +13,7 @@ pub(super) fn render(
     crate::tools::say(tool, template, arguments, None).map(|text| sanitise(&text))
 }
 
-/// The question before a call, with the exact arguments in it.
+/// The question before a call, with its exact arguments.
 pub(super) fn question(
     tool: &Declaration,
     template: Option<&str>,

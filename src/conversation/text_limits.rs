@@ -1,18 +1,18 @@
-//! How much text a client may add to what the model is given.
+//! Limits on the text that a client may add to the prompt.
 
 use super::input::{Context, NewItem, ResponseTerms};
 use super::policy::TextLimits;
 use crate::llm::Message;
 use crate::tools::ToolSpec;
 
-/// The most characters of the output of a client's tool: what a model is shown of it is less.
+/// The most characters of output of a client's tool. The prompt shows less of it.
 const LONGEST_OUTPUT: usize = 256 * 1024;
 
 impl TextLimits {
-    /// Whether instructions and tools may be so long.
+    /// Checks the length of the client's instructions and tools.
     ///
     /// # Errors
-    /// A text for the client.
+    /// A message for the client.
     pub fn check_set_up(&self, instructions: usize, tools: &[ToolSpec]) -> Result<(), String> {
         let size = instructions + tools.iter().map(size_of).sum::<usize>();
         if size <= self.set_up {
@@ -25,11 +25,11 @@ impl TextLimits {
         ))
     }
 
-    /// Whether an answer may be asked for on these terms, beside what is set: instructions of so many
-    /// characters, and tools.
+    /// Checks the text of a response request, together with the session's instructions, which have `set`
+    /// characters, and its `tools`.
     ///
     /// # Errors
-    /// A text for the client.
+    /// A message for the client.
     pub fn check_terms(
         &self,
         terms: &ResponseTerms,
@@ -61,10 +61,10 @@ impl TextLimits {
         }
     }
 
-    /// Whether the client may add this item.
+    /// Checks an item that the client adds.
     ///
     /// # Errors
-    /// A text for the client.
+    /// A message for the client.
     pub fn check_item(&self, item: &NewItem) -> Result<(), String> {
         match item {
             NewItem::System { text }
@@ -84,7 +84,7 @@ impl TextLimits {
     }
 }
 
-/// A tool as a prompt has it, about.
+/// The approximate size of a tool in the prompt.
 fn size_of(tool: &ToolSpec) -> usize {
     let schema = tool.parameters.to_string();
     let texts = [tool.name.as_str(), &tool.description, &schema];

@@ -1,4 +1,4 @@
-//! Deadlines as data: one slot per timer, no tasks.
+//! Deadlines as data: one slot per timer, without tasks.
 
 use crate::time::Time;
 
@@ -6,29 +6,29 @@ use crate::time::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Timer {
-    /// The silence that ends the user's turn is over.
+    /// The silence is long enough to end the user's turn.
     EndOfTurn,
-    /// The final transcript should have come by now.
+    /// The final transcript is overdue.
     TranscriptOverdue,
-    /// The user's audio has stopped coming in the middle of an utterance, or the words have.
+    /// The user's audio or words have stopped in mid-utterance.
     AudioStalled,
-    /// A clause that was asked for should have been made by now.
+    /// Audio of a requested clause is overdue.
     SynthesisOverdue,
-    /// The agent has been silent too long while it owes an answer.
+    /// The agent has been silent too long while an answer is due.
     DeadAir,
-    /// The language model has not said anything for too long.
+    /// The language model has streamed nothing for too long.
     GenerationOverdue,
-    /// A yes does not count any more.
+    /// A yes no longer counts.
     ConfirmationExpired,
     /// All audio that was sent has been heard.
     PlayoutEnd,
-    /// No key has followed the last one: what was typed in is complete.
+    /// No key has followed the last one: the number is complete.
     KeysComplete,
-    /// The user has said nothing since the agent fell silent.
+    /// The user has been silent for too long.
     Silence,
-    /// Nobody has spoken for too long.
+    /// The session has been idle for too long.
     Idle,
-    /// The session has reached its greatest length.
+    /// The session has reached its maximum length.
     SessionEnd,
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: which audio is the user's utterance, and where the next one begins.
+//! Which audio belongs to the user's utterance, and where the next one begins.
 
 use super::common::Common;
 use super::endpointer::{Heard, SpeechDetector};
@@ -14,53 +14,53 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod tests;
 
-/// Turns that the client has committed by hand and that may wait to be transcribed.
+/// The most committed turns that wait to be transcribed.
 const MOST_COMMITTED: usize = 64;
 
-/// Audio that a commit needs at least, ms (100: OpenAI Realtime).
+/// The least audio that can be committed, ms (100: OpenAI Realtime).
 const MIN_COMMIT_MS: u64 = 100;
 
-/// Audio kept beyond what is needed while nobody speaks, ms: windows are judged a little late.
+/// Extra audio kept while nobody speaks, ms, because VAD results arrive a little late.
 const MARGIN_MS: u64 = 500;
 
 /// The user's side of the conversation.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     detector: SpeechDetector,
-    /// End of the audio that has come in.
+    /// End of the received audio.
     audio_end: Samples,
     /// Audio before this belongs to earlier turns.
     audio_from: Samples,
     utterance: Option<Utterance>,
-    /// Audio that the client has committed after the utterance, oldest first.
+    /// Audio that the client committed after the utterance, oldest first.
     committed: VecDeque<Committed>,
-    /// The user was asked to say something again, and has not been understood since.
+    /// The user was asked to repeat, and has not been understood since.
     asked_again: bool,
-    /// The server has much to do: no partials are asked for.
+    /// The server is busy: no partials are requested.
     busy: bool,
 }
 
-/// A turn that the client has committed by hand while the one before it was being transcribed.
+/// A turn that the client committed by hand while the previous one was being transcribed.
 #[derive(Debug)]
 struct Committed {
     from: Samples,
     to: Samples,
-    /// The client has cancelled the answer to it.
+    /// The client cancelled the answer to it.
     given_up: bool,
 }
 
 /// The outcome of a client's commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// The utterance is over.
+    /// The open utterance.
     Utterance,
-    /// Audio without an utterance waits to be transcribed.
+    /// Audio without an utterance, which is queued for transcription.
     Audio,
 }
 
 /// The audio.
 impl Turn {
-    /// Audio up to `end` has come in.
+    /// Notes that audio up to `end` has come in.
     pub(super) fn received(&mut self, end: Samples) {
         self.audio_end = self.audio_end.max(end);
     }
@@ -69,12 +69,12 @@ impl Turn {
         self.audio_end
     }
 
-    /// Whether to ask only for what is needed.
+    /// Sets whether the server is too busy for partials.
     pub(super) fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
     }
 
-    /// A window was judged. Returns what it means; nothing if no turn is to be found in it.
+    /// Handles the VAD result of a window. `None` if the window cannot begin or continue a detected turn.
     pub(super) fn on_window(
         &mut self,
         vad: &VadPolicy,
@@ -97,7 +97,7 @@ impl Turn {
         })
     }
 
-    /// Counts a window of the utterance, in the middle of which audio must come.
+    /// Counts a window of the utterance, and sets the deadline for more audio.
     pub(super) fn watch_audio(&mut self, common: &mut Common, probability: f32) {
         if let Some(utterance) = &mut self.utterance {
             utterance.count(probability);
@@ -106,7 +106,7 @@ impl Turn {
         }
     }
 
-    /// The user's audio so far belongs to no later turn.
+    /// The audio so far belongs to no later turn.
     pub(super) fn forget_audio(&mut self) {
         self.audio_from = self.audio_end;
     }
@@ -116,7 +116,7 @@ impl Turn {
         self.audio_from = from;
     }
 
-    /// The user's audio before this is not needed any more.
+    /// The audio before this position is no longer needed.
     pub(super) fn audio_needed_from(&self, vad: &VadPolicy, rule: EndOfTurnRule) -> Samples {
         match &self.utterance {
             Some(utterance) => utterance.from(),
@@ -133,12 +133,12 @@ impl Turn {
 
 /// The utterance.
 impl Turn {
-    /// The user has begun to say something that is not over.
+    /// An utterance is open.
     pub(super) fn is_open(&self) -> bool {
         self.utterance.is_some()
     }
 
-    /// The client has said that the utterance is over.
+    /// The client has committed the utterance.
     pub(super) fn is_committed(&self) -> bool {
         self.utterance.as_ref().is_some_and(Utterance::is_committed)
     }
@@ -151,21 +151,21 @@ impl Turn {
         self.utterance.as_mut()
     }
 
-    /// The user begins to speak.
+    /// Begins an utterance.
     pub(super) fn begin_speech(&mut self, common: &mut Common, at: Samples) {
         let every = common.policy.endpoint.partial_every_ms;
         self.utterance = Some(Utterance::spoken(at, self.audio_end, common.now, every));
         common.notify(Event::SpeechStarted { at });
     }
 
-    /// The user begins to speak, and the client recognises the words.
+    /// Begins an utterance that the client transcribes.
     pub(super) fn begin_words(&mut self, common: &mut Common) {
         let at = self.audio_end;
         self.utterance = Some(Utterance::in_words(at, common.now));
         common.notify(Event::SpeechStarted { at });
     }
 
-    /// The user speaks on. `true` if a pause is over.
+    /// Handles a window of speech in the utterance. `true` if it ended a pause.
     pub(super) fn goes_on(&mut self, common: &mut Common, end: Samples) -> bool {
         let Some(utterance) = &mut self.utterance else {
             return false;
@@ -179,7 +179,7 @@ impl Turn {
         resumed
     }
 
-    /// Asks for transcripts of what is being said, which has `resumed` behind a pause or goes on.
+    /// Requests transcripts of the utterance so far. `resumed` after a pause.
     pub(super) fn transcribe_so_far(&mut self, common: &mut Common, end: Samples, resumed: bool) {
         if let Some(utterance) = &mut self.utterance {
             utterance.cut_long_segment(common, end, resumed);
@@ -189,7 +189,7 @@ impl Turn {
         }
     }
 
-    /// A transcription ended.
+    /// Handles a finished transcription.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
@@ -210,7 +210,7 @@ impl Turn {
         }
     }
 
-    /// Takes the utterance: its turn is over.
+    /// Ends the turn and returns its utterance.
     pub(super) fn end(&mut self, common: &mut Common) -> Option<Utterance> {
         let utterance = self.utterance.take()?;
         common.timers.clear(Timer::EndOfTurn);
@@ -228,19 +228,19 @@ impl Turn {
 
 /// Utterances without words.
 impl Turn {
-    /// Whether the user, whose utterance was not understood, is to be asked to say it again: once, since
-    /// what goes on may be meant for others.
+    /// Whether to ask the user to repeat an utterance that was not understood. Only once in a row, since the
+    /// speech may be meant for others.
     pub(super) fn may_ask_again(&self, common: &Common, utterance: &Utterance) -> bool {
         let least = common.policy.endpoint.ask_again_ms;
         least.is_some_and(|least| utterance.certain_ms() >= least) && !self.asked_again
     }
 
-    /// The user is asked to say it again.
+    /// Notes that the user is asked to repeat.
     pub(super) fn ask_again(&mut self) {
         self.asked_again = true;
     }
 
-    /// The user was understood.
+    /// Notes that the user was understood.
     pub(super) fn was_understood(&mut self) {
         self.asked_again = false;
     }
@@ -248,7 +248,7 @@ impl Turn {
 
 /// Turns that the client ends by hand.
 impl Turn {
-    /// The client says that the user's turn is over. `None` if it is told that there is none.
+    /// Commits the user's turn. `None` if the client is told that there is nothing to commit.
     pub(super) fn commit(&mut self, common: &mut Common, rule: EndOfTurnRule) -> Option<Commit> {
         if self.is_open() && !self.is_committed() {
             self.commit_utterance(common);
@@ -267,7 +267,7 @@ impl Turn {
         Some(Commit::Audio)
     }
 
-    /// Whether there is audio to commit that is no utterance.
+    /// Whether the audio since the last turn can be committed without an utterance.
     fn may_commit(&self, rule: EndOfTurnRule) -> Result<(), String> {
         let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
         if length < MIN_COMMIT_MS {
@@ -286,7 +286,7 @@ impl Turn {
         Ok(())
     }
 
-    /// There is no more to come of the utterance.
+    /// Commits the utterance up to the end of the audio.
     pub(super) fn commit_utterance(&mut self, common: &mut Common) {
         self.commit_until(common, self.audio_end);
     }
@@ -298,7 +298,7 @@ impl Turn {
         }
     }
 
-    /// Transcribes what the client has committed by hand, one turn after the other. `true` if one begins.
+    /// Begins the next committed turn if none is open. `true` if one begins.
     pub(super) fn hear_committed(&mut self, common: &mut Common) -> bool {
         if self.is_open() {
             return false;
@@ -315,8 +315,7 @@ impl Turn {
         true
     }
 
-    /// The client wants no answer to what it has committed last and is not transcribed yet; `false`
-    /// if there is nothing like that.
+    /// Drops the answer to the last committed turn that is not transcribed yet. `false` if there is none.
     pub(super) fn give_up_committed(&mut self) -> bool {
         if let Some(last) = self.committed.back_mut() {
             last.given_up = true;
@@ -329,7 +328,7 @@ impl Turn {
         })
     }
 
-    /// Nothing that was committed is heard any more, but for the utterance.
+    /// Drops all committed turns but the open one.
     pub(super) fn forget_committed(&mut self) {
         self.committed.clear();
     }

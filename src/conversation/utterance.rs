@@ -1,4 +1,4 @@
-//! The user's utterance, from the first sound to the transcript that ends the turn.
+//! The user's utterance, from the first sound to the final transcript.
 
 use super::common::Common;
 use super::endpointer::{WINDOW, silence_needed};
@@ -16,48 +16,48 @@ mod tests;
 /// The user's current utterance.
 #[derive(Debug)]
 pub(super) struct Utterance {
-    /// Where it began, pre-roll included.
+    /// Its first sample, pre-roll included.
     from: Samples,
-    /// When it was found to have begun.
+    /// When its beginning was detected.
     began: Time,
     source: Source,
     stage: Stage,
-    /// Dies with the silence.
+    /// Discarded when the user resumes.
     pause: Pause,
-    /// End of the last window of speech, and when it was judged.
+    /// End of the last window of speech, and when its VAD result came.
     last_speech: (Samples, Time),
-    /// Stretches that were transcribed for good because all at once would be too long.
+    /// Finished parts of an utterance that is too long to transcribe at once.
     segments: Vec<Segment>,
-    /// Where the stretch begins that is not transcribed for good.
+    /// Where the unfinished part begins.
     segment_from: Samples,
     partials: Partials,
     /// Windows that were certainly speech.
     certain: u64,
-    /// A stretch of it could not be transcribed.
+    /// A part of it could not be transcribed.
     failed: bool,
-    /// Answers that were asked for before the turn was over.
+    /// Preemptive generations that were requested.
     generations: u32,
-    /// The client has cancelled the answer to it.
+    /// The client cancelled the answer to it.
     given_up: bool,
 }
 
 /// Who recognises the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// We do, from the audio.
+    /// The server, from audio.
     Audio,
-    /// The client: words come in, and no audio.
+    /// The client: words come in instead of audio.
     Words,
 }
 
-/// How near the end is.
+/// How near the end of the turn is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The user is speaking.
     Speaking,
     /// A silence that may be the end of the turn.
     Pausing,
-    /// The client says that this is all.
+    /// The client has committed it.
     Committed,
 }
 
@@ -65,7 +65,7 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Pause {
     transcription: Option<RequestId>,
-    /// When the transcription was asked for.
+    /// When the transcription was requested.
     asked: Time,
     transcript: Option<(String, Time)>,
     scoring: Option<RequestId>,
@@ -78,25 +78,25 @@ struct Segment {
     text: Option<String>,
 }
 
-/// The transcripts of an utterance that is going on.
+/// The partial transcripts of an utterance.
 #[derive(Debug)]
 struct Partials {
     asked: Option<RequestId>,
     text: String,
-    /// The next one is asked for here.
+    /// Where the next one is requested.
     next: Samples,
 }
 
-/// A transcription that has ended.
+/// A finished transcription.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Transcribed {
-    /// Nobody waits for it.
+    /// Its request is dead.
     Dead,
-    /// It is what the user has said since the last segment so far.
+    /// A partial of the audio since the last segment.
     Partial(String),
-    /// A segment has its words, or has failed.
+    /// A segment was transcribed, or failed.
     Segment,
-    /// These are all words up to a pause; `None` if they could not be transcribed.
+    /// All words up to a pause; `None` if they could not be transcribed.
     Pause(Option<String>),
 }
 
@@ -105,17 +105,17 @@ pub(super) enum Transcribed {
 pub(super) enum EndOfTurn {
     /// Not yet.
     NotYet,
-    /// Not yet, but these words may be all.
+    /// Not yet, but these words may be final.
     Perhaps(String),
-    /// It is, with these words, possibly none.
+    /// Over, with these words, possibly none.
     Over(String),
-    /// It is, but its words could not be transcribed.
+    /// Over, but its words could not be transcribed.
     Lost,
 }
 
 /// Its beginning.
 impl Utterance {
-    /// One that is heard from `from` on; `end` is as far as the audio goes.
+    /// An utterance that begins at `from`, in audio that has come in up to `end`.
     pub(super) fn spoken(from: Samples, end: Samples, now: Time, partial_every_ms: u64) -> Self {
         Self {
             from,
@@ -138,7 +138,7 @@ impl Utterance {
         }
     }
 
-    /// One that the client recognises, at this place in the audio that does not come.
+    /// An utterance that the client transcribes. `at` is the end of the audio, none of which belongs to it.
     pub(super) fn in_words(at: Samples, now: Time) -> Self {
         Self {
             source: Source::Words,
@@ -150,7 +150,7 @@ impl Utterance {
         self.from
     }
 
-    /// When it was found to have begun.
+    /// When its beginning was detected.
     pub(super) fn began(&self) -> Time {
         self.began
     }
@@ -160,22 +160,22 @@ impl Utterance {
         self.last_speech.0
     }
 
-    /// The client says that this is all.
+    /// The client has committed it.
     pub(super) fn is_committed(&self) -> bool {
         self.stage == Stage::Committed
     }
 
-    /// The client recognises it.
+    /// The client transcribes it.
     pub(super) fn is_in_words(&self) -> bool {
         self.source == Source::Words
     }
 
-    /// Words are to come, and none have.
+    /// The client is to send words and has sent none.
     pub(super) fn is_wordless(&self) -> bool {
         self.is_in_words() && self.partials.text.is_empty()
     }
 
-    /// The client wants no answer to it.
+    /// Drops the answer to it.
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
     }
@@ -184,7 +184,7 @@ impl Utterance {
         self.given_up
     }
 
-    /// Counts an answer that is asked for before the turn is over. `false` if there were enough.
+    /// Counts a preemptive generation. `false` if there were already `most`.
     pub(super) fn may_be_answered_early(&mut self, most: u32) -> bool {
         let may = self.generations < most;
         self.generations += u32::from(may);
@@ -194,14 +194,14 @@ impl Utterance {
 
 /// Speech and silence.
 impl Utterance {
-    /// The window that ends at `end` is speech. `true` if a pause is over.
+    /// Handles a window of speech that ends at `end`. `true` if it ended a pause.
     pub(super) fn goes_on(&mut self, end: Samples, now: Time) -> bool {
         self.last_speech = (end, now);
         self.pause = Pause::default();
         std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
     }
 
-    /// Counts a window in which speech has this probability.
+    /// Counts a window with this probability of speech.
     pub(super) fn count(&mut self, probability: f32) {
         self.certain += u64::from(probability >= CERTAIN);
     }
@@ -211,7 +211,8 @@ impl Utterance {
         Samples(self.certain * WINDOW).as_ms()
     }
 
-    /// The window that ends at `end` is silence: asks what the turn would end with.
+    /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript and
+    /// the end-of-turn score.
     pub(super) fn pauses(&mut self, common: &mut Common, rule: EndOfTurnRule, end: Samples) {
         let policy = common.policy.endpoint;
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
@@ -229,7 +230,7 @@ impl Utterance {
         }
     }
 
-    /// The client says that it ends at `end`.
+    /// Commits the utterance up to `end`.
     pub(super) fn commit(&mut self, common: &mut Common, end: Samples) {
         let longest = Samples::from_ms(common.policy.endpoint.segment_ms).0;
         while end.since(self.segment_from) > longest {
@@ -241,7 +242,7 @@ impl Utterance {
         }
     }
 
-    /// Asks for what the user has said so far, every half second of speech.
+    /// Requests a partial, every half second of speech.
     pub(super) fn ask_partial(&mut self, common: &mut Common, end: Samples) {
         if end < self.partials.next || self.partials.asked.is_some() {
             return;
@@ -253,7 +254,7 @@ impl Utterance {
         transcribe(common, request, self.segment_from, end, true);
     }
 
-    /// Asks for the transcript of the stretch up to this pause.
+    /// Requests the transcript up to this pause.
     fn ask_transcript(&mut self, common: &mut Common, end: Samples) {
         let request = common.request_id();
         self.pause.transcription = Some(request);
@@ -270,8 +271,8 @@ impl Utterance {
             .push_back(Output::ScoreEndOfTurn { request, from, to });
     }
 
-    /// Transcribes a stretch for good when it nears what the recogniser takes at once: behind a
-    /// pause if there is one in time, else anywhere.
+    /// Ends a segment before it is too long for the recogniser: after a pause if there is one in time, else
+    /// anywhere.
     pub(super) fn cut_long_segment(
         &mut self,
         common: &mut Common,
@@ -309,7 +310,7 @@ fn transcribe(common: &mut Common, request: RequestId, from: Samples, to: Sample
 
 /// Words.
 impl Utterance {
-    /// A transcription ended, with its text or with nothing if the recogniser failed.
+    /// Handles a finished transcription; `Err` if the recogniser failed.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
@@ -337,7 +338,7 @@ impl Utterance {
         Transcribed::Pause(self.transcript())
     }
 
-    /// These are the words since the last segment so far: returns all words if they are new.
+    /// Takes a partial of the audio since the last segment. Returns all words so far if they have changed.
     pub(super) fn on_partial(&mut self, tail: &str) -> Option<String> {
         let text = self.text(tail);
         let is_new = !text.is_empty() && text != self.partials.text;
@@ -347,7 +348,7 @@ impl Utterance {
         })
     }
 
-    /// The client has recognised so much.
+    /// Notes when the client's partial transcript last changed.
     pub(super) fn on_words(&mut self, words: &str, now: Time) {
         if words != self.partials.text {
             self.last_speech.1 = now;
@@ -359,13 +360,13 @@ impl Utterance {
         &self.partials.text
     }
 
-    /// All words up to the pause that is going on.
+    /// All words up to the current pause.
     fn transcript(&self) -> Option<String> {
         let (text, _) = self.pause.transcript.as_ref()?;
         Some(self.text(text))
     }
 
-    /// The words so far, with `tail` for the stretch that is not transcribed for good.
+    /// The words so far, with `tail` for the unfinished part.
     fn text(&self, tail: &str) -> String {
         let segments = self.segments.iter().filter_map(|s| s.text.as_deref());
         segments
@@ -379,7 +380,7 @@ impl Utterance {
 
 /// Its end.
 impl Utterance {
-    /// An end-of-turn score is there. `false` if nobody waits for it.
+    /// Handles an end-of-turn score. `false` if its request is dead.
     pub(super) fn on_completeness(&mut self, request: RequestId, score: f32, now: Time) -> bool {
         let is_awaited = self.pause.scoring == Some(request);
         if is_awaited {
@@ -388,8 +389,8 @@ impl Utterance {
         is_awaited
     }
 
-    /// Whether the silence is long enough and the transcript is there; otherwise sets the timer for
-    /// when that is to be asked again.
+    /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
+    /// timer for the next check.
     pub(super) fn judge(&self, common: &mut Common, detection: &TurnDetection) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;
@@ -426,7 +427,7 @@ impl Utterance {
         }
     }
 
-    /// When the stages of a turn were reached that ends now.
+    /// The stamps of a turn that ends now.
     pub(super) fn latency(&self, now: Time) -> TurnLatency {
         let transcript = self.pause.transcript.as_ref();
         TurnLatency {

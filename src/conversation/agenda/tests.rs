@@ -1,4 +1,4 @@
-//! The agenda by itself.
+//! Unit tests of the agenda.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn said(agenda: &mut Agenda) -> Vec<String> {
 }
 
 #[test]
-fn words_are_said_in_order_and_the_rest_of_others_first() {
+fn an_interrupted_rest_comes_before_announcements_in_order() {
     let mut agenda = Agenda::default();
     agenda.announce("Ding dong.".into());
     agenda.announce("Hello.".into());
@@ -33,7 +33,7 @@ fn a_goodbye_is_the_only_thing_said_and_may_be_retracted() {
 }
 
 #[test]
-fn an_answer_waits_for_words_that_are_not_known_yet() {
+fn an_answer_waits_for_transcripts() {
     let mut agenda = Agenda::default();
     agenda.wait_for(ItemId(1));
     agenda.answer_next(NextAnswer::default());

@@ -1,4 +1,4 @@
-//! An answer by itself; whole sessions are in `../tests/`.
+//! Unit tests of an answer; whole sessions are in `../tests/`.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn a_model_that_is_cut_leaves_an_incomplete_answer() {
 }
 
 #[test]
-fn only_a_client_s_limit_may_leave_an_answer_without_words() {
+fn only_a_clients_limit_may_leave_an_answer_without_words() {
     for (has_limit, failed) in [(true, false), (false, true)] {
         let mut answer = generating();
         answer.generation().unwrap().was_cut();
@@ -74,7 +74,7 @@ fn only_a_client_s_limit_may_leave_an_answer_without_words() {
 }
 
 #[test]
-fn the_voice_may_fail_once_to_be_apologised_for() {
+fn only_the_first_failure_of_the_voice_gets_an_apology() {
     let mut answer = answer();
     answer.fail();
     assert!(answer.voice_fails());

@@ -1,4 +1,4 @@
-//! The length of an answer by itself; whole sessions are in `../tests/answer_end.rs`.
+//! Unit tests of an answer's length; whole sessions are in `../tests/answer_end.rs`.
 
 use super::*;
 
@@ -19,14 +19,14 @@ fn place(is_first: bool, begins_sentence: bool, sentence_words: usize) -> Place 
 }
 
 #[test]
-fn words_are_counted_up_to_the_most() {
+fn words_are_counted_up_to_the_limit() {
     let mut length = length(5, 60_000);
     assert!(!length.said(5));
     assert!(length.said(1));
 }
 
 #[test]
-fn a_model_that_streams_without_an_end_is_noticed() {
+fn endless_streaming_is_noticed() {
     let mut length = length(1, 60_000);
     let most = length.most.bytes();
     assert!(!length.streamed(most));
@@ -54,7 +54,7 @@ fn a_sentence_that_has_begun_goes_on_while_its_words_fit() {
 }
 
 #[test]
-fn the_voice_shows_how_long_a_word_takes() {
+fn estimates_follow_the_pace_of_the_voice() {
     let mut length = length(500, 4_000);
     length.ask(&place(true, true, 20));
     length.made(3, Micros::from_ms(300));

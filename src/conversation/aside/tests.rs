@@ -1,4 +1,4 @@
-//! Answers beside the conversation by themselves; whole sessions are in `../tests/terms.rs`.
+//! Unit tests of responses outside the conversation; whole sessions are in `../tests/terms.rs`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -13,7 +13,7 @@ fn prompt() -> Prompt {
     }
 }
 
-/// One answer that is being made, with its request.
+/// One open response, with its request.
 fn begun() -> (Asides, Common, RequestId) {
     let (mut asides, mut common) = (Asides::default(), Common::new(Policy::default()));
     asides.begin(&mut common, prompt());
@@ -39,7 +39,7 @@ fn status(common: &Common) -> Option<ResponseStatus> {
 }
 
 #[test]
-fn white_space_around_an_answer_is_not_told() {
+fn white_space_around_a_response_is_dropped() {
     let (mut asides, mut common, request) = begun();
     for text in [" \n", "It is", " ", "noon. ", "\n"] {
         let event = LlmEvent::Speech { text: text.into() };
@@ -66,7 +66,7 @@ fn an_answer_ends_as_the_model_ends_it() {
 }
 
 #[test]
-fn only_so_many_answers_are_under_way() {
+fn open_responses_are_bounded() {
     let (mut asides, mut common, request) = begun();
     for _ in 0..MOST {
         asides.begin(&mut common, prompt());

@@ -1,4 +1,4 @@
-//! Rounds of calls by themselves; whole sessions are in `../tests/`.
+//! Unit tests of rounds of calls; whole sessions are in `../tests/`.
 
 use super::*;
 use serde_json::json;
@@ -33,13 +33,13 @@ fn without_calls_no_round_follows() {
 }
 
 #[test]
-fn a_result_that_nothing_waits_for_is_given_back() {
+fn a_result_that_nothing_waits_for_is_returned() {
     let mut calls = Calls::default();
     assert_eq!(calls.finish(A, json!(1)), Err(json!(1)));
 }
 
 #[test]
-fn a_client_that_runs_a_call_asks_for_the_next_round() {
+fn a_clients_call_starts_no_round() {
     let mut calls = Calls::default();
     calls.wait_for(A, Some(json!({"error": "unreadable"})));
     calls.hand_to_client();
@@ -48,7 +48,7 @@ fn a_client_that_runs_a_call_asks_for_the_next_round() {
 }
 
 #[test]
-fn an_answer_that_has_failed_tells_the_model_nothing() {
+fn a_failed_answer_starts_no_round() {
     let mut calls = Calls::default();
     calls.wait_for(A, Some(json!(1)));
     calls.take_complete(true);

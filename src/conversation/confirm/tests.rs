@@ -1,4 +1,4 @@
-//! The stages of a confirmation by themselves; whole sessions are in `../tests/confirmation.rs`.
+//! Unit tests of a confirmation's stages; whole sessions are in `../tests/confirmation.rs`.
 
 use super::*;
 use crate::conversation::{Output, Policy};
@@ -6,7 +6,7 @@ use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
 use std::time::Duration;
 
-/// A confirmation with what it is given.
+/// A confirmation with the state that it takes as arguments.
 struct Bench {
     confirmation: Confirmation,
     common: Common,
@@ -44,7 +44,7 @@ impl Bench {
         self.confirmation.ask(&mut self.common, &mut self.history)
     }
 
-    /// A question that is heard to its end a second from now.
+    /// A question that will have been heard a second from now.
     fn asked() -> Self {
         let mut bench = Self::new();
         bench.want(1, "pay", "Ann");
@@ -98,14 +98,14 @@ fn a_yes_counts_from_the_end_of_the_question_to_its_expiry() {
 }
 
 #[test]
-fn a_question_that_noise_cut_short_takes_no_words_until_it_is_asked_again() {
+fn a_question_interrupted_by_noise_ignores_words_until_it_is_repeated() {
     let mut bench = Bench::asked();
     bench.pass(500);
     bench.confirmation.cut_short(&mut bench.common);
     assert_eq!(bench.answer("yes"), None);
     assert!(!bench.confirmation.is_open());
     assert!(!bench.common.timers.is_set(Timer::ConfirmationExpired));
-    // By hand it can be answered all the while.
+    // A click can answer it at any time.
     assert_eq!(bench.confirmation.awaited(), Some(CallId(1)));
     assert_eq!(bench.confirmation.awaited_by_key(), Some(CallId(1)));
     bench.confirmation.resume();
@@ -115,7 +115,7 @@ fn a_question_that_noise_cut_short_takes_no_words_until_it_is_asked_again() {
 }
 
 #[test]
-fn a_question_that_speech_cut_short_is_abandoned() {
+fn a_question_interrupted_by_speech_is_abandoned() {
     let mut bench = Bench::asked();
     bench.confirmation.cut_short(&mut bench.common);
     bench.confirmation.abandon_cut_short(&mut bench.common);
@@ -124,7 +124,7 @@ fn a_question_that_speech_cut_short_is_abandoned() {
 }
 
 #[test]
-fn a_question_that_has_been_heard_is_not_cut_short() {
+fn a_question_that_was_heard_is_not_interrupted() {
     let mut bench = Bench::asked();
     bench.pass(1_000);
     bench.confirmation.cut_short(&mut bench.common);
@@ -153,7 +153,7 @@ fn a_key_answers_a_question_only_once_it_has_begun() {
 }
 
 #[test]
-fn of_two_calls_the_first_is_asked_for_and_a_repetition_is_no_second() {
+fn the_first_of_two_calls_is_asked_about_and_a_repetition_is_ignored() {
     let mut bench = Bench::new();
     bench.want(1, "pay", "Ann");
     bench.want(2, "pay", "Ann");
@@ -173,7 +173,7 @@ fn of_two_calls_the_first_is_asked_for_and_a_repetition_is_no_second() {
 }
 
 #[test]
-fn what_the_response_wanted_is_forgotten_with_it() {
+fn a_question_is_dropped_with_its_response() {
     let mut bench = Bench::new();
     bench.want(1, "pay", "Ann");
     bench.confirmation.forget_wanted();
@@ -183,7 +183,7 @@ fn what_the_response_wanted_is_forgotten_with_it() {
 }
 
 #[test]
-fn a_yes_in_writing_runs_when_an_answer_is_asked_for() {
+fn a_typed_yes_runs_when_a_response_is_requested() {
     let mut bench = Bench::asked();
     let Bench {
         confirmation,

@@ -1,4 +1,4 @@
-//! The stages of an ending by themselves; whole sessions are in `../tests/telephone.rs`.
+//! Unit tests of an ending's stages; whole sessions are in `../tests/telephone.rs`.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn a_response_ends_the_conversation_by_one_call() {
 }
 
 #[test]
-fn a_goodbye_that_noise_cut_short_is_taken_up_again() {
+fn a_goodbye_interrupted_by_noise_is_resumed() {
     let mut ending = promised();
     assert!(ending.cut_short());
     assert!(ending.is_near() && !ending.is_promised() && !ending.is_resuming());
@@ -36,7 +36,7 @@ fn a_goodbye_that_noise_cut_short_is_taken_up_again() {
 }
 
 #[test]
-fn a_second_noise_before_that_leaves_it_to_be_taken_up_again() {
+fn a_second_noise_leaves_the_goodbye_to_be_resumed() {
     let mut ending = promised();
     for _ in 0..2 {
         assert!(ending.cut_short());
@@ -46,7 +46,7 @@ fn a_second_noise_before_that_leaves_it_to_be_taken_up_again() {
 }
 
 #[test]
-fn a_goodbye_that_speech_cut_short_is_called_off() {
+fn a_goodbye_interrupted_by_speech_is_cancelled() {
     let mut ending = promised();
     assert!(ending.cut_short());
     assert_eq!(ending.take_cut_short(), Some(call(1)));
@@ -55,7 +55,7 @@ fn a_goodbye_that_speech_cut_short_is_called_off() {
 }
 
 #[test]
-fn a_user_who_goes_on_keeps_this_response_from_ending_it_and_not_the_next() {
+fn speech_during_a_response_cancels_only_its_own_ending() {
     let mut ending = promised();
     assert_eq!(ending.go_on(true), Some(call(1)));
     assert_eq!(ending.promise(call(2)), Promise::CalledOff);
@@ -64,7 +64,7 @@ fn a_user_who_goes_on_keeps_this_response_from_ending_it_and_not_the_next() {
 }
 
 #[test]
-fn only_the_call_that_hands_over_ends_the_conversation_and_only_if_it_succeeds() {
+fn only_a_successful_transfer_hangs_up() {
     for (finished, succeeded, reason) in [
         (1, true, Some(HangUpReason::HandedOver)),
         (1, false, None),
@@ -79,7 +79,7 @@ fn only_the_call_that_hands_over_ends_the_conversation_and_only_if_it_succeeds()
 }
 
 #[test]
-fn only_a_hang_up_for_want_of_a_user_is_put_off_by_one() {
+fn an_active_user_cancels_only_an_idle_hang_up() {
     let mut ending = Ending::default();
     ending.hang_up_for(HangUpReason::Shutdown);
     assert!(!ending.stay_for_user());

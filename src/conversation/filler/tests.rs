@@ -1,4 +1,4 @@
-//! Fillers by themselves; whole sessions are in `../tests/`.
+//! Unit tests of fillers; whole sessions are in `../tests/`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -25,7 +25,7 @@ fn chosen(tool: &Declaration, wait_ms: u64) -> Option<String> {
 }
 
 #[test]
-fn the_filler_is_as_long_as_the_wait() {
+fn the_wait_decides_the_length_of_the_filler() {
     let tool = tool(&["One moment."], &["This takes a while."]);
     assert_eq!(chosen(&tool, 699), None, "not worth it");
     assert_eq!(chosen(&tool, 700).unwrap(), "One moment.");
@@ -42,7 +42,7 @@ fn a_filler_of_the_other_length_is_better_than_none() {
 }
 
 #[test]
-fn each_filler_is_waited_for_longer_and_there_are_two() {
+fn each_filler_waits_longer_and_there_are_two() {
     let mut silence = DeadAir::since(Time::from_ms(1_000));
     let ends = |silence: &DeadAir| silence.ends(Time(0), PATIENCE);
     assert_eq!(ends(&silence), Some(Time::from_ms(2_500)));
@@ -60,7 +60,7 @@ fn silence_counts_from_the_last_sound() {
 }
 
 #[test]
-fn an_answer_that_is_near_is_waited_for_once() {
+fn a_near_answer_postpones_a_filler_once() {
     let mut silence = DeadAir::since(Time(0));
     let now = Time::from_ms(1_500);
     assert!(!silence.goes_on(now, NEAR), "it is not near");
@@ -71,7 +71,7 @@ fn an_answer_that_is_near_is_waited_for_once() {
 }
 
 #[test]
-fn a_wait_that_begins_anew_has_all_its_patience() {
+fn a_restarted_wait_has_its_full_length() {
     let mut common = Common::new(Policy::default());
     common.now = Time::from_ms(8_000);
     let mut silence = DeadAir::since(Time(0));

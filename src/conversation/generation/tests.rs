@@ -1,4 +1,4 @@
-//! A generation by itself; whole sessions are in `../tests/`.
+//! Unit tests of a generation; whole sessions are in `../tests/`.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn words_become_clauses() {
 }
 
 #[test]
-fn words_behind_a_call_are_dropped() {
+fn words_after_a_call_are_dropped() {
     let mut generation = generation();
     generation.words("One moment.");
     assert_eq!(generation.begin_call("clock").unwrap(), ["One moment."]);
@@ -63,7 +63,7 @@ fn a_call_counts_when_it_is_complete() {
 }
 
 #[test]
-fn a_model_makes_only_so_many_calls() {
+fn calls_of_a_generation_are_bounded() {
     let mut generation = generation();
     for _ in 0..MOST_CALLS {
         assert!(generation.begin_call("clock").is_some());

@@ -1,4 +1,4 @@
-//! The history by itself.
+//! Unit tests of the history.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn an_answer_is_cut_at_the_last_whole_word_heard() {
 }
 
 #[test]
-fn an_answer_is_cut_behind_the_words_that_were_heard() {
+fn an_answer_is_cut_after_the_words_that_the_client_reports() {
     let mut history = History::default();
     for (id, clauses) in [
         (1, &["One moment."][..]),

@@ -1,4 +1,4 @@
-//! The states of an interruption by themselves; whole sessions are in `../tests/mod.rs`.
+//! Unit tests of an interruption's states; whole sessions are in `../tests/mod.rs`.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn stopped(rest: &str, steps: Option<u32>) -> Option<Stopped> {
 }
 
 #[test]
-fn a_sound_that_stops_nothing_is_no_interruption() {
+fn a_sound_that_stops_nothing_is_not_an_interruption() {
     let mut interruption = Interruption::default();
     assert!(!interruption.begin(None, false));
     assert!(!interruption.is_judging());
@@ -40,7 +40,7 @@ fn after_noise_the_rest_is_said_and_the_answer_goes_on() {
 }
 
 #[test]
-fn an_answer_that_was_all_made_does_not_go_on() {
+fn a_fully_generated_answer_only_repeats_its_rest() {
     let mut interruption = Interruption::default();
     interruption.begin(stopped("and it rains.", None), false);
     assert_eq!(interruption.was_noise().unwrap(), "and it rains.");
@@ -48,7 +48,7 @@ fn an_answer_that_was_all_made_does_not_go_on() {
 }
 
 #[test]
-fn a_second_noise_keeps_the_answer_that_the_first_has_stopped() {
+fn a_second_noise_keeps_the_interrupted_answer() {
     let mut interruption = Interruption::default();
     interruption.begin(stopped("", Some(1)), false);
     interruption.was_noise();
@@ -66,7 +66,7 @@ fn a_second_noise_keeps_the_answer_that_the_first_has_stopped() {
 }
 
 #[test]
-fn what_the_second_noise_stops_comes_before_what_the_first_has_stopped() {
+fn the_answer_that_was_interrupted_last_is_resumed() {
     let mut interruption = Interruption::default();
     interruption.begin(stopped("", Some(1)), false);
     interruption.was_noise();
@@ -79,7 +79,7 @@ fn what_the_second_noise_stops_comes_before_what_the_first_has_stopped() {
 }
 
 #[test]
-fn speech_gives_up_what_it_has_stopped() {
+fn speech_drops_the_interrupted_answer() {
     let mut interruption = Interruption::default();
     interruption.begin(stopped("and it rains.", Some(1)), false);
     interruption.forget();
@@ -88,7 +88,7 @@ fn speech_gives_up_what_it_has_stopped() {
 }
 
 #[test]
-fn a_goodbye_that_waits_is_judged_without_words() {
+fn an_interrupted_goodbye_has_no_rest_to_repeat() {
     let mut interruption = Interruption::default();
     assert!(interruption.begin(None, true));
     assert_eq!(interruption.was_noise().unwrap(), "");

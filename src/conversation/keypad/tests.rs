@@ -1,4 +1,4 @@
-//! The keys by themselves; whole calls are in `../tests/telephone.rs`.
+//! Unit tests of the keypad; whole calls are in `../tests/telephone.rs`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -50,7 +50,7 @@ fn keys_answer_only_if_no_number_has_begun() {
 }
 
 #[test]
-fn the_hash_key_behind_an_answer_means_nothing() {
+fn the_hash_key_after_an_answer_is_ignored() {
     let (mut keypad, _) = typed("");
     keypad.answer('1');
     assert!(keypad.ends_answer('#'));
@@ -61,7 +61,7 @@ fn the_hash_key_behind_an_answer_means_nothing() {
 }
 
 #[test]
-fn a_number_has_an_end() {
+fn keys_of_a_number_are_bounded() {
     let keys = "1".repeat(MOST_KEYS);
     let (mut keypad, mut common) = typed(&(keys.clone() + "2"));
     assert_eq!(keypad.take(&mut common, false).unwrap(), keys);

@@ -1,4 +1,4 @@
-//! An answer that is held back by itself; whole sessions are in `../tests/speculation.rs`.
+//! Unit tests of a held-back answer; whole sessions are in `../tests/speculation.rs`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -13,7 +13,7 @@ fn prompt(instructions: &str) -> Prompt {
     }
 }
 
-/// An answer that is being made, and the number of the decisions so far.
+/// A held-back answer that has begun, and the state that it takes as an argument.
 fn begun() -> (Preempt, Common) {
     let mut common = Common::new(Policy::default());
     let mut preempt = Preempt::default();
@@ -47,7 +47,7 @@ fn the_answer_to_another_prompt_is_cancelled() {
 }
 
 #[test]
-fn a_call_is_told_when_it_begins_and_when_it_is_complete() {
+fn a_call_is_returned_when_it_begins_and_when_it_is_complete() {
     let (mut preempt, mut common) = begun();
     let name = "clock".to_owned();
     let opened = preempt.hold(&mut common, LlmEvent::ToolOpened { name });

@@ -1,4 +1,4 @@
-//! The silence by itself; whole calls are in `../tests/telephone.rs`.
+//! Unit tests of the user's silence; whole calls are in `../tests/telephone.rs`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -11,7 +11,7 @@ fn common() -> Common {
 }
 
 #[test]
-fn a_silent_user_is_asked_twice_and_then_left() {
+fn a_silent_user_is_asked_twice_and_then_the_session_ends() {
     let (mut silence, mut common) = (Silence::default(), common());
     let mut lasts = || silence.lasts(&mut common, None, Samples(0));
     assert_eq!(
@@ -21,7 +21,7 @@ fn a_silent_user_is_asked_twice_and_then_left() {
 }
 
 #[test]
-fn a_client_that_watches_over_the_silence_ends_the_session_itself() {
+fn a_client_with_its_own_idle_timeout_ends_the_session_itself() {
     let (mut silence, mut common) = (Silence::default(), common());
     let mut lasts = || silence.lasts(&mut common, SET, Samples(64_000));
     assert_eq!(
@@ -32,7 +32,7 @@ fn a_client_that_watches_over_the_silence_ends_the_session_itself() {
 }
 
 #[test]
-fn a_sign_of_life_begins_the_count_anew() {
+fn activity_resets_the_count() {
     let (mut silence, mut common) = (Silence::default(), common());
     silence.lasts(&mut common, None, Samples(0));
     silence.lasts(&mut common, None, Samples(0));
@@ -51,7 +51,7 @@ fn silence_counts_from_its_beginning() {
 }
 
 #[test]
-fn without_a_limit_silence_lasts() {
+fn without_a_limit_nobody_is_prompted() {
     let (silence, mut common) = (Silence::default(), common());
     silence.watch(&mut common, None);
     assert!(!common.timers.is_set(Timer::Silence));

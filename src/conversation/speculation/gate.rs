@@ -1,4 +1,4 @@
-//! The gate: what a prediction may cause before the model commits it. No other code decides that.
+//! The gate: the only code that decides what a prediction may trigger before the model commits the call.
 
 use crate::conversation::policy::SpeculationPolicy;
 use crate::time::Micros;
@@ -13,14 +13,14 @@ pub enum Decision {
     Started,
     /// The tool's connections were opened.
     WarmedUp,
-    /// The same call is under way, or was made.
+    /// The same call is running or was made already.
     Known,
-    /// Nothing, for this reason.
+    /// Nothing was done, for this reason.
     Declined(Decline),
 }
 
 impl Decision {
-    /// As it is written in records and metrics.
+    /// The name in records and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -43,59 +43,59 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decline {
-    /// There is no such tool.
+    /// The server has no such tool.
     UnknownTool,
-    /// The same call has failed in this turn.
+    /// The same call failed earlier in this turn.
     FailedBefore,
-    /// The tool must not run before it is committed.
+    /// The tool must not run before its call is committed.
     Forbidden,
-    /// It is not likely enough.
+    /// The prediction's confidence is too low.
     Unlikely,
-    /// The turn has had its share of speculative calls.
+    /// The turn has reached its limit of speculative runs.
     TurnCap,
-    /// The turn has had its share of speculative calls of this tool.
+    /// The turn has reached its limit of speculative runs of this tool.
     ToolCap,
-    /// As many as may run at once do.
+    /// The limit of simultaneous speculative runs is reached.
     AtOnceCap,
-    /// It would waste more than it can save.
+    /// Its expected cost exceeds the expected gain.
     NotWorthIt,
-    /// A write that it depends on is under way.
+    /// A write that its result depends on is running.
     WritePending,
 }
 
-/// The state that the gate considers beside the tool and the policy.
+/// The state that the gate considers besides the tool and the policy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::conversation) struct Situation {
-    /// Speculative calls that this turn has started.
+    /// Speculative runs started in this turn.
     pub started: u32,
-    /// Those of this tool.
+    /// Speculative runs of this tool started in this turn.
     pub started_of_tool: u32,
-    /// Speculative calls that are running and not committed.
+    /// Speculative runs that are running and not committed.
     pub running: u32,
-    /// The same call has failed in this turn.
+    /// The same call failed earlier in this turn.
     pub failed: bool,
-    /// A committed write that the tool's result depends on has not ended.
+    /// A committed write that the tool's result depends on is running.
     pub write_pending: bool,
     /// How long the tool is expected to take.
     pub expected: Micros,
 }
 
-/// How far a call of a tool may go before it is committed, and what decides it.
+/// How far a call may go before it is committed, and the rule that decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// How far.
+    /// The limit.
     pub eligibility: Eligibility,
-    /// The strictest of the rules.
+    /// The strictest rule.
     pub because: Because,
 }
 
-/// Which rule decides how far a call may go.
+/// The rule that decides how far a call may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Because {
-    /// None stands in its way.
+    /// Nothing forbids it.
     Allowed,
-    /// Speculation is switched off.
+    /// Speculation is turned off.
     Off,
     /// It ends the conversation.
     EndsCall,
@@ -103,9 +103,9 @@ pub enum Because {
     Confirmation,
     /// It may change something.
     Effect,
-    /// Its declaration does not allow more.
+    /// Its declaration allows no more.
     Declaration,
-    /// It would disclose words that are not finished.
+    /// It would send words over the network before the user has finished.
     Network,
 }
 
@@ -117,8 +117,8 @@ pub(in crate::conversation) fn eligibility(
     verdict(tool, policy).eligibility
 }
 
-/// The same with the reason: the strictest of what its effect, its confirmation, its network and
-/// its operator allow.
+/// How far a call of `tool` may go, and why: the strictest of its effect, its confirmation, its network
+/// access and its declaration.
 pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     let forbid = |because| Verdict {
         eligibility: Eligibility::Forbid,
@@ -134,13 +134,13 @@ pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
         return forbid(Because::Confirmation);
     }
     let by_effect = match tool.effect {
-        // What names something that it writes is no read, whatever it is declared as.
+        // A tool with `writes` is never treated as a read.
         Effect::Read | Effect::ReadCostly if !tool.writes.is_empty() => Eligibility::Forbid,
         Effect::Read | Effect::ReadCostly => Eligibility::Full,
         Effect::Keyed => Eligibility::WarmUp,
         Effect::Reversible | Effect::Irreversible => Eligibility::Forbid,
     };
-    // Opening a connection discloses no words; a call does.
+    // A call discloses the user's words; opening a connection does not.
     let by_network = if tool.network && !tool.speculation.network {
         Eligibility::WarmUp
     } else {
@@ -161,7 +161,7 @@ pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     }
 }
 
-/// Whether a prediction of this confidence is followed.
+/// The decision on a prediction with this confidence.
 pub(in crate::conversation) fn decide(
     tool: &Declaration,
     confidence: f32,
@@ -193,7 +193,7 @@ pub(in crate::conversation) fn decide(
     Decision::Declined(decline)
 }
 
-/// Break-even: P(hit) x what the saved time is worth against P(miss) x what the call costs.
+/// Break-even: P(hit) × value of the saved time against P(miss) × cost of the call.
 fn worth_it(
     tool: &Declaration,
     confidence: f32,
@@ -227,7 +227,7 @@ mod tests {
         eligibility(tool, &SpeculationPolicy::default())
     }
 
-    /// Metrics and recordings call it the same.
+    /// Metrics and recordings use the same names.
     #[test]
     fn a_decision_has_the_name_that_recordings_give_it() {
         use Decline::*;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_writes_is_no_read() {
+    fn a_read_with_writes_is_not_a_read() {
         for effect in [Effect::Read, Effect::ReadCostly] {
             let mut liar = tool(effect);
             liar.writes = vec!["notes".into()];
@@ -374,7 +374,7 @@ mod tests {
             expected: Micros::from_ms(seconds * 1_000),
             ..Situation::default()
         };
-        // A second is worth as much as a call costs: even odds break even.
+        // A second is worth as much as a call costs, so even odds break even.
         assert_eq!(decide(&costly, 0.5, taking(1), &policy), Decision::Started);
         assert_eq!(
             decide(&costly, 0.9, taking(0), &policy),

@@ -1,4 +1,4 @@
-//! The ledger: every run of a tool, from its start to its one end.
+//! The ledger: every tool run from its start to its end, of which there is exactly one.
 
 use super::record::{Discard, Fate, RunRecord};
 use super::track::TrackId;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// Latencies remembered of each tool: enough for a quantile, few enough to follow a change.
+/// Latencies kept per tool: enough for a quantile, few enough to follow a change.
 const REMEMBERED: usize = 32;
 
 /// The assumed latency of a tool that has not been called yet.
@@ -27,10 +27,10 @@ pub(in crate::conversation) struct Run {
     pub arguments: Map<String, Value>,
     /// The arguments in the form in which they are compared.
     pub key: Map<String, Value>,
-    /// Who predicted it; `None` if a commit started it.
+    /// Its source and confidence; `None` if a commit started it.
     pub predicted: Option<(Source, f32)>,
     pub started: Time,
-    /// It waits for a write to end, and has not been given to the shell.
+    /// It waits for a write to end, and has not been started.
     pub deferred: bool,
     pub outcome: Option<(Time, Result<Value, ToolError>)>,
     pub calls: Vec<CallId>,
@@ -38,12 +38,12 @@ pub(in crate::conversation) struct Run {
     pub cost: f64,
     /// A committed write has changed its data since.
     pub stale: bool,
-    /// Its turn has been told; it only owes its calls a result.
+    /// It is in the record of its turn, and only its calls still wait for the result.
     pub told: bool,
 }
 
 impl Run {
-    /// One that starts now, of which nothing else is known.
+    /// An uncommitted run that starts now.
     pub(super) fn new(
         id: RunId,
         track: TrackId,
@@ -84,7 +84,7 @@ impl Run {
 
     fn record(&self, now: Time, fate: Fate) -> RunRecord {
         let saved = match (&self.committed, self.predicted) {
-            // Until it was committed or finished, whichever came first, nobody had to wait for it.
+            // The time until it was committed or finished, whichever came first, is saved.
             (Some(at), Some(_)) => {
                 let until = self.outcome.as_ref().map_or(*at, |(done, _)| *done);
                 until.min(*at).since(self.started)
@@ -112,7 +112,7 @@ impl Run {
     }
 }
 
-/// All runs of a session that have not ended, and how long tools take.
+/// All open runs of a session, and how long tools take.
 #[derive(Debug, Default)]
 pub(in crate::conversation) struct Ledger {
     runs: BTreeMap<RunId, Run>,
@@ -122,7 +122,7 @@ pub(in crate::conversation) struct Ledger {
 }
 
 impl Ledger {
-    /// Forgets a run that has ended and whose turn has been told.
+    /// Forgets finished runs that are in the record of their turn.
     pub(in crate::conversation) fn forget_told(&mut self) {
         self.runs.retain(|_, run| !run.told || run.is_running());
     }
@@ -143,13 +143,13 @@ impl Ledger {
         self.runs.values()
     }
 
-    /// Uncommitted runs that have no result yet.
+    /// Uncommitted runs without a result.
     pub(in crate::conversation) fn speculating(&self) -> u32 {
         let open = |run: &&Run| run.is_running() && !run.is_committed();
         u32::try_from(self.runs().filter(open).count()).unwrap_or(u32::MAX)
     }
 
-    /// The run of this very call in this track, committed or not.
+    /// The run of exactly this call in this track, committed or not.
     pub(in crate::conversation) fn same(
         &self,
         track: TrackId,
@@ -160,8 +160,8 @@ impl Ledger {
         self.runs().find(same).map(|run| run.id)
     }
 
-    /// The run that a commit of this call may take over: of this turn, not failed, and not taken
-    /// by another commit unless the tool is shareable.
+    /// The run that a commit of this call may take over: of this track, neither stale nor failed, and not
+    /// taken over by another commit unless the tool is shareable.
     pub(in crate::conversation) fn committable(
         &self,
         track: TrackId,
@@ -179,7 +179,7 @@ impl Ledger {
         self.runs().find(fits).map(|run| run.id)
     }
 
-    /// Whether an uncommitted result has outlived its time.
+    /// Whether a result is older than the tool's `ttl`.
     pub(in crate::conversation) fn is_expired(
         &self,
         id: RunId,
@@ -197,7 +197,7 @@ impl Ledger {
         self.runs().filter(open).map(|run| run.id).collect()
     }
 
-    /// Marks runs whose result must not be used from now on, and returns the uncommitted ones.
+    /// Marks runs as stale, whose results no later commit may use, and returns the uncommitted ones.
     pub(in crate::conversation) fn mark_stale(
         &mut self,
         outdated: impl Fn(&Run) -> bool,
@@ -212,7 +212,7 @@ impl Ledger {
         uncommitted
     }
 
-    /// Takes in a result. `false` if the run is dead or has one.
+    /// Stores a result. `false` if the run is dead or already has one.
     pub(in crate::conversation) fn finish(
         &mut self,
         id: RunId,
@@ -233,8 +233,8 @@ impl Ledger {
         true
     }
 
-    /// Ends an uncommitted run. Returns how long it ran for nothing, and whether it still runs and
-    /// must be aborted.
+    /// Discards an uncommitted run. Returns the wasted time, and whether it is still running and must be
+    /// aborted.
     pub(in crate::conversation) fn discard(
         &mut self,
         id: RunId,
@@ -252,8 +252,8 @@ impl Ledger {
         Some((wasted, running))
     }
 
-    /// Everything that a track ran. Its uncommitted runs must be discarded before. Committed runs
-    /// that still go on stay until their result comes.
+    /// Closes a track and returns the records of its runs. Uncommitted runs must have been discarded.
+    /// Committed runs that are still running stay until their results come.
     pub(in crate::conversation) fn close(&mut self, track: TrackId, now: Time) -> Vec<RunRecord> {
         let mut records = Vec::new();
         self.discarded.retain(|(of, record)| {
@@ -278,12 +278,12 @@ impl Ledger {
         records
     }
 
-    /// How long the tool takes: the quantile `q`, 0..1, of its last calls.
+    /// The expected latency of a tool: the quantile `q`, 0..1, of its last calls.
     pub(in crate::conversation) fn expected(&self, tool: &str, q: f64) -> Micros {
         self.observed(tool, q).unwrap_or(UNKNOWN_LATENCY)
     }
 
-    /// The same; `None` if it was never called.
+    /// The same; `None` if the tool was never called.
     pub(in crate::conversation) fn observed(&self, tool: &str, q: f64) -> Option<Micros> {
         let mut sorted: Vec<Micros> = self.latencies.get(tool)?.iter().copied().collect();
         sorted.sort_unstable();

@@ -1,9 +1,8 @@
-//! The speculation track: tools that run before they are certain, and stay silent until the model
-//! commits them.
+//! The speculation track: tool runs that start early and stay silent until the model commits their calls.
 //!
-//! A prediction goes through the [`gate`] (`predictions`); what runs is an entry of the [`ledger`]; the
-//! entry ends once, committed or discarded (`runs`). Nothing here touches the history, the voice or the
-//! clients' conversation: only a commit does.
+//! A prediction passes the [`gate`] (`predictions`); each run is an entry of the [`ledger`], which ends once,
+//! committed or discarded (`runs`). Nothing here touches the history, the voice or the client's events of the
+//! conversation: only a commit does.
 
 mod gate;
 mod ledger;
@@ -28,19 +27,19 @@ use ledger::Ledger;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Waits are foreseen at this quantile of a tool's last latencies: three of four calls are faster.
+/// The quantile of a tool's latencies that is expected as the wait: three of four calls are faster.
 const FORESEEN: f64 = 0.75;
 
-/// A session's speculative runs, and its knowledge of its tools.
+/// A session's tracks and runs, and the latencies of its tools.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {
     ledger: Ledger,
-    /// The track of the utterance that is going on, or of the next one.
+    /// The track of the current utterance, or of the next one.
     listening: Track,
-    /// The track of the answer that is being given.
+    /// The track of the current answer.
     answering: Option<Track>,
     tracks: u64,
-    /// Questions to the router, and the tracks that they are about.
+    /// Requests to the router, with their tracks.
     routes: BTreeMap<RequestId, TrackId>,
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
@@ -48,12 +47,12 @@ pub(super) struct Speculation {
 }
 
 impl Speculation {
-    /// The track of the utterance that is going on, or of the next one.
+    /// The track of the current utterance, or of the next one.
     pub(super) fn listening(&self) -> &Track {
         &self.listening
     }
 
-    /// The track of the answer that is being given; `None` for words of our own.
+    /// The track of the current answer; `None` for fixed phrases.
     pub(super) fn answering(&self) -> Option<&Track> {
         self.answering.as_ref()
     }
@@ -63,12 +62,12 @@ impl Speculation {
         tracks.into_iter().flatten().find(|track| track.id == id)
     }
 
-    /// A run has not ended.
+    /// Whether any run has not ended.
     pub(super) fn has_runs(&self) -> bool {
         self.ledger.runs().next().is_some()
     }
 
-    /// The utterance is being answered from now on.
+    /// Begins the answer to the utterance, which takes over its track.
     pub(super) fn begin_answer(&mut self) {
         self.answering = Some(self.take_heard());
     }
@@ -79,8 +78,7 @@ impl Speculation {
         std::mem::replace(&mut self.listening, next)
     }
 
-    /// The answer is over: whatever it has not committed is discarded. `describe` adds to the record what
-    /// else is known of the turn.
+    /// Ends the answer and discards its uncommitted runs. `describe` completes the record of the turn.
     pub(super) fn end_answer(
         &mut self,
         common: &mut Common,
@@ -92,7 +90,7 @@ impl Speculation {
         }
     }
 
-    /// The utterance led to no turn.
+    /// Ends the track of an utterance that led to no turn.
     pub(super) fn drop_heard(&mut self, common: &mut Common, reason: Discard) {
         let track = self.take_heard();
         self.close(common, track, reason, |_| {});
@@ -127,8 +125,8 @@ impl Speculation {
 
 /// How long tools take.
 impl Speculation {
-    /// How much longer a predicted call is expected to take; `Some(None)` if nothing is known of its tool,
-    /// `None` if it has its result.
+    /// How much longer a predicted call is expected to take; `Some(None)` if its tool was never called,
+    /// `None` if it already has a result.
     pub(super) fn wait_for_prediction(
         &self,
         track: TrackId,
@@ -147,8 +145,8 @@ impl Speculation {
         Some(expected.map(|expected| Micros(expected.0.saturating_sub(elapsed.0))))
     }
 
-    /// How much longer the committed calls that have no result yet are expected to take: the
-    /// longest of them. `None` if nothing is known of one of them.
+    /// How much longer the committed calls without results are expected to take: the longest of them. `None`
+    /// if one of their tools was never called.
     pub(super) fn remaining_wait(&self, calls: &[CallId], now: Time) -> Option<Micros> {
         let of = |call: &CallId| self.ledger.runs().find(|run| run.calls.contains(call));
         let mut longest = Micros(0);

@@ -1,4 +1,4 @@
-//! Predictions: what the sources are asked, and what follows from their answers.
+//! Predictions: requests to the sources, and what follows from their answers.
 
 use super::gate::{self, Decision, Decline, Situation};
 use super::ledger::Run;
@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How sure the model's own stream makes a call: it has only not closed the tag.
+/// The confidence of a call in the model's own stream, which lacks only the closing tag.
 const STREAMED: f32 = 0.95;
 
-/// Connections that were opened stay open at least this long (reqwest's pool: 90 s).
+/// Opened connections stay open for at least this long (reqwest's pool: 90 s).
 const STAYS_WARM_MS: u64 = 60_000;
 
-/// The questions.
+/// Requests.
 impl Speculation {
-    /// Asks the sources what the words so far may need.
+    /// Asks the sources which calls the words so far may need.
     pub(in crate::conversation) fn route(
         &mut self,
         common: &mut Common,
@@ -43,7 +43,7 @@ impl Speculation {
         self.ask_router(common, self.listening.id, heard);
     }
 
-    /// Asks the sources what may follow a call.
+    /// Asks the sources which calls may follow the last one.
     pub(in crate::conversation) fn route_after_call(
         &mut self,
         common: &mut Common,
@@ -82,9 +82,9 @@ fn may_speculate(common: &Common, client: &ClientSettings) -> bool {
     client.tool_choice != ToolChoice::None && common.policy.tools.iter().any(may)
 }
 
-/// The answers.
+/// Answers.
 impl Speculation {
-    /// The sources have answered, or some of them; then more of the answer may follow.
+    /// Handles an answer of the sources, complete or partial; more may follow.
     pub(in crate::conversation) fn on_predicted(
         &mut self,
         common: &mut Common,
@@ -95,8 +95,8 @@ impl Speculation {
         let Some(id) = self.routes.get(&request).copied() else {
             return;
         };
-        // What was asked before it is about fewer words: an answer that was overtaken is dead. The
-        // question stays: a slower source may add to the answer.
+        // Earlier requests were about fewer words, so their answers are dead. This request stays open: a
+        // slower source may add to its answer.
         self.routes
             .retain(|asked, of| *of != id || *asked >= request);
         if self.track(id).is_none() {
@@ -108,7 +108,7 @@ impl Speculation {
         }
     }
 
-    /// Discards runs of a tool that is now predicted with other arguments only.
+    /// Discards runs of tools that are now predicted only with other arguments.
     fn supersede(
         &mut self,
         common: &mut Common,
@@ -134,7 +134,8 @@ impl Speculation {
         }
     }
 
-    /// The model has begun to call a tool: what was predicted of it is as good as asked for.
+    /// Handles the beginning of a call in the model's stream: a prediction for that tool is now almost
+    /// certain.
     pub(in crate::conversation) fn on_tool_opened(
         &mut self,
         common: &mut Common,
@@ -157,7 +158,7 @@ impl Speculation {
         }
     }
 
-    /// An answer that is being held back asks for a tool: it is not committed before the answer is.
+    /// Handles a complete call in a held-back answer. It is a prediction until the answer is used.
     pub(in crate::conversation) fn on_held_call(
         &mut self,
         common: &mut Common,
@@ -174,7 +175,7 @@ impl Speculation {
         self.follow(common, clients, self.listening.id, prediction);
     }
 
-    /// Puts a prediction through the gate and does what it says.
+    /// Passes a prediction through the gate and carries out the decision.
     fn follow(
         &mut self,
         common: &mut Common,

@@ -9,10 +9,10 @@ use crate::time::{Micros, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One turn, told when it is over: each stage, each prediction, each run and its fate.
+/// The record of one turn, made when it is over: each stage, each prediction, each run and its fate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
-    /// The response; `None` if what was heard came to no turn.
+    /// The response; `None` if the utterance led to no turn.
     pub turn: Option<TurnId>,
     /// How the response ended.
     pub status: Option<ResponseStatus>,
@@ -22,7 +22,7 @@ pub struct TurnRecord {
     pub predictions: Vec<PredictionRecord>,
     /// Every tool run, speculative or not, in the order in which they ended or were committed.
     pub runs: Vec<RunRecord>,
-    /// Fillers that the conversation said by itself.
+    /// Fillers said by the conversation rather than the model.
     pub fillers: u32,
 }
 
@@ -33,9 +33,9 @@ pub struct PredictionRecord {
     pub at: Time,
     /// The tool.
     pub tool: String,
-    /// Who predicted it.
+    /// Its source.
     pub source: Source,
-    /// How sure they were, 0..1.
+    /// Its confidence, 0..1.
     pub confidence: f32,
     /// The gate's decision.
     pub decision: Decision,
@@ -48,40 +48,40 @@ pub struct RunRecord {
     pub run: RunId,
     /// The tool.
     pub tool: String,
-    /// The arguments it ran with.
+    /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// Who predicted it; `None` if it started because it was committed.
+    /// Its source; `None` if a commit started it.
     pub source: Option<Source>,
-    /// How sure they were, 0..1.
+    /// Its confidence, 0..1.
     pub confidence: f32,
     /// When it started.
     pub started: Time,
-    /// When its result came; `None` if it had not by the end of the turn.
+    /// When its result came; `None` if that was after the end of the turn.
     pub finished: Option<Time>,
-    /// It gave a result rather than an error.
+    /// It returned a result rather than an error.
     pub ok: bool,
     /// How it ended.
     pub fate: Fate,
-    /// How much sooner the result was there than if the run had started when it was committed.
+    /// How much earlier the result came than if the run had started at its commit.
     pub saved: Micros,
-    /// How long it ran for nothing.
+    /// How long it ran in vain.
     pub wasted: Micros,
     /// Its cost, in the operator's currency.
     pub cost: f64,
 }
 
-/// How a run ended: every run ends in exactly one of these ways.
+/// How a run ended. Every run ends in exactly one of these ways.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fate {
-    /// The model asked for it.
+    /// The model committed its call.
     Committed {
         /// When.
         at: Time,
-        /// The calls that it answered: one, unless the tool is shareable.
+        /// The calls that it answered: one unless the tool is shareable.
         calls: Vec<CallId>,
     },
-    /// Nobody will ever see its result.
+    /// It was dropped; nobody sees its result.
     Discarded {
         /// When.
         at: Time,
@@ -96,17 +96,17 @@ pub enum Fate {
 pub enum Discard {
     /// The same tool was predicted with other arguments.
     Superseded,
-    /// The turn ended and the model had not asked for it.
+    /// The turn ended without a commit.
     TurnEnded,
     /// The user spoke over the answer, or the client cancelled it.
     Interrupted,
     /// The utterance led to no turn.
     NoTurn,
-    /// A committed write has changed its data since it started.
+    /// A committed write changed its data after it started.
     Stale,
-    /// Its result was too old when the model asked for it.
+    /// Its result was too old at the commit.
     Expired,
-    /// It failed before the model asked for it.
+    /// It failed before a commit.
     Failed,
     /// The server had no budget for it.
     Budget,
@@ -134,13 +134,13 @@ impl Discard {
     }
 }
 
-/// Events of speculation as they happen, for clients that ask for them. They never contain a result.
+/// Live events of speculation, for clients that ask for them. They never contain a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SpeculationEvent {
     /// A call was predicted.
     Predicted {
-        /// The prediction and what became of it.
+        /// The prediction and the gate's decision.
         prediction: PredictionRecord,
         /// The predicted arguments.
         arguments: Map<String, Value>,
@@ -155,30 +155,30 @@ pub enum SpeculationEvent {
         tool: String,
         /// The arguments.
         arguments: Map<String, Value>,
-        /// Who predicted it.
+        /// Its source.
         source: Source,
-        /// How sure they were, 0..1.
+        /// Its confidence, 0..1.
         confidence: f32,
     },
-    /// A run has its result, which nobody sees yet.
+    /// A run has its result, which stays hidden until a commit.
     Ready {
         /// When.
         at: Time,
         /// The run.
         run: RunId,
     },
-    /// The model asked for it: from here on it counts.
+    /// The model committed its call.
     Committed {
         /// When.
         at: Time,
         /// The run.
         run: RunId,
-        /// The call that it answers.
+        /// The committed call.
         call: CallId,
-        /// Its result was there already.
+        /// Its result had already come.
         ready: bool,
     },
-    /// Nobody will ever see its result.
+    /// It was dropped; nobody sees its result.
     Discarded {
         /// When.
         at: Time,
@@ -186,7 +186,7 @@ pub enum SpeculationEvent {
         run: RunId,
         /// Why.
         reason: Discard,
-        /// How long it ran for nothing.
+        /// How long it ran in vain.
         wasted: Micros,
     },
 }

@@ -1,4 +1,4 @@
-//! Runs: which one a commit takes over, what makes a run stale, and how it ends.
+//! Runs: which run a commit takes over, when a run is stale, and how it ends.
 
 use super::gate;
 use super::ledger::Run;
@@ -12,13 +12,13 @@ use crate::prediction::PastCall;
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
 
-/// Committed calls that sources of predictions are told of.
+/// The most committed calls shown to the prediction sources.
 const PAST_CALLS: usize = 16;
 
 /// Commits.
 impl Speculation {
-    /// Commits a call: takes over the run that was predicted, or starts one. Returns the run if it has
-    /// its result already.
+    /// Commits a call: takes over a speculative run or starts a new one. Returns the run if it already has
+    /// its result.
     pub(in crate::conversation) fn commit(
         &mut self,
         common: &mut Common,
@@ -119,8 +119,8 @@ impl Speculation {
 
 /// Results.
 impl Speculation {
-    /// A run ended. Returns the calls that wait for its result, and after which [`Self::settle`] follows;
-    /// `None` if there is no such run. If nobody asked for it yet, nobody hears of it.
+    /// Handles the end of a run. Returns the calls that wait for its result, possibly none; `None` if the run
+    /// is dead. Deliver the result to them, then call [`Self::settle`].
     pub(in crate::conversation) fn finish(
         &mut self,
         common: &mut Common,
@@ -141,7 +141,7 @@ impl Speculation {
         Some(calls)
     }
 
-    /// The result of a committed run, for its call.
+    /// The result of a committed run for one of its calls.
     pub(in crate::conversation) fn result(
         &mut self,
         run: RunId,
@@ -154,8 +154,8 @@ impl Speculation {
         Some(result)
     }
 
-    /// The calls of a run that has ended have its result: if it was a write, what waited for it starts,
-    /// in the order in which it was committed.
+    /// Called after the result was delivered. If the run was a write, the runs that waited for it start, in
+    /// the order of their commits.
     pub(in crate::conversation) fn settle(&mut self, common: &mut Common, run: RunId) {
         let run = self.ledger.get(run).filter(|run| run.is_committed());
         let tool = run.and_then(|run| common.policy.tool(&run.tool)).cloned();
@@ -178,7 +178,7 @@ impl Speculation {
         let Some(tool) = policy.tool(&run.tool) else {
             return;
         };
-        // Its own entry must not count as the write that it waits for.
+        // Only earlier runs count: a run must not wait for itself.
         let labels = tool.reads.iter().chain(&tool.writes);
         let blocked = self.ledger.runs().any(|other| {
             other.id < id
@@ -203,8 +203,8 @@ impl Speculation {
         }
     }
 
-    /// The server did not start a speculative run. If it was committed in the meantime, it is
-    /// speculative no more.
+    /// Handles the server's refusal to start a speculative run. If it was committed in the meantime, it is
+    /// started after all.
     pub(in crate::conversation) fn on_refused(
         &mut self,
         common: &mut Common,
@@ -229,8 +229,7 @@ impl Speculation {
 
 /// Discards.
 impl Speculation {
-    /// Ends an uncommitted run. Its task is aborted; a result that comes all the same finds no
-    /// entry.
+    /// Discards an uncommitted run and aborts its task. A result that still comes is ignored.
     pub(super) fn discard(&mut self, common: &mut Common, run: RunId, reason: Discard) {
         let Some((wasted, running)) = self.ledger.discard(run, common.now, reason) else {
             return;
@@ -257,7 +256,7 @@ impl Speculation {
         self.discard(common, run, Discard::Failed);
     }
 
-    /// A committed write to one of these is under way.
+    /// Whether a committed write to one of these labels is running.
     pub(super) fn write_pending(&self, policy: &Policy, labels: &[String]) -> bool {
         let writes = |run: &Run| {
             let tool = policy.tool(&run.tool);
@@ -268,7 +267,7 @@ impl Speculation {
         !labels.is_empty() && self.ledger.runs().any(writes)
     }
 
-    /// Marks results that were read before a write as stale.
+    /// Marks reads as stale that started before a write of their data.
     fn make_stale(&mut self, common: &mut Common, written: &[String]) {
         if written.is_empty() {
             return;

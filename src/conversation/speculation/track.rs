@@ -5,20 +5,20 @@ use crate::prediction::{Evidence, Prediction};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Names a track.
+/// Identifies a track.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::conversation) struct TrackId(pub(super) u64);
 
-/// The predictions of one utterance.
+/// The predictions for one utterance and its answer.
 #[derive(Debug, Default)]
 pub(in crate::conversation) struct Track {
     pub(in crate::conversation) id: TrackId,
     pub(super) predictions: Vec<PredictionRecord>,
     /// The last prediction for each tool, used if the model begins to call it.
     pub(super) candidates: BTreeMap<String, Prediction>,
-    /// Speculative calls of each tool.
+    /// Speculative runs started, by tool.
     pub(super) started: BTreeMap<String, u32>,
-    /// Calls that have failed: they would fail again.
+    /// Speculative runs that failed, which are not repeated early.
     pub(super) failed: Vec<(String, Map<String, Value>)>,
     /// The last input of the prediction sources.
     pub(super) asked: Evidence,
@@ -32,7 +32,7 @@ impl Track {
         }
     }
 
-    /// The likeliest call that was predicted from the words so far.
+    /// The likeliest call predicted from the words so far.
     pub(in crate::conversation) fn likeliest(&self) -> Option<&Prediction> {
         let by_confidence =
             |a: &&Prediction, b: &&Prediction| a.confidence.total_cmp(&b.confidence);

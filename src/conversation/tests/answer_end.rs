@@ -1,4 +1,4 @@
-//! A model that does not end by itself.
+//! Sessions with a model that does not stop.
 
 use super::sim::{call_with, say};
 use super::*;
@@ -16,7 +16,7 @@ fn within(words: usize, seconds: u64) -> Policy {
     }
 }
 
-/// Does not hang up on a user who says nothing.
+/// Never hangs up on a silent user.
 fn patient() -> Policy {
     Policy {
         timeouts: Timeouts {
@@ -27,7 +27,7 @@ fn patient() -> Policy {
     }
 }
 
-/// A model that says these words in one go, asked a question; how long it may speak.
+/// Asks a question of a model that answers with this script.
 fn hear(policy: Policy, script: Vec<Step>) -> Sim {
     let mut sim = Sim::new(policy);
     sim.scripts.push_back(script);
@@ -45,7 +45,7 @@ fn stopped(sim: &Sim) -> bool {
 }
 
 #[test]
-fn an_answer_of_100_000_words_ends_behind_a_sentence_and_the_model_is_stopped() {
+fn an_answer_of_100_000_words_ends_after_a_sentence_and_the_model_is_stopped() {
     let sentence = "Here is yet another sentence of nine words, too. ";
     let script = (0..11_112).map(|_| say(sentence)).collect();
     let mut sim = hear(patient(), script);
@@ -66,8 +66,8 @@ fn an_answer_of_100_000_words_ends_behind_a_sentence_and_the_model_is_stopped() 
 }
 
 #[test]
-fn an_answer_that_takes_too_long_to_say_ends_behind_a_sentence() {
-    // 300 ms a word: 9 words are 2.7 s.
+fn an_answer_that_takes_too_long_to_say_ends_after_a_sentence() {
+    // At 300 ms a word, 9 words take 2.7 s.
     let script = vec![
         say(&"Here is yet another sentence of nine words, too. ".repeat(40)),
         end(),
@@ -120,7 +120,7 @@ fn a_question_is_asked_although_the_answer_before_it_was_too_long() {
 }
 
 #[test]
-fn words_without_end_behind_a_call_do_not_keep_its_result_from_the_user() {
+fn endless_words_after_a_call_do_not_delay_its_result() {
     let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
     let mut script: Vec<Step> = call("clock").into();
     script.extend((0..60_000).flat_map(|_| [say("and "), Step::Wait(1)]));
@@ -141,9 +141,9 @@ fn a_stream_without_a_word_to_speak_is_given_up() {
 }
 
 proptest! {
-    /// Limits hold for any sentences, and only a sentence that alone is too long is cut.
+    /// The limits hold for any sentences, and a sentence is cut only if it alone is too long.
     #[test]
-    fn no_answer_is_longer_than_it_may_be(
+    fn answers_stay_within_their_limits(
         sentences in prop::collection::vec(1usize..30, 1..40),
         most in 10usize..150,
         seconds in 5u64..40,

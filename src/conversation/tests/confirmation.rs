@@ -1,4 +1,4 @@
-//! Calls that wait for the user's yes.
+//! Sessions with calls that need the user's yes.
 
 use super::sim::{Sim, call_with, end, say};
 use super::*;
@@ -63,7 +63,7 @@ fn a_yes_runs_it_once_with_the_arguments_that_were_read_back() {
 }
 
 #[test]
-fn anything_but_a_yes_leaves_the_world_alone() {
+fn anything_but_a_yes_runs_nothing() {
     for (words, expected) in [
         ("No.", ConfirmationOutcome::Declined),
         ("Yes, but make it six.", ConfirmationOutcome::Abandoned),
@@ -78,9 +78,9 @@ fn anything_but_a_yes_leaves_the_world_alone() {
     }
 }
 
-/// The first is asked for; the others are not lost without a word.
+/// The first call is asked about, and the model is told that the others were not run.
 #[test]
-fn of_several_calls_one_is_asked_for_and_the_model_hears_of_the_others() {
+fn one_of_several_calls_is_asked_about_and_the_model_is_told_of_the_others() {
     let mut sim = transfer();
     let to = |name: &str| call_with("transfer", json!({"amount": 5, "to": name}));
     let calls = ["Ann", "Ann", "Bob"].into_iter().flat_map(to);
@@ -117,7 +117,7 @@ fn a_yes_over_the_question_does_not_count() {
 }
 
 #[test]
-fn noise_over_the_question_asks_it_again() {
+fn noise_over_the_question_repeats_it() {
     let mut sim = transfer();
     ask(&mut sim, "send five dollars to ann", 2_000);
     sim.speak("", 300);
@@ -197,7 +197,7 @@ fn a_yes_to_something_else_runs_nothing() {
 }
 
 #[test]
-fn a_question_behind_which_something_was_said_is_asked_again() {
+fn a_question_followed_by_an_announcement_is_repeated() {
     let mut sim = asked();
     sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(3_000));
     sim.silence(6_500);
@@ -209,7 +209,7 @@ fn a_question_behind_which_something_was_said_is_asked_again() {
 }
 
 #[test]
-fn a_goodbye_does_not_ask_again() {
+fn a_goodbye_does_not_repeat_the_question() {
     let mut sim = asked();
     sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(1_000));
     while sim.hung_up.is_none() {
@@ -248,7 +248,7 @@ fn an_answer_may_be_typed() {
 }
 
 #[test]
-fn who_reads_the_question_need_not_hear_it_to_its_end() {
+fn a_typed_yes_counts_before_the_question_was_heard() {
     let mut sim = transfer();
     sim.speak("send five dollars to ann", 1_000);
     while !sim.core.confirmation.is_asked() {
@@ -261,7 +261,7 @@ fn who_reads_the_question_need_not_hear_it_to_its_end() {
 }
 
 #[test]
-fn behind_a_clients_call_the_question_waits_for_the_clients_answer() {
+fn a_question_waits_for_the_answer_to_a_clients_call() {
     let mut sim = transfer();
     sim.client_has(&["show_card"]);
     let sends = call_with("transfer", json!({"amount": 5, "to": "Ann"}));
@@ -310,7 +310,7 @@ fn a_key_confirms_although_its_tone_is_heard() {
 }
 
 #[test]
-fn a_yes_of_a_user_who_may_not_interrupt_ends_what_is_being_said() {
+fn without_barge_in_a_yes_ends_the_current_response() {
     let mut sim = asked();
     sim.uninterruptible(true);
     sim.speak("Yes.", 400);

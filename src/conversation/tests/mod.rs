@@ -1,4 +1,4 @@
-//! Scripts of conversations under a virtual clock.
+//! Scripted conversations under a virtual clock.
 
 mod answer_end;
 mod confirmation;
@@ -30,7 +30,7 @@ fn tool(name: &str, effect: Effect) -> Arc<Declaration> {
     Arc::new(Declaration::new(spec, effect, timeout))
 }
 
-/// One that asks this question first.
+/// A tool that asks this question first.
 fn asking(name: &str, question: &str) -> Declaration {
     let mut asking = (*tool(name, Effect::Irreversible)).clone();
     asking.confirmation = Confirmation::Spoken {
@@ -40,7 +40,7 @@ fn asking(name: &str, question: &str) -> Declaration {
     asking
 }
 
-/// One that ends the conversation.
+/// A tool that ends the conversation.
 fn ending(name: &str, how: EndsCall) -> Declaration {
     let mut ending = (*tool(name, Effect::Irreversible)).clone();
     ending.ends_call = Some(how);
@@ -69,7 +69,7 @@ fn typed(sim: &mut Sim, text: &str) {
 }
 
 #[test]
-fn every_clause_names_who_says_it() {
+fn every_clause_names_its_voice_and_language() {
     let speaker = Speaker {
         voice: Some("anna".into()),
         language: Some("de".into()),
@@ -136,7 +136,7 @@ fn partials_come_every_half_second_of_speech() {
 }
 
 #[test]
-fn an_unfinished_sentence_gets_a_second() {
+fn an_unfinished_sentence_ends_after_a_second_of_silence() {
     let mut sim = sim();
     sim.speak("set a timer for", 1_000);
     sim.silence(900);
@@ -175,7 +175,7 @@ fn noise_makes_no_turn() {
     assert!(sim.prompts.is_empty());
 }
 
-/// Speech that no word is recognised in: the detector is certain of it.
+/// Certain speech without a recognised word.
 fn mumble(sim: &mut Sim, ms: u64) {
     sim.words = String::new();
     sim.windows(ms, 0.99);
@@ -183,7 +183,7 @@ fn mumble(sim: &mut Sim, ms: u64) {
 }
 
 #[test]
-fn clear_speech_without_a_word_in_it_is_asked_for_again_once() {
+fn the_user_is_asked_once_to_repeat_clear_speech_without_words() {
     let again = || Phrases::default().asr_failed;
     let mut sim = sim();
     mumble(&mut sim, 1_100);
@@ -199,7 +199,7 @@ fn clear_speech_without_a_word_in_it_is_asked_for_again_once() {
 }
 
 #[test]
-fn what_is_hardly_speech_is_not_asked_for_again() {
+fn the_user_is_not_asked_to_repeat_doubtful_speech() {
     let mut sim = sim();
     mumble(&mut sim, 900);
     ask(&mut sim, "", 5_000);
@@ -221,7 +221,7 @@ fn an_answer_that_unclear_speech_has_stopped_goes_on() {
 }
 
 #[test]
-fn a_click_is_not_even_noise() {
+fn a_click_begins_no_utterance() {
     let mut sim = sim();
     sim.speak("", 64);
     sim.silence(1_000);
@@ -453,7 +453,7 @@ fn a_result_after_barge_in_joins_the_history_and_is_not_spoken() {
 #[test]
 fn a_dead_model_gets_an_apology_and_the_session_goes_on() {
     let mut sim = sim();
-    // The answer that is asked for early breaks, and so does the one that is asked for again.
+    // The preemptive generation fails, and so does its repetition.
     sim.scripts.extend([vec![Step::Break], vec![Step::Break]]);
     ask(&mut sim, "what time is it", 8_000);
     assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
@@ -466,7 +466,7 @@ fn a_dead_model_gets_an_apology_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_stalled_model_is_filled_over_and_given_up() {
+fn a_stalled_model_gets_a_filler_and_then_an_apology() {
     let mut sim = sim();
     sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
     ask(&mut sim, "what time is it", 10_000);
@@ -513,7 +513,7 @@ fn a_slow_recogniser_asks_the_user_again_within_its_time() {
 }
 
 #[test]
-fn a_dead_voice_says_so_and_what_was_not_spoken_was_not_said() {
+fn after_the_voice_fails_the_history_has_only_what_was_spoken() {
     let mut sim = sim();
     sim.tts_fails.insert("This one fails.".into());
     sim.scripts
@@ -566,7 +566,7 @@ fn an_idle_session_ends() {
 }
 
 #[test]
-fn a_session_that_has_lasted_long_enough_says_goodbye() {
+fn a_session_at_its_maximum_length_says_goodbye() {
     let mut sim = Sim::new(Policy {
         timeouts: Timeouts {
             session: Micros::from_ms(5_000),
@@ -580,7 +580,7 @@ fn a_session_that_has_lasted_long_enough_says_goodbye() {
 }
 
 #[test]
-fn nobody_talks_a_session_past_its_greatest_length() {
+fn nothing_extends_a_session_past_its_maximum_length() {
     let policy = || Policy {
         timeouts: Timeouts {
             session: Micros::from_ms(20_000),
@@ -592,7 +592,7 @@ fn nobody_talks_a_session_past_its_greatest_length() {
     let talk: [fn(&mut Sim); 5] = [
         |sim| sim.speak("la la la", 3_000),
         |sim| {
-            // Interrupts every answer, the goodbye too.
+            // Interrupts every answer, even the goodbye.
             sim.speak("no", 500);
             sim.silence(1_000);
         },
@@ -804,7 +804,7 @@ fn kind(message: &Message) -> &'static str {
 }
 
 #[test]
-fn a_cough_does_not_have_a_clients_tool_called_again() {
+fn a_cough_does_not_repeat_a_clients_call() {
     let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
     sim.client_has(&["weather"]);
     sim.tool_ms = 3_000;

@@ -1,4 +1,4 @@
-//! Properties that hold for any inputs in any order.
+//! Properties that must hold for any inputs in any order.
 
 use super::super::*;
 use super::sim::{Sim, Sources, Step, call, call_with, end, say};
@@ -22,14 +22,14 @@ enum Move {
     Announce,
     Confirm(bool),
     Key(char),
-    /// Words in writing.
+    /// A typed message.
     Type(&'static str),
-    /// The client recognises these words, and whether they are all of the turn.
+    /// A transcript from a client with its own recogniser, and whether it is final.
     Said(&'static str, bool),
-    /// The client has stopped the agent behind these words.
+    /// The client stopped the agent after these words.
     Stopped(&'static str),
     VoiceEnded,
-    /// The client declares tools of these names, in place of the server's.
+    /// The client declares tools with these names, which replace the server's.
     Take(&'static [&'static str]),
     /// The server runs those of its tools from now on whose bit is set.
     Tools(u16),
@@ -121,8 +121,8 @@ fn scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(script, 0..6)
 }
 
-/// So many conversations in `make test`; `PROPTEST_CASES=1000000 cargo test --release --lib
-/// tests::properties` for as many as you have time for.
+/// The number of conversations in `make test`. For more, run `PROPTEST_CASES=1000000 cargo test --release
+/// --lib tests::properties`.
 fn cases(usual: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     match asked.cases {
@@ -249,7 +249,7 @@ fn tools() -> Vec<Declaration> {
     let mut asks = declare("asks", Effect::Irreversible);
     asks.confirmation = Confirmation::Spoken {
         question: None,
-        // With and without speculation the question comes at different times; a yes counts in both.
+        // Speculation changes when the question is asked; a yes must count with and without it.
         expiry: Duration::from_secs(3_600),
     };
     let mut ends = declare("ends", Effect::Irreversible);
@@ -287,7 +287,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..10)
 }
 
-/// Moves between a question and its answer, in text alone.
+/// Moves between a question and its answer, as text only.
 fn answers() -> impl Strategy<Value = Vec<Move>> {
     let words = prop::sample::select(vec!["", "Yes.", "Yes.", "no", "and now"]);
     let one = prop_oneof![
@@ -385,7 +385,7 @@ proptest! {
     }
 
     #[test]
-    fn a_yes_is_to_the_question_that_was_said_last(
+    fn a_yes_answers_only_the_question_that_was_said_last(
         moves in answers(),
         calls in 1u8..4,
         tool_ms in 0u64..3_000,
@@ -439,7 +439,7 @@ proptest! {
         let talk = |enabled: bool| {
             let mut policy = with(tools());
             policy.speculation.enabled = enabled;
-            // What is said because of the wait differs with the wait; that is not at issue here.
+            // Fillers depend on the wait, which speculation changes; they are not compared here.
             policy.timeouts.dead_air = Micros::from_ms(3_600_000);
             policy.timeouts.generation_timeout = policy.timeouts.dead_air;
             let mut sim = Sim::new(policy);
@@ -460,7 +460,8 @@ proptest! {
     }
 }
 
-/// A stream that breaks before the turn is over is asked for again; one that breaks later is not.
+/// A stream that breaks before the turn is over is requested again, one that breaks later is not; so no
+/// stream breaks here.
 fn without_breaks(scripts: &[Vec<Step>]) -> Vec<Vec<Step>> {
     let whole = |step: &&Step| !matches!(step, Step::Break);
     let scripts = scripts.iter();
@@ -481,7 +482,7 @@ fn starts(sim: &Sim) -> impl Iterator<Item = (RunId, Option<CallId>, &str)> {
     })
 }
 
-/// The starts that were not refused.
+/// Runs that were started and not refused.
 fn runs(sim: &Sim) -> impl Iterator<Item = (RunId, Option<CallId>, &str)> {
     starts(sim).filter(|(_, committed, _)| committed.is_some() || !sim.refuses)
 }

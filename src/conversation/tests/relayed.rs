@@ -1,4 +1,4 @@
-//! Clients that hear and speak themselves: words come in, words go out.
+//! Clients with their own recogniser and voice: words come in, words go out.
 
 use super::sim::{Sim, call, call_with, end, say};
 use super::*;
@@ -22,7 +22,7 @@ fn stopped(sim: &mut Sim, heard: &str) {
     sim.input(Input::Stopped { heard });
 }
 
-/// The last words of the agent as the model is told them, and whether they were cut.
+/// The agent's last words in the history, and whether they were cut.
 fn agent(sim: &Sim) -> (String, bool) {
     let messages = sim.core.history.messages().into_iter().rev();
     let mut agents = messages.filter_map(|message| match message {
@@ -42,7 +42,7 @@ fn users(sim: &Sim) -> Vec<String> {
     items.collect()
 }
 
-/// The agent is two seconds into six seconds of counting.
+/// An agent that is two seconds into six seconds of counting.
 fn counting() -> Sim {
     let mut sim = relayed(Policy::default());
     let count = "One two three four five six, seven eight nine ten eleven twelve, \
@@ -113,7 +113,7 @@ fn unfinished_words_run_a_read_early() {
 #[test]
 fn the_client_says_which_words_were_heard() {
     let mut sim = counting();
-    // The clock has it at "six"; the client's voice is slower.
+    // The playout estimate is at "six"; the client's voice is slower.
     stopped(&mut sim, "one two three");
     let heard = ("One two three".to_owned(), true);
     assert_eq!(agent(&sim), heard);
@@ -132,14 +132,14 @@ fn the_client_says_which_words_were_heard() {
 }
 
 #[test]
-fn words_that_were_not_said_leave_it_to_the_clock() {
+fn words_that_were_not_said_leave_the_playout_estimate() {
     let mut sim = counting();
     stopped(&mut sim, "something else");
     assert_eq!(agent(&sim), ("One two three four five six,".into(), true));
 }
 
 #[test]
-fn the_client_knows_better_when_the_clock_is_too_fast() {
+fn the_clients_report_corrects_a_fast_playout_estimate() {
     let mut sim = counting();
     sim.no_audio(10_000);
     stopped(&mut sim, "One two three four five six, seven");
@@ -166,7 +166,7 @@ fn after_a_noise_the_agent_says_what_was_not_heard() {
 }
 
 #[test]
-fn words_that_never_end_are_a_turn_all_the_same() {
+fn words_without_a_final_end_the_turn_after_a_timeout() {
     let mut sim = relayed(Policy::default());
     said(&mut sim, "What time is it", false);
     sim.no_audio(5_000);
@@ -176,7 +176,7 @@ fn words_that_never_end_are_a_turn_all_the_same() {
     assert_eq!(sim.ended(), [ResponseStatus::Completed]);
 }
 
-/// "Shall I pay the bill now?" takes the clock 1.8 s.
+/// "Shall I pay the bill now?" takes 1.8 s by the playout estimate.
 fn asked_to_pay() -> Sim {
     let mut sim = relayed(with(vec![asking("pay", "Shall I pay the bill now?")]));
     let mut script = call("pay").to_vec();
@@ -194,7 +194,7 @@ fn a_yes_counts_when_the_question_was_heard() {
         let mut sim = asked_to_pay();
         sim.no_audio(wait);
         if ended {
-            // The client's voice is faster than the clock.
+            // The client's voice is faster than the playout estimate.
             sim.input(Input::VoiceEnded);
         }
         said(&mut sim, "Yes.", true);
@@ -204,9 +204,9 @@ fn a_yes_counts_when_the_question_was_heard() {
 }
 
 #[test]
-fn an_end_that_crosses_new_words_is_none() {
+fn a_finished_voice_that_has_not_seen_newer_words_is_ignored() {
     let mut sim = asked_to_pay();
-    // The client has not seen the question yet.
+    // The client has not received the question yet.
     sim.input(Input::VoiceEnded);
     said(&mut sim, "Yes.", true);
     sim.no_audio(3_000);
@@ -227,7 +227,7 @@ fn a_key_that_stops_the_question_answers_it() {
 }
 
 #[test]
-fn a_question_that_the_clock_alone_took_for_heard_is_not_answered() {
+fn a_yes_to_a_question_that_was_not_heard_in_full_does_not_count() {
     let mut sim = asked_to_pay();
     sim.no_audio(3_000);
     stopped(&mut sim, "Shall I pay");
@@ -237,7 +237,7 @@ fn a_question_that_the_clock_alone_took_for_heard_is_not_answered() {
 }
 
 #[test]
-fn a_question_that_a_noise_cut_short_is_asked_again() {
+fn a_question_interrupted_by_noise_is_repeated() {
     let mut sim = asked_to_pay();
     sim.no_audio(500);
     stopped(&mut sim, "Shall I pay");

@@ -1,5 +1,5 @@
-//! A conversation under virtual time: every engine answers after a fixed delay, audio is sent as
-//! the pacer sends it, and nothing sleeps.
+//! A conversation in virtual time: every engine answers after a fixed delay, audio is sent as the pacer would
+//! send it, and nothing sleeps.
 
 use super::super::*;
 use crate::llm::{LlmEvent, Prompt};
@@ -14,11 +14,11 @@ pub(super) type Script = Vec<Step>;
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// An event right after the one before.
+    /// An event right after the previous one.
     Event(LlmEvent),
-    /// Nothing for so many ms.
+    /// A pause, ms.
     Wait(u64),
-    /// The stream breaks.
+    /// The stream fails.
     Break,
 }
 
@@ -63,59 +63,59 @@ pub(super) type Sources = Box<dyn Fn(&Evidence) -> Vec<Prediction>>;
 pub(super) struct Sim {
     pub(super) core: Conversation,
     tape: Option<Tape>,
-    /// Decisions that are not carried out yet.
+    /// Decisions that have not been carried out.
     decided: VecDeque<Output>,
     now: Time,
     audio: Samples,
     due: BTreeMap<(Time, u64), Input>,
     counter: u64,
     clauses: VecDeque<Clause>,
-    /// When what was sent so far will have been heard.
+    /// When the audio sent so far will have been heard.
     play_clock: Time,
     /// The recogniser's transcript.
     pub(super) words: String,
     pub(super) completeness: f32,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
-    /// Tools that take another time than the others.
+    /// Durations of tools that differ from the default, ms.
     pub(super) tool_times: BTreeMap<String, u64>,
     /// The prediction sources.
     pub(super) router: Sources,
-    /// How long they take from now on.
+    /// How long they take, ms.
     pub(super) router_ms: u64,
-    /// A source that answers the same questions once more, and how long it takes.
+    /// A slower source that answers the same requests again, and its delay, ms.
     pub(super) slower: Option<(Sources, u64)>,
     pub(super) heard: Vec<Evidence>,
-    /// Results name the run that they are of, so that they can be told apart.
+    /// Whether results name their runs, so that tests can tell them apart.
     pub(super) marked: bool,
-    /// The server starts no speculative runs.
+    /// Whether the server refuses speculative runs.
     pub(super) refuses: bool,
-    /// The reason it gives.
+    /// The reason for refusals.
     pub(super) refusal: Discard,
     pub(super) asr_ms: u64,
     pub(super) asr_fails: bool,
     pub(super) turn_model_fails: bool,
     pub(super) tts_fails: HashSet<String>,
     pub(super) tts_hangs: bool,
-    /// The client makes the voice: it is given the words at once.
+    /// Whether the client has its own voice and gets the words at once.
     pub(super) client_speaks: bool,
     pub(super) prompts: Vec<Prompt>,
     pub(super) events: Vec<(Time, Event)>,
     pub(super) outputs: Vec<(Time, Output)>,
     pub(super) tools_started: Vec<String>,
-    /// Audio that was sent: when, and of which clause.
+    /// When audio was sent, and of which clause.
     pub(super) sent: Vec<(Time, ClauseId)>,
     pub(super) hung_up: Option<HangUpReason>,
 }
 
 impl Sim {
-    /// Recorded if the variable `RECORD_TO` names a folder.
+    /// A session that is recorded if the variable `RECORD_TO` names a folder.
     pub(super) fn new(policy: Policy) -> Self {
         let tape = Tape::of_this_test(&policy);
         Self::with_tape(policy, tape)
     }
 
-    /// Recorded in any case.
+    /// A session that is always recorded.
     pub(super) fn recorded(policy: Policy, name: String) -> Self {
         let tape = Tape::start(&policy, name);
         Self::with_tape(policy, Some(tape))
@@ -162,8 +162,8 @@ impl Sim {
         sim
     }
 
-    /// Feeds one input, or the passing of time, and takes its decisions at once, so that each stands
-    /// below its cause in the recording.
+    /// Feeds one input, or a timeout, and takes its decisions at once, so that each follows its cause in the
+    /// recording.
     fn feed(&mut self, input: Option<Input>) {
         if let Some(tape) = &mut self.tape {
             tape.step(self.now, input.clone());
@@ -189,8 +189,7 @@ impl Sim {
         self.tape.as_ref().map_or("", Tape::text)
     }
 
-    /// The policy, to be changed in the middle of a session. No recording can hold that, so there
-    /// will be none.
+    /// The policy, to be changed in mid-session. A recording cannot represent that, so none is made.
     pub(super) fn policy(&mut self) -> &mut Policy {
         if let Some(tape) = self.tape.take() {
             tape.discard();
@@ -198,7 +197,7 @@ impl Sim {
         &mut self.core.common.policy
     }
 
-    /// The user speaks for `ms` and is heard to say `words` so far.
+    /// The user speaks for `ms`; the transcript so far is `words`.
     pub(super) fn speak(&mut self, words: &str, ms: u64) {
         self.words = words.into();
         self.windows(ms, 0.95);
@@ -213,12 +212,12 @@ impl Sim {
         self.drain();
     }
 
-    /// The client sends no audio for so long.
+    /// The client sends no audio for `ms`.
     pub(super) fn no_audio(&mut self, ms: u64) {
         self.advance(self.now + Micros::from_ms(ms));
     }
 
-    /// The user may not interrupt the agent, and `respond` says whether turns are answered unasked.
+    /// Turns barge-in off. `respond`: whether turns are answered without a request.
     pub(super) fn uninterruptible(&mut self, respond: bool) {
         self.input(Input::Configure(Box::new(Settings {
             turn_detection: Some(TurnDetection {
@@ -230,7 +229,7 @@ impl Sim {
         })));
     }
 
-    /// The client declares tools of these names.
+    /// The client declares tools with these names.
     pub(super) fn client_has(&mut self, names: &[&str]) {
         let declared = |name: &&str| super::tool(name, Effect::Read).spec.clone();
         self.input(Input::Configure(Box::new(Settings {
@@ -250,7 +249,7 @@ impl Sim {
         }
     }
 
-    /// Lets everything happen that is due until `until`.
+    /// Runs everything that is due up to `until`.
     fn advance(&mut self, until: Time) {
         loop {
             let job = self.due.keys().next().map(|(at, _)| *at);
@@ -418,7 +417,7 @@ impl Sim {
                         Input::ToolFinished { run, result },
                     );
                 }
-                // An aborted tool goes on here: its result must be ignored.
+                // Here aborted tools keep running: their results must be ignored.
                 Output::AbortTool { .. } | Output::WarmUp { .. } => {}
                 Output::Speak { clause, text, .. } if self.client_speaks => {
                     self.hand_over(clause, &text);
@@ -436,7 +435,7 @@ impl Sim {
         }
     }
 
-    /// Cancelled generations go on talking here: their events must be ignored.
+    /// Cancelled generations keep streaming here: their events must be ignored.
     fn generate(&mut self, request: RequestId, prompt: Prompt) {
         self.prompts.push(prompt);
         let script = self
@@ -462,7 +461,7 @@ impl Sim {
         }
     }
 
-    /// 300 ms a word, as the clock has it.
+    /// Gives the words to the client's voice, at an estimated 300 ms a word.
     fn hand_over(&mut self, clause: ClauseId, text: &str) {
         let length = Micros::from_ms(300 * text.split_whitespace().count() as u64);
         self.sent.push((self.now, clause));
@@ -485,7 +484,7 @@ impl Sim {
         }
     }
 
-    /// 300 ms a word, in one piece after 60 ms.
+    /// Synthesises a clause at 300 ms a word, in one piece after 60 ms.
     fn synthesise(&mut self, clause: ClauseId, text: &str) {
         if self.tts_hangs {
             return;
@@ -517,7 +516,7 @@ impl Sim {
         );
     }
 
-    /// The agent's words as sent to the client, clause by clause.
+    /// The agent's words as announced to the client, clause by clause.
     pub(super) fn spoken(&self) -> Vec<String> {
         self.events
             .iter()
@@ -539,7 +538,7 @@ impl Sim {
             .collect()
     }
 
-    /// The runs that were started: whether they were committed, and their tools.
+    /// The started runs: whether each was committed at its start, and its tool.
     pub(super) fn started(&self) -> Vec<(bool, String)> {
         self.outputs
             .iter()
@@ -552,7 +551,7 @@ impl Sim {
             .collect()
     }
 
-    /// The statuses of the responses that ended.
+    /// The statuses of finished responses.
     pub(super) fn ended(&self) -> Vec<ResponseStatus> {
         self.events
             .iter()
@@ -563,7 +562,7 @@ impl Sim {
             .collect()
     }
 
-    /// The stamps of the last response that ended.
+    /// The stamps of the last finished response.
     pub(super) fn latency(&self) -> TurnLatency {
         self.events
             .iter()

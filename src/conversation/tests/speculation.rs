@@ -1,4 +1,4 @@
-//! The speculation track: what runs early, what it saves, and that it is never harmful.
+//! Sessions with speculation: which tools run early, how much time that saves, and that it does no harm.
 
 use super::sim::{Script, Sim, Step, call_with, end, say};
 use super::*;
@@ -6,7 +6,7 @@ use crate::prediction::{Prediction, Source};
 use crate::tools::{Eligibility, EndsCall};
 use serde_json::{Value, json};
 
-/// A read that may run early.
+/// A read-only tool that may run early.
 fn early(name: &str) -> Declaration {
     let mut tool = (*tool(name, Effect::Read)).clone();
     tool.speculation.eligibility = Eligibility::Full;
@@ -140,7 +140,7 @@ fn two_identical_calls_in_one_turn_do_not_share_a_result() {
     assert_eq!(results.count(), 2);
 }
 
-/// A read of what `add` writes, and that write.
+/// A read, and `add`, which writes the same data.
 fn notes() -> Vec<Declaration> {
     let mut read = early("read");
     read.reads = vec!["notes".into()];
@@ -200,7 +200,7 @@ fn a_shared_result_is_not_shared_past_a_write() {
     script.extend(call_with("add", json!({"text": "milk"})));
     script.extend(call_with("read", json!({})));
     script.push(end());
-    // The answer that is asked for early is thrown away: its script is not the one that counts.
+    // Without this, the first script would go to a preemptive answer that is discarded.
     sim.policy().speculation.preemptive = false;
     sim.scripts.push_back(script);
     ask(&mut sim, "go", 5_000);
@@ -208,7 +208,7 @@ fn a_shared_result_is_not_shared_past_a_write() {
 }
 
 #[test]
-fn a_tool_that_fails_after_being_promoted_fails_like_any_other() {
+fn a_run_that_fails_after_its_commit_fails_like_any_other() {
     let run = |policy: Policy| {
         let mut sim = Sim::new(policy);
         sim.router = Box::new(|_| vec![prediction("broken", json!({}), 0.9)]);
@@ -252,7 +252,7 @@ fn a_tool_that_failed_before_its_commit_is_run_again() {
 }
 
 #[test]
-fn a_tool_that_ignores_cancellation_is_not_heard() {
+fn results_of_a_tool_that_ignores_cancellation_are_dropped() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);
     sim.tool_ms = 2_000;
@@ -357,9 +357,9 @@ fn a_slower_source_adds_to_the_answer_of_a_quicker_one() {
     assert!(matches!(committed, Some(Fate::Committed { .. })));
 }
 
-/// A request in mid-sentence may be answered after the request in the pause.
+/// The answer to a request in mid-sentence may come after the answer to the request in the pause.
 #[test]
-fn a_prediction_that_was_overtaken_replaces_nothing() {
+fn an_overtaken_prediction_supersedes_nothing() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);
     sim.tool_ms = 3_000;
@@ -379,7 +379,7 @@ fn a_prediction_that_was_overtaken_replaces_nothing() {
 }
 
 #[test]
-fn a_result_that_is_too_old_is_fetched_again() {
+fn an_expired_result_is_fetched_again() {
     let mut tool = early("weather");
     tool.speculation.ttl = std::time::Duration::from_millis(400);
     let mut sim = Sim::new(with(vec![tool]));
@@ -402,7 +402,7 @@ fn a_result_that_is_too_old_is_fetched_again() {
 }
 
 #[test]
-fn what_the_server_refuses_is_run_when_it_is_committed() {
+fn a_refused_run_starts_at_its_commit() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);
     sim.refuses = true;
@@ -440,7 +440,7 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
 }
 
 #[test]
-fn a_message_of_long_ago_runs_nothing_and_a_question_does() {
+fn a_question_runs_a_tool_early_only_when_a_response_is_requested() {
     let mut sim = Sim::new(with(vec![early("weather")]));
     weather_router(&mut sim);
     let question = NewItem::User {
@@ -461,7 +461,7 @@ fn a_message_of_long_ago_runs_nothing_and_a_question_does() {
 }
 
 #[test]
-fn a_busy_server_is_asked_for_no_partials_and_still_for_early_answers() {
+fn a_busy_server_makes_no_partials_but_still_preempts() {
     let run = |busy: bool| {
         let mut sim = Sim::new(Policy::default());
         sim.completeness = 0.5;
@@ -564,7 +564,7 @@ fn the_router_s_filler_is_said_once_and_at_once() {
         .unwrap()
         .since(latency.end_of_turn.unwrap());
     assert!(first <= Micros::from_ms(70), "{first:?}");
-    // The router was wrong: the answer is said all the same.
+    // The router was wrong; the answer is still spoken.
     let mut sim = Sim::new(policy);
     weather_router(&mut sim);
     sim.tool_ms = 9_000;
@@ -688,7 +688,7 @@ fn a_call_that_ends_the_conversation_waits_for_its_goodbye() {
     assert_eq!(sim.hung_up, None, "the goodbye is being said");
     sim.silence(4_000);
     assert_eq!(sim.hung_up, Some(HangUpReason::AgentEnded));
-    // A caller who speaks over the goodbye is not hung up on.
+    // Speaking over the goodbye keeps the call open.
     let mut sim = goodbye();
     sim.speak("wait", 600);
     sim.silence(4_000);
@@ -697,7 +697,7 @@ fn a_call_that_ends_the_conversation_waits_for_its_goodbye() {
 }
 
 #[test]
-fn a_model_that_calls_tools_for_ever_is_stopped() {
+fn a_model_that_keeps_calling_tools_is_stopped() {
     let mut policy = with(vec![(*tool("add", Effect::Reversible)).clone()]);
     policy.tool_steps = 2;
     let mut sim = Sim::new(policy);
@@ -712,7 +712,7 @@ fn a_model_that_calls_tools_for_ever_is_stopped() {
 }
 
 #[test]
-fn a_generation_that_calls_without_end_is_cut() {
+fn a_generation_with_endless_calls_is_stopped() {
     let mut sim = Sim::new(with(vec![(*tool("add", Effect::Reversible)).clone()]));
     let calls = (0..100).flat_map(|n| call_with("add", json!({ "n": n })));
     sim.scripts

@@ -1,4 +1,4 @@
-//! Callers: keys, silence, and what is still on its way to their ear.
+//! Telephone calls: keys, silence, transfers, and audio that was sent but not heard.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn a_key_stops_the_agent() {
 }
 
 #[test]
-fn what_is_no_key_is_refused() {
+fn an_unknown_key_is_refused() {
     let mut sim = sim();
     keys(&mut sim, "x");
     sim.silence(3_000);
@@ -83,7 +83,7 @@ fn one_is_yes_and_two_is_no() {
 }
 
 #[test]
-fn a_silent_caller_is_asked_twice_and_then_left() {
+fn a_silent_caller_is_asked_twice_and_then_the_call_ends() {
     let phrases = Phrases::default();
     let mut sim = Sim::new(Policy {
         timeouts: Timeouts {
@@ -127,7 +127,7 @@ fn the_end_of_an_answer_that_was_sent_but_not_heard_is_cut() {
     while sim.ended().is_empty() {
         sim.silence(32);
     }
-    // The last 200 ms are on their way; the key stops them.
+    // The last 200 ms have been sent but not heard; the key stops them.
     keys(&mut sim, "5");
     let heard = sim.events.iter().find_map(|(_, event)| match event {
         Event::ItemTruncated { text, .. } => Some(text.as_str()),
@@ -141,7 +141,7 @@ fn the_end_of_an_answer_that_was_sent_but_not_heard_is_cut() {
     assert_eq!(sim.core.history.messages()[1], interrupted);
 }
 
-/// A caller who asks to be put through by `name`.
+/// A caller who asks for a transfer by the tool `name`.
 fn put_through(name: &'static str) -> Sim {
     let mut sim = Sim::new(with(vec![ending(name, EndsCall::HandOver)]));
     let mut script = vec![say("I am putting you through to reception now.")];
@@ -157,7 +157,7 @@ fn put_through(name: &'static str) -> Sim {
 }
 
 #[test]
-fn a_call_is_put_through_when_the_caller_has_heard_so() {
+fn a_transfer_waits_until_its_announcement_was_heard() {
     let mut sim = put_through("transfer");
     sim.silence(10_000);
     assert_eq!(sim.tools_started.len(), 1);
@@ -171,13 +171,13 @@ fn a_call_is_put_through_when_the_caller_has_heard_so() {
         Output::StartTool { .. } => Some(*at),
         _ => None,
     });
-    // The last frame is sent when 200 ms of audio are still to be heard.
+    // The last frame is sent 200 ms before it is heard.
     let (last, _) = sim.sent.last().unwrap();
     assert!(started.unwrap().since(*last) >= Micros::from_ms(150));
 }
 
 #[test]
-fn a_caller_who_cannot_be_put_through_is_told() {
+fn a_caller_is_told_that_a_transfer_failed() {
     let mut sim = put_through("broken");
     sim.silence(10_000);
     assert_eq!(sim.tools_started.len(), 1);
@@ -189,7 +189,7 @@ fn a_caller_who_cannot_be_put_through_is_told() {
 }
 
 #[test]
-fn a_caller_who_speaks_before_that_is_not_put_through() {
+fn a_caller_who_speaks_over_the_announcement_is_not_transferred() {
     let mut sim = put_through("transfer");
     sim.speak("wait", 600);
     sim.silence(10_000);
@@ -204,7 +204,7 @@ fn a_cough_does_not_keep_the_agent_from_putting_a_caller_through() {
     sim.silence(10_000);
     assert_eq!(sim.tools_started.len(), 1);
     assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
-    // What was cut off is said again.
+    // The interrupted part is repeated.
     let (first, last) = (sim.spoken().remove(0), sim.spoken().pop().unwrap());
     assert!(last != first && first.ends_with(&last), "{last}");
 }
@@ -224,7 +224,7 @@ fn a_cough_does_not_keep_the_agent_from_hanging_up() {
     assert_eq!(sim.prompts.len(), 1);
 }
 
-/// Nothing is left over when all is said and done.
+/// Asserts that no call is running and no answer waits to be resumed.
 fn nothing_is_left(sim: &Sim) {
     assert!(sim.core.running.is_empty(), "{:?}", sim.core.running);
     assert!(!sim.core.interruption.is_resuming());
@@ -306,7 +306,7 @@ fn a_key_of_a_caller_who_may_not_interrupt_is_waited_for() {
 }
 
 #[test]
-fn whoever_answers_what_the_caller_says_calls_the_transfer_off() {
+fn without_barge_in_speech_still_cancels_a_transfer() {
     let mut sim = put_through("transfer");
     sim.uninterruptible(false);
     sim.speak("no wait", 900);
@@ -317,7 +317,7 @@ fn whoever_answers_what_the_caller_says_calls_the_transfer_off() {
 }
 
 #[test]
-fn what_is_typed_after_a_cough_calls_the_transfer_off_and_is_answered() {
+fn text_after_a_cough_cancels_the_transfer_and_is_answered() {
     let mut sim = put_through("transfer");
     sim.speak("", 300);
     let text = "wait, one more thing".into();
@@ -332,7 +332,7 @@ fn what_is_typed_after_a_cough_calls_the_transfer_off_and_is_answered() {
 }
 
 #[test]
-fn what_is_cancelled_after_a_cough_is_not_taken_up_again() {
+fn an_answer_cancelled_after_a_cough_is_not_resumed() {
     let mut sim = put_through("transfer");
     sim.speak("", 300);
     let said = sim.spoken().len();
@@ -345,7 +345,7 @@ fn what_is_cancelled_after_a_cough_is_not_taken_up_again() {
 }
 
 #[test]
-fn a_model_that_breaks_off_behind_its_call_is_not_apologised_for() {
+fn no_apology_for_a_model_that_breaks_off_after_its_call() {
     let mut sim = Sim::new(Policy {
         tools: Arc::new(vec![tool("clock", Effect::Read)]),
         ..Policy::default()
@@ -389,7 +389,7 @@ fn a_yes_counts_while_the_caller_is_being_put_through() {
     assert_eq!(sim.tools_started, ["transfer", "pay"]);
 }
 
-/// A caller who is asked "Shall I pay?" behind some words.
+/// A caller who is asked "Shall I pay?" after some other words.
 fn payer() -> Sim {
     let mut sim = Sim::new(with(vec![asking("pay", "Shall I pay?")]));
     let mut script = vec![say("Thanks, let me see to that at once.")];
@@ -401,7 +401,7 @@ fn payer() -> Sim {
 }
 
 #[test]
-fn a_key_before_the_question_is_no_answer_to_it() {
+fn a_key_before_the_question_does_not_answer_it() {
     let mut sim = payer();
     ask(&mut sim, "pay it", 1_500);
     assert_eq!(sim.spoken(), ["Thanks, let me see to that at once."]);
@@ -412,7 +412,7 @@ fn a_key_before_the_question_is_no_answer_to_it() {
 }
 
 #[test]
-fn the_hash_key_behind_an_answer_is_none() {
+fn the_hash_key_after_an_answer_adds_nothing() {
     for (key, started, last) in [
         ("1#", 1, "It is paid with that.".to_owned()),
         ("2#", 0, Phrases::default().declined),

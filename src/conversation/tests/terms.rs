@@ -1,4 +1,4 @@
-//! Clients' settings for answers and turns.
+//! Sessions with clients' settings for responses and turns.
 
 use super::*;
 use crate::llm::{TokenUsage, ToolChoice};
@@ -71,7 +71,7 @@ fn an_answer_that_the_client_has_cut_before_its_first_word_is_no_failure_of_the_
     assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
 }
 
-/// A reasoning model may spend all of `llm.max_tokens` on its thoughts.
+/// A reasoning model may spend all of `llm.max_tokens` on reasoning.
 #[test]
 fn a_model_that_reaches_our_own_limit_before_its_first_word_does_not_leave_the_user_in_silence() {
     let mut sim = sim();
@@ -188,7 +188,7 @@ fn a_tool_that_the_client_brings_for_one_answer_is_not_run_early_by_the_server()
     assert!(sim.saw(|e| matches!(e, Event::ToolCalled { by_client, .. } if *by_client)));
 }
 
-/// It would be made twice.
+/// The call would be made twice.
 #[test]
 fn a_forced_tool_is_not_forced_again_after_a_cough() {
     for tool_ms in [50, 3_000] {
@@ -266,7 +266,7 @@ fn a_call_outside_of_the_conversation_that_cannot_be_read_leaves_no_trace() {
 }
 
 #[test]
-fn what_is_left_of_the_tokens_goes_to_what_is_said_about_a_result() {
+fn the_generation_after_a_result_gets_the_remaining_tokens() {
     let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
     configure(
         &mut sim,
@@ -460,7 +460,7 @@ fn answers_beside_the_conversation_are_bounded_cancelled_and_may_fail() {
 }
 
 #[test]
-fn what_is_said_outside_of_the_conversation_is_in_no_prompt_after_it() {
+fn speech_outside_the_conversation_is_in_no_later_prompt() {
     let mut sim = sim();
     let aloud = ResponseTerms {
         context: Some(vec![Context::Message(user("Say hi to the crowd."))]),
@@ -482,7 +482,7 @@ fn what_is_said_outside_of_the_conversation_is_in_no_prompt_after_it() {
 }
 
 #[test]
-fn what_is_said_outside_of_the_conversation_is_not_taken_up_after_a_noise() {
+fn speech_outside_the_conversation_is_not_resumed_after_a_noise() {
     let mut sim = sim();
     let long = "One two three four five six seven eight nine ten.";
     sim.scripts.push_back(vec![say(long), end()]);
@@ -540,7 +540,7 @@ fn a_context_of_its_own_takes_the_place_of_the_history_for_one_answer() {
 }
 
 #[test]
-fn what_was_spoken_elsewhere_joins_the_history_and_its_words_are_told() {
+fn audio_items_join_the_history_and_clients_get_their_transcripts() {
     let mut sim = sim();
     let item = NewItem::Spoken {
         text: "what time is".into(),
@@ -661,7 +661,7 @@ fn the_clients_threshold_and_padding_tell_where_speech_begins() {
 }
 
 #[test]
-fn silence_is_no_speech_whatever_the_threshold() {
+fn silence_is_never_speech_whatever_the_threshold() {
     let mut sim = sim();
     let settings = detection(TurnDetection {
         rule: EndOfTurnRule::Silence { ms: 300 },
@@ -785,7 +785,7 @@ fn brief() -> ResponseTerms {
     ResponseTerms::of(Some("Be brief.".into()))
 }
 
-/// The responses so far: whether the client has asked for them, and how they ended.
+/// The responses so far: whether the client requested them, and how they ended.
 fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
     let mut all: Vec<(TurnId, bool, Option<ResponseStatus>)> = Vec::new();
     for (_, event) in &sim.events {
@@ -802,7 +802,7 @@ fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
     all.into_iter().map(told).collect()
 }
 
-/// The messages of the last prompt: of the user, or the agent's, that was cut where it is `true`.
+/// The user's and the agent's messages of the last prompt; `true` marks an interrupted one.
 fn prompted(sim: &Sim) -> Vec<(String, bool)> {
     let told = |message: &Message| match message {
         Message::User { text } => (text.clone(), false),
@@ -931,7 +931,7 @@ fn a_question_whose_answer_the_client_has_cut_at_its_first_word_is_not_answered_
 }
 
 #[test]
-fn who_goes_on_while_the_client_cuts_the_answer_at_its_first_word_is_answered_once() {
+fn a_user_who_goes_on_while_the_client_cuts_the_answer_is_answered_once() {
     let mut sim = sim();
     ask(&mut sim, "what is the weather", 3_000);
     let item = (sim.events.iter()).find_map(|(_, event)| match event {
@@ -950,7 +950,7 @@ fn who_goes_on_while_the_client_cuts_the_answer_at_its_first_word_is_answered_on
     assert_eq!(prompted(&sim), said);
 }
 
-/// At OpenAI each commit makes an item of its own.
+/// In OpenAI's API each commit creates a separate item.
 #[test]
 fn a_second_commit_before_the_first_transcript_is_a_turn_of_its_own() {
     let mut sim = sim();
@@ -995,9 +995,9 @@ fn settings_sent_behind_a_commit_do_not_take_it_back() {
     assert!(sim.saw(|event| matches!(event, Event::UserItem { .. })));
 }
 
-/// Clients cancel when the user goes on, though the server has done so.
+/// Clients cancel when the user goes on, although the server has already done so.
 #[test]
-fn who_goes_on_before_the_first_word_is_answered_once_though_the_client_cancels() {
+fn a_user_who_goes_on_while_the_client_cancels_is_answered_once() {
     let mut sim = sim();
     ask(&mut sim, "what is the weather", 200);
     let answers = sim.prompts.len();
@@ -1011,7 +1011,7 @@ fn who_goes_on_before_the_first_word_is_answered_once_though_the_client_cancels(
 }
 
 #[test]
-fn a_response_that_is_cancelled_before_it_began_is_told_as_cancelled() {
+fn a_response_cancelled_before_it_began_is_reported_as_cancelled() {
     let cancelled = (true, Some(ResponseStatus::Cancelled));
     let refused = |sim: &Sim| sim.saw(|e| matches!(e, Event::Refused { .. }));
 
@@ -1117,7 +1117,7 @@ fn clearing_the_audio_after_a_commit_keeps_the_committed_turn() {
 }
 
 #[test]
-fn what_is_said_while_a_committed_turn_is_transcribed_belongs_to_the_next() {
+fn speech_during_the_transcription_of_a_committed_turn_belongs_to_the_next() {
     let mut sim = sim();
     configure(&mut sim, by_hand());
     sim.asr_ms = 500;

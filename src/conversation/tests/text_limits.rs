@@ -1,4 +1,4 @@
-//! Clients that send more text than a prompt can hold.
+//! Sessions with clients that send more text than a prompt can hold.
 
 use super::*;
 

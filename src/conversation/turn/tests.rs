@@ -1,4 +1,4 @@
-//! The user's side by itself; whole sessions are in `../tests/`.
+//! Unit tests of the user's side; whole sessions are in `../tests/`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -46,7 +46,7 @@ fn the_pre_roll_does_not_reach_into_the_turn_before() {
 }
 
 #[test]
-fn no_turn_is_looked_for_where_the_client_ends_them() {
+fn no_speech_is_detected_if_the_client_commits_turns() {
     let (mut turn, _) = heard(0);
     let vad = VadPolicy::default();
     assert_eq!(turn.on_window(&vad, BY_HAND, (at(32), 0.9), false), None);
@@ -121,7 +121,7 @@ fn the_last_committed_turn_is_given_up() {
 }
 
 #[test]
-fn only_so_many_committed_turns_wait() {
+fn waiting_committed_turns_are_bounded() {
     let (mut turn, mut common) = heard(0);
     for n in 1..=MOST_COMMITTED as u64 {
         turn.received(at(n * 1_000));
@@ -131,7 +131,7 @@ fn only_so_many_committed_turns_wait() {
     assert_eq!(turn.commit(&mut common, BY_HAND), None);
 }
 
-/// An utterance of so many windows that were certainly speech.
+/// An utterance with `windows` of certain speech.
 fn certain(turn: &mut Turn, common: &mut Common, windows: usize) -> Utterance {
     turn.begin_speech(common, at(0));
     for _ in 0..windows {

@@ -1,4 +1,4 @@
-//! An utterance by itself; whole sessions are in `../tests/`.
+//! Unit tests of an utterance; whole sessions are in `../tests/`.
 
 use super::*;
 use crate::conversation::policy::Policy;
@@ -7,7 +7,7 @@ fn at(ms: u64) -> Samples {
     Samples::from_ms(ms)
 }
 
-/// A user who speaks from the beginning, and a conversation at `ms`.
+/// An utterance that began at zero, in a conversation at `ms`.
 fn speaking(ms: u64) -> (Utterance, Common) {
     let mut common = Common::new(Policy::default());
     let utterance = Utterance::spoken(at(0), at(0), common.now, 500);
@@ -15,7 +15,7 @@ fn speaking(ms: u64) -> (Utterance, Common) {
     (utterance, common)
 }
 
-/// The utterance up to a pause at `ms` with these words.
+/// The utterance with a pause at `ms` and these words.
 fn paused(ms: u64, words: &str) -> (Utterance, Common) {
     let (mut utterance, mut common) = speaking(ms);
     utterance.goes_on(at(ms), common.now);
@@ -49,7 +49,7 @@ fn a_turn_may_be_over_at_once_and_is_after_a_silence() {
 }
 
 #[test]
-fn words_that_lead_on_are_waited_for() {
+fn an_unfinished_sentence_gets_a_longer_wait() {
     let (utterance, mut common) = paused(1_000, "set a timer for");
     assert_eq!(judge(&utterance, &mut common, 1_900), EndOfTurn::NotYet);
     assert!(matches!(
@@ -59,7 +59,7 @@ fn words_that_lead_on_are_waited_for() {
 }
 
 #[test]
-fn what_was_asked_in_a_pause_dies_with_it() {
+fn requests_of_a_pause_die_with_it() {
     let (mut utterance, mut common) = paused(1_000, "what time");
     let scoring = utterance.pause.scoring.unwrap();
     assert!(utterance.goes_on(at(1_300), common.now));
@@ -129,7 +129,7 @@ fn partials_are_asked_for_one_at_a_time() {
 }
 
 #[test]
-fn only_so_many_answers_are_asked_for_early() {
+fn preemptive_generations_are_bounded() {
     let (mut utterance, _) = speaking(0);
     let early: Vec<_> = (0..3).map(|_| utterance.may_be_answered_early(2)).collect();
     assert_eq!(early, [true, true, false]);

@@ -1,4 +1,4 @@
-//! The agent's answer, from its beginning to its end.
+//! The agent's answer, from start to finish.
 
 use super::Conversation;
 
@@ -23,13 +23,13 @@ use crate::conversation::{Event, Job, Output, ResponseStatus, ResponseTerms};
 use crate::llm::{Phrases, TokenUsage};
 
 impl Conversation {
-    /// Answers what the history asks.
+    /// Answers the history as it stands.
     pub(super) fn respond(&mut self) {
         self.start_response(TurnLatency::of_turn_at(self.common.now));
     }
 
-    /// Answers a turn whose stages so far are in `latency`. While another response is being given
-    /// the answer waits for its end, and for items whose words are not known.
+    /// Answers a turn whose stamps so far are in `latency`. The answer waits until the current response has
+    /// ended and all items have been transcribed.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
         if self.answer.is_some() || !self.agenda.is_heard() {
             let next = self.agenda.take_next_answer().unwrap_or_default();
@@ -54,14 +54,14 @@ impl Conversation {
         self.start_generation(filler.is_some());
     }
 
-    /// The user has gone on while an answer is being given: the conversation does not end with it.
+    /// Queues an answer for after the current one, which then no longer ends the conversation.
     pub(super) fn respond_after_this(&mut self, next: NextAnswer) {
         self.agenda.answer_next(next);
         self.call_off_end();
     }
 
-    /// Gives up the answer that is next. A client that has asked for it is told that it was
-    /// cancelled; `false` if none has.
+    /// Drops the queued answer. If the client requested it, the client is told that it was cancelled;
+    /// otherwise returns `false`.
     pub(super) fn drop_next_answer(&mut self) -> bool {
         let dropped = self.agenda.take_next_answer();
         let requested = dropped.is_some_and(|next| next.requested);
@@ -79,8 +79,8 @@ impl Conversation {
         requested
     }
 
-    /// Takes up again the answer that noise cut short: when the calls that still run are done, or at
-    /// once.
+    /// Resumes the answer after a false interruption: at once, or when the calls that are still running are
+    /// done.
     pub(super) fn resume_response(&mut self, half: Unfinished) {
         let is_new = self.agenda.has_next_answer();
         self.open_response(TurnLatency::of_turn_at(self.common.now));
@@ -99,7 +99,7 @@ impl Conversation {
         }
     }
 
-    /// Takes up again the end of the conversation, whose goodbye noise cut short.
+    /// Resumes ending the conversation after a false interruption of the goodbye.
     pub(super) fn resume_ending(&mut self, ending: EndingCall) {
         self.open_response(TurnLatency::of_turn_at(self.common.now));
         let running: Vec<CallId> = self.running.keys().copied().collect();
@@ -109,14 +109,14 @@ impl Conversation {
         self.ending.promise(ending);
     }
 
-    /// Says words of our own.
+    /// Says a fixed text, without the model.
     pub(super) fn say(&mut self, text: &str) {
         self.open_untracked(TurnLatency::default(), NextAnswer::default());
         self.speak(text, Words::Own);
     }
 
-    /// Opens a response to what was heard. Whatever else asked for an answer gets this one, on its
-    /// terms.
+    /// Opens a response to what was heard. It also serves as the queued answer, if there is one, and takes
+    /// over its terms.
     pub(super) fn open_response(&mut self, latency: TurnLatency) {
         self.speculation.begin_answer();
         let next = self.agenda.take_next_answer().unwrap_or_default();
@@ -137,14 +137,14 @@ impl Conversation {
             .notify(Event::ResponseStarted { turn, requested });
     }
 
-    /// Says something that the user alone hears: it is in no history.
+    /// Gives an answer that the user hears but that does not join the history.
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
         let next = NextAnswer::requested(terms);
         self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
         self.start_generation(false);
     }
 
-    /// Carries a response on: asks for audio, for the next generation, and ends what is done.
+    /// Advances the response: requests audio and the next generation, and ends it when all is done.
     pub(super) fn advance_response(&mut self) {
         self.take_results();
         if let Some(answer) = &mut self.answer
@@ -216,7 +216,7 @@ impl Conversation {
         self.close_response(answer, status, Discard::TurnEnded);
     }
 
-    /// Tells that a response is over, and ends its speculation.
+    /// Reports the end of a response and closes its speculation.
     pub(super) fn close_response(
         &mut self,
         mut answer: Answer,
@@ -245,7 +245,7 @@ impl Conversation {
             });
     }
 
-    /// A job failed: the user hears about it, and the conversation goes on.
+    /// Handles a failed job. The user is told if it matters, and the conversation goes on.
     pub(super) fn on_failed(&mut self, job: Job, reason: &str) {
         match job {
             Job::Detection => self.common.notify(Event::StageFailed {
@@ -257,7 +257,7 @@ impl Conversation {
             Job::Generation(request) => {
                 if self.asides.on_failed(&mut self.common, request) {
                 } else if self.preempt.is(request) {
-                    // Nobody waits for it yet: it is asked for again when somebody does.
+                    // Nobody waits for it yet; it is requested again when needed.
                     self.preempt.fail();
                 } else if self.answer.as_ref().and_then(Answer::request) == Some(request) {
                     self.on_generation_failed(request, reason);
@@ -267,7 +267,7 @@ impl Conversation {
         }
     }
 
-    /// Gives up the rest of the response and says so.
+    /// Ends the response early with an apology.
     pub(super) fn fail_response(
         &mut self,
         stage: &str,

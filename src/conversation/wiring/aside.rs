@@ -1,4 +1,4 @@
-//! Answers in writing beside the conversation.
+//! Text responses outside the conversation.
 
 use super::Conversation;
 use crate::conversation::input::{Context, ResponseTerms};

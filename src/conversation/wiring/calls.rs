@@ -1,4 +1,4 @@
-//! Commits: the calls that the model has asked for in full, and what comes of them.
+//! Commits of complete calls, and the delivery of their results.
 
 use super::Conversation;
 use crate::conversation::answer::Words;
@@ -15,8 +15,7 @@ use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 
 impl Conversation {
-    /// The model asked for a tool and the call is complete: this, and nothing before it, makes it
-    /// count.
+    /// Commits a complete call of the model. Nothing before this point lets a call take effect.
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
         let call = CallId(self.common.ids.next());
         let (now, most) = (self.common.now, self.common.policy.tool_steps);
@@ -28,7 +27,7 @@ impl Conversation {
             .tools_in(terms)
             .iter()
             .any(|tool| tool.name == name);
-        // Nothing of such an answer is in the history, so there is nothing to say about a result.
+        // An answer outside the conversation is not in the history, so its result would have nowhere to go.
         let is_lost = terms.is_outside() && (!is_clients || arguments.is_err());
         let Some(answer) = &mut self.answer else {
             return;
@@ -58,7 +57,7 @@ impl Conversation {
         }
     }
 
-    /// Carries out a call that needs no confirmation, or has it.
+    /// Carries out a call that needs no confirmation or has been confirmed.
     pub(super) fn carry_out(
         &mut self,
         call: CallId,
@@ -72,7 +71,7 @@ impl Conversation {
         }
     }
 
-    /// The user has said yes: the call runs in a response of its own.
+    /// Runs a confirmed call in its own response.
     pub(super) fn run_confirmed(&mut self, confirmed: Pending, latency: TurnLatency) {
         self.stop_for_good(ResponseStatus::Interrupted);
         self.open_response(latency);
@@ -92,7 +91,7 @@ impl Conversation {
         self.tell_call(call, name, arguments, true);
     }
 
-    /// Runs a committed call, or takes over the run that was predicted.
+    /// Starts a committed call, or takes over its speculative run.
     fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
         let Some(track) = self.speculation.answering().map(|track| track.id) else {
             return;
@@ -103,7 +102,7 @@ impl Conversation {
         self.fill_silent_call(call, name, &arguments);
     }
 
-    /// The call joins the history, and the client hears of it.
+    /// Adds the call to the history and tells the client about it.
     fn tell_call(
         &mut self,
         call: CallId,
@@ -134,7 +133,7 @@ impl Conversation {
         }
     }
 
-    /// The agent ends the conversation: not now, but when what it says to that has been heard.
+    /// Notes that this call ends the conversation. It runs when the goodbye has been heard.
     fn end_call(
         &mut self,
         call: CallId,
@@ -167,9 +166,9 @@ impl Conversation {
         }
     }
 
-    /// Everything has been said. `true` while the response has to stay open for a call that ends the
-    /// conversation: one of its own, which does not begin before the goodbye has been heard, or any
-    /// that runs.
+    /// Called when all speech has been sent. `true` while the response must stay open for a call that ends
+    /// the conversation: its own call, which starts only after the goodbye has been heard, or one that is
+    /// already running.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
         if self.ending.is_handing_over() {
             return true;
@@ -203,7 +202,7 @@ impl Conversation {
         true
     }
 
-    /// Commits a call, whose result may be there already.
+    /// Commits a call, and delivers its result if a speculative run already has one.
     fn commit_run(
         &mut self,
         track: TrackId,
@@ -240,20 +239,20 @@ impl Conversation {
         }
     }
 
-    /// The goodbye has been heard: nothing is left but to hang up.
+    /// Hangs up: the goodbye has been heard.
     pub(super) fn end_with(&mut self, ending: &EndingCall) {
         let ends = json!({ "status": "the conversation ends" });
         self.on_call_finished(ending.call, Ok(ends));
         self.ending.hang_up_for(HangUpReason::AgentEnded);
     }
 
-    /// The conversation goes on: what was to end it does not run.
+    /// Cancels a call that was to end the conversation, because the conversation goes on.
     pub(super) fn call_off(&mut self, call: CallId) {
         let went_on = json!({ "error": "the user spoke on, so the conversation did not end" });
         self.on_call_finished(call, Ok(went_on));
     }
 
-    /// A committed call has its result. It joins the history even if the user has gone on.
+    /// Handles the result of a committed call. It joins the history even if the user has interrupted.
     pub(super) fn on_call_finished(&mut self, call: CallId, result: Result<Value, ToolError>) {
         let Some(item) = self.running.remove(&call) else {
             return;
@@ -279,8 +278,8 @@ impl Conversation {
         self.history.add_result(item, call, output);
     }
 
-    /// Results join the history in the order of their calls, whenever they came: speculation must
-    /// not show in what the model reads.
+    /// Adds results to the history in the order of their calls, not of their arrival: speculation must not
+    /// change the prompt.
     pub(super) fn add_results(&mut self, waiting: Vec<Waiting>) {
         for Waiting { call, result } in waiting {
             if let Some(output) = result {
@@ -289,7 +288,8 @@ impl Conversation {
         }
     }
 
-    /// The model has said all it can without the results, and they are all there.
+    /// Moves the results of a round to the history once the generation has ended and all of them have
+    /// arrived.
     pub(super) fn take_results(&mut self) {
         if let Some(answer) = self.answer.as_mut().filter(|a| !a.is_generating()) {
             let results = answer.calls.take_complete(answer.may_go_on());

@@ -37,7 +37,8 @@ impl Conversation {
             let utterance = self.turn.utterance().filter(|u| !u.is_committed());
             let from = utterance.map(Utterance::from);
             if let Some(from) = from.filter(|_| turn_detection.rule == EndOfTurnRule::Client) {
-                // From here on the client says when a turn is over; what was begun is part of it.
+                // From now on the client commits turns by hand; the utterance so far becomes part of the next
+                // one.
                 self.drop_utterance();
                 self.turn.take_audio_from(from);
             }
@@ -45,7 +46,7 @@ impl Conversation {
         }
     }
 
-    /// From here on nothing is said and nothing runs.
+    /// From now on nothing is spoken and no tool runs.
     fn transcribe_only(&mut self) {
         self.client.transcribe_only = true;
         self.client.may_speculate = false;
@@ -106,7 +107,7 @@ impl Conversation {
         self.common.notify(Event::ItemAdded { item: id });
     }
 
-    /// An item that was spoken elsewhere has its words, or has none.
+    /// Handles the transcript of an item that was spoken elsewhere; `None` if it could not be transcribed.
     pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
         self.agenda.was_heard(item);
         let wordless = words.is_some();
@@ -133,12 +134,13 @@ impl Conversation {
         }
     }
 
-    /// The client knows better than our clock what was heard.
+    /// Cuts an item at the client's report, which is better than the playout estimate.
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
         match self.history.cut(item, heard) {
             Some(text) => {
-                // A client that stops the agent before the first word has had its answer. One that
-                // does so because the user goes on has what was said so far answered, too.
+                // If nothing was heard and the user is silent, the client does not want this question
+                // answered. If the user is still speaking, the question is answered together with what
+                // follows.
                 if text.is_empty() && !self.turn.is_open() {
                     self.history.give_up_question_before(item);
                 }
@@ -177,7 +179,7 @@ impl Conversation {
             ResponsePlace::Aloud => self.respond_aloud(terms),
             ResponsePlace::Conversation => {
                 self.hear_from_user();
-                // A message alone may be one of long ago, which asks for nothing.
+                // Only the last message is routed: an older one may have been answered long ago.
                 if let Some(text) = self.history.question() {
                     self.route(&text, true);
                 }
@@ -190,7 +192,7 @@ impl Conversation {
         }
     }
 
-    /// A click or a key instead of a spoken answer.
+    /// Handles a click or a key as the answer to a confirmation.
     pub(super) fn confirm(&mut self, call: CallId, accepted: bool) {
         if self.confirmation.awaited() != Some(call) {
             let message = format!("no call {call} waits for a confirmation");
@@ -219,7 +221,7 @@ impl Conversation {
         }
         let declined = self.common.policy.phrases.declined.clone();
         if self.turn.is_open() {
-            // Said if that is no more than the key's own tone.
+            // Said if the open utterance is only the tone of the key.
             self.interruption.say_after_noise(declined);
         } else {
             self.agenda.announce(declined);
@@ -237,14 +239,14 @@ impl Conversation {
         if dropped && self.turn.give_up_committed() {
             return;
         }
-        // A client that cancels because the user goes on has what was said so far answered, too.
+        // If the user is still speaking, the question is answered together with what follows.
         if !self.turn.is_open() {
             self.history.give_up_question(self.agenda.unheard());
         }
     }
 }
 
-/// Why a tool cannot be chosen among those that are `offered`.
+/// Why `choice` cannot be met by the `offered` tools; `None` if it can.
 pub(super) fn missing_tool(choice: &ToolChoice, offered: &[ToolSpec]) -> Option<String> {
     match choice {
         ToolChoice::Function(name) if !offered.iter().any(|tool| tool.name == *name) => {

@@ -1,4 +1,4 @@
-//! Fillers, and the silence that they break.
+//! Fillers, and the dead air that they cover.
 
 use super::Conversation;
 use crate::conversation::answer::Words;
@@ -10,14 +10,14 @@ use crate::conversation::timer::Timer;
 use serde_json::{Map, Value};
 
 impl Conversation {
-    /// The filler that a prediction in this track is enough for.
+    /// The filler for the likeliest prediction of this track, if the router may lead.
     pub(super) fn router_filler(&self, track: &Track) -> Option<String> {
         let terms = self.answer.as_ref().map(|a| &a.terms);
         let clients = ClientTools::of(&self.client, terms);
         filler::of_prediction(&self.common, clients, &self.speculation, track)
     }
 
-    /// The model has called a tool without a word before it: says something if the wait is long.
+    /// Says a filler if the model called a tool without a word and the wait is long.
     pub(super) fn fill_silent_call(
         &mut self,
         call: CallId,
@@ -35,7 +35,7 @@ impl Conversation {
         }
     }
 
-    /// While an answer is owed and nothing is being said, silence must not last.
+    /// Sets the deadline for a filler while an answer is due and nothing is being said.
     pub(super) fn watch_dead_air(&mut self) {
         let Some(answer) = &self.answer else {
             return;
@@ -48,7 +48,7 @@ impl Conversation {
         }
     }
 
-    /// The silence has lasted.
+    /// Says a filler, or waits a little longer if the answer is about to come.
     pub(super) fn fill_dead_air(&mut self) {
         let Some(answer) = &mut self.answer else {
             return;
@@ -63,7 +63,7 @@ impl Conversation {
         self.say_filler(&text);
     }
 
-    /// Says a filler. It is in the history like any speech, but it is no answer.
+    /// Says a filler. It joins the history like all speech, but does not count as an answer.
     pub(super) fn say_filler(&mut self, text: &str) {
         if let Some(answer) = &mut self.answer {
             answer.dead_air.fill();

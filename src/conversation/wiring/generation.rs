@@ -1,4 +1,4 @@
-//! The generations of an answer: what the model is asked, and what it says.
+//! The generations of an answer: prompts to the model, and its events.
 
 use super::Conversation;
 
@@ -22,7 +22,8 @@ use crate::tools::ToolSpec;
 use std::sync::Arc;
 
 impl Conversation {
-    /// Asks the model for more of the answer. What it says first is withheld `after_filler`.
+    /// Starts a generation, or takes over the held-back one. With `after_filler` its first clause is
+    /// withheld, in case it is another filler.
     pub(super) fn start_generation(&mut self, after_filler: bool) {
         let Some(answer) = &self.answer else {
             return;
@@ -70,7 +71,7 @@ impl Conversation {
             .on_tool_opened(&mut self.common, clients, track, name);
     }
 
-    /// The prompt after `steps` of tools, when the answer has `used` so many tokens.
+    /// The prompt after `steps` rounds of tools, of an answer that has used `used` output tokens so far.
     pub(super) fn prompt(
         &self,
         messages: Vec<Message>,
@@ -94,8 +95,8 @@ impl Conversation {
             _ if steps < self.common.policy.tool_steps => self.offered(terms),
             _ => Vec::new(),
         };
-        // A call that was asked for is made once; what follows is said about its result. The client
-        // may have taken back the tool that it has chosen.
+        // A forced call is made once; the next generation talks about its result. The client may have removed
+        // the chosen tool in the meantime.
         let tool_choice = match steps {
             0 if missing_tool(choice, &tools).is_none() => choice.clone(),
             _ => ToolChoice::Auto,
@@ -111,7 +112,7 @@ impl Conversation {
         }
     }
 
-    /// The tools of an answer. Outside of the conversation the server runs none: its results would
+    /// The tools offered in an answer. Outside the conversation the server's are not: their results would
     /// have nowhere to go.
     pub(super) fn offered(&self, terms: &ResponseTerms) -> Vec<ToolSpec> {
         let clients = self.client.tools_in(terms);
@@ -179,7 +180,7 @@ impl Conversation {
             .push_back(Output::CancelGeneration { request });
     }
 
-    /// The model says words.
+    /// Handles words of the model.
     pub(super) fn on_words(&mut self, text: &str) {
         let Some(generation) = self.answer.as_mut().and_then(Answer::generation) else {
             return;
@@ -200,7 +201,7 @@ impl Conversation {
         self.end_generation();
     }
 
-    /// The model has said everything.
+    /// Handles the end of a generation.
     pub(super) fn end_generation(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
         let generation = self.answer.as_mut().and_then(Answer::generation);
@@ -222,7 +223,7 @@ impl Conversation {
             return;
         };
         if left.is_some() && is_cut {
-            // A client with a limit of its own knows such an end, the user does not.
+            // The client set a limit and is told the status `Incomplete`; the user hears an apology.
             answer.length.is_cut = true;
             let phrase = self.common.policy.phrases.llm_failed.clone();
             return self.speak(&phrase, Words::Own);
@@ -230,7 +231,7 @@ impl Conversation {
         self.fail_response("llm", reason, |p| &p.llm_failed);
     }
 
-    /// The model says nothing more in this response.
+    /// Stops the model: the answer is long enough.
     pub(super) fn end_answer(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
         let Some(answer) = &mut self.answer else {
@@ -249,7 +250,8 @@ impl Conversation {
         self.on_failed(Job::Generation(request), "the language model has stalled");
     }
 
-    /// After a call there was nothing more to say: what was asked for in full is carried out.
+    /// Handles a failed generation. If it has completed a call, it counts as ended, since nothing behind a
+    /// call is spoken.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
         let generation = self.answer.as_mut().and_then(Answer::generation);
         if generation.is_some_and(|generation| generation.has_called()) {
@@ -260,13 +262,13 @@ impl Conversation {
     }
 }
 
-/// A model that says nothing is taken for dead after a while.
+/// A model that streams nothing for this long counts as stalled.
 fn watch_generation(common: &mut Common) {
     let overdue = common.now + common.policy.timeouts.generation_timeout;
     common.timers.set(Timer::GenerationOverdue, overdue);
 }
 
-/// The tokens that an answer may still have, of which `used` are used up: at least one.
+/// The tokens left of `most` after `used`: at least one.
 fn left_of(most: u32, used: u64) -> u32 {
     let used = u32::try_from(used).unwrap_or(most);
     most.saturating_sub(used).max(1)

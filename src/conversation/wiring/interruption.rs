@@ -1,5 +1,4 @@
-//! The user speaks over the agent: it falls silent at once, and if it was no speech after all, it
-//! goes on where it stopped.
+//! Barge-in: the agent falls silent at once. After a false interruption it goes on where it stopped.
 
 use super::Conversation;
 use crate::conversation::answer::Answer;
@@ -9,7 +8,7 @@ use crate::conversation::timer::Timer;
 use crate::conversation::{Event, Output, ResponseStatus};
 
 impl Conversation {
-    /// Stops the agent: no sound of before follows. The history keeps what was heard; committed tools
+    /// Stops the agent and flushes its audio. The history keeps the words that were heard. Committed tools
     /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
         let was_ending = self.ending.is_resuming();
@@ -32,8 +31,8 @@ impl Conversation {
         }
     }
 
-    /// Ends the response that is being given, and takes neither it nor an earlier one up again.
-    /// `false` if there was none.
+    /// Ends the current response for good: neither it nor an interrupted one is resumed. `false` if there was
+    /// none.
     pub(super) fn stop_for_good(&mut self, status: ResponseStatus) -> bool {
         let waits = self.interruption.is_judging()
             || self.interruption.is_resuming()
@@ -47,7 +46,7 @@ impl Conversation {
         stopped || waits
     }
 
-    /// Ends the response that is being given, if there is one.
+    /// Ends the current response, if there is one.
     fn stop_response(&mut self, status: ResponseStatus) -> Option<Stopped> {
         let mut answer = self.answer.take()?;
         if let Some(request) = answer.request() {
@@ -63,7 +62,7 @@ impl Conversation {
         self.playout.flush(self.common.now);
         self.clear_response_timers();
         let ends = self.ending.is_promised() && self.ending.cut_short();
-        // A client that was called asks for the answer itself.
+        // If a client's tool was called, the client requests the next answer itself.
         let goes_on = !ends && !answer.calls.has_client_s() && !outside && answer.is_unfinished();
         let unfinished = goes_on.then(|| answer.unfinished());
         self.close_response(answer, status, Discard::Interrupted);
@@ -73,13 +72,13 @@ impl Conversation {
         })
     }
 
-    /// Cuts what is still being said at what was heard, and returns the rest.
+    /// Cuts the items that are not done at what was heard, and returns the rest.
     fn cut_items(&mut self, answer: &Answer) -> Vec<String> {
         let mut rest = Vec::new();
         for &item in answer.items.open() {
             let heard = self.playout.heard(item, self.common.now);
             self.playout.forget(item);
-            // Cannot be longer than what was made; an item without audio is cut to nothing.
+            // An item without audio is cut to nothing.
             let text = self.history.cut(item, heard).unwrap_or_default();
             rest.push(self.history.unheard_text(item));
             if answer.items.was_announced(item) {
@@ -93,7 +92,7 @@ impl Conversation {
         rest
     }
 
-    /// Cuts what was all sent but is still on its way to the user's ear, and returns the rest.
+    /// Cuts the items that were sent in full but not yet heard, and returns the rest.
     fn cut_done_items(&mut self) -> Vec<String> {
         let mut rest = Vec::new();
         for item in self.playout.unheard_items(self.common.now) {
@@ -101,7 +100,7 @@ impl Conversation {
             if let Some(text) = self.history.cut(item, heard) {
                 self.common
                     .notify(Event::ItemTruncated { item, heard, text });
-                // What was said outside of the conversation is not said again in it.
+                // An answer outside the conversation is not repeated in it.
                 if !self.history.is_outside(item) {
                     rest.push(self.history.unheard_text(item));
                 }
@@ -132,20 +131,20 @@ impl Conversation {
         }
     }
 
-    /// The conversation goes on after what is being said, or was until a noise cut it short.
+    /// Cancels a pending end of the conversation, also one that a sound has interrupted.
     pub(super) fn call_off_end(&mut self) {
         let was_promised = self.ending.is_promised();
         let Some(ending) = self.ending.go_on(self.answer.is_some()) else {
             return;
         };
         if let Some(answer) = self.answer.as_mut().filter(|_| was_promised) {
-            // An answer is owed from here on.
+            // From now on an answer is due.
             answer.dead_air.restart(&self.common);
         }
         self.call_off(ending.call);
     }
 
-    /// Gives up the answer that a false interruption had stopped.
+    /// Drops the answer that was to be resumed after a false interruption.
     pub(super) fn forget_resuming(&mut self) {
         self.interruption.take_unfinished();
         if let Some(ending) = self.ending.take_resuming() {

@@ -1,11 +1,11 @@
-//! The keys of a telephone.
+//! Telephone keys.
 
 use super::Conversation;
 use crate::conversation::keypad::Keypad;
 use crate::conversation::latency::TurnLatency;
 
 impl Conversation {
-    /// The caller pressed a key.
+    /// Handles one key.
     pub(super) fn press(&mut self, key: char) {
         if !Keypad::has(key) {
             let message = format!("{key:?} is no key of a telephone");

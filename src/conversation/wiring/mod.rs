@@ -1,4 +1,4 @@
-//! Wiring: gives each rule what happens, and has done what the rules decide.
+//! Passes inputs to the rules and carries out their decisions.
 
 mod answer;
 mod aside;
@@ -39,8 +39,8 @@ use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
 ///
-/// The user's state is `turn`, the agent's is `answer` (`None`: idle). Barge-in is a pair of values, not a
-/// flag.
+/// The user's state is `turn`, the agent's is `answer` (`None`: idle). They are separate values because the
+/// two may overlap: barge-in needs no flag.
 #[derive(Debug)]
 pub struct Conversation {
     pub(super) common: Common,
@@ -52,7 +52,7 @@ pub struct Conversation {
     pub(super) speculation: Speculation,
     pub(super) preempt: Preempt,
     pub(super) confirmation: Confirmation,
-    /// Committed calls that the server runs, with their items.
+    /// Committed calls that the server is running, with their history items.
     pub(super) running: BTreeMap<CallId, ItemId>,
     pub(super) interruption: Interruption,
     pub(super) agenda: Agenda,
@@ -62,7 +62,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// A new conversation. The greeting, if there is one, is its first output.
+    /// A new conversation. The greeting, if there is one, is spoken first.
     pub fn new(policy: Policy) -> Self {
         let mut conversation = Self {
             client: ClientSettings::new(&policy),
@@ -89,8 +89,8 @@ impl Conversation {
         conversation
     }
 
-    /// Takes in one thing that happened at `now`. A `now` before an earlier one counts as that
-    /// earlier one: time never runs backwards.
+    /// Handles one input that happened at `now`. Time never runs backwards: a `now` before the previous one
+    /// counts as the previous one.
     pub fn handle_input(&mut self, now: Time, input: Input) {
         self.common.now = self.common.now.max(now);
         // A change replaces one that was not adopted.
@@ -161,7 +161,7 @@ impl Conversation {
         self.settle();
     }
 
-    /// Takes in that time has passed: call it when [`Conversation::poll_timeout`] is due.
+    /// Handles all deadlines up to `now`. Call it when [`Conversation::poll_timeout`] is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.common.now = self.common.now.max(now);
         self.adopt_tools();
@@ -196,16 +196,16 @@ impl Conversation {
         self.common.outputs.pop_front()
     }
 
-    /// When [`Conversation::handle_timeout`] is due, if nothing else happens.
+    /// When to call [`Conversation::handle_timeout`] if no input comes first.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.common.timers.next()
     }
 
-    /// Consequences of any change: requests clauses, ends a finished response, and starts work that has
-    /// waited for silence.
+    /// Runs after every change: requests clauses, ends a finished response, and starts work that was waiting
+    /// for silence.
     fn settle(&mut self) {
         if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
-            // The line is somebody else's: nothing more is heard on it.
+            // The call was transferred: nothing more may be heard on its line.
             let done = |a: &Answer| !a.is_generating() && !self.ending.is_promised();
             if self.answer.as_ref().is_some_and(done) && self.playout.all_sent() {
                 self.finish_response();
@@ -235,7 +235,7 @@ impl Conversation {
         }
     }
 
-    /// Nobody is speaking: begins what has waited for that; `false` if nothing has.
+    /// Nobody is speaking: starts the next piece of waiting work. `false` if there is none.
     fn take_turn(&mut self) -> bool {
         if self.client.transcribe_only {
             self.agenda.clear_announcements();
@@ -273,7 +273,7 @@ impl Conversation {
         self.common.outputs.push_back(Output::HangUp { reason });
     }
 
-    /// The session is over: nothing of it runs on but what was committed.
+    /// Stops everything but committed calls: the session is over.
     fn hang_up(&mut self) {
         self.drop_held();
         self.forget_interrupted();
@@ -284,13 +284,13 @@ impl Conversation {
             .drop_heard(&mut self.common, Discard::HungUp);
     }
 
-    /// The session has reached its greatest length: what is being said is said to its end, then the
-    /// goodbye, and nothing the user does puts it off.
+    /// Whether the session has reached its maximum length. The current response is finished, then comes the
+    /// goodbye; nothing the user does postpones it.
     fn is_too_long(&self) -> bool {
         self.common.now >= Time(0) + self.common.policy.timeouts.session
     }
 
-    /// Whether `input` would begin another turn; the client is told that there will be none.
+    /// Whether `input` would begin another turn. If the client sent it as a request, the request is refused.
     fn turn_away(&mut self, input: &Input) -> bool {
         let request = match input {
             Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
@@ -307,7 +307,7 @@ impl Conversation {
         true
     }
 
-    /// Hangs up as soon as nobody is speaking and the goodbye has been heard.
+    /// Says goodbye as soon as nobody is speaking, then hangs up once it has been heard.
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
             HangUpReason::Idle => &self.common.policy.phrases.goodbye_idle,

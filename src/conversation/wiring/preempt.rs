@@ -1,4 +1,4 @@
-//! Answers that are made before the turn is certainly over.
+//! Answers that are generated before the end of the turn is certain.
 
 use super::Conversation;
 use crate::conversation::client_settings::ClientTools;
@@ -7,7 +7,7 @@ use crate::conversation::preempt::HeldCall;
 use crate::llm::{LlmEvent, Message};
 
 impl Conversation {
-    /// The user may be done: asks the model for the answer to what was heard so far.
+    /// Asks the model for an answer to the words so far, because the user may be done.
     pub(super) fn generate_early(&mut self, text: &str) {
         let policy = &self.common.policy.speculation;
         let free = self.answer.is_none()
@@ -44,7 +44,7 @@ impl Conversation {
         self.preempt.begin(&mut self.common, prompt, led);
     }
 
-    /// Keeps what the model says in an answer that is held back.
+    /// Keeps an event of the held-back answer.
     pub(super) fn hold(&mut self, event: LlmEvent) {
         match self.preempt.hold(&mut self.common, event) {
             Some(HeldCall::Opened(name)) => {

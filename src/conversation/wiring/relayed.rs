@@ -1,5 +1,5 @@
-//! Clients with a recogniser and a voice of their own: what the user says comes in as words, and when
-//! the user speaks over the agent, the client has stopped it already and tells which words were heard.
+//! Clients that run their own recogniser and voice. The user's speech arrives as text. On a barge-in the
+//! client has already stopped the agent's voice, and reports which words were heard.
 
 use super::Conversation;
 use crate::conversation::Event;
@@ -7,12 +7,12 @@ use crate::conversation::timer::Timer;
 use crate::conversation::utterance::Utterance;
 use crate::time::Micros;
 
-/// The client owes the words that end a turn so long after the last that came: the longest silence
-/// that Twilio can be told to wait for is 5 s.
+/// If no words come for this long, the turn ends with the words so far. Twilio can be configured to wait for
+/// up to 5 s of silence before it sends the final transcript.
 const WORDS_OVERDUE: Micros = Micros::from_ms(6_000);
 
 impl Conversation {
-    /// Handles the user's words so far, or, with `last`, all of them.
+    /// Handles a partial transcript, or with `last` the final one.
     pub(super) fn on_said(&mut self, text: &str, last: bool) {
         let text = text.trim();
         if !self.turn.is_open() {
@@ -35,8 +35,8 @@ impl Conversation {
         self.await_words();
     }
 
-    /// The client has stopped the agent: these are the words that were heard. What they are of the
-    /// agent's words is believed; words that the agent has not said leave it to the clock.
+    /// Handles the client's report that it stopped the agent, and the words that were heard. Words that match
+    /// what the agent said are trusted; otherwise the playout estimate is used.
     pub(super) fn on_stopped(&mut self, words: &str) {
         let heard = self.history.heard_with(words);
         self.playout.correct(self.common.now, &heard);
@@ -53,7 +53,7 @@ impl Conversation {
             self.confirmation.was_heard(self.common.now);
             self.confirmation.abandon_unheard(&mut self.common);
         }
-        // The clock may have taken more for heard.
+        // The playout estimate may have counted more as heard.
         for (item, heard) in heard {
             let before = self.history.spoken_text(item);
             if let Some(text) = self.history.cut(item, heard)
@@ -65,8 +65,8 @@ impl Conversation {
         }
     }
 
-    /// The user has spoken over the agent, and the words are still to come. If none do, the agent
-    /// says what was not heard.
+    /// Handles a barge-in whose words are still to come. If none follow, it was a false interruption, and the
+    /// agent says the rest.
     fn stop_for_words(&mut self) {
         if !self.turn.is_open() {
             self.begin_words();
@@ -75,14 +75,14 @@ impl Conversation {
         self.barge_in();
     }
 
-    /// The client's voice has said all that it was given, as far as the client knows.
+    /// Handles the client's report that its voice has finished.
     pub(super) fn on_voice_ended(&mut self) {
         if self.playout.end(self.common.now) {
             self.confirmation.was_heard(self.common.now);
         }
     }
 
-    /// It was a key that the client has stopped the agent for: no words will come.
+    /// A key was the cause of the client's interruption: no words will follow.
     pub(super) fn expect_no_words(&mut self) {
         if !self.turn.utterance().is_some_and(Utterance::is_wordless) {
             return;
@@ -91,14 +91,14 @@ impl Conversation {
         self.drop_utterance();
     }
 
-    /// It was a key that means nothing: what the client has stopped goes on.
+    /// A key without a meaning was the cause of the client's interruption: the agent resumes.
     pub(super) fn expect_nothing(&mut self) {
         if self.turn.utterance().is_some_and(Utterance::is_wordless) {
             self.end_turn("");
         }
     }
 
-    /// No more words come: what was said so far is all.
+    /// Ends the turn with the words so far, since no more have come.
     pub(super) fn on_words_overdue(&mut self) {
         let said = self.turn.utterance().map(|u| u.words().to_owned());
         self.end_turn(&said.unwrap_or_default());

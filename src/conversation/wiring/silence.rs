@@ -1,4 +1,4 @@
-//! A user who says nothing.
+//! Prompts for a silent user.
 
 use super::Conversation;
 use crate::conversation::outcome::HangUpReason;
@@ -6,13 +6,13 @@ use crate::conversation::silence::Silent;
 use crate::time::Micros;
 
 impl Conversation {
-    /// Nobody speaks and nothing waits: from here on the silence counts.
+    /// Starts to count the user's silence.
     pub(super) fn watch_silence(&mut self) {
         let set = self.idle_timeout();
         self.agenda.silence.watch(&mut self.common, set);
     }
 
-    /// The silence that the client allows.
+    /// The silence that the client allows; `None` for the operator's setting.
     fn idle_timeout(&self) -> Option<Micros> {
         let timeout = self.client.turn_detection.idle_timeout_ms;
         timeout
@@ -20,7 +20,7 @@ impl Conversation {
             .map(Micros::from_ms)
     }
 
-    /// A sign of life.
+    /// Notes that the user is there.
     pub(super) fn hear_from_user(&mut self) {
         self.agenda.silence.is_broken(&mut self.common);
         if self.ending.stay_for_user() {

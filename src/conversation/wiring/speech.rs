@@ -1,4 +1,4 @@
-//! The speech of an answer, from clauses to what was sent.
+//! The speech of an answer, from clauses to sent audio.
 
 use super::Conversation;
 
@@ -15,7 +15,7 @@ use crate::conversation::timer::Timer;
 use crate::conversation::{Event, Job, Output};
 
 impl Conversation {
-    /// Speaks clauses of the model, as far as the answer does not become too long with them.
+    /// Queues the model's clauses until the answer is too long.
     pub(super) fn say_clauses(&mut self, clauses: Vec<String>) {
         for text in clauses {
             let Some(answer) = self.answer.as_mut().filter(|a| !a.length.is_cut) else {
@@ -29,8 +29,8 @@ impl Conversation {
         }
     }
 
-    /// Ends the answer before the clause `from`, and behind a whole sentence as far as the words
-    /// before it are not being said yet. The model is stopped.
+    /// Ends the answer before the clause `from`, if possible after a whole sentence: clauses before `from` go
+    /// too, unless their playout has begun. Stops the model.
     pub(super) fn cut_answer(&mut self, from: ClauseId) {
         for clause in self.playout.cut_answer(from) {
             self.history.drop_clause(clause.item, clause.index);
@@ -45,7 +45,7 @@ impl Conversation {
         self.end_answer();
     }
 
-    /// Speaks `text` as part of the response, clause by clause.
+    /// Queues `text` as part of the response, clause by clause.
     pub(super) fn speak(&mut self, text: &str, words: Words) {
         let mut cutter = Clauses::default();
         let mut clauses = cutter.push(text);
@@ -55,7 +55,7 @@ impl Conversation {
         }
     }
 
-    /// Queues a clause, to be spoken behind all others.
+    /// Queues a clause after all others.
     pub(super) fn queue_clause(&mut self, text: String, words: Words) -> Option<ClauseId> {
         let answer = self.answer.as_mut()?;
         let (common, history) = (&mut self.common, &mut self.history);
@@ -79,7 +79,7 @@ impl Conversation {
         self.watch_synthesis();
     }
 
-    /// A voice that hangs is as dead as one that fails.
+    /// Sets the deadline for the next audio of the voice: a voice that hangs counts as failed.
     pub(super) fn watch_synthesis(&mut self) {
         if self.playout.being_made().is_some() {
             let due = self.common.now + self.common.policy.timeouts.synthesis_timeout;
@@ -95,7 +95,8 @@ impl Conversation {
         }
     }
 
-    /// The shell is about to send audio of a clause (`until` is zero) or has sent it.
+    /// Handles the shell's report on a clause: about to send its audio (`until` is zero), or sent up to
+    /// `until`.
     pub(super) fn on_sent(&mut self, id: ClauseId, until: Micros) {
         if let Some(answer) = &mut self.answer
             && answer.announce(&mut self.common, &mut self.playout, id)
@@ -106,8 +107,8 @@ impl Conversation {
         self.common.mark_activity();
     }
 
-    /// A clause is about to be asked for: ends the answer before it if there is no time for the rest of
-    /// its sentence. `true` if the clause is gone.
+    /// Called before a clause is requested. Ends the answer there if the rest of its sentence would take too
+    /// long. `true` if the clause was cut.
     pub(super) fn ends_before(&mut self, clause: ClauseId) -> bool {
         let place = self.playout.place_in_answer(clause);
         let (Some(place), Some(answer)) = (place, &mut self.answer) else {
@@ -120,7 +121,7 @@ impl Conversation {
         true
     }
 
-    /// Items whose audio was all sent are done, in order.
+    /// Reports items as done, in order, when all their audio has been sent.
     pub(super) fn close_items(&mut self) {
         let Some(answer) = &mut self.answer else {
             return;

@@ -1,11 +1,11 @@
-//! Texts of clients that are too long.
+//! Refusal of client text that is too long.
 
 use super::Conversation;
 use crate::conversation::input::{Input, ResponseTerms, Settings};
 use crate::conversation::text_limits::check;
 
 impl Conversation {
-    /// Refuses an input that brings too much text. `true` if it was refused.
+    /// Refuses an input with too much text. `true` if it was refused.
     pub(super) fn refuse_long_text(&mut self, input: &Input) -> bool {
         let limits = &self.common.policy.text;
         let (request, checked) = match input {
@@ -36,7 +36,7 @@ impl Conversation {
         limits.check_terms(terms, set, &self.client.tools)
     }
 
-    /// Text that is already set counts, unless `settings` replace it.
+    /// Existing text counts too, unless `settings` replace it.
     fn check_settings(&self, settings: &Settings) -> Result<(), String> {
         if settings.instructions.is_none() && settings.tools.is_none() {
             return Ok(());

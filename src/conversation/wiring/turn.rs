@@ -1,4 +1,4 @@
-//! The user's turn, from the first sound to the transcript that ends it.
+//! The user's turn, from the first sound to the final transcript.
 
 use super::Conversation;
 use crate::conversation::endpointer::Heard;
@@ -48,7 +48,7 @@ impl Conversation {
         self.turn.watch_audio(&mut self.common, probability);
     }
 
-    /// The client sends no more audio in the middle of an utterance: that is the end of the turn.
+    /// Ends the turn if the client stops sending audio or words in mid-utterance.
     pub(super) fn on_audio_stalled(&mut self) {
         let Some(utterance) = self.turn.utterance() else {
             return;
@@ -61,13 +61,13 @@ impl Conversation {
         }
     }
 
-    /// A transcription ended, with its text or with nothing if the recogniser failed.
+    /// Handles a finished transcription; `Err` if the recogniser failed.
     pub(super) fn on_transcript(&mut self, request: RequestId, text: Result<String, ()>) {
         match self.turn.on_transcript(request, text, self.common.now) {
             Transcribed::Dead => return,
             Transcribed::Partial(text) => return self.on_partial(&text),
             Transcribed::Segment => {}
-            // What was heard up to a pause is what the turn may end with.
+            // The turn may end with these words.
             Transcribed::Pause(text) => self.route(&text.unwrap_or_default(), true),
         }
         self.try_end_turn();
@@ -82,7 +82,7 @@ impl Conversation {
         }
     }
 
-    /// Asks the sources of predictions what the words so far may need.
+    /// Asks the prediction sources which calls the words so far may need.
     pub(super) fn route(&mut self, text: &str, paused: bool) {
         self.speculation
             .route(&mut self.common, &self.client, text, paused);
@@ -96,7 +96,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the turn if the silence is long enough and the transcript is there.
+    /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
         match self.turn.judge(&mut self.common, detection) {
@@ -107,7 +107,7 @@ impl Conversation {
         }
     }
 
-    /// The user's turn is over.
+    /// Ends the user's turn with these words; without words it was a false alarm.
     pub(super) fn end_turn(&mut self, text: &str) {
         let Some(utterance) = self.turn.end(&mut self.common) else {
             return;
@@ -135,7 +135,7 @@ impl Conversation {
         }
     }
 
-    /// Answers the user's words or keys, which began at `began`.
+    /// Adds the user's words or keys, which began at `began`, to the history and answers them.
     pub(super) fn take_user_turn(
         &mut self,
         text: &str,
@@ -179,13 +179,12 @@ impl Conversation {
         self.drop_held();
     }
 
-    /// The recogniser is dead or too slow: ask the user again rather than be silent.
+    /// Asks the user to repeat, because the recogniser failed or is too slow.
     pub(super) fn on_transcript_overdue(&mut self) {
         if !self.turn.is_open() {
             return;
         }
-        // Told of the utterance, while there is one: as a failure of its own it would end clients that
-        // take every error for a fatal one.
+        // Reported while the utterance is open: some clients treat an error outside of one as fatal.
         self.common.notify(Event::StageFailed {
             stage: "asr".into(),
             message: "what was said could not be transcribed".into(),
@@ -194,8 +193,8 @@ impl Conversation {
         self.ask_again();
     }
 
-    /// Whether the user is asked to say again what was not understood. An answer that the sound has stopped
-    /// goes on instead.
+    /// Whether to ask the user to repeat what was not understood. An answer that the sound has interrupted is
+    /// resumed instead.
     fn may_ask_again(&self, utterance: &Utterance) -> bool {
         let answers = self.client.turn_detection.respond && !self.client.transcribe_only;
         let is_next = self.agenda.has_next_answer() || self.ending.hang_up().is_some();
@@ -205,13 +204,13 @@ impl Conversation {
             && !self.interruption.is_judging()
     }
 
-    /// Asks the user to say it again.
+    /// Asks the user to repeat.
     fn ask_again(&mut self) {
         let phrase = self.common.policy.phrases.asr_failed.clone();
         self.agenda.announce_next(phrase);
     }
 
-    /// The client says that the user's turn is over.
+    /// Handles a commit of the user's audio by the client.
     pub(super) fn commit_audio(&mut self) {
         let rule = self.client.turn_detection.rule;
         match self.turn.commit(&mut self.common, rule) {
@@ -221,14 +220,14 @@ impl Conversation {
         }
     }
 
-    /// Transcribes what the client has committed by hand, one turn after the other.
+    /// Begins the next turn that the client has committed by hand.
     pub(super) fn hear_committed(&mut self) {
         if self.turn.hear_committed(&mut self.common) {
             self.try_end_turn();
         }
     }
 
-    /// Drops the utterance: no turn follows.
+    /// Drops the utterance without a turn.
     pub(super) fn drop_utterance(&mut self) {
         if self.turn.end(&mut self.common).is_none() {
             return;
@@ -240,7 +239,7 @@ impl Conversation {
         self.forget_interrupted();
     }
 
-    /// The client throws away what the user said since the last turn. What it has committed stays.
+    /// Discards the user's audio since the last turn. Committed audio stays.
     pub(super) fn clear_audio(&mut self) {
         if !self.turn.is_committed() {
             self.drop_utterance();
@@ -249,7 +248,7 @@ impl Conversation {
         self.turn.forget_audio();
     }
 
-    /// The user's audio before this is not needed any more.
+    /// The audio before this position is no longer needed.
     pub fn audio_needed_from(&self) -> Samples {
         let detection = &self.client.turn_detection;
         let vad = self.common.policy.vad.of(detection);

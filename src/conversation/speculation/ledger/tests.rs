@@ -1,4 +1,4 @@
-//! Runs by themselves; whole sessions are in `../../tests/speculation.rs`.
+//! Unit tests of the ledger; whole sessions are in `../../tests/speculation.rs`.
 
 use super::*;
 use crate::tools::{Effect, ToolSpec};
@@ -18,7 +18,7 @@ fn tool() -> Declaration {
     Declaration::new(spec, Effect::Read, Duration::from_secs(1))
 }
 
-/// A run of `track` that was predicted and started at zero.
+/// A speculative run of `track` that started at zero.
 fn predicted(id: u64, track: u64) -> Run {
     Run {
         id: RunId(id),
@@ -55,7 +55,7 @@ fn finish(ledger: &mut Ledger, id: u64, now: Time) -> bool {
 }
 
 #[test]
-fn what_runs_uncommitted_is_speculating() {
+fn only_open_uncommitted_runs_are_speculating() {
     let mut ledger = ledger((1..=4).map(|id| predicted(id, 0)));
     assert_eq!(ledger.speculating(), 4);
     finish(&mut ledger, 1, at(10));
@@ -83,7 +83,7 @@ fn a_run_ends_once() {
 }
 
 #[test]
-fn a_track_is_told_of_its_own_runs_and_once() {
+fn closing_a_track_returns_its_own_runs_once() {
     let mut ledger = ledger([
         predicted(1, 7),
         predicted(2, 7),
@@ -113,7 +113,7 @@ fn a_track_is_told_of_its_own_runs_and_once() {
 }
 
 #[test]
-fn what_a_run_saved_and_wasted() {
+fn a_record_says_how_much_was_saved_and_wasted() {
     let mut ledger = ledger((1..=5).map(|id| predicted(id, 0)));
     finish(&mut ledger, 1, at(300));
     commit(&mut ledger, 1, at(500));
@@ -139,7 +139,7 @@ fn what_a_run_saved_and_wasted() {
 }
 
 #[test]
-fn a_result_is_good_until_its_time_is_over() {
+fn a_result_expires_after_its_ttl() {
     let mut tool = tool();
     tool.speculation.ttl = Duration::from_millis(100);
     let mut ledger = ledger([predicted(1, 0)]);
@@ -151,7 +151,7 @@ fn a_result_is_good_until_its_time_is_over() {
 }
 
 #[test]
-fn a_tool_s_latency_is_that_of_its_last_calls() {
+fn a_tools_latency_is_that_of_its_last_calls() {
     let mut ledger = Ledger::default();
     assert_eq!(ledger.observed("weather", 0.5), None);
     assert_eq!(ledger.expected("weather", 0.5), UNKNOWN_LATENCY);
@@ -161,7 +161,7 @@ fn a_tool_s_latency_is_that_of_its_last_calls() {
     };
     take(&mut ledger, 7, Err(ToolError::Timeout(7)));
     assert_eq!(ledger.observed("weather", 0.5), None, "it says nothing");
-    // One slow call, and then as many as are remembered.
+    // One slow call, then as many fast ones as are kept.
     take(&mut ledger, 9_000, Ok(Value::Null));
     assert_eq!(ledger.expected("weather", 0.5), Micros::from_ms(9_000));
     for ms in 1..REMEMBERED as u64 {

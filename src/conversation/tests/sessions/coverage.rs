@@ -1,4 +1,4 @@
-//! Which inputs, decisions and outcomes occur in recordings.
+//! Finds which inputs, decisions and outcomes occur in recordings.
 
 use super::*;
 use crate::llm::ToolChoice;
@@ -12,7 +12,7 @@ use std::fmt::Debug;
 /// A place in a line: a key and the one above it.
 type At = (&'static str, &'static str);
 
-/// The variants that were seen in each place, of all that exist.
+/// The variants seen in each place, out of all that exist.
 pub(super) struct Seen {
     wanted: BTreeMap<At, BTreeSet<String>>,
 }
@@ -48,14 +48,14 @@ impl Default for Seen {
         for (at, names) in kinds {
             wanted.entry(at).or_default().extend(names);
         }
-        // The default is left out of what is written.
+        // The default is not serialised.
         let eagerness = wanted.entry(("turn_detection", "eagerness")).or_default();
         eagerness.remove("auto");
         Self { wanted }
     }
 }
 
-/// The names of an enum's variants, as serde lists them to whoever gives it another one.
+/// The names of an enum's variants, from serde's error for an unknown one.
 fn variants<T: DeserializeOwned + Debug>(tag: &str) -> Vec<String> {
     let unknown = match tag {
         "" => json!("?"),
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// Strings, and objects with a single key: how serde writes variants.
+    /// Collects strings and objects with a single key, which is how serde writes variants.
     fn walk(&mut self, above: &str, key: &str, value: &Value) {
         let name = match value {
             Value::String(name) => Some(name),

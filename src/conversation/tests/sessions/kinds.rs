@@ -1,4 +1,4 @@
-//! The kinds of sessions: who calls, with what tools, and what happens most.
+//! The kinds of generated sessions: the client, its tools, and the typical moves.
 
 use super::super::*;
 use super::Dice;
@@ -9,20 +9,20 @@ use crate::tools::Eligibility;
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) policy: fn(&mut Dice) -> Policy,
-    /// Tools that the model calls and the router predicts.
+    /// The tools that the model calls and the router predicts.
     pub(super) calls: &'static [&'static str],
-    /// How many of 100 answers call tools, and how many break or go on too long.
+    /// The percentage of answers that call tools; `faults` is that of answers that fail or run on.
     pub(super) calling: u64,
     pub(super) faults: u64,
     pub(super) client_speaks: bool,
     pub(super) opening: &'static [Move],
-    /// Those that stand here twice are made twice as often.
+    /// The moves. One that is listed twice is made twice as often.
     pub(super) moves: &'static [Move],
-    /// Time after the last move.
+    /// Time after the last move, ms.
     pub(super) rest_ms: u64,
 }
 
-/// Talk without tools.
+/// Conversation without tools.
 const TALK: Kind = Kind {
     name: "talk",
     policy: plain,

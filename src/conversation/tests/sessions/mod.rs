@@ -1,5 +1,5 @@
-//! Sessions of every kind under fixed seeds. As long as no rule changes, each goes as it went before,
-//! byte for byte: `digests.txt` has a digest of each.
+//! Generated sessions of every kind with fixed seeds. As long as no rule changes, each replays byte for byte:
+//! `digests.txt` has a digest of each.
 
 mod coverage;
 mod kinds;
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 /// Sessions of each kind.
 const SEEDS: u64 = 40;
 
-/// Numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
+/// Random numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -36,7 +36,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to one below `end`.
+    /// A number in `0..end`.
     fn below(&mut self, end: u64) -> u64 {
         self.roll() % end
     }
@@ -60,7 +60,7 @@ static SESSIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     KINDS.iter().flat_map(seeds).map(session).collect()
 });
 
-/// Of all inputs and decisions; the header is left out, since it names the program's version.
+/// A digest of all inputs and decisions. The header is left out, because it names the program's version.
 fn digest(recording: &str) -> String {
     let (_, lines) = recording.split_once('\n').unwrap();
     let digest = Sha256::digest(lines);
@@ -68,7 +68,7 @@ fn digest(recording: &str) -> String {
 }
 
 #[test]
-fn sessions_go_as_they_went_before() {
+fn sessions_match_their_digests() {
     let lines = include_str!("digests.txt").lines();
     let lines = lines.map(|line| line.split_once(' ').unwrap());
     let before: BTreeMap<&str, &str> = lines.collect();
@@ -110,7 +110,7 @@ fn recorded_sessions_replay() {
 }
 
 #[test]
-fn everything_that_can_happen_happens_in_some_session() {
+fn sessions_cover_every_input_decision_and_outcome() {
     let mut seen = coverage::Seen::default();
     SESSIONS.values().for_each(|recording| seen.take(recording));
     assert_eq!(seen.missing(), Vec::<String>::new());

@@ -20,7 +20,7 @@ pub(super) fn numbered(n: u64) -> Map<String, Value> {
     Map::from_iter([("n".to_owned(), json!(n))])
 }
 
-/// The nth question to the sources of predictions gets the nth of these answers.
+/// Answers of the prediction sources; the nth request gets the nth of them.
 pub(super) fn guesses(dice: &mut Dice, calls: &'static [&'static str]) -> Sources {
     let sources = [
         Source::Rule,

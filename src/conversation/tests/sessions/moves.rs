@@ -1,5 +1,5 @@
-//! The user, the client and the world of a generated session. A move depends on the dice and on what
-//! the client was told, never on the inside of the conversation.
+//! The moves of a generated session. A move depends on the dice and on the events that the client has
+//! received, never on the state of the conversation.
 
 use super::super::sim::Sim;
 use super::super::*;
@@ -11,19 +11,19 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Move {
-    /// Words, for up to two seconds.
+    /// The user speaks for up to two seconds.
     Speak,
-    /// An answer to a question of the agent's.
+    /// The user answers a question of the agent.
     Answer,
-    /// Sound without words.
+    /// A sound without words.
     Noise,
-    /// Silence that ends no turn, or lets the user break in.
+    /// A silence of less than a second.
     Pause,
-    /// Silence that gets an answer.
+    /// A silence that is long enough for an answer.
     Wait,
     /// The client sends no audio.
     Mute,
-    /// A transcript for the last request.
+    /// The client reports received audio.
     Received,
     Cancel,
     Commit,
@@ -36,7 +36,7 @@ pub(super) enum Move {
     Key,
     Type,
     Insert,
-    /// The words of an item that was spoken elsewhere.
+    /// The transcript of an item that was spoken elsewhere.
     Heard,
     Delete,
     ToolOutput,
@@ -79,13 +79,13 @@ const ANSWERS: &[&str] = &[
     "What?",
 ];
 
-/// A session that goes on.
+/// A running session.
 pub(super) struct Session<'a> {
     pub(super) sim: Sim,
     dice: Dice,
     kind: &'a Kind,
     items: u64,
-    /// Items that were spoken elsewhere and wait for their words.
+    /// Items that were spoken elsewhere and wait for their transcripts.
     spoken: VecDeque<ItemId>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Opens with a question, makes its moves, waits and hangs up.
+    /// Runs the session: a question, the moves, a wait, a hang-up.
     pub(super) fn run(mut self) -> Sim {
         for one in self.kind.opening {
             self.act(*one);
@@ -160,13 +160,13 @@ impl<'a> Session<'a> {
         self.sim.speak(words, ms);
     }
 
-    /// It fails, hangs, or is well again.
+    /// The recogniser fails, hangs, or recovers.
     fn recogniser(&mut self) {
         self.sim.asr_fails = self.dice.chance(40);
         self.sim.asr_ms = self.dice.pick(&[70, 60_000]);
     }
 
-    /// It fails at most sentences, hangs, or is well again.
+    /// The voice fails on most sentences, hangs, or recovers.
     fn voice(&mut self) {
         self.sim.tts_hangs = self.dice.chance(20);
         self.sim.tts_fails.clear();
@@ -290,7 +290,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Adds to the history, anywhere.
+    /// Adds an item anywhere in the history.
     fn insert(&mut self) -> Input {
         let dice = &mut self.dice;
         let text = "Rome is sunny.".to_owned();
@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
         Input::AddItem { id, place, item }
     }
 
-    /// Some item that the client was told of.
+    /// Some item that the client knows.
     fn item(&mut self) -> ItemId {
         let items = self.sim.events.iter().filter_map(|(_, event)| match event {
             Event::UserItem { item, .. }
@@ -346,7 +346,7 @@ impl<'a> Session<'a> {
         events.find_map(|(_, event)| wanted(event))
     }
 
-    /// The call that was asked about last.
+    /// The last call that needed a confirmation.
     fn asked(&self) -> CallId {
         let call = self.last(|event| match event {
             Event::ConfirmationAsked { call, .. } => Some(*call),
@@ -355,7 +355,7 @@ impl<'a> Session<'a> {
         call.unwrap_or(CallId(0))
     }
 
-    /// The last call of a tool of the client's.
+    /// The last call of a client's tool.
     fn own_call(&self) -> CallId {
         let call = self.last(|event| match event {
             Event::ToolCalled {
@@ -443,7 +443,7 @@ fn detection(dice: &mut Dice) -> TurnDetection {
     }
 }
 
-/// More than the limits of the kind `limits` allow.
+/// Text longer than the limits of the kind `limits` allow.
 fn long_text(dice: &mut Dice) -> Input {
     let text = "long ".repeat(30);
     match dice.below(4) {
