@@ -1,5 +1,5 @@
-//! Knowledge of natural languages, one module per language: how people say numbers, dates, places
-//! and units, what counts as agreement, and where sentences end.
+//! Knowledge of natural languages, one module per language: numbers, dates, places and units, words of
+//! agreement, and the ends of sentences.
 //!
 //! Pure, like the core, which uses it: no clock, no runtime, no locks, no I/O.
 

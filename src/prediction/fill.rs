@@ -1,7 +1,10 @@
 //! Arguments found in a text that no rule has read, by what each parameter is about.
 
 use super::parameters::{Kind, Parameter};
-use crate::language::en::{dates, durations, expression, numbers, places, slots, units};
+use crate::language::en::{
+    dates, durations, expression, numbers, places, slots,
+    units::{self, Unit},
+};
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 
@@ -127,7 +130,7 @@ fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, 
     let places: Vec<&str> = units.map(|unit| unit.name.as_str()).collect();
     let place = places.iter().position(|name| *name == parameter.name)?;
     let said = found.get(place).filter(|_| found.len() == places.len())?;
-    Some((units::look_up(said)?.plural.into(), (*said).to_owned()))
+    Some((Unit::named(said)?.plural.into(), (*said).to_owned()))
 }
 
 fn number(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, String)> {

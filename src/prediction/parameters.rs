@@ -1,7 +1,10 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
 use super::RouterHints;
-use crate::language::en::{dates, durations, expression, places, slots, text, units};
+use crate::language::en::{
+    dates, durations, expression, places, slots, text,
+    units::{self, Unit},
+};
 use crate::tools::{Clock, Declaration, Equivalence};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -228,7 +231,7 @@ impl Parameter {
                 Some(seconds) => (seconds % 60 == 0).then(|| json!(seconds / 60)),
                 None => words.parse::<u64>().ok().map(Value::from),
             },
-            Kind::Unit => Some(units::look_up(words)?.plural.into()),
+            Kind::Unit => Some(Unit::named(words)?.plural.into()),
             Kind::Expression => expression::read(words).map(Value::from),
             Kind::Number => slots::number(words).and_then(plain_number),
             Kind::Integer => slots::number(words)

@@ -1,4 +1,4 @@
-//! Days as people name them, to ISO 8601: "next friday", "the 5th of march", "in 2 weeks".
+//! Reads dates as people say them: "next friday", "the 5th of march", "in 2 weeks".
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, ToSpan};
@@ -68,7 +68,7 @@ const WEEKDAY: &str = "(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)";
 
 type Reader = fn(&Captures<'_>, Date) -> Option<Date>;
 
-/// Longer readings first: "the day after tomorrow" holds "tomorrow".
+/// Longer patterns first: "the day after tomorrow" contains "tomorrow".
 static READERS: LazyLock<Vec<(Regex, Reader)>> = LazyLock::new(|| {
     let month = MONTHS
         .map(|month| format!("{month}|{}", &month[..3]))
@@ -98,8 +98,8 @@ static READERS: LazyLock<Vec<(Regex, Reader)>> = LazyLock::new(|| {
     patterns.into_iter().filter_map(build).collect()
 });
 
-/// The day that normalised text names, seen from `today`; the future is meant where a day of the
-/// week or a date without a year could be either.
+/// The date that normalised text names, relative to `today`. A day of the week or a date without a year is
+/// taken to be in the future.
 pub fn read(text: &str, today: Date) -> Option<Date> {
     static FITTING: LazyLock<Option<RegexSet>> =
         LazyLock::new(|| RegexSet::new(READERS.iter().map(|(pattern, _)| pattern.as_str())).ok());
@@ -150,8 +150,8 @@ fn relative(found: &Captures<'_>, today: Date) -> Option<Date> {
     }
 }
 
-/// "friday" is the next one, today excluded; "next friday" the same, and the week after only if
-/// people agreed on it, which they do not.
+/// "friday" is the next one, excluding today. "next friday" is read the same way: people disagree on whether
+/// it means the week after.
 fn weekday(found: &Captures<'_>, today: Date) -> Option<Date> {
     let (_, day) = *WEEKDAYS
         .iter()

@@ -1,10 +1,10 @@
-//! Lengths of time: found in normalised text, and in words.
+//! Durations: reads them in normalised text, and writes them in words.
 
 use regex::Regex;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// "half an hour" and its like, as numbers with units.
+/// Phrases such as "half an hour", with their numbers and units.
 const HALVES: &[(&str, &str)] = &[
     (r"\b(?:3|three) quarters of an hour\b", "45 minutes"),
     (
@@ -40,7 +40,7 @@ static LENGTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\b(\d+(?:\.\d+)?)(?: more)? ?(hours?|hrs?|minutes?|mins?|seconds?|secs?)\b").ok()
 });
 
-/// The text with every way to say a length of time as numbers and units: "30 minutes".
+/// The text with every duration rewritten as numbers and units: "30 minutes".
 pub fn plain(text: &str) -> String {
     HALF_RULES
         .iter()
@@ -49,8 +49,8 @@ pub fn plain(text: &str) -> String {
         })
 }
 
-/// The lengths of time that a text names, each in whole seconds. "10 minutes and 30 seconds" is one
-/// of 630, "5 minutes and 10 minutes" are two.
+/// The durations that a text names, in whole seconds. "10 minutes and 30 seconds" is one of 630 s; "5 minutes
+/// and 10 minutes" are two.
 pub fn all(text: &str) -> Vec<u64> {
     let text = plain(text);
     let (mut lengths, mut smallest, mut end) = (Vec::<f64>::new(), f64::INFINITY, 0);
@@ -70,7 +70,7 @@ pub fn all(text: &str) -> Vec<u64> {
     lengths.iter().map(|length| length.round() as u64).collect()
 }
 
-/// The length of time in a text that names exactly one.
+/// The duration in a text that names exactly one, in seconds.
 pub fn seconds(text: &str) -> Option<u64> {
     match all(text).as_slice() {
         [one] => Some(*one),
@@ -78,7 +78,7 @@ pub fn seconds(text: &str) -> Option<u64> {
     }
 }
 
-/// The same text with the lengths of time cut out.
+/// The same text without the durations.
 pub fn without(text: &str) -> String {
     let text = plain(text);
     match LENGTH.as_ref() {
@@ -87,7 +87,7 @@ pub fn without(text: &str) -> String {
     }
 }
 
-/// Seconds, and the unit's own.
+/// A duration in seconds, and the length of its unit in seconds.
 fn one_length(number: &str, unit: &str) -> Option<(f64, f64)> {
     let number: f64 = number.parse().ok()?;
     let size = match unit.chars().next()? {

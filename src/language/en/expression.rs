@@ -1,4 +1,4 @@
-//! Spoken arithmetic to an expression: "15 percent of 80" to `15% of 80`.
+//! Turns spoken arithmetic into an expression: "15 percent of 80" into `15% of 80`.
 
 use super::text;
 use regex::{Regex, RegexSet};
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 const NUMBER: &str = r"(-?\d+(?:\.\d+)?|pi)";
 
-/// Spoken arithmetic and how to write it, in this order. `N` stands for a number.
+/// Spoken arithmetic and its notation, applied in this order. `N` stands for a number.
 const SAYINGS: &[(&str, &str)] = &[
     (r"\b(dollars?|bucks|euros?)\b|[$€£]", ""),
     (r"\b(per cent|percentage)\b", "percent"),
@@ -90,8 +90,8 @@ static COURTESY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// The expression that a text is, if it is nothing else: `12 * 7`, `15% of 80`, `sqrt(144)`.
-/// Questions and courtesies around it are dropped; a lone number is not an expression.
+/// The expression in a text that contains nothing else: `12 * 7`, `15% of 80`, `sqrt(144)`. Question words
+/// and courtesies around it are dropped; a lone number is not an expression.
 pub fn read(said: &str) -> Option<String> {
     let plain = text::normalise(said);
     let plain = strip(&plain, &QUESTION);
@@ -101,8 +101,8 @@ pub fn read(said: &str) -> Option<String> {
     is_expression(&tokens).then(|| join(&tokens))
 }
 
-/// The text with every rule applied in turn. All rules look at once which is next: most
-/// sentences need two of them.
+/// The text with every rule applied in turn. A regex set finds the next rule that matches, since most
+/// sentences need only two of them.
 fn written(said: &str) -> Option<String> {
     static NEEDED: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
         let patterns = SAYINGS.iter().map(|(said, _)| said.replace('N', NUMBER));
@@ -119,7 +119,7 @@ fn written(said: &str) -> Option<String> {
     Some(text)
 }
 
-/// The same with percentages written as fractions, for an evaluator that knows none.
+/// The expression with percentages as fractions, for an evaluator without percentages.
 pub fn for_evaluation(expression: &str) -> String {
     static OF: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"([\d.]+)% of").ok());
     static LONE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"([\d.]+)%").ok());
@@ -158,7 +158,7 @@ pub fn spoken(expression: &str) -> String {
     unwrap_single(spoken.trim())
 }
 
-/// "(144)" to "144": brackets around a lone number are not read out.
+/// "(144)" to "144": parentheses around a lone number are not read out.
 fn unwrap_single(spoken: &str) -> String {
     static SINGLE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\((-?[\d.]+|pi)\)").ok());
@@ -191,7 +191,7 @@ fn tokens(text: &str) -> Option<Vec<String>> {
     Some(tokens)
 }
 
-/// Operands and operators alternate, brackets match, and there is something to work out.
+/// Whether operands and operators alternate, parentheses match, and there is something to compute.
 fn is_expression(tokens: &[String]) -> bool {
     let (mut operand_next, mut depth, mut work) = (true, 0usize, false);
     for (at, token) in tokens.iter().enumerate() {

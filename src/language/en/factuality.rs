@@ -1,16 +1,16 @@
-//! Factuality of a request: negated, in the past, or hypothetical.
+//! Finds requests that are negated, in the past, or hypothetical.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// Confidence factor if the user says not to do it.
+/// Confidence factor of a negated request.
 const NEGATED: f32 = 0.3;
-/// Confidence factor if the user speaks of the past, and the tool takes no day.
+/// Confidence factor if the user speaks of the past and the tool has no date argument.
 const PAST: f32 = 0.25;
-/// Confidence factor if the user supposes, reports, or asks how to do it.
+/// Confidence factor if the request is hypothetical, reported, or about how to do something.
 const HYPOTHETICAL: f32 = 0.4;
-/// Share of an intent's examples from which on a sign is part of the intent.
+/// The share of an intent's examples above which a sign is part of the intent.
 const MEANT: f32 = 0.05;
 
 static NEGATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -34,19 +34,19 @@ static HYPOTHESIS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Signs that a text is no plain request.
+/// Signs that a text is not a plain request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Factuality {
     pub negated: bool,
     pub past: bool,
-    /// Supposed, reported, or about how to do it.
+    /// Hypothetical, reported, or about how to do something.
     #[serde(rename = "told")]
     pub hypothetical: bool,
 }
 
 impl Factuality {
-    /// Of normalised text.
+    /// The signs in normalised text.
     pub(crate) fn of(text: &str) -> Self {
         let fits = |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|p| p.is_match(text));
         Self {
@@ -56,7 +56,7 @@ impl Factuality {
         }
     }
 
-    /// The signs that many of these texts share: an intent that is asked for in such words means them.
+    /// The signs that many of an intent's examples share, which are therefore part of the intent.
     pub(crate) fn shared<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
         let all: Vec<Self> = texts.map(Self::of).collect();
         let often = |is: fn(&Self) -> bool| {
@@ -70,7 +70,8 @@ impl Factuality {
         }
     }
 
-    /// The factor for the confidence of a call, 0..1: signs count unless the intent means them.
+    /// The factor for the confidence of a call, 0..1. Signs that are part of the intent (`meant`) do not
+    /// count.
     pub(crate) fn discount(self, meant: Self, takes_day: bool) -> f32 {
         let factor =
             |said: bool, meant: bool, factor: f32| if said && !meant { factor } else { 1.0 };

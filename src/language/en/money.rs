@@ -1,4 +1,4 @@
-//! Amounts of money as people write and say them: currencies by code and by symbol.
+//! Amounts of money as people write and say them.
 
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
@@ -8,16 +8,16 @@ use std::sync::LazyLock;
 pub(crate) struct Currency {
     /// ISO 4217.
     code: &'static str,
-    /// One of it, several of it.
+    /// Name, singular and plural.
     pub(crate) whole: (&'static str, &'static str),
-    /// One hundredth of it, several; `None` where nobody says one.
+    /// Name of one hundredth, singular and plural; `None` if there is none in everyday use.
     pub(crate) hundredth: Option<(&'static str, &'static str)>,
 }
 
 const CENT: Option<(&str, &str)> = Some(("cent", "cents"));
 const PENNY: Option<(&str, &str)> = Some(("penny", "pence"));
 
-/// Currencies whose code is not a word of something else, too.
+/// Currencies whose codes are not also common words.
 const CURRENCIES: &[Currency] = &[
     currency("USD", ("US dollar", "US dollars"), CENT),
     currency("EUR", ("euro", "euros"), CENT),
@@ -61,7 +61,7 @@ const CURRENCIES: &[Currency] = &[
     currency("THB", ("Thai baht", "Thai baht"), None),
 ];
 
-/// Symbols written before or after a number, and the currencies that they stand for.
+/// Symbols written before or after a number, and their currencies.
 const SYMBOLS: &[(&str, Currency)] = &[
     ("US$", currency("USD", ("US dollar", "US dollars"), CENT)),
     (
@@ -94,7 +94,7 @@ const fn currency(
     }
 }
 
-/// The currency of an ISO 4217 code or a symbol, or one by its name: "USD", "$", "US dollars".
+/// Finds a currency by ISO 4217 code, symbol or name: "USD", "$", "US dollars".
 pub(crate) fn named(written: &str) -> Option<Currency> {
     let by_code = CURRENCIES.iter().find(|c| c.code == written);
     let by_symbol = || SYMBOLS.iter().find(|(symbol, _)| *symbol == written);
@@ -107,19 +107,20 @@ pub(crate) fn named(written: &str) -> Option<Currency> {
     found.or_else(by_name).copied()
 }
 
-/// Alternatives of a regular expression: the codes.
+/// The codes, as alternatives of a regular expression.
 pub(crate) fn codes() -> String {
     let codes: Vec<&str> = CURRENCIES.iter().map(|c| c.code).collect();
     codes.join("|")
 }
 
-/// The same: the symbols, longer ones first.
+/// The symbols, likewise, longer ones first.
 pub(crate) fn symbols() -> String {
     let symbols: Vec<String> = SYMBOLS.iter().map(|(s, _)| regex::escape(s)).collect();
     symbols.join("|")
 }
 
-/// The same: the names, one and several, longer ones first. A pound may be a weight.
+/// The names, singular and plural, likewise, longer ones first. "Pound" is left out, since it may be a
+/// weight.
 pub(crate) fn names() -> String {
     let all = CURRENCIES.iter().chain(SYMBOLS.iter().map(|(_, c)| c));
     let all = all.filter(|c| c.whole.0 != "pound");
@@ -129,7 +130,7 @@ pub(crate) fn names() -> String {
     names.join("|")
 }
 
-/// An amount as it is written for reading: "12,500 US dollars", "1,840.25 euros".
+/// An amount written out: "12,500 US dollars", "1,840.25 euros".
 pub(crate) fn written(amount: &str, currency: Currency) -> String {
     let (minus, amount) = match amount.strip_prefix('-') {
         Some(amount) => ("-", amount),
@@ -163,8 +164,8 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// A text with its amounts written for reading: "12500.0 USD" and "USD 12500" become "12,500 US
-/// dollars". What is no amount stays as it is.
+/// A text with its amounts written out: "12500.0 USD" and "USD 12500" become "12,500 US dollars". The rest
+/// stays as it is.
 pub(crate) fn spelled(text: &str) -> String {
     static AMOUNTS: LazyLock<Option<[Regex; 2]>> = LazyLock::new(|| {
         let number = r"(-?\d+(?:,\d{3})*(?:\.\d+)?)";

@@ -1,4 +1,4 @@
-//! Number words to digits, as "twenty one point five" to "21.5".
+//! Turns number words into digits, such as "twenty one point five" into "21.5".
 
 const SMALL: [&str; 20] = [
     "zero",
@@ -63,7 +63,7 @@ pub fn digits(text: &str) -> String {
     result.join(" ")
 }
 
-/// A number without needless zeros, with at most ten decimals: `84`, `2.5`.
+/// A number without trailing zeros and with at most ten decimals: `84`, `2.5`.
 pub fn plain(value: f64) -> String {
     let text = format!("{value:.10}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -74,7 +74,7 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// The number at the start of `words`, and how many words it takes.
+/// The number at the start of `words`, and its length in words.
 fn number(words: &[&str]) -> Option<(f64, usize)> {
     let (mut value, mut length) = whole(words)?;
     if let Some((decimals, more)) = decimals(&words[length..]) {
@@ -89,7 +89,7 @@ fn number(words: &[&str]) -> Option<(f64, usize)> {
         value += 0.25;
         length += 3;
     }
-    // A lone numeral is left as it was written.
+    // A lone numeral stays as it was written.
     let untouched = length == 1 && words[0].starts_with(|c: char| c.is_ascii_digit());
     (!untouched).then_some((value, length))
 }
@@ -132,7 +132,8 @@ fn whole(words: &[&str]) -> Option<(f64, usize)> {
     found.then_some((total + group.unwrap_or(0.0), length))
 }
 
-/// "and" belongs to a number in "two hundred and five", not in "two and five".
+/// Whether the word at `at` is an "and" inside a number, as in "two hundred and five" but not in "two and
+/// five".
 fn joins(words: &[&str], at: usize, floor: f64) -> bool {
     let after = words.get(at + 1).copied().unwrap_or_default();
     let scaled = at > 0 && scale(words[at - 1]).is_some_and(|scale| scale >= 100.0);

@@ -1,7 +1,7 @@
-//! Which time zone a named place keeps.
+//! Finds the time zone of a named place.
 //!
-//! The names come from the IANA database's cities and from `places.tsv`, our own table of cities,
-//! countries and states, which wins where both know a name.
+//! The names come from the cities of the IANA database and from `places.tsv`, our own table of cities,
+//! countries and states, which takes precedence.
 
 use jiff::tz::TimeZoneDatabase;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 const TABLE: &str = include_str!("places.tsv");
 
-/// Areas of the IANA database whose last component is a real place.
+/// Areas of the IANA database in which the last component is a real place.
 const AREAS: [&str; 9] = [
     "Africa",
     "America",
@@ -45,14 +45,14 @@ const NOT_PLACES: [&str; 19] = [
     "Troll",
 ];
 
-/// A place and the zone it keeps.
+/// A place and its time zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The usual name, such as `New York` for "NYC".
     pub name: String,
     /// IANA name of the zone, such as `America/New_York`.
     pub zone: String,
-    /// The city whose zone was taken, where the place has several zones.
+    /// The city whose zone was chosen, if the place has several zones.
     pub reference: Option<String>,
 }
 
@@ -63,7 +63,7 @@ struct Entry {
     region: bool,
 }
 
-/// No such place is known.
+/// The place is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown place: {0}")]
 pub struct UnknownPlace(pub String);
@@ -86,7 +86,7 @@ pub fn is_known(name: &str) -> bool {
     find(name).is_ok()
 }
 
-/// The two-letter codes of American states and Canadian provinces, as the Postal Services have them.
+/// The two-letter postal codes of American states and Canadian provinces.
 const CODES: [(&str, &str); 60] = [
     ("ab", "alberta"),
     ("ak", "alaska"),
@@ -150,10 +150,10 @@ const CODES: [(&str, &str); 60] = [
     ("wy", "wyoming"),
 ];
 
-/// A name's form for comparing: two names with the same form mean the same place. Spelling, case,
-/// punctuation, accents, known other names and the codes of states are levelled: "Boulder, CO",
-/// "boulder colorado" and "Boulder, Colorado, USA" are one. A name without its region is not the
-/// same as with it: there is more than one Portland.
+/// The form in which names are compared: equal forms mean the same place. Spelling, case, punctuation,
+/// accents, known other names and state codes do not matter: "Boulder, CO", "boulder colorado" and "Boulder,
+/// Colorado, USA" are equal. A name with its region differs from the same name without it: there is more than
+/// one Portland.
 pub fn comparable(name: &str) -> String {
     let mut key = key_of(name);
     while let Some(rest) = key.strip_prefix("the ") {
@@ -176,7 +176,7 @@ pub fn comparable(name: &str) -> String {
     words.join(" ")
 }
 
-/// How many words stand before "USA" or "Canada", where a state or province ends them.
+/// The number of words before a final "USA" or "Canada", if they end with a state or province.
 fn without_country(words: &[&str]) -> Option<usize> {
     let country = |word: &&&str| ["us", "usa", "canada"].contains(*word);
     let united = words.ends_with(&["united", "states"]);
@@ -194,12 +194,12 @@ fn without_country(words: &[&str]) -> Option<usize> {
     (1..stem).any(is_region).then_some(stem)
 }
 
-/// Whether the name stands in the tables: [`find`] also takes any words before a region's name.
+/// Whether the name itself is in the tables. [`find`] also accepts any words before the name of a region.
 pub fn is_listed(name: &str) -> bool {
     PLACES.contains_key(&key_of(name))
 }
 
-/// Whether a longer known name begins with these words: "new" is no place, "new york" is.
+/// Whether a longer known name begins with these words: "new" begins "new york".
 pub fn may_continue(words: &str) -> bool {
     static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let mut names: Vec<&str> = PLACES.keys().map(String::as_str).collect();
@@ -224,7 +224,8 @@ fn by_key(key: &str) -> Option<Place> {
     PLACES.get(key).map(|entry| entry.place.clone())
 }
 
-/// "boulder colorado": the city if it lies in the region, otherwise the region's own zone.
+/// A name such as "boulder colorado": the city if it is known and lies in the region, otherwise the region's
+/// zone.
 fn qualified(key: &str) -> Option<Place> {
     let words: Vec<&str> = key.split(' ').collect();
     (1..words.len()).find_map(|cut| {
@@ -244,7 +245,7 @@ fn within(city: &str, region: &Entry) -> Option<Place> {
     inside.then(|| entry.place.clone())
 }
 
-/// A town that no table lists takes the zone of its region.
+/// A town that is not in the tables, with the zone of its region.
 fn unlisted(city: &str, region: &Entry) -> Option<Place> {
     (region.country != "ZZ").then(|| Place {
         name: format!("{}, {}", title_case(city), region.place.name),
@@ -352,7 +353,7 @@ fn plain_letter(letter: char) -> char {
     }
 }
 
-/// "Key West" of "key west".
+/// "key west" to "Key West".
 pub(crate) fn title_case(words: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();

@@ -2,7 +2,7 @@
 
 use super::units;
 
-/// The regular expression of a rule: `{number}`, `{unit}` and `{length}` written out.
+/// The regular expression of a rule, with `{number}`, `{unit}` and `{length}` expanded.
 pub(crate) fn pattern(rule: &str) -> String {
     const NUMBER: &str = r"-?\d+(?:\.\d+)?";
     const LENGTH: &str = concat!(

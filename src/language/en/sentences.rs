@@ -1,6 +1,6 @@
-//! Where sentences end, and which words show that one goes on.
+//! Where sentences end, and which words show that a sentence goes on.
 
-/// Words that a long clause may be cut before.
+/// Words before which a long clause may be cut.
 pub(crate) const CONJUNCTIONS: &[&str] = &[
     "and", "but", "or", "so", "because", "which", "that", "when", "while", "if", "then", "where",
     "who", "since", "until", "with", "for", "from", "to", "in", "on", "at",
@@ -12,36 +12,36 @@ const ALWAYS_GO_ON: &[&str] = &[
     "vs", "e.g", "i.e", "approx", "fig",
 ];
 
-/// Abbreviations whose dot ends a sentence only if the next character looks like a beginning.
+/// Abbreviations whose dot ends a sentence only if the next character looks like the beginning of one.
 const MAY_GO_ON: &[&str] = &[
     "a.m", "p.m", "etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "no", "vol", "min",
     "max", "ave", "blvd",
 ];
 
-/// Words after which an English sentence goes on.
+/// Words that cannot end an English sentence.
 const LEADING_ON: &[&str] = &[
     "a", "about", "an", "and", "at", "because", "between", "but", "by", "for", "from", "if", "in",
     "into", "is", "like", "my", "of", "or", "so", "than", "that", "the", "their", "then", "to",
     "uh", "um", "until", "what's", "when", "where", "which", "with", "your",
 ];
 
-/// Words that end a question as well as they lead on, if the recogniser heard a question.
+/// Of those, words that can end a question, if the transcript ends with a question mark.
 const ENDS_A_QUESTION: &[&str] = &[
     "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "to", "with",
 ];
 
-/// Whether a sentence is over at the end of a text.
+/// Whether a sentence ends at the end of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Over.
+    /// Yes.
     Sentence,
-    /// An abbreviation that may also end a sentence: the next character tells.
+    /// It ends with an abbreviation that may also end a sentence; the next character decides.
     Perhaps,
-    /// Not over.
+    /// No.
     None,
 }
 
-/// Judges `text`, which a space follows.
+/// Classifies the end of `text`, which is followed by a space.
 pub(crate) fn ending(text: &str) -> Ending {
     let text = unclosed(text);
     if text.ends_with(['!', '?', '…']) {
@@ -75,17 +75,17 @@ fn is_initials(word: &str, capitals: bool) -> bool {
     capitals && letters.all(|letter| letter.chars().count() == 1)
 }
 
-/// The number of a list's item: "1" of "1. Milk".
+/// Whether `word` is the number of a list item: "1" of "1. Milk".
 pub(crate) fn is_item_number(word: &str) -> bool {
     !word.is_empty() && word.len() <= 2 && word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// `text` without the quotes and brackets that close behind a mark.
+/// `text` without closing quotes and brackets after a mark.
 pub(crate) fn unclosed(text: &str) -> &str {
     text.trim_end_matches(['"', '\'', '”', '’', ')', ']', '»'])
 }
 
-/// Whether a transcript ends in a word that cannot be the last, such as "set a timer for".
+/// Whether a transcript ends with a word that cannot end a sentence, such as "set a timer for".
 pub(crate) fn reads_unfinished(text: &str) -> bool {
     let text = text.trim_end();
     if text.ends_with("...") || text.ends_with('…') || text.ends_with(',') || text.ends_with('-')

@@ -12,8 +12,8 @@ pub fn numbers(text: &str) -> Vec<f64> {
     found.filter_map(|found| found[1].parse().ok()).collect()
 }
 
-/// The place that a text names after "in", "for", "at", "to", "of" or "from": the longest known
-/// name that follows, or the words up to the end where none is known. Gives the usual name.
+/// The place that a text names after "in", "for", "at", "to", "of" or "from": the usual name of the longest
+/// known place that follows, or the words up to the end if none is known.
 pub fn place(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let after = |(at, word): (usize, &&str)| PREPOSITIONS.contains(word).then_some(at + 1);
@@ -23,7 +23,7 @@ pub fn place(text: &str) -> Option<String> {
 
 const PREPOSITIONS: [&str; 8] = ["in", "for", "at", "to", "of", "from", "about", "near"];
 
-/// The longest known place that `words` begin with.
+/// The usual name of the longest known place that `words` begin with.
 pub fn known(words: &[&str]) -> Option<String> {
     (1..=words.len().min(6)).rev().find_map(|length| {
         let name = words[..length].join(" ");
@@ -32,7 +32,7 @@ pub fn known(words: &[&str]) -> Option<String> {
     })
 }
 
-/// The number that normalised words are: "a", "half an", "$4.50".
+/// The value of normalised words that are a number: "a", "half an", "$4.50".
 pub fn number(words: &str) -> Option<f64> {
     match words {
         "a" | "an" => Some(1.0),
@@ -41,7 +41,7 @@ pub fn number(words: &str) -> Option<f64> {
     }
 }
 
-/// The yes or no that normalised words are.
+/// The value of normalised words that mean yes or no.
 pub fn boolean(words: &str) -> Option<bool> {
     match words {
         "yes" | "true" | "on" => Some(true),
@@ -50,7 +50,7 @@ pub fn boolean(words: &str) -> Option<bool> {
     }
 }
 
-/// The words up to the first that no place has in its name: "boulder" of "boulder is like".
+/// The words up to the first that cannot be part of a place name: "boulder" of "boulder is like".
 pub fn words_of_a_name(words: &str) -> &str {
     const NEVER: [&str; 28] = [
         "is",
@@ -92,7 +92,7 @@ pub fn words_of_a_name(words: &str) -> &str {
     words[..end.min(words.len())].trim_end()
 }
 
-/// The words without the courtesies and adverbs that people end a request with.
+/// The words without courtesies and adverbs at the end.
 pub fn without_tail(words: &str) -> &str {
     static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
@@ -105,8 +105,8 @@ pub fn without_tail(words: &str) -> &str {
     tail.map_or(words, |found| &words[..found.start()])
 }
 
-/// The words that a request for free text is about: "the nearest pharmacy" of "search for the
-/// nearest pharmacy please", without its article.
+/// The subject of a free-text request, without its article: "nearest pharmacy" of "search for the nearest
+/// pharmacy please".
 pub fn free_text(text: &str) -> Option<&str> {
     static LEAD_IN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(

@@ -1,29 +1,29 @@
-//! Text as it is written to words as they are said, where espeak-ng would get them wrong.
+//! Turns written text into words as they are spoken, where espeak-ng would get them wrong.
 //!
-//! espeak reads plain numbers, decimals, ordinals and acronyms well. It says "dollar two hundred",
-//! "three zero five PM", "one slash two", "kay em slash aitch": those are rewritten here, by a
-//! table of rules applied in order.
+//! espeak-ng reads plain numbers, decimals, ordinals and acronyms well. But it says "dollar two hundred",
+//! "three zero five PM", "one slash two" and "kay em slash aitch". Such text is rewritten here by a table of
+//! rules, applied in order.
 
 use super::money::{self, Currency};
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
-/// Some words and the mark that ends them.
+/// Words up to a punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Phrase {
-    /// Words with a sound, apart by spaces; hyphens and apostrophes are the only marks inside.
+    /// Pronounceable words separated by spaces; the only marks inside are hyphens and apostrophes.
     pub(crate) words: String,
-    /// One of `. , ? ! : ;`, or `None` where the text was cut without one.
+    /// One of `. , ? ! : ;`, or `None` if the text was cut without a mark.
     pub(crate) mark: Option<char>,
 }
 
-/// Cuts `text` at its marks into phrases of at most `most_words` words, as they are said.
+/// Cuts `text` at its marks into spoken phrases of at most `most_words` words.
 pub(crate) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
     let mut phrases: Vec<Phrase> = Vec::new();
     for (words, mark) in marked(&speakable(text)) {
         let words: Vec<&str> = words.split_whitespace().filter(|w| has_sound(w)).collect();
         match phrases.last_mut() {
-            // "(really)." has nothing to say after its bracket; the full stop counts.
+            // In "(really)." no words follow the bracket, so the full stop ends the phrase.
             Some(last) if words.is_empty() => last.mark = mark.or(last.mark),
             _ => phrases.extend(words.chunks(most_words).map(|part| Phrase {
                 words: part.join(" "),
@@ -41,7 +41,7 @@ fn has_sound(word: &str) -> bool {
     word.contains(char::is_alphanumeric)
 }
 
-/// Pieces of text with the mark each ends in.
+/// Pieces of text with the marks that end them.
 fn marked(text: &str) -> Vec<(&str, Option<char>)> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -49,7 +49,7 @@ fn marked(text: &str) -> Vec<(&str, Option<char>)> {
         let Some(mark) = mark_of(c) else { continue };
         let end = at + c.len_utf8();
         let next = text[end..].chars().next();
-        // "3.14", "example.com" and "3:05" go on.
+        // Marks within "3.14", "example.com" and "3:05" end nothing.
         if !"()[]".contains(c) && c.is_ascii() && next.is_some_and(char::is_alphanumeric) {
             continue;
         }
@@ -60,7 +60,7 @@ fn marked(text: &str) -> Vec<(&str, Option<char>)> {
     pieces
 }
 
-/// The mark as the voice knows it.
+/// The mark in the form that the voice knows.
 fn mark_of(c: char) -> Option<char> {
     match c {
         '.' | ',' | '?' | '!' | ':' | ';' => Some(c),
@@ -85,7 +85,7 @@ fn speakable(text: &str) -> String {
 
 type Say = fn(&Captures<'_>) -> String;
 
-/// Units after a number: as written, one of them, several of them.
+/// Units after a number: as written, singular, plural.
 const UNITS: &[(&str, &str, &str)] = &[
     ("km/h", "kilometer per hour", "kilometers per hour"),
     ("kph", "kilometer per hour", "kilometers per hour"),
@@ -167,7 +167,7 @@ const DECADES: [&str; 10] = [
     "nineties",
 ];
 
-/// The rules ready for use. One that did not compile would be missing; a test sees to it.
+/// The compiled rules. A rule that does not compile would be missing; a test checks that all do.
 static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
     let compiled = rules()
         .into_iter()
@@ -271,7 +271,7 @@ fn ordinal(number: &str) -> String {
     format!("{number}{ending}")
 }
 
-/// A date as said, or as written if there is no such month.
+/// A spoken date, or the text as written if there is no such month.
 fn date(whole: &Captures<'_>, month: &str, day: &str, in_year: &str) -> String {
     let name = month
         .parse::<usize>()
@@ -321,9 +321,9 @@ fn half_day(letter: &str) -> &'static str {
     }
 }
 
-/// "$3.50" to "3 dollars and 50 cents", "1.5 million USD" to "1.5 million US dollars". The amount is
-/// in the groups from `amount` on: whole, decimals, scale. The first of the groups `currencies` that
-/// is there names the currency.
+/// "$3.50" to "3 dollars and 50 cents", "1.5 million USD" to "1.5 million US dollars". Three groups from
+/// `amount` on hold the whole number, decimals and scale. The first matched group of `currencies` names the
+/// currency.
 fn money(c: &Captures<'_>, minus: &[usize], amount: usize, currencies: &[usize]) -> String {
     let group = |at: usize| c.get(at).map_or("", |group| group.as_str());
     let before = group(minus[0]).trim_end_matches('-');
@@ -341,8 +341,8 @@ fn money(c: &Captures<'_>, minus: &[usize], amount: usize, currencies: &[usize])
     format!("{before}{minus}{said}{comma}")
 }
 
-/// "a 100 dollar bill", "a 5 million dollar house": one of a name behind several tells the kind of
-/// something else. Of an amount as in [`money`], with its name in group 7.
+/// Whether the amount describes something else, as in "a 100 dollar bill" or "a 5 million dollar house": the
+/// singular follows a plural number. The name is in group 7.
 fn names_a_kind(c: &Captures<'_>) -> bool {
     let name = c.get(7).map_or("", |name| name.as_str());
     let is_one = money::named(name).is_some_and(|currency| {
@@ -353,7 +353,7 @@ fn names_a_kind(c: &Captures<'_>) -> bool {
     is_one && (is_scaled || !has_decimals && &c[2] != "1")
 }
 
-/// "3", ".50" to "3 dollars and 50 cents", "0", ".50" to "50 cents".
+/// ("3", ".50") to "3 dollars and 50 cents", ("0", ".50") to "50 cents".
 fn coins(whole: &str, decimals: &str, scale: &str, currency: Currency) -> String {
     let (one, many) = currency.whole;
     let bare = decimals.trim_start_matches('.').trim_end_matches('0');
@@ -380,7 +380,7 @@ fn coins(whole: &str, decimals: &str, scale: &str, currency: Currency) -> String
     }
 }
 
-/// "1/2" to "one half"; unusual ones become "7 over 9".
+/// "1/2" to "one half"; unusual fractions to "7 over 9".
 fn fraction(numerator: &str, denominator: &str) -> String {
     let name = DENOMINATORS
         .iter()
@@ -397,7 +397,7 @@ fn unit(written: &str) -> &'static str {
     named(written).map_or("", |(_, _, many)| many)
 }
 
-/// "1 km" to "1 kilometer", but "0.1 km" and "21 km" are several.
+/// "1 km" to the singular "1 kilometer", but not "0.1 km" or "21 km".
 fn one_unit(c: &Captures<'_>) -> String {
     match named(&c[3]) {
         Some((_, one, _)) if &c[1] != "." => format!("1 {one}{}", &c[4]),
@@ -409,7 +409,7 @@ fn named(written: &str) -> Option<(&'static str, &'static str, &'static str)> {
     UNITS.iter().find(|unit| unit.0 == written).copied()
 }
 
-/// Digits one by one: "05" to "0 5".
+/// Spells digits one by one: "05" to "0 5".
 fn digits(number: &str) -> String {
     let each: Vec<String> = number.chars().map(String::from).collect();
     each.join(" ")

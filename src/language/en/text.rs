@@ -1,10 +1,10 @@
-//! Normalisation: transcripts and typed text in one form.
+//! Normalises transcripts and typed text.
 
 use super::numbers;
 use regex::{Regex, RegexSet};
 use std::sync::LazyLock;
 
-/// Rewrites of lower-case text with plain apostrophes: pattern, replacement.
+/// Rewrite rules for lower-case text with plain apostrophes: pattern, replacement.
 const REWRITES: &[(&str, &str)] = &[
     (
         r"\b(what|where|who|how|when|that|there|here|it|he|she)'?s\b",
@@ -38,7 +38,7 @@ const REWRITES: &[(&str, &str)] = &[
     (r"([a-z])-([a-z])", "$1 $2"),
 ];
 
-/// Said around a request without changing it; never in the middle of it.
+/// Words before a request that do not change it.
 const FILLERS: &str = r"^(?:(?:um+|uh+|er+|hmm+|well|so|okay|ok|alright|all right|right|hey|hi|hello|oh|yeah|yes|sure|great|thanks|thank you|please|now|and|also|then|actually|sorry|excuse me|quick question|undertone|computer|assistant) )+";
 
 static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -48,8 +48,8 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Which rules have anything to do: a sentence needs one or two of them, and all would take longer
-/// than everything else that a rule-based prediction does.
+/// Finds the rules that match. A sentence needs one or two of them; to try all would take longer than the
+/// rest of a rule-based prediction.
 static NEEDED: LazyLock<Option<RegexSet>> =
     LazyLock::new(|| RegexSet::new(REWRITES.iter().map(|(from, _)| from)).ok());
 
@@ -66,8 +66,8 @@ fn rewritten(text: String) -> String {
         })
 }
 
-/// Lower case, contractions written out, number words as digits, no punctuation but that of
-/// numbers and arithmetic. One line; sentences run together.
+/// Normalises a text: lower case, contractions written out, number words as digits, and no punctuation except
+/// in numbers and arithmetic. The result is one line in which sentences run together.
 pub fn normalise(text: &str) -> String {
     let lower = text
         .to_lowercase()
@@ -86,7 +86,7 @@ pub fn normalise(text: &str) -> String {
     numbers::digits(&words.join(" "))
 }
 
-/// The sentences of an utterance, each normalised, empty ones left out.
+/// The normalised sentences of an utterance, without empty ones.
 pub fn sentences(text: &str) -> Vec<String> {
     split(text)
         .into_iter()
@@ -95,7 +95,7 @@ pub fn sentences(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A normalised sentence without the "um", "okay" and "please" that it begins with.
+/// A normalised sentence without leading words such as "um", "okay" and "please".
 pub fn without_fillers(sentence: &str) -> &str {
     static START: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(FILLERS).ok());
     let start = START.as_ref().and_then(|start| start.find(sentence));
@@ -106,7 +106,7 @@ fn is_kept(c: char) -> bool {
     c.is_alphanumeric() || "'.+-*/^%$()!=°×÷€£\"".contains(c)
 }
 
-/// "d.c." and "p.m." without their dots, "st." without its own.
+/// Removes the dots of abbreviations such as "d.c.", "p.m." and "st.".
 fn dotted(text: &str) -> String {
     static LETTERS: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\b([a-z])\.([a-z])\.(?:([a-z])\.)?").ok());

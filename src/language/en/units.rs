@@ -17,17 +17,17 @@ enum Quantity {
 }
 use Quantity::*;
 
-/// A unit: `base = value * factor + offset`, in metres, grams, litres, kelvins, seconds, metres
-/// per second, square metres, bytes. Factors are exact by definition (international yard and
-/// pound, 1959; US customary volumes), a year is 365.25 days and a month a twelfth of it.
+/// A unit. `base = value * factor + offset`, with base units of metres, grams, litres, kelvins, seconds,
+/// metres per second, square metres and bytes. Factors are exact by definition (international yard and pound,
+/// 1959; US customary volumes), a year has 365.25 days, a month a twelfth of that.
 #[derive(Debug, PartialEq)]
 pub struct Unit {
     quantity: Quantity,
     factor: f64,
     offset: f64,
-    /// "mile"
+    /// Singular name, such as "mile".
     pub singular: &'static str,
-    /// "miles"
+    /// Plural name, such as "miles".
     pub plural: &'static str,
     others: &'static [&'static str],
 }
@@ -217,15 +217,23 @@ static UNITS: [Unit; 52] = [
 ];
 
 impl Unit {
-    /// The unit of this name, in any case: singular, plural or abbreviation.
+    /// Finds a unit by singular, plural or abbreviation, in any case.
     pub fn named(name: &str) -> Option<&'static Self> {
-        let name = name.trim().trim_end_matches('.').to_lowercase();
-        UNITS
-            .iter()
-            .find(|unit| unit.names().any(|known| known.to_lowercase() == name))
+        static BY_NAME: LazyLock<HashMap<String, &Unit>> = LazyLock::new(|| {
+            let mut units = HashMap::new();
+            for unit in Unit::all() {
+                for name in unit.names() {
+                    units.entry(name.to_lowercase()).or_insert(unit);
+                }
+            }
+            units
+        });
+        let name = name.trim().trim_end_matches('.');
+        let found = BY_NAME.get(name);
+        found.or_else(|| BY_NAME.get(&name.to_lowercase())).copied()
     }
 
-    /// Every spelling.
+    /// All spellings.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         [self.singular, self.plural]
             .into_iter()
@@ -237,7 +245,7 @@ impl Unit {
         UNITS.iter()
     }
 
-    /// The name that fits a number as it is written.
+    /// The name that fits a written number: singular for "1".
     pub fn name_for(&self, number: &str) -> &'static str {
         if number == "1" {
             self.singular
@@ -246,8 +254,8 @@ impl Unit {
         }
     }
 
-    /// `value` of this unit in `to`; `None` if they measure different quantities. An ounce is a
-    /// fluid ounce beside a volume.
+    /// Converts `value` from this unit to `to`; `None` if they measure different quantities. Next to a
+    /// volume, an ounce is a fluid ounce.
     pub fn convert(&self, value: f64, to: &Self) -> Option<f64> {
         let (from, to) = match (self.quantity, to.quantity) {
             (Mass, Volume) if self.singular == "ounce" => (&UNITS[FLUID_OUNCE], to),
@@ -259,24 +267,7 @@ impl Unit {
     }
 }
 
-/// The unit of this name, in any case. A look-up: [`Unit::named`] compares with every spelling.
-pub fn look_up(name: &str) -> Option<&'static Unit> {
-    static UNITS: LazyLock<HashMap<String, &Unit>> = LazyLock::new(|| {
-        let mut units = HashMap::new();
-        for unit in Unit::all() {
-            for name in unit.names() {
-                units.entry(name.to_lowercase()).or_insert(unit);
-            }
-        }
-        units
-    });
-    UNITS
-        .get(name)
-        .or_else(|| UNITS.get(&name.to_lowercase()))
-        .copied()
-}
-
-/// A regular expression that matches the name of any unit, the longest first.
+/// A regular expression that matches any unit's name, longer ones first.
 pub fn pattern() -> String {
     let mut names: Vec<String> = Unit::all()
         .flat_map(Unit::names)
@@ -286,7 +277,7 @@ pub fn pattern() -> String {
     names.join("|")
 }
 
-/// The units that normalised text names, as they are said, in order. A lone "in" is the preposition.
+/// The unit names in normalised text, in order. A lone "in" is taken for the preposition.
 pub fn mentioned(text: &str) -> Vec<&str> {
     static NAMES: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(&format!(r"\b(?:{})\b", pattern())).ok());
@@ -304,8 +295,8 @@ mod tests {
     #[test]
     fn units_are_found_by_any_of_their_names() {
         assert!(Regex::new(&pattern()).is_ok());
-        assert_eq!(look_up("Miles").map(|unit| unit.plural), Some("miles"));
-        assert_eq!(look_up("smoots"), None);
+        assert_eq!(Unit::named("Miles").map(|unit| unit.plural), Some("miles"));
+        assert_eq!(Unit::named("smoots"), None);
         assert_eq!(
             mentioned("i have 10 miles in here what is that in km"),
             ["miles", "km"]

@@ -1,7 +1,7 @@
-//! Yes or no: a yes is agreement, and beside it nothing that is new.
+//! Classifies replies as yes or no. A yes is agreement that adds nothing new.
 //!
-//! Phrases that may accompany agreement are listed in `phrases.rs`; everything unknown makes the words something else,
-//! which runs nothing. A yes is cut whole into
+//! The known phrases are listed in `phrases.rs`. A reply with anything unknown is not a yes, and runs
+//! nothing. A yes can be split completely into
 //!
 //! - agreement ("yes", "go ahead", "that works"), at least once, and clear enough for what else is
 //!   said: people decline with "that's okay, thanks", too,
@@ -26,13 +26,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use words::{is, words};
 
-/// Words of a reply from which on it is no plain yes.
+/// A reply with at least this many words is not a plain yes.
 const MOST_SAID: usize = 32;
 
 /// How a reply answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It agrees, and adds nothing.
+    /// It agrees and adds nothing.
     Yes,
     /// It refuses.
     No,
@@ -40,7 +40,7 @@ pub(crate) enum Reply {
     Other,
 }
 
-/// A question that is answered with yes or no, and the call that it is about.
+/// A yes-or-no question and the call that it is about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) question: &'a str,
@@ -48,7 +48,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) arguments: &'a Map<String, Value>,
 }
 
-/// Whether these are words of agreement and nothing else.
+/// Whether `text` is agreement and nothing else.
 pub(crate) fn agrees(text: &str) -> bool {
     read(text, &Sources::default()) == Reply::Yes
 }
@@ -60,7 +60,7 @@ pub(crate) fn reply(text: &str, asked: Asked<'_>) -> Reply {
 
 fn read(text: &str, sources: &Sources) -> Reply {
     let said = words(text);
-    // A question in return is no agreement.
+    // A counter-question is not agreement.
     let cut = Cut {
         said: &said,
         sources,
@@ -74,7 +74,7 @@ fn read(text: &str, sources: &Sources) -> Reply {
     }
 }
 
-/// Only refusals, one of them at least, and manners.
+/// Whether the words are refusals, at least one, and politeness.
 fn is_no(said: &[String]) -> bool {
     const MANNERS: [&str; 4] = ["please", "sorry", "thanks", "thank you"];
     let mut at = 0;
@@ -91,12 +91,12 @@ fn is_no(said: &[String]) -> bool {
     refused
 }
 
-/// How many words the longest of `phrases` takes that `said` begins with.
+/// The length in words of the longest of `phrases` that `said` begins with.
 fn longest(phrases: &[&str], said: &[String]) -> usize {
     beginnings(phrases, said).max().unwrap_or_default()
 }
 
-/// The lengths of all `phrases` that `said` begins with.
+/// The lengths in words of all `phrases` that `said` begins with.
 fn beginnings<'a>(phrases: &'a [&str], said: &'a [String]) -> impl Iterator<Item = usize> + 'a {
     phrases.iter().filter_map(|phrase| {
         let length = phrase.split(' ').count();
@@ -105,13 +105,13 @@ fn beginnings<'a>(phrases: &'a [&str], said: &'a [String]) -> impl Iterator<Item
     })
 }
 
-/// How what was said is cut into agreement, politeness and repetition.
+/// Splits a reply into agreement, politeness and repetition.
 struct Cut<'a> {
     said: &'a [String],
     sources: &'a Sources,
 }
 
-/// The kinds of words in a piece, or in several.
+/// The kinds of words found in one or more pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Found {
     yes: bool,
@@ -120,14 +120,14 @@ struct Found {
     thanks: bool,
     short: bool,
     scorn: bool,
-    /// The verb with its pronoun.
+    /// The question's verb with a pronoun, such as "book it".
     verb: bool,
-    /// Other words of the question. Only one piece: two may make another sense ("table", "2").
+    /// Other words of the question. At most one piece, since two may change the meaning ("table", "2").
     words: bool,
 }
 
 impl Found {
-    /// Both, if they may come together.
+    /// Both together, if that is allowed.
     fn and(self, more: Self) -> Option<Self> {
         let fits = !(self.verb && more.verb || self.words && more.words);
         fits.then_some(Self {
@@ -150,9 +150,9 @@ impl Found {
 }
 
 impl Cut<'_> {
-    /// Some way to cut all of it has agreement in it.
+    /// Whether some way to split the whole reply contains agreement.
     fn is_yes(&self) -> bool {
-        // What is found up to each word.
+        // The kinds found up to each word.
         let mut ways = vec![Vec::<Found>::new(); self.said.len() + 1];
         ways[0].push(Found::default());
         for at in 0..self.said.len() {
@@ -173,7 +173,7 @@ impl Cut<'_> {
         last.iter().any(|found| found.agrees())
     }
 
-    /// The pieces that may begin at a word: how long each is, and what it adds.
+    /// The pieces that may begin at a word: the length of each and the kinds that it adds.
     fn pieces(&self, at: usize) -> Vec<(usize, Found)> {
         let rest = &self.said[at..];
         let found = |mark: fn(&mut Found)| {
@@ -203,13 +203,13 @@ impl Cut<'_> {
             pieces.extend(behind.map(|(length, found)| (lead + length, found)));
         }
         if at > 0 && self.said[at - 1..].starts_with(&["yeah".into(), "right".into()]) {
-            // The two are one piece; only "right away" is not cut in two.
+            // "yeah right" is one piece: of its second word only longer phrases such as "right away" count.
             pieces.retain(|(length, _)| *length > 1);
         }
         pieces
     }
 
-    /// The question repeated, as `rest` may begin with it.
+    /// Repetitions of the question that `rest` may begin with.
     fn repetitions(&self, rest: &[String]) -> Vec<(usize, Found)> {
         let mut pieces = Vec::new();
         if let [verb, pronoun, ..] = rest

@@ -1,7 +1,7 @@
 //! Words and phrases of agreement, refusal and politeness, in the form that
 //! [`super::super::text::normalise`] gives them.
 
-/// Agreement that needs nothing beside it.
+/// Agreement by itself.
 pub(super) const YES: &[&str] = &[
     "yes",
     "yeah",
@@ -99,10 +99,10 @@ pub(super) const YES: &[&str] = &[
     "make it so",
 ];
 
-/// Agreement unless a [`SHORT`] answer is beside it: "okay, that's it" ends something.
+/// Agreement, unless a [`SHORT`] answer comes with it: "okay, that's it" ends something.
 pub(super) const OKAY: &[&str] = &["okay", "ok", "please", "i am sure", "i am certain"];
 
-/// The same, and unless thanks are added: "that's fine, thanks" declines an offer.
+/// Agreement, unless a [`SHORT`] answer or thanks come with it: "that's fine, thanks" declines an offer.
 pub(super) const RATHER_YES: &[&str] = &[
     "fine",
     "right",
@@ -115,10 +115,10 @@ pub(super) const RATHER_YES: &[&str] = &[
     "that is alright",
 ];
 
-/// Said in earnest or in scorn: no yes, unless the question is repeated.
+/// Possibly sarcastic: a yes only if the question is repeated.
 pub(super) const SCORN: &[&str] = &["yeah right"];
 
-/// Short answers that add nothing to a clear yes. Without one it may be half a sentence ("I would…"), or decline
+/// Short answers that add nothing to a clear yes. Alone they may be half a sentence ("I would…") or decline
 /// ("it's okay").
 pub(super) const SHORT: &[&str] = &[
     "i do",
@@ -136,10 +136,10 @@ pub(super) const SHORT: &[&str] = &[
     "that will do",
 ];
 
-/// The same at the end of a reply: behind it anything may come ("I am good").
+/// Short answers only at the end of a reply, since they may begin something else ("I am good").
 pub(super) const SHORT_AT_END: &[&str] = &["i am", "we are"];
 
-/// Politeness that comes with agreement and adds nothing.
+/// Politeness, which adds nothing to agreement.
 pub(super) const POLITE: &[&str] = &[
     "that is great",
     "very well",
@@ -204,7 +204,7 @@ pub(super) const LEADS: &[&str] = &[
     "i confirm",
 ];
 
-/// All that counts as a no.
+/// Phrases that count as a no.
 pub(super) const NO: &[&str] = &[
     "no",
     "nope",
@@ -240,34 +240,34 @@ pub(super) const NO: &[&str] = &[
     "thank you",
 ];
 
-/// Words of refusal. Where a question has them they are not repeated with a yes, but for the verb of
-/// the tool itself: "yes, cancel the booking".
+/// Words of refusal. Even if the question contains them, they may not be repeated in a yes, except as the
+/// verb of the tool itself: "yes, cancel the booking".
 pub(super) const REFUSING: &[&str] = &[
     "no", "not", "nope", "nah", "never", "cannot", "cancel", "stop", "wait", "wrong", "forget",
     "hold", "abort", "leave", "later", "instead", "rather",
 ];
 
-/// A question with one of these is only repeated whole.
+/// A question with one of these may only be repeated as a whole.
 pub(super) const LISTING: &[&str] = &[
     "and", "or", "but", "either", "both", "neither", "nor", "not", "no", "never", "without",
     "except", "only", "unless", "if", "than", "instead", "rather", "cannot", "plus", "minus",
     "half", "quarter", "past",
 ];
 
-/// Signs beside letters and digits that a question may be repeated in parts with; any other may
-/// list or exclude something ("milk + eggs").
+/// Characters, besides letters and digits, of a question that may be repeated in parts. Any other may list or
+/// exclude something ("milk + eggs").
 pub(super) const PLAIN_SIGNS: &str = " .,?!'’\"-:$€£%";
 
-/// Each begins a phrase, which keeps it.
+/// Prepositions, each of which begins a phrase and is repeated with it.
 pub(super) const PREPOSITIONS: &[&str] = &[
     "to", "for", "at", "on", "in", "from", "with", "by", "of", "until", "till", "before", "after",
     "under", "over", "into", "about", "between", "near", "as", "per",
 ];
 
-/// Words that do not count in a comparison.
+/// Words that are ignored when replies are compared with the question.
 pub(super) const ARTICLES: &[&str] = &["a", "an", "the"];
 
-/// Words that say nothing alone.
+/// Words without a meaning of their own.
 pub(super) const EMPTY: &[&str] = &[
     "i", "me", "my", "you", "your", "we", "us", "our", "it", "its", "is", "are", "be", "am", "do",
     "does", "did", "have", "has", "shall", "should", "can", "could", "will", "would", "may",
@@ -275,5 +275,5 @@ pub(super) const EMPTY: &[&str] = &[
     "sure",
 ];
 
-/// Pronouns for the question's object behind its verb.
+/// Pronouns that may replace the question's object after its verb.
 pub(super) const PRONOUNS: &[&str] = &["it", "them", "that"];

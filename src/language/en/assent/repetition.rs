@@ -1,4 +1,4 @@
-//! The question repeated in a reply.
+//! Repetitions of the question in a reply.
 
 use super::Asked;
 use super::phrases::{ARTICLES, LISTING, PLAIN_SIGNS, PREPOSITIONS, REFUSING};
@@ -6,15 +6,15 @@ use super::words::{is, is_same, says_something, words};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Words of a question or an argument that can be repeated.
+/// The most words of a question or an argument that can be repeated.
 const MOST_ASKED: usize = 64;
 
-/// Words that may be repeated, in a row.
+/// Consecutive words that may be repeated.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Without articles.
     pub(super) words: Vec<String>,
-    /// Parts of it may be repeated.
+    /// Whether parts of it may be repeated.
     divisible: bool,
 }
 
@@ -37,13 +37,13 @@ impl Source {
         Self { words, divisible }
     }
 
-    /// The verb: the first word that says something.
+    /// The verb: the first word with a meaning of its own.
     fn verb(&self) -> Option<usize> {
         self.words.iter().position(|word| says_something(word))
     }
 
-    /// Whether a repetition that begins or ends before the word `at` would cut a number in two:
-    /// "3:30", "1 hour 30".
+    /// Whether a repetition that begins or ends before the word `at` would split a number: "3:30", "1 hour
+    /// 30".
     pub(super) fn cuts_number(&self, at: usize) -> bool {
         let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
         if !self.words.get(at).is_some_and(is_number) {
@@ -57,13 +57,13 @@ impl Source {
     }
 }
 
-/// All that may be repeated of a question.
+/// Everything that may be repeated of a question.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) all: Vec<Source>,
     /// The verbs of the question and of the tool's name.
     pub(super) verbs: Vec<String>,
-    /// The tool's.
+    /// The verb of the tool's name.
     pub(super) own_verb: Option<String>,
 }
 
@@ -95,20 +95,20 @@ impl Sources {
     }
 }
 
-/// One source, and how far what is said repeats it.
+/// A search for repetitions of one source.
 pub(super) struct Repeating<'a> {
     pub(super) source: &'a Source,
     pub(super) own_verb: Option<&'a str>,
     pub(super) rest: &'a [String],
-    /// Where it was looked already.
+    /// Visited pairs of positions in source and reply.
     pub(super) seen: BTreeSet<(usize, usize)>,
-    /// How many words may be a repetition.
+    /// The lengths of the repetitions found.
     pub(super) lengths: BTreeSet<usize>,
 }
 
 impl Repeating<'_> {
-    /// Goes on at the source's word `asked` with what is said from `at` on: phrase after phrase, of
-    /// which later ones may be left out. `began` is where it began in the source.
+    /// Continues at the source's word `asked` and the reply's word `at`, phrase after phrase; phrases in
+    /// between may be skipped. `began` is where the repetition began in the source.
     pub(super) fn from(&mut self, began: usize, asked: usize, at: usize) {
         if !self.seen.insert((asked, at)) {
             return;
@@ -143,7 +143,7 @@ impl Repeating<'_> {
         }
     }
 
-    /// The tool's own verb, which begins its name or the question, may be one of refusal.
+    /// Whether the word at `at` is the tool's own verb, which may be a word of refusal.
     fn is_own_verb(&self, at: usize) -> bool {
         self.source.verb() == Some(at) && self.own_verb == Some(self.source.words[at].as_str())
     }

@@ -1,4 +1,4 @@
-//! A table of replies, and what each class of words is for.
+//! Replies by class of words.
 
 mod repetition;
 
@@ -75,7 +75,7 @@ fn what_agrees_and_adds_nothing_new_is_a_yes() {
         ("Yes, that's fine, thanks.", Yes),
         ("That's fine.", Yes),
         ("It's okay, go ahead.", Yes),
-        // Manners.
+        // Politeness.
         ("Yes, thanks.", Yes),
         ("Yes, thank you very much.", Yes),
         ("Oh yes, please do.", Yes),
@@ -118,7 +118,7 @@ fn what_agrees_and_adds_nothing_new_is_a_yes() {
         ("Stop!", No),
         ("Absolutely not.", No),
         ("No, leave it, sorry.", No),
-        // Something new, or a doubt.
+        // Something new, or doubt.
         ("", Other),
         ("Yes, but not now.", Other),
         ("Yeah, no.", Other),
@@ -330,7 +330,7 @@ fn without_a_question_only_agreement_agrees() {
     assert!(!agrees("Fine, thanks."));
 }
 
-/// Words that agree, in any mixture with manners and the question's own.
+/// Agreement mixed with politeness and the question's own words.
 fn plain_yes() -> impl Strategy<Value = Vec<&'static str>> {
     let around = prop::sample::select(vec!["oh", "um", "please", "great", "thank you"]);
     let agreement =
@@ -347,7 +347,7 @@ fn plain_yes() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 proptest! {
-    /// Any new word, anywhere, makes a yes something else.
+    /// Any new word anywhere means that it is not a yes.
     #[test]
     fn a_yes_with_any_new_word_runs_nothing(
         parts in plain_yes(),
@@ -366,7 +366,7 @@ proptest! {
         prop_assert_ne!(answer(&text, table()), Yes, "{}", text);
     }
 
-    /// No text makes it slow or panics.
+    /// No text is slow to classify or causes a panic.
     #[test]
     fn any_text_is_judged(text in ".{0,200}", question in ".{0,200}", value in ".{0,100}") {
         let arguments = json!({ "a": value });

@@ -1,9 +1,9 @@
-//! Replies and questions as words that can be compared.
+//! Splits replies and questions into words that can be compared.
 
 use super::phrases::{ARTICLES, EMPTY, LISTING, PREPOSITIONS};
 use crate::language::en::text::sentences;
 
-/// The normalised words of a text; amounts of money in words, since they are written either way.
+/// The normalised words of a text, with amounts of money written out, since a transcript may use either form.
 pub(super) fn words(text: &str) -> Vec<String> {
     let said = sentences(&text.replace('&', " and ")).join(" ");
     let said = said.replace("that'd ", "that would ");
@@ -24,7 +24,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
         words.extend([word[symbol.len_utf8()..].to_owned(), unit.to_owned()]);
     }
     words.retain(|word| !word.is_empty());
-    // "12 us dollars" is what "$12" is written as, too.
+    // "$12" is written out as "12 us dollars", too.
     let of_dollars: Vec<bool> = words
         .windows(2)
         .map(|pair| pair[0] == "us" && pair[1].starts_with("dollar"))
@@ -45,7 +45,7 @@ pub(super) fn says_something(word: &str) -> bool {
     !is(EMPTY, word) && !is(PREPOSITIONS, word) && !is(ARTICLES, word) && !is(LISTING, word)
 }
 
-/// The user speaks of "my wife", the agent of "your wife".
+/// Whether two words are the same, also as "my" of the user and "your" of the agent.
 pub(super) fn is_same(said: &str, asked: &str) -> bool {
     said == asked
         || matches!(
