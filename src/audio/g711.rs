@@ -1,12 +1,12 @@
-//! G.711, the sound of telephones: 8 kHz, eight bits a sample, in North America and Japan by the
-//! µ-law and elsewhere by the A-law.
+//! G.711, the audio codec of telephones: 8 kHz, eight bits a sample, µ-law in North America and Japan, A-law
+//! elsewhere.
 
 use audio_codec_algorithms::{decode_alaw, decode_ulaw, encode_alaw, encode_ulaw};
 
-/// The rate of telephones, Hz.
+/// The sample rate of telephones, Hz.
 pub const RATE: u32 = 8_000;
 
-/// Which of the two laws.
+/// The companding law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// PCMU.
@@ -16,7 +16,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// Bytes to samples, one each.
+    /// Decodes bytes, one per sample.
     pub fn decode(self, bytes: &[u8]) -> Vec<i16> {
         let decode = match self {
             Self::Mu => decode_ulaw,
@@ -25,7 +25,7 @@ impl Law {
         bytes.iter().copied().map(decode).collect()
     }
 
-    /// Samples to bytes, one each.
+    /// Encodes samples, one byte each.
     pub fn encode(self, samples: &[i16]) -> Vec<u8> {
         let encode = match self {
             Self::Mu => encode_ulaw,
@@ -39,7 +39,7 @@ impl Law {
 mod tests {
     use super::*;
 
-    /// The loudest codes and silence, from the tables of the standard.
+    /// Values for silence and the loudest samples, from the tables of the standard.
     #[test]
     fn the_codes_are_those_of_the_standard() {
         assert_eq!(Law::Mu.decode(&[0x00, 0x80, 0xff]), [-32_124, 32_124, 0]);

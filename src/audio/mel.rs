@@ -1,4 +1,4 @@
-//! Whisper's log-mel spectrogram: what Whisper and Smart Turn hear.
+//! Whisper's log-mel spectrogram, the input of Whisper and Smart Turn.
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
@@ -16,7 +16,7 @@ const WINDOW: usize = 400;
 /// Frequency bins of one frame.
 const BINS: usize = WINDOW / 2 + 1;
 
-/// Computes log-mel spectrograms. Holds the FFT's plan and the filters.
+/// Computes log-mel spectrograms. Holds the FFT plan and the filters.
 pub struct LogMel {
     fft: Arc<dyn RealToComplex<f32>>,
     window: Vec<f32>,
@@ -84,7 +84,7 @@ impl Band {
     }
 }
 
-/// At most 8 (80 dB) below the loudest, then `(x + 4) / 4`: Whisper's scaling.
+/// Applies Whisper's scaling: at most 8 (80 dB) below the loudest value, then `(x + 4) / 4`.
 fn normalise(features: &mut [f32]) {
     let loudest = features.iter().copied().fold(f32::MIN, f32::max);
     for value in features {

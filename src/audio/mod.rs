@@ -1,4 +1,4 @@
-//! Samples and what is done to them before a model sees them. No I/O, no clock.
+//! Audio samples, and their processing before a model sees them. No I/O, no clock.
 //!
 //! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
 
@@ -12,7 +12,7 @@ pub(crate) mod testing;
 pub use resample::Resampler;
 pub use ring::Ring;
 
-/// Bytes that are not whole PCM16 samples.
+/// The bytes end within a PCM16 sample. Contains their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} bytes of audio are not whole 16-bit samples")]
 pub struct OddLength(pub usize);
@@ -28,7 +28,7 @@ pub fn to_f32(samples: &[i16]) -> Vec<f32> {
         .collect()
 }
 
-/// -1..1 to PCM16, rounded; what is louder saturates, NaN is silence.
+/// -1..1 to PCM16, rounded. Louder samples saturate, NaN becomes silence.
 pub fn to_i16(samples: &[f32]) -> Vec<i16> {
     samples
         .iter()
@@ -40,7 +40,7 @@ pub fn to_i16(samples: &[f32]) -> Vec<i16> {
 /// Little-endian PCM16 bytes to samples.
 ///
 /// # Errors
-/// [`OddLength`] if half a sample is left over.
+/// [`OddLength`] if the last sample is incomplete.
 pub fn from_pcm16le(bytes: &[u8]) -> Result<Vec<i16>, OddLength> {
     let (pairs, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {

@@ -1,21 +1,21 @@
-//! From one sample rate to another, as a stream: the phase is kept across pieces of any length.
+//! Streaming resampling: the phase is kept across pieces of any length.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Resampler as _};
 
-/// Audio that is transformed at once. With 10 ms the delay is 5 ms.
+/// The length of audio that is transformed at once, ms. 10 ms cause a delay of 5 ms.
 const CHUNK_MS: u32 = 10;
 
 /// A streaming resampler of one mono channel.
 ///
-/// The output is aligned with the input to within half a sample, but arrives up to 15 ms later;
-/// [`Resampler::flush`] hands out the rest.
+/// The output is aligned with the input to within half a sample, but comes up to 15 ms later;
+/// [`Resampler::flush`] returns the rest.
 pub struct Resampler {
-    /// None if the rates are equal.
+    /// `None` if the rates are equal.
     fft: Option<Fft<f32>>,
     ratio: f64,
     waiting: Vec<f32>,
-    /// Samples at the beginning of the output that are only the filter's delay.
+    /// Samples still to be dropped from the beginning of the output, due to the filter's delay.
     to_skip: usize,
     taken: u64,
     given: u64,
@@ -58,7 +58,7 @@ impl Resampler {
         }
     }
 
-    /// Takes in samples of any number and hands out what is ready.
+    /// Adds any number of samples and returns the output that is ready.
     pub fn push(&mut self, samples: &[f32]) -> Vec<f32> {
         if self.fft.is_none() {
             return samples.to_vec();
@@ -68,7 +68,7 @@ impl Resampler {
         self.process()
     }
 
-    /// Hands out the rest of what was taken in, and begins anew.
+    /// Returns the rest of the output and resets the stream.
     pub fn flush(&mut self) -> Vec<f32> {
         let Some(fft) = &self.fft else {
             return Vec::new();

@@ -1,15 +1,15 @@
-//! The user's recent audio, by its position since the session began.
+//! The user's recent audio, by position since the beginning of the session.
 
 use super::{to_f32, to_i16};
 use crate::time::Samples;
 use std::collections::VecDeque;
 
-/// The longest audio that is kept, in samples: 60 s. What the client commits by hand may be longer
-/// than what the recogniser takes at once.
+/// The most audio that is kept, in samples: 60 s. Audio that a client commits by hand may be longer than the
+/// recogniser takes at once.
 const LONGEST: usize = 60 * Samples::RATE as usize;
 
-/// Audio at 16 kHz, from some position on. Takes memory for what it holds: two bytes a sample, which
-/// is what the client sent, and most of what a silent session costs.
+/// Audio at 16 kHz from some position on. It is kept as 16-bit samples and its memory shrinks with its
+/// content, because it is most of the memory of a silent session.
 #[derive(Debug, Default)]
 pub struct Ring {
     samples: VecDeque<i16>,
@@ -39,7 +39,7 @@ impl Ring {
         Samples(self.from + self.samples.len() as u64)
     }
 
-    /// The samples between two positions, as far as they are kept.
+    /// The samples between two positions, as far as they are still kept.
     pub fn range(&self, from: Samples, to: Samples) -> Vec<f32> {
         let at = |position: Samples| {
             (position.0.saturating_sub(self.from) as usize).min(self.samples.len())
@@ -49,7 +49,7 @@ impl Ring {
         to_f32(&samples)
     }
 
-    /// Releases what lies before `position`.
+    /// Drops the audio before `position`.
     pub fn forget_before(&mut self, position: Samples) {
         let count = position.0.saturating_sub(self.from) as usize;
         self.drop_front(count.min(self.samples.len()));

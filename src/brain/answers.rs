@@ -1,5 +1,4 @@
-//! Answers: fixed ones, and sentences about a tool's result. They state nothing that the result does
-//! not say.
+//! Fixed answers, and results in words. They state nothing that is not in the result.
 
 use super::request::Talk;
 use crate::language::en::{durations, expression, money, numbers::plain};
@@ -7,14 +6,14 @@ use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
-/// Asked when a timer has no length; its start in the history tells that an answer may follow.
+/// Asked if a timer has no length. Its beginning in the history shows that the user may be answering it.
 pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
-/// Asked when several timers could be meant.
+/// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
-/// When the user does not want it.
+/// Said if the user asks not to do something.
 pub(super) const LEFT_ALONE: &str = "Okay, I won't.";
 
-/// The answer to what needs no tool. `can` is what [`abilities`] says.
+/// The answer to small talk. `can` is the text of [`abilities`].
 pub(super) fn talk(talk: Talk, can: &str, before: Option<&str>) -> String {
     let fixed = match talk {
         Talk::Greeting => "Hello! What can I do for you?",
@@ -45,12 +44,12 @@ fn repeat(before: Option<&str>) -> String {
     }
 }
 
-/// The answer to everything else.
+/// The answer to anything beyond the brain.
 pub(super) fn limit(can: &str) -> String {
     format!("I can't do that on my own. {can} For anything else, connect a language model.")
 }
 
-/// "I can tell the time and keep timers.", by the tools at hand.
+/// The abilities by available tools: "I can tell the time and keep timers."
 pub(super) fn abilities(has: impl Fn(&str) -> bool) -> String {
     let all = [
         ("get_time", "tell the time"),
@@ -83,7 +82,7 @@ pub(super) enum Asked {
     Zone,
 }
 
-/// A result in words: by the shape that our own tools give, otherwise whatever it says.
+/// A result in words: a sentence for built-in tools, otherwise its text or its entries.
 pub(super) fn result(tool: &str, output: &Value, asked: Asked) -> String {
     if let Some(error) = output.get("error") {
         return failure(tool, &words(error));
@@ -100,7 +99,7 @@ pub(super) fn result(tool: &str, output: &Value, asked: Asked) -> String {
     ours.unwrap_or_else(|| anything(output))
 }
 
-/// A failure in one plain sentence. What is meant for a model is not read out.
+/// A failure in one plain sentence. Messages meant for a model are not read out.
 fn failure(tool: &str, error: &str) -> String {
     if let Some(place) = error.strip_prefix("unknown place: ") {
         return format!("Sorry, I don't know a place called {place}.");
@@ -234,11 +233,11 @@ fn cancelled(output: &Value) -> Option<String> {
     })
 }
 
-/// The most of a foreign result that is read out, in characters and in entries.
+/// The most characters and entries of any other tool's result that are read out.
 const MOST_CHARS: usize = 300;
 const MOST_ENTRIES: usize = 8;
 
-/// A result of a tool that we know nothing about: text as it is, an object as "key: value".
+/// A result of any other tool: text as it is, an object as "key: value".
 fn anything(output: &Value) -> String {
     let said = match output {
         Value::Null => "Done.".to_owned(),
@@ -275,9 +274,9 @@ fn phrases(entries: &Map<String, Value>) -> String {
         .join(", ")
 }
 
-/// Where results say which currency their amounts are in.
+/// Keys that name the currency of a result's amounts.
 const CURRENCY_KEYS: [&str; 2] = ["currency", "currency_code"];
-/// Keys of amounts beside other numbers.
+/// Keys of amounts, for results with other numbers.
 const AMOUNT_KEYS: [&str; 7] = ["amount", "balance", "cost", "fee", "price", "sum", "total"];
 
 fn currency(entries: &Map<String, Value>) -> Option<money::Currency> {

@@ -1,4 +1,4 @@
-//! The trained part: sentence embeddings and a head for our intents.
+//! The trained part: sentence embeddings and a classification head for the intents.
 
 use crate::language::en::text;
 use crate::prediction::{EmbedError, Embedder, Guess, Head, cosine};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The head, trained beforehand: embedding the examples takes seconds.
+/// The head, trained in advance because embedding the examples takes seconds.
 const HEAD: &str = include_str!("head.json");
-/// Names and descriptions whose embeddings are kept; more than any session declares.
+/// The most cached embeddings of names, descriptions and examples; more than any session declares.
 const MOST_TOOLS: usize = 1024;
 
-/// A head, and the examples that it was trained on.
+/// A head, with a hash of its training examples.
 #[derive(Debug, Serialize, Deserialize)]
 struct Trained {
     /// SHA-256 of `intents.toml`, in hexadecimal.
@@ -31,7 +31,7 @@ pub enum ClassifierError {
     Head(String),
 }
 
-/// How near a tool is to what was said, -1..1.
+/// The similarity of a tool to an utterance, -1..1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nearness {
     /// By name or description.
@@ -41,13 +41,13 @@ pub(super) struct Nearness {
 }
 
 impl Nearness {
-    /// By whatever is nearer.
+    /// The larger of the two.
     pub(super) fn best(self) -> f32 {
         self.declared.max(self.example)
     }
 }
 
-/// Text to intent, and text to tool.
+/// Classifies text by intent, and compares it with tools.
 #[derive(Debug)]
 pub(super) struct Classifier {
     embedder: Embedder,
@@ -82,8 +82,8 @@ impl Classifier {
             .unwrap_or(none))
     }
 
-    /// How near each tool is to the nearest of some ways to say the same, -1..1: by its name or
-    /// by its description, whichever is nearer; and by the nearest of its examples.
+    /// The similarity of each tool to the closest of several `ways` to say the same: by its name or
+    /// description, and by its examples.
     pub(super) fn nearness(
         &mut self,
         ways: &[&str],
@@ -140,7 +140,7 @@ mod tests {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Trains the head anew from `intents.toml`.
+    /// Trains the head from `intents.toml`.
     fn train(embedder: &mut Embedder) -> Result<Trained, ClassifierError> {
         let intents: BTreeMap<String, Vec<String>> =
             toml::from_str(EXAMPLES).map_err(|error| ClassifierError::Head(error.to_string()))?;
@@ -156,7 +156,7 @@ mod tests {
         })
     }
 
-    /// With `UNDERTONE_BLESS=1` it trains and writes the head instead.
+    /// With `UNDERTONE_BLESS=1`, trains and writes the head instead.
     #[test]
     fn the_head_belongs_to_the_examples() {
         if std::env::var_os("UNDERTONE_BLESS").is_some() {

@@ -1,4 +1,4 @@
-//! Declared tools: called when exactly one fits the words and its arguments are there.
+//! Declared tools. One is called if it is the only one that fits the words, and its arguments are given.
 
 use super::classifier::{Classifier, Nearness};
 use super::rules;
@@ -10,14 +10,15 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// Nearness from which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
-/// description, other talk under 0.3.
+/// The least similarity at which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
+/// description, other talk less than 0.3.
 const NEAR: f32 = 0.42;
-/// How much nearer it must be than the next.
+/// The least lead over the next tool.
 const CLEAR: f32 = 0.08;
-/// How sure a rule must be: words around it that deny, suppose or tell of the past bring it below.
+/// The least confidence of a rule. Negation, supposition or past tense around it lowers the confidence below
+/// this.
 const MEANT: f32 = 0.5;
-/// Nearness to an example from which no word of the tool's name has to be said.
+/// The least similarity to an example at which no word of the tool's name is required.
 const SAME: f32 = 0.75;
 
 /// The result of looking for a tool.
@@ -27,11 +28,11 @@ pub(super) enum Match {
     None,
     /// Call this one.
     Call(String, Map<String, Value>),
-    /// This one fits, but the named argument was not said.
+    /// This tool fits, but the named argument is missing.
     Missing(String),
 }
 
-/// How the server's own tools are asked for, by their declarations.
+/// The declarations of the server's tools, and how users ask for them.
 #[derive(Debug)]
 pub(super) struct Known {
     tools: HashMap<String, (Arc<Declaration>, RouterHints)>,
@@ -55,8 +56,7 @@ impl Known {
         })
     }
 
-    /// The call that a rule of one of `tools` reads in an utterance, if it is rather meant than
-    /// not.
+    /// The call that a rule of one of `tools` finds in an utterance, if it is confident enough.
     pub(super) fn ruled(
         &self,
         said: &str,
@@ -77,14 +77,14 @@ impl Known {
             .map(|call| (call.tool, call.arguments))
     }
 
-    /// Whether a tool is the server's own. A client's of the same name has its own arguments and
-    /// results, and nothing that the server's declaration says holds for it.
+    /// Whether a tool is the server's own. A client's tool of the same name has its own arguments and
+    /// results, so the server's declaration does not apply to it.
     fn is_ours(&self, tool: &ToolSpec) -> bool {
         let known = self.tools.get(&tool.name);
         known.is_some_and(|(known, _)| known.spec == *tool)
     }
 
-    /// Whether the tool of this name among `tools` is not the server's own.
+    /// Whether the tool of this name among `tools` is a client's.
     pub(super) fn is_others<'a>(
         &self,
         name: &str,
@@ -94,13 +94,13 @@ impl Known {
         tools.any(|tool| tool.name == name && !self.is_ours(tool))
     }
 
-    /// Whether a tool of the server's own changes something, as a note does.
+    /// Whether a tool of the server changes something, as a note does.
     pub(super) fn changes(&self, name: &str) -> bool {
         let known = self.tools.get(name);
         known.is_some_and(|(declaration, _)| declaration.effect != Effect::Read)
     }
 
-    /// The filler of a call, if its declaration has one.
+    /// The filler for a call, if its tool declares one.
     pub(super) fn filler(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
         let (declaration, _) = self.tools.get(name)?;
         crate::tools::say(
@@ -111,7 +111,7 @@ impl Known {
         )
     }
 
-    /// A result in the words of the tool's declaration.
+    /// A result in words, by the template of the tool's declaration.
     pub(super) fn answer(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl Known {
     }
 }
 
-/// Finds the tool for an utterance: `said` as it was transcribed, `sentence` normalised.
+/// Finds the tool for an utterance, given as transcribed (`said`) and normalised (`sentence`).
 pub(super) fn find(
     said: &str,
     sentence: &str,
@@ -162,7 +162,7 @@ pub(super) fn find(
     })
 }
 
-/// The sentence up to the place it names, which weighs more than what is asked about it.
+/// The sentence up to a named place, because places dominate the embedding.
 fn without_place(sentence: &str) -> String {
     let words: Vec<&str> = sentence.split(' ').collect();
     let named = (1..words.len()).find(|&at| {
@@ -171,7 +171,7 @@ fn without_place(sentence: &str) -> String {
     named.map_or_else(|| sentence.to_owned(), |at| words[..at - 1].join(" "))
 }
 
-/// A word of the tool's name is said: nearness alone takes "sunscreen" for the weather.
+/// Whether a word of the tool's name was said. By similarity alone, "sunscreen" is about the weather.
 fn shares_word(sentence: &str, tool: &ToolSpec) -> bool {
     const COMMON: [&str; 12] = [
         "get", "set", "the", "and", "for", "tool", "fetch", "current", "check", "make", "create",
@@ -187,7 +187,7 @@ fn shares_word(sentence: &str, tool: &ToolSpec) -> bool {
     words.peek().is_none() || words.any(|word| said.contains(&stem(word)))
 }
 
-/// A call with the arguments that were said.
+/// A call with the arguments in the user's words.
 pub(super) fn call(said: &str, sentence: &str, tool: &ToolSpec) -> Match {
     let empty = Map::new();
     let properties = tool
@@ -234,7 +234,7 @@ fn argument(
     }
 }
 
-/// The one choice that is said.
+/// The choice that was said, if it is the only one.
 fn chosen(choices: &[Value], sentence: &str) -> Option<Value> {
     let padded = format!(" {sentence} ");
     let is_said = |choice: &&Value| {
@@ -280,7 +280,7 @@ fn string(name: &str, schema: &Value, said: &str, sentence: &str) -> Option<Stri
     None
 }
 
-/// "Weather in Smallville": capitalised words after a preposition, as the recogniser wrote them.
+/// Capitalised words after a preposition, as transcribed: "Weather in Smallville".
 fn proper_name(said: &str) -> Option<String> {
     static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"\b(?:in|for|at|near|from|to) (\p{Lu}[\w'’.-]*(?:,? \p{Lu}[\w'’.-]*)*)").ok()

@@ -1,8 +1,8 @@
 //! The local brain: intents, slots and templates instead of a large model.
 //!
-//! It tells the time, does sums, converts units and keeps timers, uses a declared tool where the
-//! words leave no doubt, and says so when something is beyond it. It speaks the same events as
-//! every other model and answers in some 10 ms on one core.
+//! It tells the time, does sums, converts units and keeps timers, calls a declared tool if the words leave no
+//! doubt, and says so if it cannot do something. It streams the same events as every other model and answers
+//! in about 10 ms on one core.
 
 mod answers;
 mod classifier;
@@ -25,13 +25,14 @@ use std::path::Path;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Prompts that may wait: at 10 ms each the last waits for two thirds of a second. One more is refused.
+/// The most waiting prompts: at 10 ms each, the last waits for two thirds of a second. Further prompts are
+/// refused.
 const WAITING: usize = 64;
 
 type Answer = Result<Vec<LlmEvent>, EmbedError>;
 
-/// The brain, on a thread of its own that ends when this is dropped. A prompt that makes it panic
-/// fails alone: the classifier is loaded anew.
+/// The brain, on its own thread, which ends when this is dropped. If a prompt makes it panic, only that
+/// prompt fails, and the classifier is loaded again.
 #[derive(Debug)]
 pub struct Brain {
     worker: Worker<Prompt, Answer>,
@@ -40,18 +41,18 @@ pub struct Brain {
 /// Why the brain could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum BrainError {
-    /// A model file is missing or broken, or there is no thread to be had.
+    /// A model file is missing or broken, or the thread cannot be started.
     #[error("cannot start the local brain: {0}")]
     Start(#[from] SpawnError<ClassifierError>),
-    /// A rule of a declared tool cannot be read.
+    /// A rule of a declared tool does not parse.
     #[error("cannot start the local brain: {0}")]
     Rule(#[from] RuleError),
 }
 
 impl Brain {
-    /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the
-    /// thread. Of the tools that a prompt names it knows more where `tools` has them: their rules,
-    /// examples, fillers and answers. [`crate::onnx::init`] comes first. Blocks for some 100 ms.
+    /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the thread.
+    /// For tools that are in `tools` it uses their rules, examples, fillers and answers. Call
+    /// [`crate::onnx::init`] first. Blocks for about 100 ms.
     ///
     /// # Errors
     /// [`BrainError`].
@@ -79,7 +80,7 @@ impl Llm for Brain {
         let cancel = CancellationToken::new();
         let cancel_if_dropped = cancel.clone().drop_guard();
         let sent = self.worker.try_send(prompt, cancel, |answer| {
-            // The generation may have been cancelled meanwhile.
+            // The generation may have been cancelled in the meantime.
             drop(reply.send(answer));
         });
         let events = async move {
@@ -98,7 +99,7 @@ impl Llm for Brain {
                     stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>())
                 }
                 Ok(Ok(Err(error))) => stream::iter(vec![failed(&error.to_string())]),
-                // The worker has logged what the panic said.
+                // The worker has logged the panic's message.
                 Ok(Err(_)) | Err(_) => stream::iter(vec![failed("the local brain failed")]),
             }
         };
@@ -106,7 +107,7 @@ impl Llm for Brain {
     }
 }
 
-/// The answer up to its most tokens, each [`TOKEN_CHARS`] long. Words and calls stay whole.
+/// Cuts the answer at `most` tokens, counted as [`TOKEN_CHARS`] characters each. Words and calls stay whole.
 fn cut(events: Vec<LlmEvent>, most: u32) -> Vec<LlmEvent> {
     let mut left = (most as usize).saturating_mul(TOKEN_CHARS);
     let mut kept = Vec::new();

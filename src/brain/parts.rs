@@ -1,4 +1,4 @@
-//! Where in an utterance a second request may begin.
+//! Splits an utterance where a second request may begin.
 
 use super::rules;
 use crate::language::en::text;
@@ -6,19 +6,20 @@ use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// More pieces than this are read as one utterance: each costs an embedding, some 5 ms.
+/// The most pieces, because each costs an embedding of about 5 ms. With more, the utterance is read as a
+/// whole.
 const MOST_PIECES: usize = 12;
 
-/// The bytes of an utterance that may be a request of their own.
+/// A part of an utterance, in bytes, that may be a separate request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     pub range: Range<usize>,
     pub begins_sentence: bool,
 }
 
-/// The pieces of an utterance: its sentences, cut at commas and at "and". Nothing is cut in a
-/// sentence that tells or supposes something, and nothing at all where something is denied or
-/// corrected: what holds for one piece may hold for all. Empty where there is nothing to cut.
+/// The pieces of an utterance: its sentences, cut at commas and at "and". A sentence that reports or supposes
+/// something is not cut. If any sentence negates or corrects something, nothing is cut, because that may
+/// apply to all pieces. Empty if there is only one piece.
 pub(super) fn pieces(said: &str) -> Vec<Piece> {
     let sentences = text::sentences(said);
     let revised = |sentence: &String| {

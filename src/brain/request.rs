@@ -1,36 +1,36 @@
-//! The user's requests, slots included.
+//! The user's requests, with their slots.
 
-/// One thing asked for.
+/// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Request {
     /// The time, here or at a place.
     Time(Option<String>),
-    /// An expression to work out.
+    /// An expression to evaluate.
     Calculate(String),
-    /// A value to convert between two units, by their usual names.
+    /// A value to convert, with the plural names of both units.
     Convert {
         value: f64,
         from: &'static str,
         to: &'static str,
     },
-    /// A timer; without a length it is asked for.
+    /// A new timer; a missing length is asked for.
     SetTimer {
         seconds: Option<u64>,
         label: Option<String>,
     },
     /// The running timers.
     ListTimers,
-    /// A timer to stop.
+    /// The timers to cancel.
     CancelTimer(Target),
-    /// Something said that needs no tool.
+    /// Small talk, which needs no tool.
     Talk(Talk),
-    /// The user says not to do something.
+    /// The user asks not to do something.
     Refused,
-    /// Nothing that we can do.
+    /// Beyond the brain.
     Unknown,
 }
 
-/// Which timer to stop.
+/// Which timers to cancel.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Target {
     Only,
@@ -56,14 +56,14 @@ pub(super) enum Talk {
     WhichSum,
     /// A timer at a time of day.
     TimeOfDay,
-    /// A length no timer can have.
+    /// A length that is too short or too long for a timer.
     BadLength,
     /// Several lengths for one timer.
     WhichLength,
 }
 
 impl Talk {
-    /// The user wants something done, and is told that it cannot be.
+    /// The answer tells the user that the request cannot be met.
     pub(super) fn is_refusal(self) -> bool {
         matches!(self, Self::WhichSum | Self::TimeOfDay | Self::BadLength)
     }

@@ -1,4 +1,4 @@
-//! From a prompt to what is said and called: pure but for the embeddings.
+//! Turns a prompt into speech and calls. Pure except for the embeddings.
 
 use super::answers::{self, Asked};
 use super::classifier::Classifier;
@@ -15,17 +15,17 @@ use crate::tools::builtin::{self, HANG_UP};
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 
-/// Probability from which the classifier is believed.
+/// The least probability at which the classifier is trusted.
 const SURE: f32 = 0.5;
-/// The same for small talk, where a mistake costs nothing but a word.
+/// The same for small talk, where a mistake costs little.
 const LIKELY: f32 = 0.4;
-/// The same where the sentence sounds like a report: "I've told you a hundred times".
+/// The same if the sentence sounds like a report: "I've told you a hundred times".
 const CERTAIN: f32 = 0.75;
-/// Said before a call that has no words of its own.
+/// The filler before a call whose tool declares none.
 const ONE_MOMENT: &str = "One moment.";
-/// How the question for a missing argument begins.
+/// The beginning of the question for a missing argument.
 const FOR_THAT_I_NEED: &str = "For that I need the ";
-/// Tool calls in one answer.
+/// The most tool calls in one answer.
 const MOST_CALLS: usize = 3;
 
 /// The brain's answer to a prompt.
@@ -57,14 +57,14 @@ fn reply(
     })
 }
 
-/// The honest limit.
+/// Says that the request is beyond the brain, and what it can do.
 fn beyond(prompt: &Prompt) -> Vec<LlmEvent> {
     unable(answers::limit(&abilities(&ours(prompt))))
 }
 
-/// The answer behind a note of the operator or the client: the question or the result before it
-/// stands if it is open. Else the note is taken for the user's words if it reads like them, since
-/// some clients pass on what was typed in this way.
+/// The answer after a note of the operator or the client. An open question or result before the note is
+/// answered. Otherwise the note is treated as the user's words if it reads like them, because some clients
+/// pass on typed text this way.
 fn noted(
     prompt: &Prompt,
     known: &Known,
@@ -93,8 +93,7 @@ fn noted(
     Ok(answered.filter(fits).unwrap_or(opened))
 }
 
-/// The words for a turn of the agent in which nobody has asked for anything: a greeting, or the
-/// brain's abilities once the two have spoken.
+/// The agent's words if nobody has asked for anything: a greeting, or later the brain's abilities.
 fn opening(prompt: &Prompt) -> String {
     if last_agent(&prompt.messages).is_none() {
         return answers::talk(Talk::Greeting, "", None);
@@ -102,13 +101,13 @@ fn opening(prompt: &Prompt) -> String {
     format!("{} What would you like?", abilities(&ours(prompt)))
 }
 
-/// The tools that we know how to use.
+/// The built-in tools in the prompt.
 fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
     let tools = prompt.tools.iter();
     tools.filter(|tool| builtin::is_ours(tool)).collect()
 }
 
-/// The results since the agent last spoke, or the user, in words.
+/// The results since anybody last spoke, in words.
 fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
     let messages = &prompt.messages;
     let asked = asked(last_user(messages));
@@ -166,7 +165,7 @@ fn last_user(messages: &[Message]) -> &str {
     }
 }
 
-/// The user's messages at the end, and everything before them.
+/// The user's messages at the end, and the messages before them.
 fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let user = |message: &Message| matches!(message, Message::User { .. });
     let start = messages
@@ -182,9 +181,9 @@ fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     (said.collect(), &messages[..start])
 }
 
-/// The speech and the calls for the user's last words; `None` if they are beyond us. Each message that
-/// nobody has answered is one of its own where one of them asks for a tool by itself; else they are a
-/// sentence in pieces. One that takes back what was asked before it takes back all of that.
+/// The speech and calls for the user's last words; `None` if they are beyond the brain. If one of several
+/// unanswered messages needs a tool by itself, each is answered separately; otherwise they are read as pieces
+/// of one sentence. A message that retracts a request retracts all requests before it.
 fn answer(
     prompt: &Prompt,
     known: &Known,
@@ -209,7 +208,7 @@ fn answer(
     answer_to(&said.join(" "), before, prompt, known, classifier)
 }
 
-/// Whether a message wants nothing but that what was asked before it is left alone.
+/// Whether a message only retracts what was asked before it.
 fn takes_back(
     said: &str,
     before: &[Message],
@@ -235,7 +234,7 @@ fn lacks_argument(answer: &[LlmEvent]) -> bool {
     answer.iter().any(asks)
 }
 
-/// One answer of several: what needs no tool is said first, for what follows a call is not heard.
+/// Joins several answers into one. Those without calls come first, because words after a call are not spoken.
 fn at_once(answers: Vec<Vec<LlmEvent>>) -> Vec<LlmEvent> {
     let (calling, talking): (Vec<_>, Vec<_>) = answers.into_iter().partition(|a| has_call(a));
     let mut words: Vec<String> = Vec::new();
@@ -270,15 +269,15 @@ fn answer_to(
 /// One request among several in an utterance.
 struct Part {
     range: Range<usize>,
-    /// The answer to its words up to here, unless more has joined them.
+    /// The answer to its words; `None` if more words have been added since.
     answer: Option<Vec<LlmEvent>>,
-    /// It takes down what is said: whatever follows in its sentence may belong to it.
+    /// The call takes dictation, so the rest of the sentence may belong to it.
     dictates: bool,
 }
 
-/// The answers to several requests in one breath; `None` if there are not several. A piece that
-/// asks for a tool by itself begins a request. Any other belongs to the request before it, or to
-/// the one behind it in its sentence.
+/// The answers to several requests in one utterance; `None` if there are fewer than two. A piece that needs a
+/// tool by itself begins a request. Any other piece belongs to the request before it, or to the first request
+/// if that follows in the same sentence.
 fn several(
     said: &str,
     before: &[Message],
@@ -324,7 +323,7 @@ fn several(
         let whole = answer_to_one(words, before, prompt, known, classifier)?;
         let whole = whole.filter(|whole| has_call(whole) || part.answer.is_none());
         let mut answer = whole.or(part.answer).unwrap_or_else(|| beyond(prompt));
-        // "The weather and the time in Tokyo" share their place.
+        // In "the weather and the time in Tokyo" both requests share the place.
         if lacks_argument(&answer)
             && let Some(place) = &place
         {
@@ -360,7 +359,7 @@ fn answer_to_one(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
-    // The tools that we know how to use; anything else goes by its declaration.
+    // Tools that are not built in are matched by their declarations.
     let (ours, declared): (Vec<&ToolSpec>, Vec<&ToolSpec>) = prompt
         .tools
         .iter()
@@ -393,7 +392,7 @@ fn answer_to_one(
         Some(Request::Refused) => speech(answers::LEFT_ALONE.into()),
         _ => return Ok(None),
     };
-    // Only in plain words: who is hung up on by mistake does not call again.
+    // Only for an explicit goodbye: hanging up by mistake may lose the caller.
     let last = text::sentences(said).into_iter().next_back();
     let leaves = last.and_then(|last| rules::talk(&last)) == Some(Talk::Goodbye);
     if leaves && ours.iter().any(|tool| tool.name == HANG_UP) {
@@ -402,7 +401,7 @@ fn answer_to_one(
     Ok(Some(events))
 }
 
-/// The tool that the client wants called: the one it names, or the only one there is.
+/// The tool that the client forces: the one it names, or the only one.
 fn asked_for(prompt: &Prompt) -> Option<&ToolSpec> {
     match &prompt.demands.tool_choice {
         ToolChoice::Auto | ToolChoice::None => None,
@@ -412,7 +411,7 @@ fn asked_for(prompt: &Prompt) -> Option<&ToolSpec> {
     }
 }
 
-/// A call to this very tool with what was said, or the question for what is missing.
+/// A call of this tool with the arguments in the user's words, or the question for a missing one.
 fn called(
     tool: &ToolSpec,
     said: &str,
@@ -436,8 +435,7 @@ fn called(
     })
 }
 
-/// The requests in an utterance. Several only if all of them are wanted: a sentence that
-/// takes one back takes back all.
+/// The requests in an utterance. A sentence that retracts one request retracts all before it.
 fn understand(
     said: &str,
     before: &[Message],
@@ -491,7 +489,7 @@ fn sentence_requests(
     by_classifier(sentence, classifier)
 }
 
-/// "set a timer for 5 minutes and tell me the time": parts that each fit a rule.
+/// Splits "set a timer for 5 minutes and tell me the time", if each part matches a rule.
 fn in_parts(sentence: &str) -> Option<Vec<Request>> {
     let parts: Vec<&str> = sentence.split(" and ").collect();
     let read: Vec<Vec<Request>> = parts.iter().map(|part| rules::read(part)).collect();
@@ -499,7 +497,7 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
     all.then(|| read.into_iter().flatten().collect())
 }
 
-/// A negated sentence never calls a tool.
+/// Reads a negated sentence, which never calls a tool.
 fn negated(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, EmbedError> {
     const WISHES: [&str; 8] = [
         "do not",
@@ -538,7 +536,8 @@ fn by_classifier(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Requ
     Ok(vec![request.unwrap_or(Request::Unknown)])
 }
 
-/// The classifier's word is not enough for a call: the words must name what it is about.
+/// The request for a classified intent, if the words also name its subject. The classifier alone is not
+/// enough for a call.
 fn evident(intent: &str, core: &str) -> Option<Request> {
     let says = |words: &[&str]| core.split(' ').any(|word| words.contains(&word));
     let timer = says(&["timer", "timers", "countdown"]);
@@ -586,7 +585,7 @@ fn timer_of(core: &str) -> Option<Request> {
         })
 }
 
-/// Only "now" can be told, and only of a place that is known.
+/// The time or date, if the words ask for now, here or at a known place.
 fn when(intent: &str, core: &str) -> Option<Request> {
     const ELSEWHEN: [&str; 44] = [
         "open",
@@ -669,7 +668,7 @@ fn talk_of(intent: &str) -> Option<Talk> {
     })
 }
 
-/// Answers to our own questions, and "and in London?" after a result.
+/// Reads answers to the brain's questions, and follow-ups such as "and in London?".
 fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
     if rules::is_negated(sentence) || rules::is_told(sentence) {
         return None;
@@ -694,7 +693,7 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
     again(&rest, last_call(before)?)
 }
 
-/// Heard in full or cut short, but long enough to be told from others.
+/// Whether the agent asked this question: in full, or interrupted but recognisable.
 fn asks(heard: &str, question: &str) -> bool {
     let heard = heard.trim_end_matches(['.', ' ', '…', '-']);
     heard.ends_with(question) || (heard.len() >= 10 && question.starts_with(heard))
@@ -722,8 +721,8 @@ fn last_agent(before: &[Message]) -> Option<&str> {
     })
 }
 
-/// Whether the agent has asked for an argument since the user last spoke: the result of another
-/// call may have been said after the question.
+/// Whether the agent has asked for an argument since the user last spoke, even if another call's result was
+/// said after the question.
 fn is_asked_for_argument(before: &[Message]) -> bool {
     let spoken = before.iter().rev();
     let mut spoken = spoken.take_while(|message| !matches!(message, Message::User { .. }));
@@ -739,7 +738,7 @@ fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
     })
 }
 
-/// A tool that somebody else declared; `None` if none fits.
+/// A call of a declared tool; `None` if none fits.
 fn by_declaration(
     said: &str,
     before: &[Message],
@@ -787,7 +786,7 @@ fn abilities(tools: &[&ToolSpec]) -> String {
     answers::abilities(|name| tools.iter().any(|tool| tool.name == name))
 }
 
-/// Calls for all requests; a question where an argument is missing. `None` if a tool is not there.
+/// Calls for all requests, or a question if an argument is missing; `None` if a tool is not offered.
 fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
     let is_there = |name: &str| tools.iter().any(|tool| tool.name == name);
     let mut events = Vec::new();
@@ -801,7 +800,7 @@ fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
     Some(events)
 }
 
-/// The call that a request needs; none if a timer has no length.
+/// The call for a request; `None` if a timer has no length.
 fn tool_of(request: Request) -> Option<(&'static str, Map<String, Value>)> {
     let (name, arguments) = match request {
         Request::Time(None) | Request::Talk(_) | Request::Refused | Request::Unknown => {
@@ -843,14 +842,14 @@ fn speech(text: String) -> Vec<LlmEvent> {
     }
 }
 
-/// Words which say that it cannot be done.
+/// Words that say that a request cannot be met.
 fn unable(text: String) -> Vec<LlmEvent> {
     let mut events = vec![LlmEvent::Unable];
     events.extend(speech(text));
     events
 }
 
-/// The events of one call, its arguments as markup has them: `place="Tokyo"`.
+/// The events of one call, with arguments written as in markup: `place="Tokyo"`.
 fn call(name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
     let piece = arguments
         .iter()

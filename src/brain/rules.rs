@@ -1,4 +1,4 @@
-//! Rules for plain requests: a sentence that one of them fits whole needs no model.
+//! Rules for plain requests. A sentence that one of them matches completely needs no classifier.
 
 use super::request::{Request, Talk, Target};
 use crate::language::en::places;
@@ -7,7 +7,7 @@ use crate::language::en::{durations, expression, text, units};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// A longest timer, as the tool has it.
+/// The longest timer, in seconds, as in the tool.
 const DAY: u64 = 24 * 60 * 60;
 
 fn rule(pattern: &str) -> Option<Regex> {
@@ -31,12 +31,12 @@ rule!(
     r"(?: (?:please|right now|now|currently|at the moment|at present|exactly|for me|thanks|thank you|again|then|over there|there|here|around here|if you can|if you do not mind|today|you know|man|buddy|will you|would you|can you|could you|!|=))+$|!+$"
 );
 
-// What makes a sentence a wish not to have something done.
+// Signs that the user asks not to do something.
 rule!(
     NEGATED,
     r"\b(?:do not|does not|did not|never ?mind|not|never|no need|without|rather not|no timers?|forget (?:about )?(?:it|that|the)|skip|instead of|will not|cannot)\b|^no\b"
 );
-// What makes it a report, a question about how, or a supposition.
+// Signs of a report, a question about how to do something, or a supposition.
 rule!(
     TOLD,
     r"\b(?:yesterday|ago|used to|once|last (?:night|week|year|month|time|monday|summer)|earlier|if|my (?:sister|brother|mom|mum|mother|dad|father|wife|husband|friend|boss|kids?|son|daughter|roommate|neighbou?r|coworker|colleague|teacher|grandmother|grandma)|he|she|they|we|told|said|asked|was|were|had|would have|should|how (?:do|can|to|would|did)|why|when (?:i|you)|because|always|hate|love|like to|imagine|suppose|pretend|wish|story|song|movie)\b"
@@ -193,7 +193,7 @@ fn without(rule: &Option<Regex>, text: &str) -> String {
     }
 }
 
-/// The sentence without what is said around a request.
+/// The request without the phrases around it.
 pub(super) fn core(sentence: &str) -> String {
     let start = text::without_fillers(sentence);
     let opened = without(&OPENERS, start);
@@ -205,22 +205,22 @@ pub(super) fn core(sentence: &str) -> String {
     }
 }
 
-/// The user says not to do it.
+/// Whether the user asks not to do something.
 pub(super) fn is_negated(sentence: &str) -> bool {
     matches(&NEGATED, sentence)
 }
 
-/// The user tells or supposes something, or asks how to do it.
+/// Whether the user reports or supposes something, or asks how to do it.
 pub(super) fn is_told(sentence: &str) -> bool {
     matches(&TOLD, sentence)
 }
 
-/// The user takes back a part of what was just said.
+/// Whether the user corrects a part of the sentence.
 pub(super) fn is_corrected(sentence: &str) -> bool {
     matches(&CORRECTION, sentence)
 }
 
-/// The requests in a normalised sentence, if a rule fits all of it.
+/// The requests in a normalised sentence, if a rule matches all of it.
 pub(super) fn read(sentence: &str) -> Vec<Request> {
     let core = core(sentence);
     if let Some(talk) = talk(sentence).or_else(|| talk(&core)) {
@@ -269,7 +269,7 @@ fn time(core: &str) -> Option<Vec<Request>> {
     }
 }
 
-/// These patterns fit too much to be believed about words that name no place.
+/// Accepts a match only with a known place, because these patterns are too broad.
 fn known_only(found: Option<Option<&str>>) -> Option<Option<&str>> {
     found.filter(|place| place.is_some_and(|place| !known(place).is_empty()))
 }
@@ -286,7 +286,7 @@ fn here_or_there(place: &str) -> Vec<Request> {
         .collect()
 }
 
-/// "paris and in tokyo": the usual names, or nothing if one of them is unknown.
+/// The usual names in "paris and in tokyo"; empty if one of them is unknown.
 fn known(place: &str) -> Vec<String> {
     let name = |name: &str| {
         let name = without(&TAILS, name.trim());
@@ -336,7 +336,7 @@ fn cancel(core: &str) -> Option<Request> {
     Some(Request::CancelTimer(target(&words, plural)))
 }
 
-/// Which timer the words around "timer" mean.
+/// The timers that the words around "timer" refer to.
 pub(super) fn target(words: &str, plural: bool) -> Target {
     static ALL: LazyLock<Option<Regex>> =
         LazyLock::new(|| rule(r"\b(?:all|every|both|everything)\b"));
@@ -380,7 +380,7 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
     (only && rest.starts_with(|c: char| c.is_ascii_digit())).then(|| timers(&core, rest))
 }
 
-/// The timers that a request to set some names; `around` is what the rule left over.
+/// The timers to set; `around` is the text that the rule did not use.
 fn timers(core: &str, around: &str) -> Vec<Request> {
     let talk = |talk| vec![Request::Talk(talk)];
     if matches(&TIME_OF_DAY, &durations::without(core)) {
@@ -427,7 +427,7 @@ fn timers(core: &str, around: &str) -> Vec<Request> {
     }
 }
 
-/// The label of a timer: "pasta" of "pasta timer", "called pasta", "for the pasta".
+/// The label of a timer: "pasta" in "pasta timer", "called pasta", "for the pasta".
 fn label(around: &str) -> Option<String> {
     static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(

@@ -1,5 +1,5 @@
-//! HTTP to the server of a language model, the same for all its dialects: errors without secrets, and
-//! event streams whose events have a greatest length.
+//! HTTP for servers of language models, shared by all dialects: errors without secrets, and event streams
+//! with a maximum event size.
 
 use super::LlmError;
 use super::markup::Utf8Decoder;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use url::{Host, Url};
 
-/// The most bytes between two events: many times the largest a server has reason to send.
+/// The most bytes between two events, many times more than a server has reason to send.
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
 /// The most bytes of an error's body that are read and shown.
 const MAX_ERROR_BYTES: usize = 600;
 
-/// How long an unused connection is kept: longer than most pauses in a conversation.
+/// How long an idle connection is kept: longer than most pauses in a conversation.
 const POOL_IDLE: Duration = Duration::from_secs(120);
 
 /// A server of language models. Connections are reused.
@@ -32,13 +32,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Sets up the client; connects to nothing. `base_url` is what all paths begin with,
-    /// `connect_timeout` is for the connection, TLS included, `stall_timeout` for the longest silence
-    /// of the server.
+    /// Sets up the client; connects to nothing. All paths are below `base_url`. `connect_timeout` covers the
+    /// connection, TLS included; `stall_timeout` is the longest silence of the server.
     ///
     /// # Errors
-    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a
-    /// header, or there is no TLS to be had.
+    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a header, or
+    /// TLS is unavailable.
     pub(super) fn new(
         mut base_url: Url,
         api_key: Option<SecretString>,
@@ -69,12 +68,12 @@ impl Server {
         })
     }
 
-    /// A GET of a path below the base address.
+    /// A GET request for a path below the base address.
     pub(super) fn get(&self, path: &str) -> RequestBuilder {
         self.client.get(below(&self.base_url, path))
     }
 
-    /// A POST to a path below the base address.
+    /// A POST request to a path below the base address.
     pub(super) fn post(&self, path: &str) -> RequestBuilder {
         self.client.post(below(&self.base_url, path))
     }
@@ -100,9 +99,9 @@ impl Server {
         })
     }
 
-    /// The error of a response that is none of success, with the start of the body and when to try
-    /// again. `message_of` finds the message in a body. The body is logged at DEBUG alone: it may repeat
-    /// what was said.
+    /// The error for an unsuccessful response, with the start of the body and the `Retry-After` header.
+    /// `message_of` extracts the message from a body. The body is logged only at DEBUG, because it may repeat
+    /// the user's words.
     pub(super) async fn refusal(
         &self,
         response: Response,
@@ -162,7 +161,7 @@ impl Server {
         self.redacted(&causes(error))
     }
 
-    /// Without the key, which some servers repeat in their errors, and not too long.
+    /// The text without the key, which some servers repeat in their errors, and cut to a bounded length.
     pub(super) fn redacted(&self, text: &str) -> String {
         let text = match &self.api_key {
             Some(key) if !key.expose_secret().is_empty() => {
@@ -173,7 +172,7 @@ impl Server {
         clipped(&text, MAX_ERROR_BYTES).to_owned()
     }
 
-    /// The reason why an event stream broke.
+    /// Logs why an event stream broke and returns the reason.
     fn broken(&self, error: EventStreamError<Broken>) -> String {
         let reason = match error {
             EventStreamError::Transport(Broken::Transport(error)) => self.explain(&error),
@@ -193,7 +192,7 @@ impl Server {
     }
 }
 
-/// The data of each server-sent event in a response, or the reason why the stream broke.
+/// The data of each server-sent event in a response, or why the stream broke.
 pub(super) fn messages(
     server: Arc<Server>,
     response: Response,
@@ -215,8 +214,8 @@ enum Broken {
     TooLong,
 }
 
-/// The bytes as text, given up when an event has grown too long. The blank line at the end
-/// completes an event that lacks its own.
+/// The bytes as text, with an error if an event is too long. A blank line is added at the end, to complete a
+/// last event that lacks its own.
 fn bounded_text<S, B>(
     bytes: S,
     unread: Arc<AtomicUsize>,
@@ -257,7 +256,7 @@ fn client(
     }
 }
 
-/// A proxy from the environment is of no use to reach our own machine.
+/// Whether the server is on this machine. A proxy from the environment is not used for it.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -267,9 +266,9 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// A user and password in the address would take the place of the key in the same header.
+/// Removes user and password, which would replace the key in the same header.
 fn without_login(url: &mut Url) {
-    // Both fail only for addresses that can have neither.
+    // Both fail only for URLs that cannot contain a login.
     let _ = url.set_username("");
     let _ = url.set_password(None);
 }
@@ -294,7 +293,7 @@ pub(super) fn shown(url: &Url) -> String {
     )
 }
 
-/// The error's innermost cause, which says more than "error sending request for url (...)".
+/// The error's innermost cause, which is more specific than "error sending request for url (...)".
 fn causes(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

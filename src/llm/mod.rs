@@ -1,4 +1,4 @@
-//! The main language model: a prompt in, a stream of [`LlmEvent`]s out.
+//! The language model: takes a prompt and returns a stream of [`LlmEvent`]s.
 
 mod http;
 pub mod markup;
@@ -18,18 +18,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// An event in the stream of a model. Every engine produces these and nothing else.
+/// An event in a model's stream. Every engine produces exactly these.
 ///
-/// A tool's events come in the order opened, any number of arguments, closed; tools do not nest.
+/// The events of a call come in order: one `ToolOpened`, any number of `ToolArguments`, one `ToolClosed`.
+/// Calls do not nest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LlmEvent {
-    /// Words to be spoken, in pieces of any length, without markup.
+    /// A piece of speech, of any length, without markup.
     Speech {
         /// The words, white space included.
         text: String,
     },
-    /// A tool call began and its name is known; the arguments are still coming.
+    /// A tool call began. Its name is known; its arguments follow.
     ToolOpened {
         /// The tool's name.
         name: String,
@@ -39,16 +40,16 @@ pub enum LlmEvent {
         /// The raw piece.
         piece: String,
     },
-    /// The open call is complete. This is what commits it.
+    /// The open call is complete. This commits it.
     ToolClosed {
         /// The arguments by name, or why they could not be read.
         arguments: Result<Map<String, Value>, String>,
     },
-    /// The model cannot do what was asked; its words say so.
+    /// The model cannot do what was asked, and says so in its speech.
     Unable,
-    /// The answer has reached the limit of its length and breaks off here.
+    /// The answer was cut at its token limit.
     Cut,
-    /// The tokens that the server has counted. Comes at most once, before the end.
+    /// The server's token counts. Comes at most once, before the end.
     Used {
         /// The counts.
         usage: TokenUsage,
@@ -57,19 +58,19 @@ pub enum LlmEvent {
     End,
 }
 
-/// Tokens of a language model, as its server counts them or as they are estimated.
+/// Token counts of a language model, reported by its server or estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// Of prompts.
+    /// Tokens of prompts.
     pub input: u64,
-    /// Those of them that the server had kept from earlier prompts.
+    /// Of those, tokens found in the server's prompt cache.
     pub cached: u64,
-    /// Of answers, markup and calls included.
+    /// Tokens of answers, markup and calls included.
     pub output: u64,
 }
 
 impl TokenUsage {
-    /// Adds those of another generation.
+    /// Adds the counts of another generation.
     pub fn add(&mut self, other: Self) {
         self.input += other.input;
         self.cached += other.cached;
@@ -77,26 +78,26 @@ impl TokenUsage {
     }
 }
 
-/// Characters of a token of English text.
+/// Average characters per token of English text.
 pub const TOKEN_CHARS: usize = 4;
 
-/// About how many tokens a text of so many characters is.
+/// The estimated number of tokens in `chars` characters of text.
 pub fn tokens_of(chars: usize) -> u64 {
     chars.div_ceil(TOKEN_CHARS) as u64
 }
 
-/// Which tool a model is to call.
+/// Which tool the model must call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As the model sees fit.
+    /// The model decides.
     #[default]
     Auto,
     /// None.
     None,
-    /// At least one.
+    /// At least one tool.
     Required,
-    /// This one.
+    /// This tool.
     Function(String),
 }
 
@@ -104,7 +105,7 @@ pub enum ToolChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// Something the operator or the client put in front of the model.
+    /// A note of the operator or the client.
     System {
         /// The words.
         text: String,
@@ -116,14 +117,14 @@ pub enum Message {
     },
     /// The agent's words, as far as the user heard them.
     Agent {
-        /// The words, cut where the user stopped listening.
+        /// The words, cut at the interruption.
         text: String,
-        /// The user spoke over it, so the words end early.
+        /// The user interrupted, so the words end early.
         interrupted: bool,
     },
     /// A tool call that the model committed.
     ToolCall {
-        /// Joins the call with its result.
+        /// The id that its result refers to.
         id: String,
         /// The tool's name.
         name: String,
@@ -132,7 +133,7 @@ pub enum Message {
     },
     /// A tool's result. Untrusted.
     ToolResult {
-        /// The id of the call that this answers.
+        /// The id of the call.
         id: String,
         /// The tool's name.
         name: String,
@@ -141,27 +142,27 @@ pub enum Message {
     },
 }
 
-/// Everything a model is given for one generation.
+/// The input of one generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The operator's or client's instructions, beside our own system prompt.
+    /// The operator's and client's instructions, which are added to the system prompt.
     pub instructions: Option<String>,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
     /// The tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
-    /// The demands on the answer.
+    /// Constraints on the answer.
     #[serde(default, skip_serializing_if = "Demands::is_default")]
     pub demands: Demands,
 }
 
-/// The demands on an answer beside its subject.
+/// Constraints on an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demands {
-    /// Its most tokens; the engine's own limit if `None`.
+    /// The token limit; the engine's own if `None`.
     pub max_tokens: Option<u32>,
-    /// Which tool it is to call.
+    /// Which tool it must call.
     pub tool_choice: ToolChoice,
 }
 
@@ -172,7 +173,7 @@ impl Demands {
 }
 
 impl Prompt {
-    /// About how many tokens this is for a model.
+    /// The estimated number of tokens.
     pub fn estimate(&self) -> u64 {
         let message = |message: &Message| match message {
             Message::System { text } | Message::User { text } | Message::Agent { text, .. } => {
@@ -199,8 +200,8 @@ fn json_chars(value: &impl Serialize) -> usize {
 
 /// Why a generation failed. The conversation goes on with an apology.
 ///
-/// Clients are told the `Display` form, so it names no address and repeats no word of the model's
-/// server; [`LlmError::details`] is for the operator.
+/// Clients see the `Display` form, so it contains neither an address nor text from the model's server;
+/// [`LlmError::details`] is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// No connection could be made.
@@ -218,10 +219,10 @@ pub enum LlmError {
         url: String,
         /// HTTP status code.
         status: u16,
-        /// The start of the answer's body.
+        /// The start of the response body.
         body: String,
     },
-    /// The stream broke off or was not what the protocol says.
+    /// The stream broke off or violated the protocol.
     #[error("the language model's stream broke")]
     Stream(String),
     /// The engine could not be set up or run.
@@ -230,7 +231,7 @@ pub enum LlmError {
 }
 
 impl LlmError {
-    /// All that is known: where, and what the server said.
+    /// The full error, with the address and the server's message.
     #[must_use]
     pub fn details(&self) -> String {
         match self {
@@ -246,8 +247,8 @@ impl LlmError {
     }
 }
 
-/// A stream of events that ends after [`LlmEvent::End`] or the first error. Dropping it cancels
-/// the generation.
+/// A stream of events that ends with [`LlmEvent::End`] or the first error. Dropping it cancels the
+/// generation.
 pub type LlmStream = BoxStream<'static, Result<LlmEvent, LlmError>>;
 
 /// A language model.

@@ -1,8 +1,8 @@
 //! Any server that speaks `/v1/chat/completions` with `"stream": true`: OpenAI, Groq, OpenRouter,
 //! vLLM, llama.cpp's server, Ollama, LM Studio.
 //!
-//! The model is taught to answer in markup, which [`crate::llm::markup`] reads. A server that sends
-//! native `tool_calls` nonetheless gives the same events.
+//! The prompt tells the model to answer in markup, which [`crate::llm::markup`] parses. Native `tool_calls`
+//! give the same events.
 
 mod wire;
 
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use url::Url;
 use wire::Decoder;
 
-/// The path of the list of models.
+/// The path of the model list.
 const MODELS: &str = "models";
 
-/// The most bytes of a list of models that are read.
+/// The most bytes read of a model list.
 const MAX_MODELS_BYTES: usize = 4 * 1024 * 1024;
 
-/// Where the model is and how it is asked.
+/// The server's address and the parameters of requests.
 #[derive(Clone)]
 pub struct Settings {
     /// The address up to and including `/v1`.
@@ -37,17 +37,17 @@ pub struct Settings {
     pub api_key: Option<SecretString>,
     /// Sampling temperature; the server's default if absent.
     pub temperature: Option<f32>,
-    /// The most tokens of an answer; the server's default if absent.
+    /// The token limit of an answer; the server's default if absent.
     pub max_tokens: Option<u32>,
-    /// For the connection, TLS included.
+    /// The timeout of connecting, TLS included.
     pub connect_timeout: Duration,
-    /// The longest silence: before the headers, and between any two pieces of the stream.
+    /// The longest silence before the headers and between two pieces of the stream.
     pub stall_timeout: Duration,
 }
 
 impl Settings {
-    /// Settings with a connect timeout of 3 s and a stall timeout of 30 s, which leaves a local
-    /// server time to load its model. The conversation's own deadlines are shorter.
+    /// Settings with a connect timeout of 3 s and a stall timeout of 30 s, in which a local server can load
+    /// its model. The conversation's own deadlines are shorter.
     pub fn new(base_url: Url, model: impl Into<String>) -> Self {
         Self {
             base_url,
@@ -64,17 +64,17 @@ impl Settings {
 /// The result of [`OpenAiCompatible::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// From the request to the end of the answer, connecting included.
+    /// Time from the request to the end of the response, connecting included.
     pub latency: Duration,
-    /// The names of the server's models; `None` if it has no such list.
+    /// The names of the server's models; `None` if it has no model list.
     pub models: Option<Vec<String>>,
-    /// Whether the list names our model; `None` without a list.
+    /// Whether the list has the configured model; `None` without a list.
     pub model_listed: Option<bool>,
 }
 
 /// A model behind an OpenAI-compatible server.
 ///
-/// Connections are reused. Dropping a stream closes its connection, which makes the server stop.
+/// Connections are reused. Dropping a stream closes its connection, which makes the server stop generating.
 #[derive(Clone)]
 pub struct OpenAiCompatible {
     name: String,
@@ -87,7 +87,7 @@ struct Endpoint {
     model: String,
     temperature: Option<f32>,
     max_tokens: Option<u32>,
-    /// The server is asked to count tokens; false once it has refused.
+    /// Whether to ask the server for token counts; false once it has refused.
     counts: AtomicBool,
 }
 
@@ -113,8 +113,8 @@ impl OpenAiCompatible {
     /// Sets up the client; connects to nothing.
     ///
     /// # Errors
-    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a
-    /// header, or there is no TLS to be had.
+    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a header, or
+    /// TLS is unavailable.
     pub fn new(settings: Settings, prompts: Prompts) -> Result<Self, LlmError> {
         Ok(Self {
             name: format!("openai-compatible {}", settings.model),
@@ -123,22 +123,22 @@ impl OpenAiCompatible {
         })
     }
 
-    /// Opens a connection and leaves it in the pool, so that the first turn need not.
+    /// Opens a connection and leaves it in the pool for the first turn.
     ///
     /// # Errors
-    /// [`LlmError::Unreachable`] or [`LlmError::Stream`]; an error status is none, for the
-    /// connection is open all the same.
+    /// [`LlmError::Unreachable`] or [`LlmError::Stream`]. An error status is not an error here, since the
+    /// connection is open.
     pub async fn warm(&self) -> Result<(), LlmError> {
         let server = &self.endpoint.server;
         let response = server.send(server.get(MODELS)).await?;
         server.read(response, MAX_MODELS_BYTES).await.map(drop)
     }
 
-    /// Asks the server for its models: is it there, is the key right, does it know the model?
+    /// Requests the model list, to check that the server is reachable, accepts the key and has the model.
     ///
     /// # Errors
-    /// [`LlmError::Unreachable`] if it cannot be reached, [`LlmError::Status`] if it refuses. A
-    /// server that has no such list (404, 405 or 501) is taken to be well.
+    /// [`LlmError::Unreachable`] if it cannot be reached, [`LlmError::Status`] if it refuses. A server
+    /// without a model list (404, 405 or 501) counts as healthy.
     #[allow(clippy::disallowed_methods, reason = "it measures")]
     pub async fn check(&self) -> Result<Health, LlmError> {
         let began = Instant::now();
@@ -214,7 +214,7 @@ async fn open(
         if !(counts && is_about_counting(&refusal)) {
             return Err(refusal);
         }
-        // Remembered, so that only the first turn pays for it.
+        // Remembered, so that only one request is made twice.
         endpoint.counts.store(false, Ordering::Relaxed);
         let request = endpoint.post_chat(&messages, max_tokens, false);
         response = endpoint.server.send(request).await?;
@@ -225,13 +225,13 @@ async fn open(
     Ok(events(response, &endpoint.server))
 }
 
-/// Some servers know no `stream_options`, and refuse what they do not know.
+/// Whether the server refused `stream_options`, as some do with unknown fields.
 fn is_about_counting(refusal: &LlmError) -> bool {
     matches!(refusal, LlmError::Status { status: 400 | 422, body, .. }
         if body.contains("stream_options") || body.contains("include_usage"))
 }
 
-/// The unread rest of a stream.
+/// A stream that is being read.
 struct Reading<S> {
     messages: S,
     decoder: Decoder,
@@ -286,7 +286,7 @@ impl Endpoint {
         })
     }
 
-    /// The operator's limit of tokens stays: a client can only ask for fewer.
+    /// The request for a completion. A client can lower the operator's token limit, not raise it.
     fn post_chat(
         &self,
         messages: &[ChatMessage],
@@ -306,7 +306,7 @@ impl Endpoint {
         })
     }
 
-    /// The error of a response with an error status.
+    /// The error for a response with an error status.
     async fn refusal(&self, response: Response) -> LlmError {
         self.server.refusal(response, wire::error_message).await
     }

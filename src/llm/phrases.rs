@@ -1,4 +1,4 @@
-//! Fixed phrases, said without a language model: apologies, goodbyes.
+//! Fixed phrases that need no language model: apologies, fillers, goodbyes.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ pub struct Phrases {
     pub asr_failed: String,
     /// The voice failed.
     pub tts_failed: String,
-    /// A tool takes long.
+    /// A tool takes a long time.
     pub still_working: String,
-    /// The user has said nothing for some time.
+    /// The user has been silent for some time.
     pub still_there: String,
-    /// The user declined a call by a key or a click, without a word.
+    /// The user declined a call by key or click.
     pub declined: String,
-    /// The agent ends the conversation and has said nothing.
+    /// The agent ends the conversation without words of its own.
     pub goodbye: String,
-    /// Nobody spoke for too long.
+    /// The session was idle for too long.
     pub goodbye_idle: String,
-    /// The session reached its greatest length.
+    /// The session reached its maximum length.
     pub goodbye_too_long: String,
 }
 
@@ -48,10 +48,10 @@ pub enum PhrasesError {
     Syntax {
         /// The file.
         file: String,
-        /// Where and what.
+        /// The position and the problem.
         reason: String,
     },
-    /// A phrase is not one that can be spoken.
+    /// A phrase cannot be spoken.
     #[error("phrases {file}: {key} {reason}")]
     Phrase {
         /// The file.
@@ -64,11 +64,11 @@ pub enum PhrasesError {
 }
 
 impl Phrases {
-    /// The embedded phrases, with those that the file at `path` names put in their place.
+    /// Loads the embedded phrases, replaced by those in the file at `path`.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML of known keys, or holds a phrase that is empty or
-    /// longer than 240 characters.
+    /// The file cannot be read, is not TOML with known keys, or has a phrase that is empty or longer than 240
+    /// characters.
     pub fn load(path: Option<&Path>) -> Result<Self, PhrasesError> {
         let embedded = parse("phrases.toml", EMBEDDED)?;
         let Some(path) = path else {
@@ -84,7 +84,7 @@ impl Phrases {
         read(&file, table)
     }
 
-    /// All of them, for the audio that is kept ready.
+    /// All phrases, to be synthesised in advance.
     pub fn all(&self) -> [&str; 9] {
         [
             &self.llm_failed,

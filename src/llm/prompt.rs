@@ -1,24 +1,23 @@
-//! From a [`Prompt`] to the messages of a chat model that answers in markup.
+//! Turns a [`Prompt`] into the messages for a chat model that answers in markup.
 //!
 //! | in the history | role | as |
 //! |---|---|---|
 //! | the system prompt, tools and instructions | system | the template `system.j2` |
 //! | a note of the operator or client | user | `<note>...</note>` |
-//! | the user's words | user | themselves |
-//! | what the agent said | assistant | `<speech>...</speech>` |
+//! | the user's words | user | the words |
+//! | the agent's words | assistant | `<speech>...</speech>` |
 //! | a call | assistant | `<tool>name(key="value")</tool>` |
 //! | a result | user | `<tool_result name="...">JSON</tool_result>` |
 //!
-//! Everything that comes from outside is [`sanitise`]d, so that no tag can be forged. Messages of
-//! the same role that follow one another are one message: many chat templates insist that roles
-//! alternate; and the last is the user's, for many servers take one of the assistant's to be the
-//! beginning of the answer. Two things that the user has said are two messages all the same: an
-//! assistant that says nothing stands between them. The system message depends on nothing but tools
-//! and instructions, and later turns only append, so that a server's prefix cache stays valid.
+//! All text from outside is [`sanitise`]d, so that no tag can be forged. Consecutive messages of the same
+//! role become one, because many chat templates require alternating roles. The last message has the user's
+//! role, because many servers would continue an assistant's. Two messages of the user stay separate, with an
+//! empty assistant message between them. The system message depends only on tools and instructions, and later
+//! turns only append, so that a server's prefix cache stays valid.
 //!
-//! A history that is too long for the model loses its oldest turns, several at a time, so that the
-//! cache is lost now and then and not at every turn. If the newest turn alone is too long, its
-//! longest messages are cut. No prompt is longer than the limit, whatever it is made of.
+//! A history that is too long loses its oldest turns, several at a time, so that the cache is not lost at
+//! every turn. If the newest turn alone is too long, its longest messages are cut. No prompt ever exceeds the
+//! limit.
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Message, Prompt, TOKEN_CHARS, ToolChoice};
@@ -31,25 +30,25 @@ use serde_json::{Map, Value};
 const SYSTEM: &str = "system.j2";
 const EMBEDDED: &str = include_str!("../../prompts/system.j2");
 
-/// The most characters of one tool result that a model is shown: some 2,000 tokens.
+/// The most characters of one tool result in a prompt: about 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
 
-/// Characters of a prompt that instructions never take from the conversation.
+/// Characters of a prompt that are reserved for the conversation, however long the instructions.
 const LEAST_ROOM: usize = 800;
 
-/// Characters of a message that are worth showing: of more messages than fit at this length the
-/// oldest go.
+/// The least useful length of a message, characters. If not all messages fit at this length, the oldest are
+/// dropped.
 const LEAST_MESSAGE: usize = 120;
 
-/// Characters that are kept for the notes of ours around the conversation.
+/// Characters reserved for the server's notes around the conversation.
 const NOTES: usize = 320;
 
-/// The longest name of a tool that models are shown, characters.
+/// The longest tool name in a prompt, characters.
 const LONGEST_NAME: usize = 64;
 
 const CUT: &str = " [cut]";
 
-/// The most tokens of a prompt unless told otherwise.
+/// The default limit on the tokens of a prompt.
 pub const DEFAULT_TOKENS: usize = 6_000;
 
 const YOUR_TURN: &str = "<note>Nobody has spoken since. It is your turn.</note>";
@@ -59,13 +58,13 @@ const SILENCE: &str = "<speech></speech>";
 const UNANSWERED: &str = "<note>You had not answered yet when the user said this:</note>";
 const INTERRUPTED: &str = "<note>The user interrupted you here and heard no more.</note>";
 
-/// Who a chat message is from, as the model sees it.
+/// The author of a chat message, as the model sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The rules.
+    /// The system prompt.
     System,
-    /// The user, tools and notes.
+    /// The user, tool results and notes.
     User,
     /// The model.
     Assistant,
@@ -74,18 +73,18 @@ pub enum Role {
 /// A message of the chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// Who it is from.
+    /// Its author.
     pub role: Role,
     /// The text, markup included.
     pub content: String,
 }
 
-/// The text that clients may add to a prompt, in characters.
+/// How much text clients may add to a prompt, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientRoom {
-    /// Their instructions and tools together.
+    /// Instructions and tools together.
     pub set_up: usize,
-    /// One item, and what the user says at once.
+    /// One item, or one transcript of a client with its own recogniser.
     pub item: usize,
 }
 
@@ -97,8 +96,7 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// The same, with room for `tokens` of system prompt and history together, at four characters
-    /// a token.
+    /// The same, with a limit of `tokens` on system prompt and history together, at four characters a token.
     #[must_use]
     pub fn limited(self, tokens: usize) -> Self {
         Self {
@@ -112,10 +110,10 @@ impl Prompts {
         self.max_tokens.saturating_mul(TOKEN_CHARS)
     }
 
-    /// The room that clients have beside the operator's part of the `prompt`.
+    /// The room for clients next to the operator's part of the `prompt`.
     ///
     /// # Errors
-    /// The template cannot be rendered, or leaves them no room.
+    /// The template cannot be rendered, or leaves no room.
     pub fn room_for_clients(&self, prompt: &Prompt) -> Result<ClientRoom, minijinja::Error> {
         let (most, system) = (self.most(), length(&self.render_system(prompt)?));
         let conversation = most / 4;
@@ -144,8 +142,7 @@ impl Prompts {
         Ok(text.trim().to_owned())
     }
 
-    /// The system prompt, which leaves some room to the conversation: of instructions that are too
-    /// long the end is cut.
+    /// The system prompt in at most `most` characters. Instructions that are too long are cut at the end.
     fn system_within(&self, prompt: &Prompt, most: usize) -> Result<String, minijinja::Error> {
         let system = self.render_system(prompt)?;
         let too_much = length(&system).saturating_sub(most);
@@ -162,10 +159,10 @@ impl Prompts {
         }
     }
 
-    /// The messages to send, the system prompt first, the roles after it alternating.
+    /// The messages to send: the system prompt, then alternating roles.
     ///
     /// # Errors
-    /// The template cannot be rendered with these tools, or they alone are too long.
+    /// The template cannot be rendered with these tools, or is too long even without instructions.
     pub fn chat(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, minijinja::Error> {
         let most = self.most().saturating_sub(NOTES);
         let system = self.system_within(prompt, most.saturating_sub(LEAST_ROOM))?;
@@ -190,7 +187,7 @@ impl Prompts {
 }
 
 impl Default for Prompts {
-    /// The embedded ones, with room for [`DEFAULT_TOKENS`].
+    /// The embedded templates, with room for [`DEFAULT_TOKENS`].
     fn default() -> Self {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -205,9 +202,8 @@ impl Default for Prompts {
     }
 }
 
-/// The newest turns, which fit into `room` characters as far as there is more than one. What is
-/// left out grows in steps of a quarter of the room: between two steps the beginning stays where
-/// it is.
+/// The newest turns that fit into `room` characters, at least one. Old turns are dropped in steps of a
+/// quarter of the room, so that between two steps the beginning stays the same.
 fn newest(messages: &[Message], room: usize) -> &[Message] {
     let sizes = sizes(messages.iter());
     let total: usize = sizes.iter().sum();
@@ -230,7 +226,7 @@ fn newest(messages: &[Message], room: usize) -> &[Message] {
     &messages[from..]
 }
 
-/// A turn begins where the user, or a note, speaks up after something else.
+/// Whether a turn begins here: a message of the user, or a note, after any other message.
 fn begins_turn(messages: &[Message], at: usize) -> bool {
     let opens =
         |message: &Message| matches!(message, Message::User { .. } | Message::System { .. });
@@ -240,7 +236,7 @@ fn begins_turn(messages: &[Message], at: usize) -> bool {
             .is_some_and(|before| opens(&messages[before]))
 }
 
-/// A result whose call is among what was left out.
+/// Whether this is a result whose call was left out.
 fn is_orphan(message: &Message, left_out: &[Message], shown: &[Message]) -> bool {
     let Message::ToolResult { id: result, .. } = message else {
         return false;
@@ -250,7 +246,7 @@ fn is_orphan(message: &Message, left_out: &[Message], shown: &[Message]) -> bool
     left_out.iter().any(is_its_call) && !shown.iter().any(is_its_call)
 }
 
-/// The characters of each message as the model is shown it, tags included.
+/// The length of each message in the prompt, in characters, tags included.
 fn sizes<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<usize> {
     let mut chat = Chat::default();
     let grown = messages.map(|message| {
@@ -261,7 +257,7 @@ fn sizes<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<usize> {
     grown.collect()
 }
 
-/// The messages that are shown, and how long each may be, to fit into `room` characters.
+/// The messages to show, and how long each may be, to fit into `room` characters.
 fn fitting(messages: Vec<&Message>, room: usize) -> (Vec<&Message>, usize) {
     let sizes_of = |messages: &[&Message]| sizes(messages.iter().copied());
     if sizes_of(&messages).iter().sum::<usize>() <= room {
@@ -272,8 +268,8 @@ fn fitting(messages: Vec<&Message>, room: usize) -> (Vec<&Message>, usize) {
     (shown, longest)
 }
 
-/// The newest `most` of the messages of a turn that has too many. What the user has said last is
-/// among them, and results whose calls are not are left out.
+/// The newest `most` messages of a turn that has too many. They include the user's last message; results
+/// whose calls are left out are dropped.
 fn worth_showing(turn: Vec<&Message>, most: usize) -> Vec<&Message> {
     let too_many = turn.len().saturating_sub(most.max(2));
     if too_many == 0 {
@@ -293,7 +289,7 @@ fn worth_showing(turn: Vec<&Message>, most: usize) -> Vec<&Message> {
     said.into_iter().chain(rest).copied().collect()
 }
 
-/// How long messages of these sizes may be at most to fit into `room` together.
+/// The length to which messages of these sizes must be cut to fit into `room` together.
 fn longest(mut sizes: Vec<usize>, room: usize) -> usize {
     if sizes.iter().sum::<usize>() <= room {
         return usize::MAX;
@@ -314,7 +310,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The first `most` characters of a text, the last of which say that it was longer.
+/// Cuts a text to `most` characters, ending with a mark that shows the cut.
 fn cut(mut text: String, most: usize) -> String {
     if length(&text) <= most {
         return text;
@@ -328,7 +324,7 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// A text between two tags, all together of `most` characters.
+/// A text between two tags, cut so that all together has at most `most` characters.
 fn tagged(opening: &str, text: String, closing: &str, most: usize) -> String {
     let text = cut(text, most.saturating_sub(length(opening) + length(closing)));
     format!("{opening}{text}{closing}")
@@ -343,20 +339,20 @@ fn too_long(system: usize, tokens: usize) -> minijinja::Error {
     minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, text)
 }
 
-/// The messages as they are sent.
+/// The messages being assembled.
 #[derive(Default)]
 struct Chat {
     messages: Vec<ChatMessage>,
-    /// Characters, at most.
+    /// The number of characters so far, never too low.
     length: usize,
-    /// The last that anybody said was the user's.
+    /// The last message was the user's words.
     unanswered: bool,
 }
 
 impl Chat {
     /// Adds a message, cut to `most` characters.
     fn add(&mut self, message: &Message, most: usize) {
-        // The line feed between two of them, and the note of an interruption.
+        // One character is for the line feed between messages.
         let most = most.saturating_sub(1);
         match message {
             Message::System { text } => {
@@ -381,7 +377,7 @@ impl Chat {
         }
     }
 
-    /// Each thing that the user says is a message of its own.
+    /// Adds a message of the user as a separate message.
     fn add_user(&mut self, text: String, most: usize) {
         let unanswered = std::mem::replace(&mut self.unanswered, true);
         let last = self.messages.last().map(|last| last.role);
@@ -413,7 +409,7 @@ impl Chat {
         }
     }
 
-    /// Adds to the last message if it has the same role.
+    /// Adds content to the last message if it has the same role, else as a new message.
     fn push(&mut self, role: Role, between: &str, content: String) {
         self.unanswered &= role == Role::User;
         self.length += length(&content) + length(between);
@@ -426,7 +422,7 @@ impl Chat {
         }
     }
 
-    /// A server that is given the assistant's words last goes on with them, or refuses.
+    /// Ends with the user's role. Given the assistant's words last, servers continue them or refuse.
     fn end_with_the_user(&mut self) {
         if self
             .messages
@@ -437,7 +433,7 @@ impl Chat {
         }
     }
 
-    /// At the very end, where it spoils no prefix cache.
+    /// Adds a forced tool choice at the very end, so that the prefix cache stays valid.
     fn ask_for_a_call(&mut self, choice: &ToolChoice) {
         let note = match choice {
             ToolChoice::Auto | ToolChoice::None => return,
@@ -450,7 +446,8 @@ impl Chat {
         self.push(Role::User, "\n", format!("<note>{note}</note>"));
     }
 
-    /// Many chat templates refuse a conversation that the assistant begins, or an empty one.
+    /// Begins with the user's role. Many chat templates refuse a conversation that is empty or begins with
+    /// the assistant.
     fn begin_with_the_user(&mut self) {
         if self
             .messages
@@ -466,7 +463,7 @@ impl Chat {
     }
 }
 
-/// A tool as the template sees it; the schema on one line.
+/// A tool for the template, with its schema on one line.
 fn view(spec: &ToolSpec) -> minijinja::Value {
     context! {
         name => sanitise(&spec.name),
@@ -627,7 +624,7 @@ mod tests {
         assert_eq!(chat.last(), Some(&(Role::User, YOUR_TURN.to_owned())));
     }
 
-    /// Turns of 100 characters, some with a call, shown with room for 1,000.
+    /// Turns of 100 characters, some with a call, in a prompt with room for 1,000.
     fn long_talk(turns: usize) -> Vec<Message> {
         let mut messages = Vec::new();
         for turn in 0..turns {

@@ -1,4 +1,4 @@
-//! Language models for tests: one that answers by what it is asked, one that repeats what it hears.
+//! Language models for tests: one that follows scripts, and one that repeats its input.
 
 use super::untrusted::{sanitise, sanitise_json};
 use super::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt};
@@ -13,11 +13,11 @@ use tokio::sync::watch;
 pub enum Step {
     /// A piece of the answer, markup included.
     Text(String),
-    /// Wait.
+    /// A pause.
     Delay(Duration),
     /// Fail with [`LlmError::Stream`]; the script ends here.
     Error(String),
-    /// Say nothing more and never end.
+    /// Stream nothing more and never end.
     Hang,
 }
 
@@ -33,7 +33,7 @@ impl Step {
     }
 }
 
-/// The steps of an answer. Text alone is said in one piece and at once.
+/// The steps of an answer. A string becomes one piece without delay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script(Vec<Step>);
 
@@ -61,31 +61,31 @@ impl From<String> for Script {
     }
 }
 
-/// The question of a prompt: its last message that is the user's or a tool's result.
+/// A condition on a prompt's last message of the user or result of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cue {
-    /// The user said something with these words in it, in upper or lower case.
+    /// The user's message contains these words, in any case.
     Words(String),
-    /// The user spoke for this time, counted from 1, whatever was said.
+    /// This is the user's nth message, counted from 1.
     Turn(usize),
-    /// This tool returned, or failed.
+    /// It is a result of this tool, or its failure.
     Result(String),
-    /// Anything, even nothing.
+    /// Any prompt.
     Always,
 }
 
 impl Cue {
-    /// The user said something with these words in it.
+    /// The user's message contains these words.
     pub fn words(words: impl Into<String>) -> Self {
         Self::Words(words.into())
     }
 
-    /// This tool returned.
+    /// It is a result of this tool.
     pub fn result(tool: impl Into<String>) -> Self {
         Self::Result(tool.into())
     }
 
-    /// Whether the prompt asks this.
+    /// Whether the prompt matches.
     pub fn fits(&self, prompt: &Prompt) -> bool {
         let asks = |message: &&Message| {
             matches!(message, Message::User { .. } | Message::ToolResult { .. })
@@ -106,13 +106,13 @@ impl Cue {
     }
 }
 
-/// The longest wait for a prompt. No answer takes this long unless something is wrong.
+/// The longest wait for a prompt. It is only reached if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers by what it is asked, however often that is, and keeps the prompts it was given.
+/// A model that answers by matching prompts, any number of times, and keeps its prompts.
 ///
-/// The first script whose cue fits the prompt is played; where none does it fails with
-/// [`LlmError::Engine`]. Clones share the prompts.
+/// It plays the first script whose cue matches the prompt, and fails with [`LlmError::Engine`] if none does.
+/// Clones share the prompts.
 #[derive(Debug, Clone)]
 pub struct Scripted {
     scripts: Vec<(Cue, Script)>,
@@ -130,33 +130,33 @@ impl Default for Scripted {
 }
 
 impl Scripted {
-    /// A model that answers everything with this.
+    /// A model that answers every prompt with this script.
     pub fn always(script: impl Into<Script>) -> Self {
         Self::default().on(Cue::Always, script)
     }
 
-    /// Answers what fits `cue`, and no cue before it, with this.
+    /// Adds a script for prompts that match `cue` and no earlier cue.
     #[must_use]
     pub fn on(mut self, cue: Cue, script: impl Into<Script>) -> Self {
         self.scripts.push((cue, script.into()));
         self
     }
 
-    /// The prompts so far, oldest first. How many they are says nothing: answers that are made before
-    /// the turn is certainly over are asked for anew where it was not.
+    /// The prompts so far, oldest first. Do not assert their number: preemptive generations are repeated if
+    /// the turn was not over.
     pub fn prompts(&self) -> Vec<Prompt> {
         self.prompts.borrow().clone()
     }
 
-    /// Whether it has been asked this.
+    /// Whether a prompt so far matches.
     pub fn was_asked(&self, cue: &Cue) -> bool {
         self.prompts.borrow().iter().any(|prompt| cue.fits(prompt))
     }
 
-    /// Waits until it is asked this; returns the newest prompt that does.
+    /// Waits for a prompt that matches, and returns the newest.
     ///
     /// # Panics
-    /// If nobody asks within a minute.
+    /// If none comes within a minute.
     pub async fn asked(&self, cue: Cue) -> Prompt {
         let mut prompts = self.prompts.subscribe();
         let asked = prompts.wait_for(|prompts| prompts.iter().any(|prompt| cue.fits(prompt)));
@@ -189,10 +189,10 @@ impl Llm for Scripted {
     }
 }
 
-/// Repeats the last thing it was told, as a real model would see it.
+/// A model that repeats the last message of its prompt, as a real model would see it.
 ///
-/// Words of the user and results of tools come back as the answer's markup: the worst model to
-/// have where those hold tags.
+/// Words of the user and results of tools come back as markup of the answer: the worst case if they contain
+/// tags.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Parrot;
 
@@ -207,7 +207,7 @@ impl Llm for Parrot {
     }
 }
 
-/// The words of a message, as they would reach a real model.
+/// The text of a message, as a real model would see it.
 fn heard(message: &Message) -> String {
     match message {
         Message::System { text } | Message::User { text } | Message::Agent { text, .. } => {
@@ -225,7 +225,7 @@ fn fail(error: LlmError) -> LlmStream {
     stream::once(std::future::ready(Err(error))).boxed()
 }
 
-/// The steps that are left to play.
+/// The remaining steps of a script.
 struct Playing {
     steps: std::vec::IntoIter<Step>,
     parser: Parser,
@@ -246,7 +246,7 @@ fn play(steps: Vec<Step>) -> LlmStream {
 }
 
 impl Playing {
-    /// The events of the next step, and whether there is one after it.
+    /// The events of the next step, and whether more steps follow.
     async fn next(&mut self) -> (Vec<Result<LlmEvent, LlmError>>, bool) {
         match self.steps.next() {
             Some(Step::Text(text)) => (self.parser.push(&text).into_iter().map(Ok).collect(), true),

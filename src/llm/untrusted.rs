@@ -1,8 +1,8 @@
-//! Sanitises text from users, tools and clients before it stands in a prompt.
+//! Sanitises text from users, tools and clients for prompts.
 
 use serde_json::{Map, Value};
 
-/// Removes what cannot be seen and what could be taken for markup.
+/// Removes invisible characters and anything that could be taken for markup.
 ///
 /// - Invisible characters go: controls other than line feed and tab, zero-width and bidirectional
 ///   marks, fillers, variation selectors, and the tag characters U+E0000 to U+E007F.
@@ -15,7 +15,7 @@ pub fn sanitise(text: &str) -> String {
         .collect()
 }
 
-/// [`sanitise`] for every string and key within a value.
+/// [`sanitise`] for every string and key in a value.
 pub fn sanitise_json(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(sanitise(text)),
@@ -40,7 +40,7 @@ fn without_tag(c: char) -> char {
     }
 }
 
-/// Characters that show nothing but may carry a message to a model or break up a word.
+/// Whether a character is invisible: it may carry a hidden message to a model or break up a word.
 pub fn is_invisible(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

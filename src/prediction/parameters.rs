@@ -1,10 +1,7 @@
 //! A tool's parameters, and the words for them brought to the values that its schema wants.
 
 use super::RouterHints;
-use crate::language::en::{
-    dates, durations, expression, places, slots, text,
-    units::{self, Unit},
-};
+use crate::language::en::{dates, durations, expression, places, slots, text, units::Unit};
 use crate::tools::{Clock, Declaration, Equivalence};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

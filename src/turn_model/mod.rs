@@ -1,4 +1,4 @@
-//! End-of-turn model: does this audio sound as if the speaker were done?
+//! The end-of-turn model: scores whether the speaker sounds done.
 
 mod smart_turn;
 
@@ -9,10 +9,10 @@ pub use smart_turn::SmartTurn;
 #[error("end-of-turn model failed: {0}")]
 pub struct TurnModelError(pub String);
 
-/// An end-of-turn model. Lives on one thread, which owns it.
+/// An end-of-turn model, owned by one thread.
 pub trait TurnModel: Send {
-    /// The probability, 0..1, that the speaker is done after `audio`: 16 kHz mono in -1..1, up to
-    /// the present moment; the last 8 s count.
+    /// The probability, 0..1, that the speaker is done after `audio`: 16 kHz mono in -1..1, up to now. Only
+    /// the last 8 s count.
     ///
     /// # Errors
     /// [`TurnModelError`] if the model fails.

@@ -47,14 +47,14 @@ impl TurnModel for SmartTurn {
     }
 }
 
-/// The last 8 s at zero mean and unit variance, silence before it if there is less.
+/// The last 8 s at zero mean and unit variance, padded with silence at the front.
 fn last_8_s(audio: &[f32]) -> Vec<f32> {
     let audio = &audio[audio.len().saturating_sub(SAMPLES)..];
     let mut window = vec![0.0; SAMPLES - audio.len()];
     window.extend(audio);
     let mean = window.iter().sum::<f32>() / SAMPLES as f32;
     let variance = window.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / SAMPLES as f32;
-    // 1e-7: the feature extractor that the model was trained with.
+    // 1e-7 is from the feature extractor that the model was trained with.
     let scale = 1.0 / (variance + 1e-7).sqrt();
     window.iter_mut().for_each(|x| *x = (*x - mean) * scale);
     window

@@ -1,5 +1,4 @@
-//! The cheap gate: WebRTC's detector, 60 times cheaper than Silero, decides whether Silero is
-//! asked at all.
+//! A cheap gate in front of Silero: WebRTC's detector, 60 times cheaper, decides whether Silero runs at all.
 
 use super::{Vad, VadError, WINDOW};
 use crate::audio::{to_f32, to_i16};
@@ -9,12 +8,12 @@ use webrtc_vad::{SampleRate, Vad as Webrtc, VadMode};
 /// Samples of one of WebRTC's frames: 10 ms at 16 kHz.
 const FRAME: usize = 160;
 
-/// Windows during which the gate stays open after the last that sounded like speech (320 ms), so
-/// that pauses within speech are judged by the model.
+/// Windows for which the gate stays open after the last that sounded like speech (320 ms), so that the model
+/// judges pauses within speech.
 const HANGOVER: u32 = 10;
 
-/// Windows before the gate opened that the model is shown first, so that its memory is warm and
-/// the onset is not lost.
+/// Windows from before the gate opened that the model processes first, so that its state is warm and the
+/// onset is not lost.
 const WARM_UP: usize = 4;
 
 /// A detector behind the gate. While the gate is closed the probability is 0.
@@ -22,14 +21,14 @@ pub struct Gated<V> {
     gate: Webrtc,
     model: V,
     open: u32,
-    /// As PCM16, in half the memory: every silent session has them.
+    /// Kept as PCM16 to save memory, because every silent session has them.
     before: VecDeque<Vec<i16>>,
 }
 
 impl<V: Vad> Gated<V> {
     /// Puts `model` behind a gate.
     pub fn new(model: V) -> Self {
-        // "Quality" lets the most through: what it holds back is not speech.
+        // The "quality" mode passes the most audio, so it holds back no speech.
         let gate = Webrtc::new_with_rate_and_mode(SampleRate::Rate16kHz, VadMode::Quality);
         Self {
             gate,

@@ -1,4 +1,4 @@
-//! Voice activity detection: is there speech in these 32 ms?
+//! Voice activity detection, in windows of 32 ms.
 
 mod gate;
 mod silero;

@@ -6,7 +6,7 @@ use ort::value::TensorRef;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Samples of the window before that the model sees again.
+/// Samples of the previous window that the model sees again.
 const CONTEXT: usize = 64;
 
 /// Size of the model's recurrent state, `[2, 1, 128]`.

@@ -1,16 +1,16 @@
-//! The arguments of a call, read and written.
+//! Reads and writes the arguments of a call.
 
 use serde_json::{Map, Number, Value};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How deep lists and objects may nest.
+/// The deepest nesting of lists and objects.
 const MAX_DEPTH: usize = 32;
 
-/// Reads what stands between the parentheses of a call: `city="Boulder", days=3`, or one object.
+/// Reads the text between the parentheses of a call: `city="Boulder", days=3`, or one object.
 ///
 /// # Errors
-/// If the text is malformed; worded for the model that wrote it.
+/// If the text is malformed. The message is for the model that wrote it.
 pub fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let mut reader = Reader::new(text);
     reader.skip_space();
@@ -23,8 +23,8 @@ pub fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     Ok(arguments)
 }
 
-/// Reads a whole call as an object: `{"name": "f", "arguments": {...}}`. The arguments may also
-/// be a string that holds an object.
+/// Reads a whole call as an object: `{"name": "f", "arguments": {...}}`. The arguments may also be a string
+/// that contains an object.
 pub(super) fn parse_envelope(text: &str) -> Result<(String, Map<String, Value>), String> {
     let mut reader = Reader::new(text.trim());
     let mut call = reader.object(MAX_DEPTH)?;
@@ -47,8 +47,8 @@ pub(super) fn parse_envelope(text: &str) -> Result<(String, Map<String, Value>),
     Ok((name, arguments))
 }
 
-/// Writes a call as the model is taught to: `<tool>name(key="value")</tool>`. What it writes is
-/// read back to the same name and arguments, and no `<` or `>` stands in it but the tag's own.
+/// Writes a call in the form that the prompt teaches: `<tool>name(key="value")</tool>`. It is parsed back to
+/// the same name and arguments, and contains no `<` or `>` outside its tags.
 pub fn format_call(name: &str, arguments: &Map<String, Value>) -> String {
     let list: Vec<String> = arguments
         .iter()
@@ -67,7 +67,7 @@ fn format_key(key: &str) -> String {
     }
 }
 
-/// In JSON both signs stand only within strings, where an escape may take their place.
+/// Escapes `<` and `>`, which in JSON occur only within strings.
 fn harmless(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e")
 }
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         self.members(Some('}'), depth)
     }
 
-    /// Members up to the closing bracket, or up to the end of the text.
+    /// Reads members up to the closing bracket, or up to the end of the text.
     fn members(&mut self, close: Option<char>, depth: usize) -> Result<Map<String, Value>, String> {
         let mut members = Map::new();
         while !self.closes(close) {
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A comma, unless what is closed comes next.
+    /// Reads a comma, unless the closing bracket comes next.
     fn separator(&mut self, close: Option<char>) -> Result<(), String> {
         self.skip_space();
         match self.peek() {
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Read with [`str::parse`], which unlike `serde_json` rounds every float correctly.
+    /// Reads a number with [`str::parse`], which unlike `serde_json` rounds every float correctly.
     fn number(&mut self) -> Result<Value, String> {
         let word = self.word(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'));
         let digits = word.strip_prefix('+').unwrap_or(&word);
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `\uXXXX`, two of them for a character beyond U+FFFF; half of a pair becomes U+FFFD.
+    /// Reads `\uXXXX`, or two of them for a character beyond U+FFFF; half of a pair becomes U+FFFD.
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex4()?;
         if !(0xd800..0xdc00).contains(&first) {

@@ -5,10 +5,10 @@ use super::{Events, Kind, MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, MAX_TAG_CHARS, Tag
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
 
-/// The name given to a call that has none that can be read.
+/// The name given to a call without a readable name.
 const NAMELESS: &str = "invalid";
 
-/// A call in the making.
+/// A call that is being parsed.
 #[derive(Debug)]
 pub(super) struct Call {
     name: String,
@@ -17,12 +17,12 @@ pub(super) struct Call {
     /// The arguments as written, at most [`MAX_ARGUMENT_BYTES`].
     raw: String,
     quotes: Quotes,
-    /// Since a `<` that may begin a tag.
+    /// Characters since a `<` that may begin a tag.
     tag: String,
     error: Option<String>,
 }
 
-/// How far a call has come.
+/// How much of a call has been parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Name,
@@ -30,11 +30,12 @@ enum Stage {
     AfterName,
     /// Between the parentheses.
     Arguments,
-    /// Everything up to the closing tag: arguments of a name that is known, or all as JSON.
+    /// Everything up to the closing tag: the arguments if the name is known, otherwise the whole call as
+    /// JSON.
     Body,
-    /// After the parenthesis.
+    /// After the closing parenthesis.
     Tail,
-    /// Beyond repair: wait for the closing tag.
+    /// Malformed: wait for the closing tag.
     Skip,
 }
 
@@ -43,8 +44,8 @@ enum Stage {
 pub(super) enum Step {
     More,
     Closed,
-    /// Another tag began, so this call was never closed. The tag's text, without `<` and without
-    /// the current character.
+    /// Another tag began, so this call was never closed. Contains the tag's text, without `<` and the current
+    /// character.
     Tag(String),
 }
 
@@ -141,7 +142,7 @@ impl Call {
         shape && self.tag.len() < MAX_TAG_CHARS
     }
 
-    /// Treats the characters of a supposed tag, up to the current one, as content.
+    /// Treats the characters of an apparent tag, including the current one, as content.
     fn tag_is_text(&mut self, c: char, out: &mut Events) -> Step {
         for held in std::mem::take(&mut self.tag).chars() {
             self.content(held, out);
@@ -204,7 +205,7 @@ impl Call {
         }
     }
 
-    /// `</tool>` was read.
+    /// Closes the call at `</tool>`.
     pub(super) fn close(&mut self, out: &mut Events) {
         let arguments = match self.error.take() {
             Some(error) => Err(error),
@@ -213,7 +214,7 @@ impl Call {
         out.push(LlmEvent::ToolClosed { arguments });
     }
 
-    /// The answer went on or ended without `</tool>`.
+    /// Closes the call with an error, because `</tool>` is missing.
     pub(super) fn abandon(mut self, out: &mut Events) {
         self.fail("the call was not closed with </tool>", out);
         self.close(out);
@@ -252,7 +253,7 @@ impl Call {
 }
 
 impl Kind {
-    /// A tag that cannot stand within a call.
+    /// Whether a tag cannot occur within a call.
     fn starts_anew(self) -> bool {
         matches!(self, Self::Speech | Self::Tool)
     }
@@ -310,7 +311,7 @@ impl Quotes {
         }
     }
 
-    /// Only where a string may stand, so that an apostrophe in a bare word opens none.
+    /// Whether a string may begin here. An apostrophe in a bare word begins none.
     fn may_open(&self) -> bool {
         matches!(self.before, None | Some('=' | ':' | ',' | '(' | '[' | '{'))
     }

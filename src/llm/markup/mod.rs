@@ -1,8 +1,8 @@
-//! Incremental parser of the markup that the language model answers in.
+//! Incremental parser of the markup in which the language model answers.
 //!
-//! Pure: characters in, [`LlmEvent`]s out. Any way of cutting the input into pieces gives the
-//! same events once neighbouring pieces of speech and of arguments are joined. No input panics,
-//! and no `<` or `>` is ever spoken.
+//! Pure: characters in, [`LlmEvent`]s out. However the input is split, the events are the same once
+//! adjacent pieces of speech and of arguments are joined. No input causes a panic, and `<` and `>` are
+//! never spoken.
 //!
 //! ```text
 //! answer    = { speech | tool | think | fence | text }
@@ -21,20 +21,20 @@
 //! fence     = "```" [ language ]                         swallowed
 //! ```
 //!
-//! - Tag names are matched without regard to case. `tool_call` is another name for `tool`, and
-//!   `thinking` for `think`; `True`, `False` and `None` are read as in JSON.
-//! - Text outside any tag is speech: a model that forgets the tags is still heard.
-//! - White space in speech is collapsed to one space, or one line feed where it held one. It
-//!   neither leads nor trails, but the end of a `<speech>` that said something is a line feed at
-//!   once, so that its last clause need not wait for what follows.
+//! - Tag names are case-insensitive. `tool_call` means `tool`, and `thinking` means `think`; `True`,
+//!   `False` and `None` are read as `true`, `false` and `null`.
+//! - Text outside all tags is speech, so that a model that forgets the tags is still heard.
+//! - White space in speech becomes one space, or one line feed if it contained one. Leading and trailing
+//!   white space is dropped, except that a `<speech>` with words ends with a line feed, so that its last
+//!   clause need not wait for more text.
 //! - Other tags, comments and `<|tokens|>` are dropped; the text between them is spoken.
-//! - A `<` that opens no tag is spoken as "less than" before white space, a digit, `-` or `$`, a
-//!   `>` between spaces as "greater than"; elsewhere both are dropped, and so are their
-//!   full-width forms and the `‹` and `›` that stand for them in untrusted text.
-//! - Entities are decoded in speech and never open a tag. They are left alone in arguments.
-//! - Within a quoted argument `)` and `</tool>` are text. Outside of one, `</tool>` ends the
-//!   call whatever is missing, and `<speech>` or `<tool>` ends it as unclosed, which is an error.
-//! - An error in a call is the result of [`LlmEvent::ToolClosed`], in words for the model.
+//! - A `<` that does not open a tag is spoken as "less than" before white space, a digit, `-` or `$`, and a
+//!   `>` between spaces as "greater than". Elsewhere both are dropped, as are their full-width forms and
+//!   the `‹` and `›` that replace them in untrusted text.
+//! - Entities are decoded in speech and never open a tag. In arguments they stay as they are.
+//! - In a quoted argument `)` and `</tool>` are text. Elsewhere `</tool>` ends the call even if it is
+//!   incomplete, and `<speech>` or `<tool>` ends it as unclosed, which is an error.
+//! - An error in a call is reported in [`LlmEvent::ToolClosed`], with a message for the model.
 
 mod arguments;
 mod call;
@@ -46,62 +46,62 @@ pub(crate) use utf8::Utf8Decoder;
 use crate::llm::LlmEvent;
 use call::{Call, Step};
 
-/// The most bytes of arguments that one call may have; far beyond what a voice agent needs.
+/// The most bytes of arguments in one call, far more than a voice agent needs.
 pub const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
 
 /// The most characters of a tool's name: OpenAI's limit for function names.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// The most characters between `<` and `>`: a tag with the longest name and then some.
+/// The most characters between `<` and `>`: enough for a tag with the longest name.
 const MAX_TAG_CHARS: usize = 128;
 
 /// The most characters of an entity between `&` and `;`.
 const MAX_ENTITY_CHARS: usize = 8;
 
-/// Reads an answer as it streams in.
+/// Parses an answer as it streams in.
 ///
-/// Call [`push`](Self::push) or [`push_bytes`](Self::push_bytes) for each piece and
-/// [`finish`](Self::finish) at the end. It never makes an [`LlmEvent::End`]: whoever reads the
-/// stream knows whether it ended well.
+/// Call [`push`](Self::push) or [`push_bytes`](Self::push_bytes) for each piece and [`finish`](Self::finish)
+/// at the end. It never emits [`LlmEvent::End`]: only the reader of the stream knows whether it ended
+/// properly.
 #[derive(Debug, Default)]
 pub struct Parser {
     mode: Mode,
-    /// White space that is spoken only if words follow.
+    /// White space that is emitted only if words follow.
     gap: Option<char>,
-    /// Words were spoken since the start or the last tool call.
+    /// Words were emitted since the start or the last tool call.
     spoken: bool,
-    /// Backticks in a row.
+    /// Consecutive backticks.
     ticks: u8,
     utf8: Utf8Decoder,
     out: Events,
 }
 
-/// Where the parser is.
+/// The parser's position.
 #[derive(Debug, Default)]
 enum Mode {
     #[default]
     Text,
-    /// A `<` was seen; `tag` is false where it was written as an entity.
+    /// After a `<`; `tag` is false if it was written as an entity.
     Less {
         tag: bool,
     },
-    /// A `>` after a space was seen.
+    /// After a `>` that follows a space.
     Greater,
-    /// Since `&`.
+    /// Characters since `&`.
     Entity(String),
-    /// Since `<`.
+    /// Characters since `<`.
     Tag {
         text: String,
         quote: Option<char>,
     },
     /// After three backticks.
     Fence,
-    /// Since `<` within `<think>`.
+    /// Within `<think>`, with the characters since the last `<`.
     Think(String),
     Tool(Box<Call>),
 }
 
-/// Events in the making, neighbouring pieces joined.
+/// Collected events, with adjacent pieces joined.
 #[derive(Debug, Default)]
 struct Events(Vec<LlmEvent>);
 
@@ -146,8 +146,8 @@ impl Parser {
         self.push(&text)
     }
 
-    /// Ends the answer: what was held back is spoken, an open call is closed with an error, and
-    /// the parser is as new.
+    /// Ends the answer: emits text that was held back, closes an open call with an error, and resets the
+    /// parser.
     pub fn finish(&mut self) -> Vec<LlmEvent> {
         let rest = self.utf8.finish();
         let mut events = self.push(&rest);
@@ -320,8 +320,8 @@ impl Parser {
         }
     }
 
-    /// A tag that never ended. The words after an unknown name were most likely meant as text,
-    /// as in `a <b and so on`.
+    /// Handles a tag that never ended. Words after an unknown name were probably meant as text, as in `a <b
+    /// and so on`.
     fn broken_tag(&mut self, text: &str) {
         let tag = Tag::read(text);
         if tag.kind == Kind::Unknown && !tag.closing {
@@ -377,25 +377,25 @@ impl Parser {
     }
 }
 
-/// The meaning of a tag.
+/// The kind of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Speech,
     Tool,
     Think,
-    /// A tag that separates words.
+    /// Separates words.
     Break,
-    /// Something that is no text even if it never ends: a comment, a special token.
+    /// Never text, even if it does not end: a comment or a special token.
     Noise,
     Unknown,
 }
 
-/// The text between `<` and `>`, taken apart.
+/// A parsed tag.
 #[derive(Debug)]
 struct Tag<'a> {
     kind: Kind,
     closing: bool,
-    /// It closes itself.
+    /// Self-closing.
     empty: bool,
     /// The text after the name.
     rest: &'a str,

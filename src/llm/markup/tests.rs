@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Joins neighbouring pieces.
+/// Joins adjacent pieces.
 fn merged(events: impl IntoIterator<Item = LlmEvent>) -> Vec<LlmEvent> {
     let mut joined = Events::default();
     for event in events {
@@ -22,7 +22,7 @@ fn parse(text: &str) -> Vec<LlmEvent> {
     merged(events)
 }
 
-/// A tool's name and what became of its arguments.
+/// A tool's name and its arguments, or the error.
 type Called = (String, Result<Value, String>);
 
 /// Returns the spoken text, and each call with its arguments or error.
@@ -261,7 +261,7 @@ fn bytes_that_are_no_text() {
     );
 }
 
-/// Fragments that are likely to bring the parser into trouble.
+/// Fragments that are likely to confuse the parser.
 fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(vec![
@@ -292,7 +292,7 @@ fn in_pieces(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<LlmEvent> {
     merged(events)
 }
 
-/// Opened, arguments and closed follow one another, and no sign of a tag is spoken.
+/// Whether opened, arguments and closed are in order, and no `<` or `>` is spoken.
 fn well_formed(events: &[LlmEvent]) -> bool {
     let mut open = false;
     events.iter().all(|event| match event {

@@ -1,15 +1,14 @@
-//! UTF-8 that arrives in pieces.
+//! Decoding of UTF-8 that arrives in pieces.
 
-/// Decodes UTF-8 whose characters may be cut anywhere. What is not UTF-8 becomes U+FFFD, the
-/// same however the bytes are cut.
+/// Decodes UTF-8 that may be cut within characters. Invalid bytes become U+FFFD, regardless of the cuts.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Decoder {
-    /// The start of a character: at most three bytes.
+    /// The start of an incomplete character: at most three bytes.
     held: Vec<u8>,
 }
 
 impl Utf8Decoder {
-    /// The text that is complete with these bytes.
+    /// Adds bytes and returns the text that is complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let whole = self.held.len() - unfinished(&self.held);
@@ -19,14 +18,14 @@ impl Utf8Decoder {
         text
     }
 
-    /// The replacement of a character that never became whole, if there is one.
+    /// Ends the text; returns U+FFFD if a character was incomplete.
     pub(crate) fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         String::from_utf8_lossy(&held).into_owned()
     }
 }
 
-/// How many bytes at the end may still become a character.
+/// The number of bytes at the end that may still become a character.
 fn unfinished(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3))
         .find(|&n| {

@@ -1,4 +1,4 @@
-//! The data of a chat completion stream, turned into events. Pure.
+//! Turns the data of a chat completion stream into events. Pure.
 
 use crate::llm::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
 use crate::llm::{LlmEvent, TokenUsage};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The most native calls in one answer.
 const MAX_CALLS: usize = 16;
 
-/// Events, and why no more will come.
+/// Events, and the error that ended the stream, if any.
 pub(super) type Decoded = (Vec<LlmEvent>, Option<String>);
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ struct PromptTokens {
 }
 
 impl Usage {
-    /// `None` if it says nothing: some servers send zeros with every piece but the last.
+    /// The counts; `None` if they are zero, as some servers send them with every piece but the last.
     fn read(self) -> Option<TokenUsage> {
         let usage = TokenUsage {
             input: self.prompt_tokens,
@@ -55,7 +55,7 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// `reasoning_content` and the like are not read: thoughts are not spoken.
+/// A piece of the answer. `reasoning_content` and the like are ignored: reasoning is not spoken.
 #[derive(Deserialize, Default)]
 struct Delta {
     content: Option<String>,
@@ -75,11 +75,11 @@ struct CallDelta {
 #[derive(Deserialize, Default)]
 struct FunctionDelta {
     name: Option<String>,
-    /// Text, but some servers send an object.
+    /// A string, but some servers send an object.
     arguments: Option<Value>,
 }
 
-/// `null` where servers should have left the field out.
+/// Reads `null`, which some servers send for a missing field, as the default.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -91,20 +91,20 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 pub(super) struct Decoder {
     parser: Parser,
     calls: Vec<NativeCall>,
-    /// How many calls are closed: the first of them.
+    /// How many calls are closed, counted from the first.
     closed: usize,
     finish: Option<String>,
     usage: Option<TokenUsage>,
 }
 
-/// A call of the protocol's own.
+/// A native call of the protocol.
 #[derive(Debug)]
 struct NativeCall {
     index: u64,
     id: Option<String>,
     name: String,
     raw: String,
-    /// How much of `raw` was told; `None` before the call was opened.
+    /// How many bytes of `raw` were reported; `None` before the call was opened.
     told: Option<usize>,
     error: Option<&'static str>,
 }
@@ -130,7 +130,7 @@ impl Decoder {
         (events, None)
     }
 
-    /// The stream ended without `[DONE]`: well if a reason was given before, else not.
+    /// Handles a stream that ended without `[DONE]`, which is an error unless a finish reason came before.
     pub(super) fn end_of_stream(&mut self) -> Decoded {
         if self.finish.is_some() {
             self.done()
@@ -156,7 +156,7 @@ impl Decoder {
         }
     }
 
-    /// All is said, so calls are committed now and not only at `[DONE]`.
+    /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`.
     fn finish(&mut self, reason: String, events: &mut Vec<LlmEvent>) {
         events.extend(self.parser.finish());
         let whole = !matches!(reason.as_str(), "length" | "content_filter");
@@ -191,7 +191,7 @@ impl Decoder {
             return;
         };
         self.calls[at].add(delta.function);
-        // An earlier call whose object is whole gets no more: it need not wait for the others.
+        // An earlier call whose object is complete is closed at once, without waiting for the others.
         while self.closed < at && self.calls[self.closed].is_whole() {
             self.close_calls(self.closed + 1, true, events);
         }
@@ -200,7 +200,7 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to. Ollama gives every call the index 0 but its own id.
+    /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id.
     fn find(&mut self, delta: &CallDelta) -> Option<usize> {
         let id = delta.id.clone().filter(|id| !id.is_empty());
         let known = self.calls.iter().rposition(|call| {
@@ -259,7 +259,7 @@ impl NativeCall {
         self.error.is_none() && parse_object(&self.raw).is_ok()
     }
 
-    /// Tells what is new, once there is a name.
+    /// Reports the new part of the call, once its name is known.
     fn tell(&mut self, events: &mut Vec<LlmEvent>) {
         if self.told.is_none() && !self.name.is_empty() {
             self.told = Some(0);
@@ -301,7 +301,7 @@ fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The message within an error body such as `{"error": {"message": "..."}}`.
+/// The message in an error body such as `{"error": {"message": "..."}}`.
 pub(super) fn error_message(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     Some(message_of(body.get("error")?))
@@ -314,7 +314,7 @@ fn message_of(error: &Value) -> String {
     }
 }
 
-/// The ids in a list of models: `{"data": [{"id": "..."}]}`.
+/// The ids in a model list: `{"data": [{"id": "..."}]}`.
 pub(super) fn model_names(body: &str) -> Option<Vec<String>> {
     let body: Value = serde_json::from_str(body).ok()?;
     let list = body.get("data")?.as_array()?;
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Feeds chunks and ends the stream; a line for each event.
+    /// Decodes chunks and `[DONE]`, with one line for each event.
     fn decode(chunks: &[Value]) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut lines = Vec::new();

@@ -3,15 +3,15 @@
 //! The known phrases are listed in `phrases.rs`. A reply with anything unknown is not a yes, and runs
 //! nothing. A yes can be split completely into
 //!
-//! - agreement ("yes", "go ahead", "that works"), at least once, and clear enough for what else is
-//!   said: people decline with "that's okay, thanks", too,
+//! - agreement ("yes", "go ahead", "that works"), at least once, and clear in its context: people also
+//!   decline with "that's okay, thanks",
 //! - politeness ("please", "thanks", "oh"),
-//! - the question repeated: words in a row of the question, of the tool's name or of an argument, in
-//!   that order, each phrase with its preposition ("book the table for 2" of "Shall I book a table for
-//!   2 at Luigi's?", but neither "table 2" nor "at 2"); its verb with a pronoun ("book it").
+//! - repetition of the question: consecutive words of the question, the tool's name or an argument, in
+//!   order, each phrase with its preposition ("book the table for 2" of "Shall I book a table for 2 at
+//!   Luigi's?", but neither "table 2" nor "at 2"); or its verb with a pronoun ("book it").
 //!
-//! A question that lists or excludes something ("milk and eggs", "without onions") says something else
-//! in parts, so it is only repeated whole.
+//! A question that lists or excludes something ("milk and eggs", "without onions") may only be repeated as
+//! a whole, because a part of it means something else.
 
 mod phrases;
 mod repetition;
