@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_flat_and_short_audio_is_no_panic() {
+    fn silence_is_flat_and_short_audio_does_not_panic() {
         let mel = LogMel::new();
         assert!(
             mel.features(&vec![0.0; 1_600])

@@ -67,14 +67,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pcm16_survives_the_way_there_and_back(samples: Vec<i16>) {
+        fn pcm16_survives_a_round_trip(samples: Vec<i16>) {
             prop_assert_eq!(&to_i16(&to_f32(&samples)), &samples);
             prop_assert_eq!(from_pcm16le(&to_pcm16le(&samples)), Ok(samples));
         }
     }
 
     #[test]
-    fn too_loud_saturates_and_nan_is_silence() {
+    fn loud_samples_saturate_and_nan_is_silence() {
         let samples = [2.0, -2.0, f32::NAN, f32::INFINITY, 1.0];
         assert_eq!(
             to_i16(&samples),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_stays_that_tone_in_its_place() {
+    fn a_tone_keeps_its_pitch_and_position() {
         for (from, to) in [
             (24_000, 16_000),
             (22_050, 16_000),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stream_begins_anew() {
+    fn a_flush_resets_the_stream() {
         let input = tone(24_000, 300.0, 5_000);
         let mut resampler = Resampler::new(24_000, 16_000);
         for _ in 0..2 {

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_stay_true_when_the_past_is_forgotten() {
+    fn positions_stay_valid_when_old_audio_is_dropped() {
         let mut ring = Ring::new();
         ring.push(&numbers(0, 1_000));
         ring.forget_before(Samples(400));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_takes_little_more_than_its_samples() {
+    fn memory_is_little_more_than_the_samples() {
         let mut ring = Ring::new();
         for _ in 0..1_000 {
             ring.push(&[0.0; 320]);

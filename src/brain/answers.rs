@@ -313,7 +313,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn says_what_the_result_says() {
+    fn results_are_said_in_words() {
         let say = |tool, output| result(tool, &output, Asked::Time);
         let tokyo =
             json!({"place": "Tokyo", "time": "3:05 PM", "date": "Friday", "zone": "Asia/Tokyo"});
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_amounts_of_others_are_said_as_people_say_them() {
+    fn amounts_in_results_of_other_tools_are_spelled_out() {
         let say = |output| result("probe", &output, Asked::Time);
         for (output, said) in [
             (json!("You have 12500.0 USD"), "You have 12,500 US dollars."),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_intent_has_examples_enough() {
+    fn every_intent_has_enough_examples() {
         let intents: BTreeMap<String, Vec<String>> = toml::from_str(EXAMPLES).unwrap();
         assert_eq!(intents.len(), 18);
         for (intent, sentences) in intents {

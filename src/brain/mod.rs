@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_cut_at_a_word_within_its_most_tokens() {
+    fn an_answer_is_cut_at_a_word_within_its_token_limit() {
         let speech = |text: &str| LlmEvent::Speech { text: text.into() };
         let answer = vec![speech("One two three four."), LlmEvent::End];
         assert_eq!(cut(answer.clone(), 100), answer);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_nothing_where_something_is_denied_or_corrected() {
+    fn cuts_nothing_if_something_is_negated_or_corrected() {
         assert_eq!(cut("Set a timer and don't tell me the time."), [""; 0]);
         assert_eq!(cut("The time in Oslo, no wait, in Tokyo."), [""; 0]);
         assert_eq!(cut("Ja, schön. ".repeat(10_000).as_str()), [""; 0]);

@@ -52,7 +52,7 @@ impl Server {
         let key = api_key.as_ref().map(|key| key.expose_secret());
         if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
             return Err(engine(
-                "the API key has white space or other odd characters".into(),
+                "the API key contains characters that a header cannot carry".into(),
             ));
         }
         if api_key.is_some() {
@@ -122,8 +122,12 @@ impl Server {
             None => message,
         };
         let (url, body) = (self.shown(), self.redacted(&body));
-        tracing::warn!(url, status, "the language model refuses");
-        tracing::debug!(body, "the language model refuses");
+        tracing::warn!(
+            url,
+            status,
+            "the language model's server refused the request"
+        );
+        tracing::debug!(body, "the language model's server refused the request");
         LlmError::Status { url, status, body }
     }
 
@@ -180,7 +184,7 @@ impl Server {
                 format!("one event is longer than {MAX_EVENT_BYTES} bytes")
             }
             EventStreamError::Utf8(_) | EventStreamError::Parser(_) => {
-                "it is no event stream".into()
+                "the response is not an event stream".into()
             }
         };
         tracing::warn!(

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_phrases() {
+    fn the_embedded_phrases_are_valid() {
         let phrases = Phrases::load(None).unwrap();
         assert_eq!(phrases.asr_failed, "Sorry, could you say that again?");
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         let error = |text| with(text).unwrap_err().to_string();
         assert!(error("asr_faild = 'x'").contains("asr_faild"));
         assert!(error("asr_failed = ''").contains("asr_failed is empty"));

@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_asked_for_is_asked_for_last() {
+    fn a_forced_call_is_requested_at_the_end() {
         let asked = |tool_choice| {
             let prompt = Prompt {
                 messages: vec![user("Weather?")],
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_newest_turn_that_is_too_long_its_longest_messages_are_cut() {
+    fn the_longest_messages_of_a_turn_that_is_too_long_are_cut() {
         let mut messages = long_talk(30);
         messages.push(user(&"long ".repeat(1_000)));
         let chat = shown(&messages);
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_twice_before_an_answer_is_two_messages() {
+    fn unanswered_messages_of_the_user_stay_separate() {
         let cancelled = chat(vec![user("What can you do?"), agent("", true), user("Hm")]);
         let expected = [
             (Role::User, "What can you do?".to_owned()),

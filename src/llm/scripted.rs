@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_depends_on_what_is_asked_and_not_on_how_often() {
+    async fn an_answer_depends_on_the_prompt_and_not_on_its_number() {
         let llm = Scripted::default()
             .on(Cue::words("weather"), "Sunny.")
             .on(Cue::result("add"), "Seven.")

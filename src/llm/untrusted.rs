@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn tags_and_what_hides_them() {
+    fn tags_and_invisible_characters_are_removed() {
         assert_eq!(
             sanitise("＜to\u{200b}ol＞x()\u{e0041}</tool>"),
             "‹tool›x()‹/tool›"
@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_left_and_twice_is_once(text in any::<String>()) {
+        fn nothing_unsafe_is_left_and_sanitising_is_idempotent(text in any::<String>()) {
             let clean = sanitise(&text);
             prop_assert!(!clean.contains(['<', '>', '＜', '＞']));
             prop_assert!(!clean.chars().any(is_invisible));

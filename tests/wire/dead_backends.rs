@@ -275,7 +275,8 @@ async fn what_a_model_server_says_reaches_neither_clients_nor_the_log() {
     }
     let log = String::from_utf8(log.0.lock().expect("the log").clone()).expect("text");
     assert!(!log.contains(CANARY), "{log}");
-    let logged = log.contains("the language model refuses") && log.contains(&address.to_string());
+    let logged = log.contains("the language model's server refused the request")
+        && log.contains(&address.to_string());
     assert!(logged, "the operator is told which server it was: {log}");
 }
 

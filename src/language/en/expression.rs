@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_what_is_not_arithmetic() {
+    fn ignores_text_that_is_not_arithmetic() {
         for said in [
             "",
             "7",

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_examples_share_is_meant() {
+    fn signs_shared_by_examples_are_part_of_the_intent() {
         let texts = [
             "my card does not work",
             "why was my card declined",

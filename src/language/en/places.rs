@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_may_still_become_another_place() {
+    fn knows_beginnings_of_longer_names() {
         assert!(may_continue("New"));
         assert!(may_continue("the los"));
         assert!(!may_continue("Tokyo"));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparable_name_is_its_own_form() {
+    fn comparable_names_are_idempotent() {
         let names = PLACES.values().map(|entry| entry.place.name.as_str());
         for name in names.chain([
             "the the Hague",

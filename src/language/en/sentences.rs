@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unfinished_is_told_by_the_last_word() {
+    fn the_last_word_shows_whether_a_sentence_is_unfinished() {
         for text in [
             "Set a timer for",
             "I want to go to the",

@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_say_is_no_phrase() {
+    fn text_without_words_gives_no_phrase() {
         assert!(phrases("... ?! ()", 12).is_empty());
         assert!(phrases("", 12).is_empty());
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn brings_to_one_form() {
+    fn normalises_spellings() {
         for (text, expected) in [
             ("What's the time?", "what is the time"),
             ("Whats the time in Sydney", "what is the time in sydney"),

@@ -42,7 +42,7 @@ pub(super) fn parse_envelope(text: &str) -> Result<(String, Map<String, Value>),
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(arguments)) => arguments,
         Some(Value::String(text)) => parse_arguments(&text)?,
-        Some(_) => return Err("the arguments are no object".into()),
+        Some(_) => return Err("the arguments are not an object".into()),
     };
     Ok((name, arguments))
 }
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
             "true" | "True" => Ok(Value::Bool(true)),
             "false" | "False" => Ok(Value::Bool(false)),
             "null" | "None" => Ok(Value::Null),
-            _ => Err("text must stand in quotes".into()),
+            _ => Err("text must be in quotes".into()),
         }
     }
 
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         };
         number
             .map(Value::Number)
-            .ok_or_else(|| format!("{word} is no number; put text in quotes"))
+            .ok_or_else(|| format!("{word} is not a number; put text in quotes"))
     }
 
     fn string(&mut self) -> Result<String, String> {

@@ -122,7 +122,7 @@ fn speech_without_its_markup() {
 }
 
 #[test]
-fn signs_that_are_no_tags() {
+fn angle_brackets_that_are_not_tags() {
     speaks("5 < 6", "5 less than 6");
     speaks("<5 minutes", "less than 5 minutes");
     speaks(
@@ -208,7 +208,7 @@ fn calls_that_cannot_be_read_are_never_committed() {
     refuses("<tool>w(note=don't)</tool>", "w", "quotes");
     refuses("<tool>w(a=1, a=2)</tool>", "w", "twice");
     refuses("<tool>w(a=1 b=2)</tool>", "w", "comma");
-    refuses("<tool>w(a=1e999)</tool>", "w", "no number");
+    refuses("<tool>w(a=1e999)</tool>", "w", "not a number");
     refuses("<tool>w(a=[1)</tool>", "w", "");
     refuses("<tool>w(a=1</tool>", "w", "parenthesis");
     refuses("<tool>w(a=1)", "w", "not closed");
@@ -248,7 +248,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn bytes_that_are_not_text() {
     let mut parser = Parser::new();
     let mut events = parser.push_bytes(b"caf\xc3");
     events.extend(parser.push_bytes(b"\xa9 \xff\xe2\x82"));
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_cut_anywhere_too(
+    fn any_cut_of_bytes_gives_the_same_events(
         mut bytes in answer().prop_map(String::into_bytes),
         noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
@@ -355,7 +355,7 @@ proptest! {
     }
 
     #[test]
-    fn a_call_that_was_written_is_read_back(name in "[a-zA-Z_][a-zA-Z0-9_-]{0,20}", arguments in arguments()) {
+    fn a_formatted_call_parses_back(name in "[a-zA-Z_][a-zA-Z0-9_-]{0,20}", arguments in arguments()) {
         let text = format_call(&name, &arguments);
         prop_assert_eq!(text.matches(['<', '>']).count(), 4);
         let expected = vec![(name, Ok(Value::Object(arguments)))];

@@ -297,7 +297,7 @@ fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
     if raw.trim_start().starts_with('{') {
         parse_arguments(raw)
     } else {
-        Err("the arguments are no object".into())
+        Err("the arguments are not an object".into())
     }
 }
 
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_odd_chunks_are_passed_over() {
+    fn reasoning_and_odd_chunks_are_ignored() {
         let lines = decode(&[
             json!({"choices": [{"delta": {"role": "assistant", "content": "", "reasoning_content": "hmm"}}]}),
             json!({"choices": null}),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_not_committed() {
+    fn a_call_that_is_cut_off_is_not_committed() {
         assert_eq!(
             decode(&[call(0, "a", "w", "{\"n\":1}"), finish("length")])[2],
             "bad the answer was cut off within the call"

@@ -35,7 +35,7 @@ use Reply::{No, Other, Yes};
 
 /// A hundred replies to one question.
 #[test]
-fn what_agrees_and_adds_nothing_new_is_a_yes() {
+fn agreement_that_adds_nothing_new_is_a_yes() {
     let cases = [
         // Agreement.
         ("Yes.", Yes),
@@ -171,7 +171,7 @@ fn what_agrees_and_adds_nothing_new_is_a_yes() {
 }
 
 #[test]
-fn who_declines_politely_has_not_agreed() {
+fn a_polite_refusal_is_not_a_yes() {
     let declining = [
         "I'm good.",
         "I'm good, thanks.",
@@ -276,7 +276,7 @@ fn who_declines_politely_has_not_agreed() {
 }
 
 #[test]
-fn yeah_right_in_scorn_is_no_yes() {
+fn a_sarcastic_yeah_right_is_not_a_yes() {
     check(
         table,
         &[
@@ -305,7 +305,7 @@ fn yeah_right_in_scorn_is_no_yes() {
 }
 
 #[test]
-fn an_unfinished_sentence_is_no_yes() {
+fn an_unfinished_sentence_is_not_a_yes() {
     for said in [
         "I would…",
         "Well, I would",
@@ -368,7 +368,7 @@ proptest! {
 
     /// No text is slow to classify or causes a panic.
     #[test]
-    fn any_text_is_judged(text in ".{0,200}", question in ".{0,200}", value in ".{0,100}") {
+    fn any_text_is_classified(text in ".{0,200}", question in ".{0,200}", value in ".{0,100}") {
         let arguments = json!({ "a": value });
         let arguments = arguments.as_object().unwrap();
         let asked = Asked { question: &question, tool: "t", arguments };
@@ -377,7 +377,7 @@ proptest! {
 }
 
 #[test]
-fn an_endless_question_is_judged_at_once() {
+fn an_endless_question_is_classified_quickly() {
     let question = "to x ".repeat(2_000);
     let asked = Asked {
         question: &question,

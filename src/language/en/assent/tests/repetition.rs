@@ -43,7 +43,7 @@ fn a_number_is_not_repeated_in_parts() {
 }
 
 #[test]
-fn a_value_that_changes_places_is_no_yes() {
+fn a_value_in_another_place_is_not_a_yes() {
     let move_money = || {
         let arguments = json!({"amount": 50, "from": "checking", "to": "savings"});
         let question = "Transfer 50 dollars from checking to savings?";
@@ -68,7 +68,7 @@ fn a_value_that_changes_places_is_no_yes() {
 }
 
 #[test]
-fn what_lists_or_excludes_is_repeated_whole() {
+fn a_question_that_lists_or_excludes_is_repeated_whole() {
     let note = || {
         let question = "Shall I add note with text milk and eggs?";
         (question, "add_note", json!({"text": "milk and eggs"}))
@@ -186,7 +186,7 @@ fn words_of_refusal_are_repeated_only_as_the_tools_own_verb() {
 }
 
 #[test]
-fn whose_something_is_may_be_said_from_either_side() {
+fn my_in_the_reply_matches_your_in_the_question() {
     let call = || {
         (
             "Shall I call your wife?",
