@@ -14,7 +14,7 @@ pub(super) struct Agenda {
     announcements: VecDeque<String>,
     next: Option<NextAnswer>,
     /// Items that are still being transcribed. Answers wait for them.
-    unheard: BTreeSet<ItemId>,
+    untranscribed: BTreeSet<ItemId>,
     pub(super) silence: Silence,
 }
 
@@ -73,26 +73,26 @@ impl Agenda {
 
     /// An answer is queued and need not wait for a transcript.
     pub(super) fn is_answer_due(&self) -> bool {
-        self.has_next_answer() && self.is_heard()
+        self.has_next_answer() && self.is_transcribed()
     }
 
     /// Makes answers wait for the transcript of this item.
     pub(super) fn wait_for(&mut self, item: ItemId) {
-        self.unheard.insert(item);
+        self.untranscribed.insert(item);
     }
 
     /// Notes that an item was transcribed, or cannot be.
-    pub(super) fn was_heard(&mut self, item: ItemId) {
-        self.unheard.remove(&item);
+    pub(super) fn was_transcribed(&mut self, item: ItemId) {
+        self.untranscribed.remove(&item);
     }
 
     /// Items that are still being transcribed.
-    pub(super) fn unheard(&self) -> &BTreeSet<ItemId> {
-        &self.unheard
+    pub(super) fn untranscribed(&self) -> &BTreeSet<ItemId> {
+        &self.untranscribed
     }
 
     /// All items have been transcribed.
-    pub(super) fn is_heard(&self) -> bool {
-        self.unheard.is_empty()
+    pub(super) fn is_transcribed(&self) -> bool {
+        self.untranscribed.is_empty()
     }
 }

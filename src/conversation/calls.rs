@@ -47,7 +47,7 @@ impl Calls {
         self.by_client = true;
     }
 
-    pub(super) fn has_client_s(&self) -> bool {
+    pub(super) fn has_client_calls(&self) -> bool {
         self.by_client
     }
 

@@ -174,7 +174,7 @@ impl Confirmation {
         };
         let why = "the user has not been asked yet. Call it again if it is still wanted.";
         for name in [&pending.name].into_iter().chain(&others) {
-            tell_put_off(common, history, name, why);
+            report_put_off(common, history, name, why);
         }
     }
 
@@ -185,7 +185,7 @@ impl Confirmation {
         let why =
             "only one call at a time can wait for the user's yes. Call it again after this one.";
         for name in &others {
-            tell_put_off(common, history, name, why);
+            report_put_off(common, history, name, why);
         }
         common.notify(Event::ConfirmationAsked {
             call: pending.call,
@@ -430,21 +430,21 @@ impl Confirmation {
     /// Ends the wait and tells the client the outcome.
     fn end(&mut self, common: &mut Common, outcome: ConfirmationOutcome) -> Option<Pending> {
         let pending = self.take(common)?;
-        pending.tell_end(common, outcome);
+        pending.report_outcome(common, outcome);
         Some(pending)
     }
 }
 
 impl Pending {
     /// Tells the client the outcome.
-    pub(super) fn tell_end(&self, common: &mut Common, outcome: ConfirmationOutcome) {
+    pub(super) fn report_outcome(&self, common: &mut Common, outcome: ConfirmationOutcome) {
         let call = self.call;
         common.notify(Event::ConfirmationEnded { call, outcome });
     }
 }
 
 /// Tells the model that a call was not run, and why.
-fn tell_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
+fn report_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
     let text = format!("A call of {name} was not run: {why}");
     history.push(common.item_id(), Message::System { text });
 }

@@ -343,10 +343,10 @@ impl History {
         items.flat_map(Item::messages).collect()
     }
 
-    /// Marks the user's message as not to be answered, if nothing has followed it. Items in `unheard` count
-    /// although their words are still to come.
-    pub(super) fn give_up_question(&mut self, unheard: &BTreeSet<ItemId>) {
-        let says = |item: &Item| item.message().is_some() || unheard.contains(&item.id);
+    /// Marks the user's message as not to be answered, if nothing has followed it. Items in `untranscribed`
+    /// count, too.
+    pub(super) fn give_up_question(&mut self, untranscribed: &BTreeSet<ItemId>) {
+        let says = |item: &Item| item.message().is_some() || untranscribed.contains(&item.id);
         let last = self.items.iter_mut().rfind(|item| says(item));
         if let Some(item) = last.filter(|item| item.is_users()) {
             item.given_up = true;

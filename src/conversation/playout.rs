@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 const AHEAD: usize = 2;
 
 /// Playout reports that are compared.
-const TIDINGS: usize = 8;
+const REPORTS: usize = 8;
 
 /// Reports that are later than this are ignored: no telephone line is that slow.
-const CREDIBLE: Micros = Micros::from_ms(600);
+const LATEST_CREDIBLE: Micros = Micros::from_ms(600);
 
 /// The clauses that have not been heard in full, from words to sound.
 #[derive(Debug, Default)]
@@ -180,10 +180,10 @@ impl Playout {
         let behind = clause.sent.0.saturating_sub(until.0);
         let without_lag = Time(clause.sent_until.0.saturating_sub(behind));
         let lateness = now.since(without_lag);
-        if lateness > CREDIBLE {
+        if lateness > LATEST_CREDIBLE {
             return;
         }
-        if self.lateness.len() == TIDINGS {
+        if self.lateness.len() == REPORTS {
             self.lateness.pop_front();
         }
         self.lateness.push_back(lateness);
@@ -332,7 +332,7 @@ mod tests {
             playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), true);
             playout.made(ClauseId(1), Micros::from_ms(20_000), true);
             let stop = 1_000 + next(15_000);
-            let mut tidings = Vec::new();
+            let mut reports = Vec::new();
             for frame in 1..=1_000 {
                 let sent_at = (frame * 20_u64).saturating_sub(200);
                 if sent_at > stop {
@@ -344,12 +344,12 @@ mod tests {
                     } else {
                         next(13_000)
                     };
-                    tidings.push((frame * 20 + LAG_MS + late, frame * 20));
+                    reports.push((frame * 20 + LAG_MS + late, frame * 20));
                 }
-                tidings.sort_unstable();
-                while let Some(&(at, until)) = tidings.first().filter(|(at, _)| *at <= sent_at) {
+                reports.sort_unstable();
+                while let Some(&(at, until)) = reports.first().filter(|(at, _)| *at <= sent_at) {
                     playout.played(Time::from_ms(at), ClauseId(1), Micros::from_ms(until));
-                    tidings.remove(0);
+                    reports.remove(0);
                 }
                 let until = Micros::from_ms(frame * 20);
                 playout.sent(Time::from_ms(sent_at), ClauseId(1), until);

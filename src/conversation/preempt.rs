@@ -71,7 +71,7 @@ impl Preempt {
     }
 
     /// It has begun to answer from a prompt without the router's filler.
-    pub(super) fn speaks_for_itself(&self) -> bool {
+    pub(super) fn began_without_filler(&self) -> bool {
         let speaks = |held: &Held| !held.led && !held.events.is_empty();
         self.0.as_ref().is_some_and(speaks)
     }

@@ -299,7 +299,7 @@ impl Turn {
     }
 
     /// Begins the next committed turn if none is open. `true` if one begins.
-    pub(super) fn hear_committed(&mut self, common: &mut Common) -> bool {
+    pub(super) fn begin_committed_turn(&mut self, common: &mut Common) -> bool {
         if self.is_open() {
             return false;
         }

@@ -38,7 +38,7 @@ fn an_answer_waits_for_transcripts() {
     agenda.wait_for(ItemId(1));
     agenda.answer_next(NextAnswer::default());
     assert!(agenda.has_next_answer() && !agenda.is_answer_due());
-    agenda.was_heard(ItemId(1));
+    agenda.was_transcribed(ItemId(1));
     assert!(agenda.is_answer_due());
     assert!(agenda.take_next_answer().is_some());
     assert!(!agenda.is_answer_due());

@@ -29,9 +29,9 @@ fn words(text: &str) -> LlmEvent {
 #[test]
 fn the_answer_to_the_same_prompt_is_taken_over() {
     let (mut preempt, mut common) = begun();
-    assert!(!preempt.speaks_for_itself());
+    assert!(!preempt.began_without_filler());
     preempt.hold(&mut common, words("It is noon."));
-    assert!(preempt.speaks_for_itself());
+    assert!(preempt.began_without_filler());
     let taken = preempt.take(&mut common, &prompt("Be brief."));
     assert_eq!(taken.unwrap().2, [words("It is noon.")]);
     assert!(preempt.is_idle() && common.outputs.is_empty());
@@ -73,5 +73,5 @@ fn an_answer_that_was_led_by_a_filler_does_not_speak_for_itself() {
     let (mut preempt, mut common) = begun();
     preempt.begin(&mut common, prompt("Be brief."), true);
     preempt.hold(&mut common, words("It is noon."));
-    assert!(!preempt.speaks_for_itself());
+    assert!(!preempt.began_without_filler());
 }

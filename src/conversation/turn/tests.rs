@@ -97,12 +97,12 @@ fn committed_turns_are_heard_one_after_the_other() {
         turn.commit(&mut common, BY_HAND);
     }
     for from in [at(0), at(1_000)] {
-        assert!(turn.hear_committed(&mut common));
-        assert!(!turn.hear_committed(&mut common), "one at a time");
+        assert!(turn.begin_committed_turn(&mut common));
+        assert!(!turn.begin_committed_turn(&mut common), "one at a time");
         assert_eq!(turn.utterance().unwrap().from(), from);
         turn.end(&mut common);
     }
-    assert!(!turn.hear_committed(&mut common));
+    assert!(!turn.begin_committed_turn(&mut common));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_last_committed_turn_is_given_up() {
     }
     assert!(turn.give_up_committed());
     for given_up in [false, true] {
-        turn.hear_committed(&mut common);
+        turn.begin_committed_turn(&mut common);
         assert_eq!(turn.end(&mut common).unwrap().is_given_up(), given_up);
     }
 }

@@ -31,7 +31,7 @@ impl Conversation {
     /// Answers a turn whose stamps so far are in `latency`. The answer waits until the current response has
     /// ended and all items have been transcribed.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
-        if self.answer.is_some() || !self.agenda.is_heard() {
+        if self.answer.is_some() || !self.agenda.is_transcribed() {
             let next = self.agenda.take_next_answer().unwrap_or_default();
             return self.respond_after_this(next);
         }
@@ -41,7 +41,7 @@ impl Conversation {
         if let Some(answer) = &mut self.answer {
             answer.nothing_new = nothing_new;
         }
-        let speaks = self.preempt.speaks_for_itself();
+        let speaks = self.preempt.began_without_filler();
         let track = self.speculation.answering();
         let filler = track.and_then(|track| self.router_filler(track));
         let filler = filler.filter(|_| !speaks);
@@ -183,7 +183,7 @@ impl Conversation {
         }
         self.common.timers.clear(Timer::DeadAir);
         if self.confirmation.is_wanted() && !answer.has_failed() {
-            if answer.calls.has_client_s() || self.agenda.has_next_answer() {
+            if answer.calls.has_client_calls() || self.agenda.has_next_answer() {
                 self.confirmation
                     .put_off(&mut self.common, &mut self.history);
                 return self.advance_response();

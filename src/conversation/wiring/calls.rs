@@ -88,7 +88,7 @@ impl Conversation {
         if let Some(answer) = &mut self.answer {
             answer.calls.hand_to_client();
         }
-        self.tell_call(call, name, arguments, true);
+        self.announce_call(call, name, arguments, true);
     }
 
     /// Starts a committed call, or takes over its speculative run.
@@ -96,14 +96,14 @@ impl Conversation {
         let Some(track) = self.speculation.answering().map(|track| track.id) else {
             return;
         };
-        self.tell_call(call, name, arguments.clone(), false);
+        self.announce_call(call, name, arguments.clone(), false);
         self.wait_for(call, None);
         self.commit_run(track, call, name, arguments.clone());
         self.fill_silent_call(call, name, &arguments);
     }
 
     /// Adds the call to the history and tells the client about it.
-    fn tell_call(
+    fn announce_call(
         &mut self,
         call: CallId,
         name: &str,
@@ -142,7 +142,7 @@ impl Conversation {
         arguments: Map<String, Value>,
     ) {
         let name = tool.spec.name.clone();
-        self.tell_call(call, &name, arguments.clone(), false);
+        self.announce_call(call, &name, arguments.clone(), false);
         let filler = tool.fillers.short.first();
         let words = filler.and_then(|template| render(tool, template, &arguments));
         let promise = self.ending.promise(EndingCall {

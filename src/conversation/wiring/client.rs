@@ -109,7 +109,7 @@ impl Conversation {
 
     /// Handles the transcript of an item that was spoken elsewhere; `None` if it could not be transcribed.
     pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
-        self.agenda.was_heard(item);
+        self.agenda.was_transcribed(item);
         let wordless = words.is_some();
         let Some(words) = words.filter(|words| !words.is_empty()) else {
             return self
@@ -178,7 +178,7 @@ impl Conversation {
             }
             ResponsePlace::Aloud => self.respond_aloud(terms),
             ResponsePlace::Conversation => {
-                self.hear_from_user();
+                self.mark_user_active();
                 // Only the last message is routed: an older one may have been answered long ago.
                 if let Some(text) = self.history.question() {
                     self.route(&text, true);
@@ -214,7 +214,7 @@ impl Conversation {
         };
         self.history
             .push(self.common.item_id(), Message::System { text });
-        pending.tell_end(&mut self.common, outcome);
+        pending.report_outcome(&mut self.common, outcome);
         if accepted {
             let latency = TurnLatency::of_turn_at(self.common.now);
             return self.run_confirmed(pending, latency);
@@ -241,7 +241,7 @@ impl Conversation {
         }
         // If the user is still speaking, the question is answered together with what follows.
         if !self.turn.is_open() {
-            self.history.give_up_question(self.agenda.unheard());
+            self.history.give_up_question(self.agenda.untranscribed());
         }
     }
 }

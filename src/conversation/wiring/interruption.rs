@@ -63,7 +63,8 @@ impl Conversation {
         self.clear_response_timers();
         let ends = self.ending.is_promised() && self.ending.cut_short();
         // If a client's tool was called, the client requests the next answer itself.
-        let goes_on = !ends && !answer.calls.has_client_s() && !outside && answer.is_unfinished();
+        let goes_on =
+            !ends && !answer.calls.has_client_calls() && !outside && answer.is_unfinished();
         let unfinished = goes_on.then(|| answer.unfinished());
         self.close_response(answer, status, Discard::Interrupted);
         Some(Stopped {

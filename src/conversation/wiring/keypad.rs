@@ -11,11 +11,11 @@ impl Conversation {
             let message = format!("{key:?} is no key of a telephone");
             return self.common.refuse("Key", message);
         }
-        self.hear_from_user();
+        self.mark_user_active();
         if self.keypad.ends_answer(key) {
-            return self.expect_nothing();
+            return self.resume_after_key();
         }
-        self.expect_no_words();
+        self.drop_wordless_utterance();
         if let Some(call) = self.confirmation.awaited_by_key()
             && let Some(accepted) = self.keypad.answer(key)
         {

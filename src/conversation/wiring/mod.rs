@@ -212,11 +212,11 @@ impl Conversation {
             } else {
                 self.stop_for_good(ResponseStatus::Interrupted);
             }
-            return self.let_go(HangUpReason::HandedOver);
+            return self.end_session(HangUpReason::HandedOver);
         }
         loop {
             self.advance_response();
-            self.hear_committed();
+            self.begin_committed_turn();
             if self.turn.is_open() || self.answer.is_some() {
                 self.common.timers.clear(Timer::Silence);
                 return;
@@ -229,14 +229,14 @@ impl Conversation {
             }
             self.common.timers.clear(Timer::PlayoutEnd);
             self.playout.clear();
-            if !self.take_turn() {
+            if !self.start_waiting_work() {
                 return;
             }
         }
     }
 
     /// Nobody is speaking: starts the next piece of waiting work. `false` if there is none.
-    fn take_turn(&mut self) -> bool {
+    fn start_waiting_work(&mut self) -> bool {
         if self.client.transcribe_only {
             self.agenda.clear_announcements();
         }
@@ -258,7 +258,7 @@ impl Conversation {
             self.respond();
         } else {
             match self.ending.hang_up() {
-                Some(reason) => self.let_go(reason),
+                Some(reason) => self.end_session(reason),
                 None => self.watch_silence(),
             }
             return false;
@@ -267,7 +267,7 @@ impl Conversation {
     }
 
     /// Ends the session.
-    fn let_go(&mut self, reason: HangUpReason) {
+    fn end_session(&mut self, reason: HangUpReason) {
         self.ending.has_hung_up();
         self.hang_up();
         self.common.outputs.push_back(Output::HangUp { reason });

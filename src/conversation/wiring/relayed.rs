@@ -24,7 +24,7 @@ impl Conversation {
                 self.barge_in();
             }
         }
-        self.hear_from_user();
+        self.mark_user_active();
         if let Some(utterance) = self.turn.utterance_mut() {
             utterance.on_words(text, self.common.now);
         }
@@ -83,7 +83,7 @@ impl Conversation {
     }
 
     /// A key was the cause of the client's interruption: no words will follow.
-    pub(super) fn expect_no_words(&mut self) {
+    pub(super) fn drop_wordless_utterance(&mut self) {
         if !self.turn.utterance().is_some_and(Utterance::is_wordless) {
             return;
         }
@@ -92,7 +92,7 @@ impl Conversation {
     }
 
     /// A key without a meaning was the cause of the client's interruption: the agent resumes.
-    pub(super) fn expect_nothing(&mut self) {
+    pub(super) fn resume_after_key(&mut self) {
         if self.turn.utterance().is_some_and(Utterance::is_wordless) {
             self.end_turn("");
         }
@@ -105,7 +105,7 @@ impl Conversation {
     }
 
     fn begin_words(&mut self) {
-        self.hear_from_user();
+        self.mark_user_active();
         self.turn.begin_words(&mut self.common);
     }
 

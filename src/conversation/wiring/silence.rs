@@ -21,7 +21,7 @@ impl Conversation {
     }
 
     /// Notes that the user is there.
-    pub(super) fn hear_from_user(&mut self) {
+    pub(super) fn mark_user_active(&mut self) {
         self.agenda.silence.is_broken(&mut self.common);
         if self.ending.stay_for_user() {
             let goodbye = &self.common.policy.phrases.goodbye_idle;

@@ -25,7 +25,7 @@ impl Conversation {
         match heard {
             None => return,
             Some(Heard::Started(at)) => {
-                self.hear_from_user();
+                self.mark_user_active();
                 self.turn.begin_speech(&mut self.common, at);
                 if self.client.turn_detection.interrupt {
                     self.barge_in();
@@ -131,7 +131,7 @@ impl Conversation {
         let latency = utterance.latency(self.common.now);
         self.take_user_turn(text, true, utterance.began(), latency);
         if utterance.is_given_up() && !self.client.turn_detection.respond {
-            self.history.give_up_question(self.agenda.unheard());
+            self.history.give_up_question(self.agenda.untranscribed());
         }
     }
 
@@ -221,8 +221,8 @@ impl Conversation {
     }
 
     /// Begins the next turn that the client has committed by hand.
-    pub(super) fn hear_committed(&mut self) {
-        if self.turn.hear_committed(&mut self.common) {
+    pub(super) fn begin_committed_turn(&mut self) {
+        if self.turn.begin_committed_turn(&mut self.common) {
             self.try_end_turn();
         }
     }
