@@ -50,10 +50,10 @@ pub enum Input {
         /// Predicted calls, the likeliest first.
         predictions: Vec<Prediction>,
     },
-    /// The tools that the server runs have changed. They are offered once nothing of the session is in
-    /// flight: no answer, no running call, no call that waits for a yes.
+    /// The server's tools changed. The session adopts them once nothing is in flight: no answer, no running
+    /// call, no call that waits for a yes.
     Tools {
-        /// All that the session may use from then on.
+        /// All tools of the session from then on.
         tools: Declarations,
     },
     /// The server became busy, or is no longer. While it is busy, no partials are requested.
