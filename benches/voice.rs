@@ -1,6 +1,6 @@
-//! The voice: how long until the first sound, how much faster than real time, what cutting costs.
+//! Benchmarks the voice: time to first audio, real-time factor, and the cost of splitting clauses.
 //!
-//! `cargo bench --bench voice`; wants the weights in `UNDERTONE_MODELS` or `models/weights`.
+//! `cargo bench --bench voice`; needs the weights in `UNDERTONE_MODELS` or `models/weights`.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

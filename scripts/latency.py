@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Asks spoken questions through the whole pipeline and prints the wait from the end of speech.
+"""Asks spoken questions through the whole pipeline and prints the latency from the end of speech.
 
 usage: scripts/latency.py [ROUNDS]   (after `cargo build --release`)
-The questions are synthesised; each is asked at the pace of speech by `undertone ask`. Prints the median of every
-stage, in ms after the last speech that the voice activity detector heard, and the share of the wait that each takes.
+The questions are synthesised, and `undertone ask` plays each in real time. Prints the median of every
+stage, in ms after the last speech that the voice activity detector found, and each stage's share of the wait.
 """
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Records spoken sessions with the real models, to be replayed after the core has changed.
+"""Records spoken sessions with the real models, to replay after a change to the core.
 
 usage: scripts/record_sessions.py FOLDER [UNDERTONE]   (after `cargo build --release`)
-Each dialogue is synthesised and played to `undertone ask --record` at the pace of speech: some 20 sessions in FOLDER,
+Each dialogue is synthesised and played to `undertone ask --record` in real time: about 20 sessions in FOLDER,
 in ten minutes. Numbers are silences in ms, "*" is a cough, other words are spoken.
 """
 
@@ -56,7 +56,7 @@ def main():
                 sound.extend(heard(part, program, answer, noise))
             write(question, sound)
             asked = [program, "ask", question, "--out", answer, "--record", folder]
-            # Where nothing was said there is no answer, which is an error to `ask`.
+            # Without speech there is no answer, which `ask` reports as an error.
             done = subprocess.run(asked, capture_output=True, text=True)
             print(dialogue, done.stdout or done.stderr, sep="\n", flush=True)
 

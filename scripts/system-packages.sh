@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sees to it that the tools and libraries that cargo does not bring are installed. Silent when they are.
-# usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name;
-#                                          "alsa": what the feature `desktop` is built with;
+# Installs the tools and libraries that cargo does not provide. Silent if they are installed. usage:
+# system-packages.sh [PROGRAM...] PROGRAMs are Debian packages with a program of the same name;
+#                                          "alsa": to build the feature `desktop`;
 #                                          "sound": a sound server without a sound card, for its tests
 set -euo pipefail
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs each test program several times: as it is, beside a busy core, and on one core. Lists what failed.
+"""Runs each test program several times: idle, next to a busy core, and on one core. Lists failures.
 
     scripts/under_load.py [--runs 5] [--filter WORDS] [PROGRAM...]
 
-Programs are the names behind `cargo test --test`, and `lib`; all of them by default. What each run printed
+Programs are the names behind `cargo test --test`, and `lib`; all of them by default. The output of each run
 is kept in target/under-load. `make flaky` builds what the tests need and runs this.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""WebRTC's own echo canceller (AEC3, C++), to compare the one of `undertone talk` with.
+"""WebRTC's own echo canceller (AEC3, C++), for comparison with the one in `undertone talk`.
 
-It is no part of undertone. LiveKit's client for Python brings WebRTC's audio processing module along:
+It is not part of undertone. LiveKit's Python client includes WebRTC's audio processing module:
 
     python3 -m venv /tmp/apm && /tmp/apm/bin/pip install livekit==1.2.1
     PYTHON=/tmp/apm/bin/python cargo test --features desktop --test desktop -- \\
@@ -25,14 +25,14 @@ def frame(samples: np.ndarray) -> AudioFrame:
 
 
 def main() -> None:
-    # The high-pass filter, since the canceller of `undertone talk` has one in front, too.
+    # With the high-pass filter, as in `undertone talk`.
     module = AudioProcessingModule(echo_cancellation=True, high_pass_filter=True)
     samples = np.frombuffer(sys.stdin.buffer.read(), dtype="<i2")
     whole = len(samples) // (2 * FRAME)
     for played, heard in samples[: whole * 2 * FRAME].reshape(whole, FRAME, 2).transpose(0, 2, 1):
         module.process_reverse_stream(frame(played))
         left = frame(heard)
-        # The delay is for the canceller to find, as it is for ours.
+        # The canceller has to find the delay itself, like ours.
         module.set_stream_delay_ms(0)
         module.process_stream(left)
         sys.stdout.buffer.write(bytes(left.data))

@@ -25,14 +25,6 @@
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
 
-#![cfg_attr(
-    test,
-    allow(
-        clippy::disallowed_methods,
-        reason = "tests measure time, and their channels are bounded by the test"
-    )
-)]
-
 pub mod ask;
 pub mod asr;
 pub mod audio;

@@ -411,6 +411,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn a_job_that_is_due_earlier_runs_between_two_steps_of_another() {
         let (told, order) = mpsc::sync_channel(16);
         let (open, gate) = mpsc::sync_channel::<()>(16);

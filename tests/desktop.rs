@@ -1,12 +1,12 @@
-//! The desktop assistant: what is left of its own voice and of noise in the microphone, by the real
-//! models, and the real program between a microphone and a loudspeaker of a PulseAudio without a
-//! sound card.
+//! Tests the desktop assistant: echo cancellation and noise measured with the real models, and the
+//! real program with virtual devices of PulseAudio, without a sound card.
 //!
-//! With `cargo test --features desktop --test desktop -- --nocapture`, `the_agents_own_voice` prints
-//! the figures of the echo canceller; with `--ignored` as well, `noise_suppression` those of noise
-//! suppression, and `webrtcs_own` the same as those of the echo canceller for the original in C++
-//! (see `scripts/webrtc_apm.py`).
+//! With `cargo test --features desktop --test desktop -- --nocapture`, `the_agents_own_voice`
+//! prints the figures of the echo canceller. With `--ignored` as well, `noise_suppression` prints
+//! those of noise suppression, and `webrtcs_own` those of WebRTC's original canceller in C++ (see
+//! `scripts/webrtc_apm.py`).
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod common;
 
 use aec3::audio_processing::ns::{NsConfig, SuppressionLevel};
@@ -31,19 +31,19 @@ use undertone::vad::{Gated, Silero, SileroModel, Vad, WINDOW};
 const DELAYS_MS: [usize; 3] = [40, 150, 300];
 const GAINS_DB: [f32; 3] = [-6.0, -12.0, -20.0];
 
-/// Windows of speech in a row that interrupt the agent: the policy's.
+/// Consecutive windows of speech that count as a barge-in, by the policy.
 const INTERRUPTS: usize = 5;
 
-/// How loud the user is over the echo, against the voice as it was made.
+/// The user's volume while the echo plays, relative to the voice.
 const USER: f32 = 0.7;
 
-/// Sound is heard in real time: one of these tests at a time.
+/// Lets one test at a time run, since they play audio in real time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The voice, without the chance in it: it says a sentence the same way each time.
+/// The voice without randomness, so that it says a sentence the same way each time.
 fn voice() -> Piper {
     let (voice, folder) = (
         common::weights().join("piper-joe"),
@@ -62,8 +62,8 @@ fn voice() -> Piper {
     Piper::load(folder.path()).expect("the voice")
 }
 
-/// The echo of `played` at a microphone in a room: after `delay_ms`, with a hundred milliseconds of
-/// reverberation, `gain_db` louder in all.
+/// The echo of `played` at a microphone in a room: after `delay_ms`, with 100 ms of reverberation,
+/// and a total gain of `gain_db`.
 fn echo(played: &[f32], delay_ms: usize, gain_db: f32) -> Vec<f32> {
     let rate = RATE as usize;
     let mut random = hiss(7);
@@ -84,7 +84,7 @@ fn echo(played: &[f32], delay_ms: usize, gain_db: f32) -> Vec<f32> {
     heard.iter().map(|sample| sample * gain).collect()
 }
 
-/// The quiet noise of a room, -65 dBFS or so.
+/// Adds the noise of a quiet room, about -65 dBFS.
 fn room(samples: &mut [f32]) {
     let mut random = hiss(3);
     for sample in samples {
@@ -101,7 +101,7 @@ fn cancelled(played: &[f32], heard: &[f32]) -> Vec<f32> {
         .collect()
 }
 
-/// The windows that the detector takes for speech.
+/// The windows that the detector classifies as speech.
 fn speech(detector: Silero, samples: &[f32]) -> Vec<bool> {
     let mut vad = Gated::new(detector);
     let windows = samples.as_chunks::<WINDOW>().0.iter();
@@ -124,12 +124,12 @@ fn distorted(samples: &[f32]) -> Vec<f32> {
     samples.iter().map(|s| (4.0 * s).tanh() / 4.0).collect()
 }
 
-/// Where the loudspeaker stands.
+/// A placement of the loudspeaker.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     delay_ms: usize,
     gain_db: f32,
-    /// The loudspeaker is turned up.
+    /// Whether the loudspeaker distorts because it is turned up.
     distorts: bool,
 }
 
@@ -143,7 +143,7 @@ fn places() -> impl Iterator<Item = Place> {
     [false, true].into_iter().flat_map(placed).flatten()
 }
 
-/// The figures of a canceller in one place.
+/// The figures of a canceller for one placement.
 struct Figures {
     /// Echo return loss, dB, in the first second and from the third on.
     loss: (f32, f32),
@@ -180,7 +180,7 @@ impl Figures {
     }
 }
 
-/// The agent tells a story, and the user wants it to stop.
+/// The agent tells a story, and the user talks over it.
 struct Scene {
     silero: SileroModel,
     asr: WhisperOnnx,
@@ -205,7 +205,8 @@ impl Scene {
         speech(self.silero.detector(), samples)
     }
 
-    /// `cancel` is given what is played and what is heard, and returns what is left.
+    /// `cancel` takes the played and the recorded audio, and returns the recorded audio without
+    /// echo.
     fn measure(&mut self, place: Place, cancel: impl Fn(&[f32], &[f32]) -> Vec<f32>) -> Figures {
         let second = RATE as usize;
         let mut sound = self.agent.clone();
@@ -267,7 +268,7 @@ fn the_agents_own_voice_is_no_interruption_and_the_users_is() {
         understood.push(figures.understood());
     }
     println!("* the loudspeaker distorts");
-    // Now and then a word under the story is misheard, and which depends on the machine.
+    // A word under the story may be misheard; which one depends on the machine.
     let right = understood.iter().filter(|right| **right).count();
     assert!(
         right >= understood.len() * 3 / 4,
@@ -298,7 +299,7 @@ fn cancelled_by_webrtc(played: &[f32], heard: &[f32]) -> Vec<f32> {
 
 #[test]
 #[ignore = "a measurement; it needs a package from PyPI"]
-fn webrtcs_own_canceller_in_the_same_places() {
+fn webrtcs_own_canceller_with_the_same_placements() {
     let mut scene = Scene::load();
     for (name, cancel) in [
         ("aec3", cancelled as fn(&[f32], &[f32]) -> Vec<f32>),
@@ -330,8 +331,8 @@ fn webrtcs_own_canceller_in_the_same_places() {
     }
 }
 
-/// With nothing playing the canceller is in the way, and must not cost words: at most `points` more
-/// of them in a hundred are wrong.
+/// Without playback the canceller must not degrade recognition: the word error rate rises by at
+/// most `points` percentage points.
 fn heard_as_well_behind_the_canceller(clips: &[Clip], points: f64) {
     let _alone = alone();
     let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("ears");
@@ -347,17 +348,17 @@ fn heard_as_well_behind_the_canceller(clips: &[Clip], points: f64) {
 }
 
 #[test]
-fn without_an_echo_the_recogniser_hears_as_well_as_before() {
+fn without_an_echo_the_canceller_costs_no_words() {
     heard_as_well_behind_the_canceller(clips(), 2.0);
 }
 
 #[test]
 #[ignore = "measures recordings: make measure"]
-fn without_an_echo_recorded_speech_is_heard_as_well_as_before() {
+fn without_an_echo_the_canceller_costs_no_words_of_recorded_speech() {
     heard_as_well_behind_the_canceller(&common::recorded_speech(), 1.0);
 }
 
-/// A way to suppress noise in what the canceller leaves.
+/// A noise suppressor behind the canceller.
 type Suppressor = fn(&[f32]) -> Vec<f32>;
 
 const SUPPRESSORS: [(&str, Suppressor); 4] = [
@@ -392,7 +393,7 @@ fn by_webrtc(heard: &[f32], target_level: SuppressionLevel) -> Vec<f32> {
     clean
 }
 
-/// RNNoise behind the canceller. It works at 48 kHz on the values of 16-bit samples.
+/// RNNoise behind the canceller. It works at 48 kHz on samples scaled to 16 bits.
 fn by_rnnoise(heard: &[f32]) -> Vec<f32> {
     const FULL: f32 = 32_768.0;
     let clean = cancelled(&vec![0.0; heard.len()], heard);
@@ -413,7 +414,7 @@ fn by_rnnoise(heard: &[f32]) -> Vec<f32> {
     out
 }
 
-/// `speech` with a second of nothing on both sides and all through it `noise`, `snr_db` below it.
+/// `speech` with a second of silence on both sides, mixed with `noise` that is `snr_db` quieter.
 fn mixed(speech: &[f32], noise: &[f32], snr_db: f32) -> Vec<f32> {
     let gain = 10f32.powf((level_dbfs(speech) - level_dbfs(noise) - snr_db) / 20.0);
     let mut samples = aside(speech);
@@ -423,13 +424,13 @@ fn mixed(speech: &[f32], noise: &[f32], snr_db: f32) -> Vec<f32> {
     samples
 }
 
-/// `speech` with a second of nothing on both sides.
+/// `speech` with a second of silence on both sides.
 fn aside(speech: &[f32]) -> Vec<f32> {
     let second = [0.0; RATE as usize];
     [&second, speech, &second].concat()
 }
 
-/// Windows of a detector on noisy speech, against those on the clean one.
+/// A detector's windows on noisy speech, compared with those on clean speech.
 #[derive(Default)]
 struct Detected {
     speech: usize,
@@ -456,7 +457,7 @@ fn percent(part: usize, of: usize) -> f64 {
     100.0 * part as f64 / of.max(1) as f64
 }
 
-/// Speech that begins an utterance, windows in a row: the policy's.
+/// Consecutive windows of speech that start an utterance, by the policy.
 const UTTERANCE: usize = 3;
 
 #[test]
@@ -544,7 +545,7 @@ fn is_right(answer: &str) -> bool {
     answer == "agent: 12 times 7 is 84."
 }
 
-/// Listens to the loudspeaker until it says the number.
+/// Waits until the loudspeaker says the number.
 fn is_heard_saying(recorder: &mut Recorder, digits: &str, spelt: &str) {
     let mut heard = Vec::new();
     for _ in 0..5 {
@@ -570,7 +571,7 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
 }
 
 #[test]
-fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
+fn the_agents_own_echo_does_not_interrupt_it() {
     let _alone = alone();
     let sound = Sound::start();
     let question = question();
@@ -595,7 +596,7 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
         talk.seen
     );
     talk.answers(&sound, &question, is_right);
-    // The answer's echo is nobody's turn either.
+    // The answer's echo does not become a turn either.
     let turns = |seen: &[String]| seen.iter().filter(|line| line.starts_with("you:")).count();
     let before = turns(&talk.seen);
     let mut silence = Recorder::start(&sound);
@@ -605,7 +606,7 @@ fn with_the_loudspeaker_before_the_microphone_only_the_user_interrupts() {
 }
 
 #[test]
-fn a_server_is_talked_to_as_well_and_enter_opens_the_microphone() {
+fn talk_works_with_a_server_and_enter_unmutes_the_microphone() {
     let _alone = alone();
     let sound = Sound::start();
     let question = question();
@@ -645,7 +646,7 @@ fn a_server_is_talked_to_as_well_and_enter_opens_the_microphone() {
     talk.interrupt();
 }
 
-/// A server that takes one call and hands out what it is sent.
+/// A server that accepts one connection and passes on the audio it receives.
 fn taking_a_call() -> (String, Receiver<Vec<i16>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("ws://{}", listener.local_addr().expect("an address"));
@@ -682,7 +683,7 @@ fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
 }
 
 #[test]
-fn a_sound_system_that_ends_in_mid_talk_is_told_and_hangs_nothing() {
+fn a_sound_system_that_ends_during_a_conversation_is_reported() {
     let _alone = alone();
     let mut sound = Sound::start();
     let (url, hears) = taking_a_call();
@@ -704,7 +705,7 @@ fn a_sound_system_that_ends_in_mid_talk_is_told_and_hangs_nothing() {
     assert!(last.contains("is gone: "), "{error}");
 }
 
-/// Runs `undertone talk` where ALSA knows no device at all.
+/// Runs `undertone talk` where ALSA has no devices.
 fn without_devices(arguments: &[&str]) -> (Option<i32>, String) {
     let home = tempfile::tempdir().expect("a folder");
     let nothing = home.path().join("asound.conf");
@@ -720,7 +721,7 @@ fn without_devices(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn without_a_sound_card_it_says_what_is_missing_and_how_to_mend_it() {
+fn without_a_sound_card_the_error_says_what_to_do() {
     let (code, error) = without_devices(&[]);
     assert_eq!(code, Some(1));
     let last = error.lines().last().expect("an error");

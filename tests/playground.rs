@@ -1,10 +1,10 @@
-//! The playground in a real browser: Debian's Chromium, with a microphone that plays questions,
-//! against the real server with the real models. `make test-tools` installs what it needs.
+//! Tests the playground in a real browser: Debian's Chromium, with a fake microphone that plays
+//! questions, against the real server with the real models. `make test-tools` installs what it
+//! needs.
 //!
 //! The screenshots and recordings stay in `target/artefacts/playground`.
 
-#![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
-
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
 use axum::routing::get;
@@ -18,7 +18,7 @@ use support::{Script, Server};
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/playground");
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// How long the weather service thinks.
+/// The weather service's response time.
 const TOOL: Duration = Duration::from_millis(2_200);
 
 fn need(path: impl AsRef<Path>) -> PathBuf {
@@ -64,9 +64,9 @@ async fn geocode(query: Query) -> axum::Json<Value> {
     }]}))
 }
 
-/// A weather service until the process ends.
+/// Runs a weather service until the process ends.
 fn weather() -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -91,7 +91,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// A server with the weather, and with notes that ask before they are written.
+/// A server configuration with the weather tool, and a note tool that asks for confirmation.
 fn configure(folder: &Path, port: u16) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tools = folder.join("tools");
@@ -132,7 +132,7 @@ fn undertone(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Writes a sentence with silence around it, as a microphone would hear it.
+/// Writes a spoken sentence with silence before and after it, as a microphone would record it.
 fn sound(folder: &Path, name: &str, text: &str, before: f32, after: f32) -> PathBuf {
     let path = folder.join(name);
     undertone(&["say", text, "--out", &path.display().to_string()]);
@@ -152,7 +152,7 @@ fn transcript(path: &Path) -> String {
     undertone(&["transcribe", &path.display().to_string()]).to_lowercase()
 }
 
-/// The sentence about a turn, its arithmetic and what is drawn: `web/story.js`, `web/marks.js`.
+/// Tests the sentence about a turn, its arithmetic and its drawing: `web/story.js`, `web/marks.js`.
 #[test]
 fn what_the_page_says_of_a_turn_follows_from_its_record() {
     let tests = Command::new("node")
@@ -204,7 +204,7 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
         serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report");
     println!("{measured:#}");
     check(&measured);
-    // A busy browser drops audio now and then, so not every word is understood.
+    // A busy browser may drop audio, so not every word is recognised.
     let result = ["degree", "seventeen", "17", "cloud"];
     let any = ["weather"];
     for (file, words) in [
@@ -228,8 +228,8 @@ fn check(measured: &Value) {
             assert_eq!(*violations, json!([]), "{name}");
         }
     }
-    // First paint, idle share and the wait of the demonstration are printed only: they are the
-    // machine's as much as the page's.
+    // First paint, idle CPU share and the demo's wait are only printed, because they depend on the
+    // machine.
     let weight = measured["page_bytes"].as_u64().expect("a number");
     assert!(weight < 500_000, "the page weighs {weight} bytes");
     let stop = measured["barge_in_stop"].as_str().expect("a span");

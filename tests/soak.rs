@@ -1,10 +1,10 @@
-//! Many clients at once, real sessions: those that never read, those that are idle, those that send
-//! too much, and more callers than the machine can serve. Full size with `make soak`, smaller in
-//! `make test`.
+//! Load tests with many clients and real sessions: clients that never read, idle clients, clients
+//! that send too much, and more callers than the machine can serve. `make soak` runs them at full
+//! size, `make test` smaller ones.
 
-#![allow(clippy::disallowed_methods, reason = "it measures")]
-
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod common;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
 use futures_util::future::join_all;
@@ -33,17 +33,18 @@ use undertone::transport::intake::IntakeLimits;
 use undertone::tts::Piper;
 use undertone::vad::{Gated, SileroModel, Vad};
 
-/// Counts what is allocated: on a busy machine what is resident is mostly what a backlog left behind.
+/// Counts allocated bytes. Resident memory is no measure on a busy machine, since it mostly
+/// reflects past backlogs.
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The memory that an idle session may take.
+/// The most memory that an idle session may take.
 const IDLE_BYTES: usize = 64 * 1024;
 
-/// The tests measure time and memory of this process: one after the other.
+/// Serialises the tests, because they measure this process's time and memory.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Answers with so many words of 200 ms each, in clauses of five.
+/// Answers with this many words of 200 ms each, in clauses of five.
 struct Talker(usize);
 
 impl Llm for Talker {
@@ -58,7 +59,7 @@ impl Llm for Talker {
     }
 }
 
-/// A client whose buffers are small, the kernel's too: what is not read stays with the server.
+/// A client with small buffers, including the kernel's, so that unread data stays with the server.
 async fn thin_client(server: &Server) -> WebSocketStream<TcpStream> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
@@ -85,19 +86,19 @@ async fn next(client: &mut WebSocketStream<TcpStream>) -> Value {
     }
 }
 
-/// Gaps between an answer's frames of audio after the first second, for so long.
+/// The gaps between an answer's audio frames after the first second, measured for `length`.
 async fn gaps(server: &Server, length: Duration) -> Vec<Duration> {
     let mut client = thin_client(server).await;
     send(&mut client, json!({"type": "response.create"})).await;
     let mut last: Option<Instant> = None;
-    let began = Instant::now();
+    let began = support::now();
     let mut gaps = vec![];
     while began.elapsed() < length {
         let event = next(&mut client).await;
         if event["type"] != "response.output_audio.delta" {
             continue;
         }
-        let now = Instant::now();
+        let now = support::now();
         if let Some(last) = last.filter(|_| began.elapsed() > Duration::from_secs(1)) {
             gaps.push(now - last);
         }
@@ -106,7 +107,7 @@ async fn gaps(server: &Server, length: Duration) -> Vec<Duration> {
     gaps
 }
 
-/// The gap that 99 % of four listeners' frames keep to.
+/// The 99th percentile of the gaps of four listeners.
 async fn p99(server: &Server, length: Duration) -> Duration {
     let all = join_all((0..4).map(|_| gaps(server, length))).await;
     let mut all: Vec<_> = all.into_iter().flatten().collect();
@@ -119,8 +120,8 @@ async fn p99(server: &Server, length: Duration) -> Duration {
     all[all.len() * 99 / 100]
 }
 
-/// Asks and never reads: what the server may keep of it is bounded, and it goes. Returns how far
-/// apart the others' frames come without such clients and with them.
+/// Runs `count` clients that ask and never read. The server's backlog for them must be bounded, and
+/// it must disconnect them. Returns the frame gaps of other clients without and with them.
 async fn never_read(count: usize, limits: SocketLimits) -> (Duration, Duration) {
     let settings = ServerSettings {
         max_sessions: count + 8,
@@ -131,7 +132,7 @@ async fn never_read(count: usize, limits: SocketLimits) -> (Duration, Duration) 
     let listening = limits.write_timeout + Duration::from_secs(3);
     let alone = p99(server, listening).await;
     let before = resident();
-    let began = Instant::now();
+    let began = support::now();
     let mut slow = join_all((0..count).map(async |_| {
         let mut client = thin_client(server).await;
         send(&mut client, json!({"type": "response.create"})).await;
@@ -153,7 +154,7 @@ async fn never_read(count: usize, limits: SocketLimits) -> (Duration, Duration) 
     (alone, among)
 }
 
-/// Waits until all slow clients are disconnected. Returns when, and the most memory meanwhile.
+/// Waits until all slow clients are disconnected. Returns how long that took, and the peak memory.
 async fn all_closed(server: &Server, count: usize, began: Instant) -> (Duration, usize) {
     let mut watch = interval(Duration::from_millis(100));
     let mut most = 0;
@@ -168,7 +169,7 @@ async fn all_closed(server: &Server, count: usize, began: Instant) -> (Duration,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_never_read_go_and_disturb_nobody() {
+async fn clients_that_never_read_are_disconnected_without_effect_on_others() {
     let _alone = ALONE.lock().await;
     let write_timeout = Duration::from_secs(2);
     let limits = SocketLimits {
@@ -176,28 +177,28 @@ async fn clients_that_never_read_go_and_disturb_nobody() {
         ..SocketLimits::default()
     };
     let (_, among) = never_read(20, limits).await;
-    // Whoever waited for a client that never reads would wait for its timeout.
+    // If others waited for such a client, they would wait for its write timeout.
     assert!(among < write_timeout / 2, "{among:?} among them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "at full size: make soak"]
-async fn a_hundred_clients_that_never_read_go_and_disturb_nobody() {
+async fn a_hundred_clients_that_never_read_are_disconnected_without_effect_on_others() {
     let _alone = ALONE.lock().await;
     let (alone, among) = never_read(100, SocketLimits::default()).await;
-    // A tenth, and what the clock of a busy machine adds.
+    // A tenth, plus the timer jitter of a busy machine.
     let bound = alone.mul_f64(1.1) + Duration::from_millis(15);
     assert!(among < bound, "{alone:?} alone, {among:?} among them");
 }
 
-/// Bytes of this process that are in memory.
+/// The resident memory of this process, bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.map_or(0, |pages: usize| pages * 4096)
 }
 
-/// Bytes that are allocated and not freed.
+/// The bytes that are allocated and not freed.
 fn allocated() -> usize {
     let stats = HEAP.stats();
     stats
@@ -216,15 +217,15 @@ fn with_real_vad() -> Builders {
     }
 }
 
-/// The memory of each of `count` sessions once it is open, and after two seconds of silence. Client and
-/// server share the process: the clients' sockets are counted, too.
+/// The memory per session of `count` sessions when open, and after two seconds of silence. Clients
+/// and server share the process, so the clients' sockets count, too.
 async fn idle_sessions(count: usize) -> (usize, usize) {
     let settings = ServerSettings {
         max_sessions: count + 16,
         ..local()
     };
     let server = &live::serve_with(settings, with_real_vad());
-    // What the first sessions make is made once: threads, pools, lazy statics.
+    // The first sessions create what is created once: threads, pools, lazy statics.
     let mut warm = join_all((0..16).map(|_| thin_client(server))).await;
     hear_silence(&mut warm).await;
     let before = (allocated(), resident());
@@ -248,8 +249,8 @@ async fn idle_sessions(count: usize) -> (usize, usize) {
     (each(opened.0, before.0), each(listening.0, before.0))
 }
 
-/// Two seconds of silence from each client at the pace of a microphone, or slower: a burst would
-/// leave more in the session's queues than a microphone does.
+/// Sends two seconds of silence from each client in real time or slower: a burst would fill the
+/// sessions' queues more than a microphone does.
 async fn hear_silence(clients: &mut [WebSocketStream<TcpStream>]) {
     let audio = base64_of(&[0; 480]);
     let append = json!({"type": "input_audio_buffer.append", "audio": audio});
@@ -284,12 +285,12 @@ async fn two_hundred_idle_sessions_cost_little() {
     assert!(listening <= 2 * IDLE_BYTES, "{listening} bytes");
 }
 
-/// A device that sends ten times as much as it can have heard.
+/// Sends audio at ten times real time.
 async fn flood(seconds: u64) {
     let server = live::serve(live::without_models(Arc::new(Talker(5))));
     let mut client = server.open("/v1/pcm").await;
     let mut pace = interval(Duration::from_millis(20));
-    let began = Instant::now();
+    let began = support::now();
     let mut sent = 0_u64;
     while began.elapsed() < Duration::from_secs(seconds) {
         pace.tick().await;
@@ -298,7 +299,7 @@ async fn flood(seconds: u64) {
     }
     let real = began.elapsed().as_millis() as u64;
     assert_eq!(client.event().await["type"], "error");
-    // The server has read everything that was sent before the question it answers.
+    // The answer to this message shows that everything before it has been read.
     client.send(json!({"type": "hello"})).await;
     client.event().await;
     let read = began.elapsed().as_millis() as u64;
@@ -325,17 +326,17 @@ async fn half_a_minute_of_audio_at_ten_times_real_time_is_dropped_and_counted() 
     flood(30).await;
 }
 
-/// The measurements of a server's callers.
+/// The measurements of all callers.
 #[derive(Default)]
 struct Served {
-    /// From the last word of each question to the first audio of its answer.
+    /// The time from the last word of each question to the first audio of its answer.
     waits: Vec<Duration>,
     refused: usize,
     unanswered: usize,
 }
 
 impl Served {
-    /// The wait of the middle turn, and that which 95 % keep to.
+    /// The median and the 95th percentile of the waits.
     fn quantiles(&mut self) -> (Duration, Duration) {
         self.waits.sort_unstable();
         let last = self.waits.len().checked_sub(1).expect("an answer");
@@ -343,7 +344,7 @@ impl Served {
     }
 }
 
-/// One caller, who asks again some time after each answer.
+/// A caller who asks again some time after each answer.
 async fn caller(server: &Server, question: &[i16], number: u64, until: Instant) -> Served {
     let mut served = Served::default();
     let Ok(mut call) = Call::try_to(server).await else {
@@ -352,8 +353,8 @@ async fn caller(server: &Server, question: &[i16], number: u64, until: Instant) 
     };
     let length = Duration::from_millis(question.len() as u64 / 24);
     let mut turn = 0;
-    while Instant::now() < until {
-        // Neither all at once nor by chance.
+    while support::now() < until {
+        // Spreads the callers without randomness.
         let pause = 500 + (number * 733 + turn * 419) % 3_000;
         tokio::time::sleep(Duration::from_millis(pause)).await;
         turn += 1;
@@ -376,7 +377,8 @@ async fn caller(server: &Server, question: &[i16], number: u64, until: Instant) 
     served
 }
 
-/// Speech up to the last 10 ms louder than a hundredth of full scale: the user waits from there on.
+/// Cuts speech after the last 10 ms louder than a hundredth of full scale, where the user's wait
+/// starts.
 fn without_the_silence_after(mut spoken: Vec<i16>) -> Vec<i16> {
     let quiet = |part: &[i16]| part.iter().all(|sample| sample.unsigned_abs() < 328);
     while spoken.len() > 240 && quiet(&spoken[spoken.len() - 240..]) {
@@ -385,8 +387,8 @@ fn without_the_silence_after(mut spoken: Vec<i16>) -> Vec<i16> {
     spoken
 }
 
-/// So many callers within two seconds, for so long, at a server with real models. With `admission`,
-/// those who would find it busy are refused.
+/// Runs `count` callers, who arrive within two seconds, for `length` on a server with real models.
+/// With `admission`, an overloaded server refuses callers.
 async fn callers(count: u64, admission: bool, length: Duration) -> Served {
     let weights = common::weights();
     let question = {
@@ -409,7 +411,7 @@ async fn callers(count: u64, admission: bool, length: Duration) -> Served {
         room: Arc::new(move || !admission || room.admit()),
         ..App::new(settings, sessions)
     });
-    let until = Instant::now() + length;
+    let until = support::now() + length;
     let each = (0..count).map(async |number| {
         tokio::time::sleep(Duration::from_millis(number * 2_000 / count)).await;
         caller(server, &question, number, until).await
@@ -425,7 +427,7 @@ async fn callers(count: u64, admission: bool, length: Duration) -> Served {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "at full size: make soak"]
-async fn those_who_are_admitted_are_served_quickly() {
+async fn admitted_callers_are_served_quickly() {
     let _alone = ALONE.lock().await;
     let length = Duration::from_secs(30);
     let mut figures = vec![];

@@ -1,11 +1,11 @@
-// The microphone: permission, device, level, and frames for whoever listens.
+// The microphone: permission, device, level and audio frames.
 
-/** Why there is no microphone, in words for the user. */
+/** The reason that the microphone is unavailable, as a message for the user. */
 export class MicrophoneError extends Error {}
 
 /**
- * Says what is wrong before anything is asked of the user; null if nothing is.
- * @returns {string | null}
+ * The reason that this page cannot use a microphone at all, before asking for permission; null if
+ * it can. @returns {string | null}
  */
 export function obstacle() {
   if (!window.isSecureContext) {
@@ -16,20 +16,19 @@ export function obstacle() {
 }
 
 /**
- * The microphones that there are. Their names are empty until the user has allowed one.
- * @returns {Promise<MediaDeviceInfo[]>}
+ * Lists the microphones. Their names are empty until the user has granted permission. @returns
+ * {Promise<MediaDeviceInfo[]>}
  */
 export async function devices() {
   const all = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
   return all.filter((device) => device.kind === 'audioinput');
 }
 
-/** A microphone that is on. Frames are 20 ms of PCM16 at 24 kHz. */
+/** An open microphone. Frames are 20 ms of PCM16 at 24 kHz. */
 export class Microphone {
   /**
-   * Asks for the microphone and listens.
-   * @param {{device?: string, onFrame: (samples: Int16Array, level: number) => void, onEnd: () => void}} options
-   * @returns {Promise<Microphone>}
+   * Requests the microphone and starts it. @param {{device?: string, onFrame: (samples: Int16Array,
+   * level: number) => void, onEnd: () => void}} options @returns {Promise<Microphone>}
    */
   static async open({ device, onFrame, onEnd }) {
     const blocked = obstacle();
@@ -40,7 +39,7 @@ export class Microphone {
       await context.audioWorklet.addModule('audio-in.worklet.js');
       const node = new AudioWorkletNode(context, 'capture', { channelCount: 1, channelCountMode: 'explicit' });
       node.port.onmessage = ({ data }) => onFrame(data.samples, data.level);
-      // It writes silence; without a way to the output it would not run.
+      // The node outputs silence; it only runs if it is connected to the output.
       context.createMediaStreamSource(stream).connect(node).connect(context.destination);
       await context.resume();
     } catch (error) {
@@ -57,7 +56,7 @@ export class Microphone {
     this.context = context;
   }
 
-  /** The id of the device that is in use. */
+  /** The id of the device in use. */
   get device() {
     return this.stream.getAudioTracks()[0]?.getSettings().deviceId ?? '';
   }

@@ -1,11 +1,11 @@
-// The microphone at whatever rate the device has, to frames of 20 ms of PCM16 at 24 kHz.
+// Converts the microphone's audio at any device rate to 20 ms frames of PCM16 at 24 kHz.
 
 const RATE = 24000;
 const FRAME = 480;
-/** Input samples on either side of an output sample that count towards it. */
+/** The input samples on either side that contribute to an output sample. */
 const REACH = 16;
 
-/** Low-pass filters, one for each place that an output sample can have between two input samples. */
+/** Low-pass filters, one for each possible position of an output sample between two input samples. */
 function filters(from) {
   const phases = RATE / divisor(from, RATE);
   const cutoff = 0.92 * Math.min(1, RATE / from);
@@ -48,7 +48,7 @@ class Capture extends AudioWorkletProcessor {
     return true;
   }
 
-  /** Takes one input sample and makes the output samples that lie behind it. */
+  /** Takes one input sample and produces the output samples that it completes. */
   take(sample) {
     this.history.copyWithin(0, 1);
     this.history[2 * REACH - 1] = sample;

@@ -1,8 +1,8 @@
-// The agent's voice: a queue of pieces, each with an id, and exact news of what was heard.
+// Plays the agent's voice: a queue of pieces with ids, and exact reports of playout.
 
 export const RATE = 24000;
 
-/** The output sleeps after so much silence, so that an idle page costs nothing, ms. */
+/** Silence after which the output is suspended, so that an idle page costs nothing, ms. */
 const SLEEP_AFTER = 4000;
 
 /**
@@ -18,8 +18,8 @@ export class Speaker extends EventTarget {
   #playing = false;
 
   /**
-   * Makes it ready to sound. To be called first from a click or a key: browsers insist.
-   * @returns {Promise<boolean>} false if its code could not be fetched; the next call tries again
+   * Prepares playback. The first call must come from a click or key press, as browsers require.
+   * @returns {Promise<boolean>} false if its code could not be loaded; the next call tries again
    */
   async wake() {
     clearTimeout(this.#sleep);
@@ -35,24 +35,24 @@ export class Speaker extends EventTarget {
     return true;
   }
 
-  /** Whether something sounds. */
+  /** Whether something is playing. */
   get playing() {
     return this.#playing;
   }
 
-  /** Appends samples to the piece `id`; a new id begins a new piece. */
+  /** Appends samples to the piece `id`; a new id starts a new piece. */
   play(id, samples) {
     const woken = this.wake();
     if (this.#node) this.#node.port.postMessage({ id, samples });
     else woken.then((ready) => ready && this.#node.port.postMessage({ id, samples }));
   }
 
-  /** Falls silent now and forgets what waits. */
+  /** Stops at once and drops the queue. */
   flush() {
     this.#node?.port.postMessage({ flush: true });
   }
 
-  /** Plays a sound beside the voice, softly. Resolves when it has begun, with a way to stop it. */
+  /** Plays a sound quietly in addition to the voice. Resolves when it has started, with a function that stops it. */
   async aside(samples, volume) {
     if (!(await this.wake())) throw new Error('This page cannot play sound: the server does not answer.');
     const context = this.#context;
@@ -69,7 +69,7 @@ export class Speaker extends EventTarget {
     try {
       await context.audioWorklet.addModule('audio-out.worklet.js');
     } catch (error) {
-      // A context remembers what it could not fetch, and would not try again.
+      // A context caches a failed load and would not try again.
       await context.close();
       throw error;
     }

@@ -1,19 +1,19 @@
-// Plays what is queued without a gap, says where it is, and falls silent at once when told.
+// Plays the queue without gaps, reports its position, and stops at once when flushed.
 
-/** Seconds that must wait before playing begins, so that a late frame does not tear a hole. */
+/** Audio to buffer before playing starts, so that a late frame causes no gap, s. */
 const LEAD = 0.06;
 
-/** After a hole more must wait, up to this; each piece without one takes some of it back. */
+/** The most to buffer, s: it grows after each gap, and shrinks after each piece without one. */
 const MOST_LEAD = 0.24;
 
 class Playback extends AudioWorkletProcessor {
   constructor() {
     super();
-    /** What waits: {id, samples, at: how many of them were played}. */
+    /** The queue: {id, samples, at: how many of them were played}. */
     this.queue = [];
-    /** Samples that wait. */
+    /** The number of queued samples. */
     this.waiting = 0;
-    /** The piece that sounds, and how many of its samples were played. */
+    /** The piece that is playing, and how many of its samples were played. */
     this.current = null;
     this.played = new Map();
     this.running = false;
@@ -49,7 +49,7 @@ class Playback extends AudioWorkletProcessor {
     return true;
   }
 
-  /** Enough waits, or it has waited long enough. */
+  /** Whether enough is buffered, or buffering has taken long enough. */
   mayStart(quantum) {
     this.waited = this.waiting === 0 ? 0 : this.waited + quantum;
     const ready = this.waiting > this.lead * sampleRate || this.waited > this.lead * sampleRate;

@@ -1,13 +1,13 @@
-// Questions for those without a microphone: heard aloud, and sent as a microphone would send them.
+// Plays recorded questions for visitors without a microphone: aloud, and to the server in real time.
 
 /** 20 ms at 24 kHz. */
 const FRAME = 480;
 const STEP = 20;
 
-/** Silence that follows, so that the turn ends, ms. */
+/** Silence to send afterwards, so that the turn ends, ms. */
 const TAIL = 3000;
 
-/** Plays one question at the pace of speech. */
+/** Plays one question in real time. */
 export class Demo {
   #session;
   #speaker;
@@ -58,7 +58,7 @@ export class Demo {
     this.#sound = null;
   }
 
-  /** The server has understood: no more silence is needed. */
+  /** Stops sending silence, since the server has ended the turn. */
   understood() {
     if (this.playing) this.stop();
   }
@@ -71,7 +71,7 @@ export class Demo {
   }
 }
 
-/** Where the samples of a WAV file begin. */
+/** The offset of the samples in a WAV file. */
 function dataAt(wav) {
   const view = new DataView(wav);
   let at = 12;

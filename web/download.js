@@ -1,17 +1,17 @@
-// The conversation as files: sound and events.
+// The conversation as downloads: audio and events.
 
 import { RATE } from './audio-out.js';
 
-/** The longest that is kept, s: half an hour, some 170 MB. */
+/** The longest audio that is kept, s: half an hour, about 170 MB. */
 const LONGEST = 1800;
 
-/** What was sent and heard, in the order of time. Times are of performance.now(). */
+/** Records the audio sent and heard. Times are those of performance.now(). */
 export class Recording {
   #pieces = { user: [], agent: [] };
   #kept = 0;
   #lines = [];
 
-  /** Samples of `who` (`user` or `agent`) that sounded from `at` on. */
+  /** Adds samples of `who` (`user` or `agent`) that started at `at`. */
   sound(who, at, samples) {
     this.#pieces[who].push({ at, samples });
     this.#kept += samples.length;
@@ -21,28 +21,28 @@ export class Recording {
     }
   }
 
-  /** An event, as a line of the other file. */
+  /** Adds an event, as a line of the events file. */
   line(at, event) {
     this.#lines.push(JSON.stringify({ at: Math.round(at * 1000) / 1000, ...event }));
     if (this.#lines.length > 50_000) this.#lines.shift();
   }
 
-  /** Whether there is any sound to save. */
+  /** Whether there is audio to save. */
   get sounds() {
     return this.#kept > 0;
   }
 
-  /** Whether there is any event to save. */
+  /** Whether there are events to save. */
   get empty() {
     return this.#lines.length === 0;
   }
 
-  /** All events, one JSON object a line. */
+  /** All events, one JSON object per line. */
   jsonl() {
     return new Blob(this.#lines.map((line) => `${line}\n`), { type: 'application/jsonl' });
   }
 
-  /** All sound: the user on the left, the agent on the right. */
+  /** All audio: the user on the left channel, the agent on the right. */
   wav() {
     const all = [...this.#pieces.user, ...this.#pieces.agent];
     const begin = Math.min(...all.map(({ at }) => at));
@@ -77,7 +77,7 @@ function header(bytes) {
   return view.buffer;
 }
 
-/** Hands a file to the user. */
+/** Offers a file for download. */
 export function save(blob, name) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(blob);

@@ -1,4 +1,4 @@
-// The page: what each part tells the others.
+// The page: connects its parts.
 
 import { obstacle } from './audio-in.js';
 import { Speaker } from './audio-out.js';
@@ -24,7 +24,7 @@ const transcript = new Transcript(find('log'), find('partial'));
 const voice = new Voice();
 const panel = new Panel(turns, () => session.state === 'open');
 
-/** What was typed: `waiting` to be sent, and `sent` but not taken in by the server; a message waits for the connection. */
+/** Typed messages: `waiting` for the connection, and `sent` but not confirmed by the server. */
 const typed = { waiting: [], sent: [], connecting: false };
 const talk = { open: false, pieces: new Map(), from: null };
 let tools = [];
@@ -91,13 +91,13 @@ const REACTIONS = {
   },
   'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
-    // An answer may end in the moment in which it is cut, and a stage that failed has been told of.
+    // A response may end just before it is cancelled, and failed stages have been reported already.
     const told = error.code === 'response_cancel_not_active' || /^(?:asr|llm|tts|vad)_failed$/.test(error.code);
     if (!told) transcript.note(error.message, 'failed');
   },
 };
 
-/** An event as it is written down: the sound goes to the other file. */
+/** An event for the events file, without its audio. */
 function withoutAudio(event) {
   if (event.type !== 'response.output_audio.delta') return event;
   const { delta, ...rest } = event;
@@ -114,7 +114,7 @@ function hear({ item_id: item, delta }) {
   speaker.play(id, samples);
 }
 
-/** What was done for an answer is told beside it; failures have been told already. */
+/** Adds a note about a tool run to the transcript; failures have been noted already. */
 function noteRun(run) {
   if (run.committed === undefined || !run.ok) return;
   const values = listed(run.arguments);
@@ -139,7 +139,7 @@ for (const type of ['started', 'ended', 'flushed']) {
   });
 }
 
-/** Writes down what has sounded since the piece began. */
+/** Records the samples played since the piece started. */
 function keepSound({ id, samples }) {
   if (talk.from?.id !== id) return;
   const all = (talk.pieces.get(id) ?? []).flatMap((part) => [...part]);
@@ -170,8 +170,8 @@ find('composer').addEventListener('submit', async (event) => {
   speaker.wake();
   typed.connecting = true;
   await opened(() => {
-    // Only now: what was typed stays where it is until there is somebody to take it, and what was
-    // typed meanwhile stays for the next message.
+    // Cleared only now: typed text stays in the field until it can be sent, and text typed
+    // meanwhile stays for the next message.
     if (field.value.trimStart().startsWith(text)) field.value = field.value.trimStart().slice(text.length).trimStart();
     if (talk.open) {
       typed.waiting.push(text);
@@ -190,13 +190,13 @@ function say(text) {
   session.send({ type: 'response.create' });
 }
 
-/** Has the agent fall silent. */
+/** Stops the agent. */
 function hush() {
   speaker.flush();
   if (talk.open) session.send({ type: 'output_audio_buffer.clear' });
 }
 
-/** Does something once a conversation is open. */
+/** Runs an action once a conversation is open. */
 async function opened(act) {
   try {
     await session.open();
@@ -233,7 +233,7 @@ find('early').addEventListener('change', () => {
   describeTools();
 });
 
-/** Tells the session whether anything may run early. */
+/** Turns speculation on or off for the session. */
 function switchSpeculation() {
   session.send({ type: 'session.update', session: { type: 'realtime', undertone: { speculation: find('early').checked } } });
 }
@@ -266,7 +266,7 @@ turns.addEventListener('change', ({ detail: turn }) => {
   find('waits').hidden = false;
 });
 
-/** Files are offered as soon as there is something in them. */
+/** Shows the download buttons once there is something to save. */
 function offerFiles() {
   find('save-wav').hidden = !recording.sounds;
   find('save-jsonl').hidden = recording.empty;
@@ -296,13 +296,13 @@ function status(name) {
   find('hush').hidden = name !== 'speaking';
 }
 
-/** Says what is in the way. */
+/** Shows an error. */
 function complain(text) {
   find('alert').textContent = text;
   find('alert').hidden = text === '';
 }
 
-/** Whether there is a server to try. One that has refused may let this page in the next time. */
+/** Whether connecting may work. A server that has refused may accept the next attempt. */
 function reachable() {
   return !['lost', 'locked'].includes(session.state);
 }
@@ -323,15 +323,15 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   if (state === 'ready') greet();
 });
 
-/** What needs a server cannot be used without one. Typing can. */
+/** Disables the controls that need a server; typing stays possible. */
 function enable(on) {
   for (const control of document.querySelectorAll('#send, #early, #questions button, #confirmations button')) control.disabled = !on;
-  // What scrolls must be reached by keys, also when nothing in it can be.
+  // A scrollable region must be focusable by keyboard if it has no enabled controls.
   find('questions').tabIndex = on ? -1 : 0;
   voice.reachable = on;
 }
 
-/** The conversation is gone, and what it knew with it. */
+/** Resets the state of a lost or ended conversation. */
 function endTalk() {
   const unanswered = [...typed.sent, ...typed.waiting].join(' ');
   if (unanswered && find('words').value === '') find('words').value = unanswered;

@@ -1,39 +1,32 @@
-// What of a turn is drawn, and where: rows of marks, and the stretch of time that is shown. No page here.
+// Computes the drawing of a turn: rows of marks, and the visible time range. No DOM here.
 
 import { moments } from './story.js';
 import { deadAir, end, isEarly, isFiller, isGuessWrong, playout, resultAt, speech, whyFailed } from './turns.js';
 import { listed, seconds, span } from './text.js';
 import { decided, discarded, guesser, spaced, subject } from './words.js';
 
-/** What is shown before the end of speech, ms. */
+/** Time shown before the end of speech, ms. */
 const BEFORE = 1000;
 
-/** The most that is shown of it for the sake of an early call, ms. */
+/** The most time shown before the end of speech to include an early call, ms. */
 const MOST_BEFORE = 4000;
 
-/** What is shown of the answer, ms. */
+/** Time shown of the answer, ms. */
 const OF_ANSWER = 900;
 
-/** The least that is shown after the end of speech, ms. */
+/** The least time shown after the end of speech, ms. */
 const AFTER = 1200;
 
 /**
- * One mark.
- * @typedef {object} Mark
- * @property {string} key
- * @property {number} from
- * @property {number} to
- * @property {boolean} [point]
- * @property {string} style classes
- * @property {string} name
- * @property {string} [label] drawn on it, or beside it if it is too short
- * @property {string} [short] the same where there is less room
- * @property {string[]} facts
+ * One mark. @typedef {object} Mark @property {string} key @property {number} from @property
+ * {number} to @property {boolean} [point] @property {string} style classes @property {string} name
+ * @property {string} [label] drawn on it, or beside it if it is too short @property {string}
+ * [short] a shorter label for less room @property {string[]} facts
  */
 
 /**
- * The rows of a turn as it stands at `now`: {name, marks}.
- * @param {boolean} whole every stage, and not only what was asked, what ran early and what was heard
+ * The rows of a turn at `now`: {name, marks}. @param {boolean} whole whether to include every
+ * stage, not only the request, early calls and playout
  */
 export function rowsOf(turn, now, whole) {
   const rows = [
@@ -51,8 +44,8 @@ export function rowsOf(turn, now, whole) {
 }
 
 /**
- * The stretch of time that is shown: from one second before the end of speech, or from the first early
- * call, until the answer has begun. The whole turn if `whole`.
+ * The visible time range: from one second before the end of speech, or from the first early call,
+ * until the answer has started. The whole turn if `whole`.
  */
 export function stretch(turn, rows, now, whole) {
   const marks = rows.flatMap((row) => row.marks);
@@ -97,7 +90,7 @@ function guessMark({ at, tool, source, confidence, decision, arguments: values }
   return point(`guess-${index}`, at, followed ? 'followed' : 'declined', `${spaced(tool)} guessed`, facts.filter(Boolean));
 }
 
-/** A call, from its start to its result, and how long the result then waited to be asked for. */
+/** A call from its start to its result, and the time that the result waited for the commit. */
 function callMarks(turn, run, now) {
   const ended = Math.min(resultAt(run) ?? Infinity, run.discarded ?? Infinity);
   const to = Math.max(Number.isFinite(ended) ? ended : turn.over ? run.started : now, run.started);
@@ -181,7 +174,7 @@ function bargeMarks({ bargeIn }) {
   return [point('barge', bargeIn.silent, 'barge', 'You spoke over it, and it fell silent', [])];
 }
 
-/** How long the wait for the answer would have been. */
+/** The wait for the answer without the early start. */
 function otherwiseMarks(turn) {
   const { end: stopped, answer, otherwise } = moments(turn);
   if (otherwise === null || stopped === null || otherwise - answer < BEFORE / 10) return [];

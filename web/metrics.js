@@ -1,9 +1,9 @@
-// What the waits of a conversation come to.
+// Statistics of the waits in a conversation.
 
 import { deadAir, end, isEarly, playout, speech } from './turns.js';
 import { el, seconds, span } from './text.js';
 
-/** The figures of one turn; null where there is none. Times are of what was heard in this page. */
+/** The figures of one turn; null where unknown. Times are those of playout in this page. */
 export function figures(turn) {
   const origin = speech(turn).to;
   const heard = playout(turn, end(turn));
@@ -26,8 +26,7 @@ export function figures(turn) {
 }
 
 /**
- * The last of some values, their median and their 95th percentile (nearest rank).
- * @param {number[]} values
+ * The last value, the median and the 95th percentile (nearest rank). @param {number[]} values
  */
 export function summary(values) {
   if (values.length === 0) return { last: null, median: null, p95: null };

@@ -1,16 +1,16 @@
-// The panel that shows one turn: the sentence, the drawing, and what can be taken along.
+// The panel for one turn: the sentence, the drawing, and the copy button.
 
 import { story } from './story.js';
 import { el } from './text.js';
 import { Timeline } from './timeline.js';
 import { plainTurn } from './turns.js';
 
-/** How often a turn that goes on is drawn, ms. */
+/** The interval at which an ongoing turn is redrawn, ms. */
 const DRAW_EVERY = 120;
 
 const find = (id) => document.getElementById(id);
 
-/** Shows turns, one at a time: the newest unless the user looks at another. */
+/** Shows one turn at a time: the newest, unless the user has selected another. */
 export class Panel {
   #turns;
   #timeline;
@@ -19,8 +19,8 @@ export class Panel {
   #told = '';
 
   /**
-   * @param {import('./turns.js').Turns} turns
-   * @param {() => boolean} mayMove whether a turn that is not over goes on
+   * @param {import('./turns.js').Turns} turns @param {() => boolean} mayMove whether an unfinished
+   * turn is still in progress
    */
   constructor(turns, mayMove) {
     this.#turns = turns;
@@ -44,7 +44,7 @@ export class Panel {
     this.draw();
   }
 
-  /** Draws now, and again and again while the turn goes on. */
+  /** Draws now, and repeatedly while the turn is in progress. */
   draw() {
     clearTimeout(this.#timer);
     const turn = this.#turn;
@@ -65,7 +65,7 @@ export class Panel {
     const all = [turn.number, mood, says, ...more].join('\n');
     if (all === this.#told) return;
     this.#told = all;
-    // What is certain is read out; what goes on is only seen, for a voice would speak over the user's.
+    // Screen readers announce only final sentences; live ones would talk over the user.
     find('story').setAttribute('aria-live', mood === 'live' ? 'off' : 'polite');
     find('story').dataset.mood = mood;
     find('story').replaceChildren(...emphasised(says));
@@ -79,7 +79,7 @@ export class Panel {
   }
 }
 
-/** A sentence whose times stand out. */
+/** A sentence with its times emphasised. */
 function emphasised(sentence) {
   return sentence.split(/((?:less than )?\d+(?:\.\d+)? s\b)/).map((part, index) => (index % 2 ? el('b', {}, part) : part));
 }

@@ -1,8 +1,8 @@
-// The socket to the server: one conversation, and what becomes of it.
+// The socket to the server: one conversation and its state.
 
 const KEY = 'undertone.token';
 
-/** Pauses between attempts to reach a server that is gone, ms. */
+/** Pauses between attempts to reconnect, ms. */
 const PAUSES = [500, 1000, 2000, 4000];
 
 /**
@@ -11,12 +11,12 @@ const PAUSES = [500, 1000, 2000, 4000];
  * It opens when it is first needed. Events: `message` with `detail` {event, arrived}, where
  * `arrived` is a time of performance.now(); `state` with `detail` {state, reason}:
  *
- * - `ready`: the server answers, no conversation is open
+ * - `ready`: the server is reachable, no conversation is open
  * - `opening`, `open`
- * - `ended`: the server ended the conversation as it should
- * - `lost`: the server is gone; it is being looked for
- * - `locked`: the server wants a token
- * - `refused`: the server does not let this page in
+ * - `ended`: the server ended the conversation normally
+ * - `lost`: the connection was lost; reconnecting
+ * - `locked`: the server requires a token
+ * - `refused`: the server refuses this page
  */
 export class Session extends EventTarget {
   #socket = null;
@@ -25,10 +25,10 @@ export class Session extends EventTarget {
   #told = null;
   #wanted = false;
 
-  /** The state as it was told last. */
+  /** The last reported state. */
   state = 'ready';
 
-  /** What the server tells of itself: its tools, and questions to play. Null if it does not. */
+  /** The server's description: its tools, and questions to play. Null if it is unavailable. */
   async about() {
     try {
       const answer = await fetch('/playground/about', { headers: this.headers() });
@@ -41,13 +41,13 @@ export class Session extends EventTarget {
     return null;
   }
 
-  /** What requests beside the socket must carry. */
+  /** The headers for requests besides the socket. */
   headers() {
     const token = sessionStorage.getItem(KEY);
     return token ? { Authorization: `Bearer ${token}` } : {};
   }
 
-  /** The token to show from now on. It is forgotten with this tab. */
+  /** Sets the token, which is forgotten when this tab closes. */
   unlock(token) {
     sessionStorage.setItem(KEY, token);
     this.#tell('ready');
@@ -68,7 +68,7 @@ export class Session extends EventTarget {
     return true;
   }
 
-  /** Sends PCM16 at 24 kHz as it is, without JSON and base64; false if no conversation is open. */
+  /** Sends PCM16 at 24 kHz as a binary message; false if no conversation is open. */
   audio(samples) {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
     this.#socket.send(samples);
@@ -113,12 +113,12 @@ export class Session extends EventTarget {
     }
   }
 
-  /** Looks for the server until it answers, then takes up what was wanted. */
+  /** Polls the server until it responds, then resumes the pending action. */
   async #look(wasOpen = true) {
     if (this.#told) return;
     const found = wasOpen ? null : await this.#knock();
     if (found === 'ready') {
-      // It answers, and still did not open a conversation.
+      // The server responds, but did not open a conversation.
       this.#wanted = false;
       return this.#refusal();
     }

@@ -1,7 +1,7 @@
-// A turn in one sentence. Numbers in, words out: no page here.
+// Describes a turn in one sentence. No DOM here.
 //
-// What is said of the wait is arithmetic on the stamps of the turn's record and on what this page has
-// played. What the wait would have been without the early start is said only where it follows from them.
+// Waits are computed from the timestamps in the turn's record and from this page's playout. The
+// wait without the early start is given only where it follows from these.
 
 import { end, isAlone, isEarly, isGuessWrong, playout, resultAt, speech, whyFailed } from './turns.js';
 import { seconds } from './text.js';
@@ -9,18 +9,18 @@ import { attempt, discarded, doing, stage, subject } from './words.js';
 
 const ASKED = 'This changes something, so it asks you first.';
 
-/** A shorter saving is not felt, ms. */
+/** The least noticeable saving, ms. */
 const FELT = 100;
 
-/** An answer that follows a filler as closely has waited for its end, ms. */
+/** The largest gap at which an answer counts as having waited for the end of a filler, ms. */
 const BREATH = 60;
 
 /**
- * When things were heard, in ms on the session's clock; null where that is not known.
+ * The moments of a turn, in ms on the session's clock; null where unknown.
  *
  * - `end`: the user's last speech, or when the words were sent
- * - `first`: the first sound of the agent; `answer`: that of the answer, fillers left out
- * - `otherwise`: the answer, had every call begun only when the model asked for it
+ * - `first`: the agent's first sound; `answer`: the answer's first sound, not counting fillers
+ * - `otherwise`: the answer's first sound if every call had started at its commit
  */
 export function moments(turn) {
   const heard = playout(turn, end(turn));
@@ -33,15 +33,16 @@ export function moments(turn) {
   };
 }
 
-/** Calls that began before the model asked for them, and that it then asked for. */
+/** Calls that started before their commit and were committed. */
 export function usedEarly(turn) {
   return turn.runs.filter((run) => isEarly(run) && run.committed !== undefined);
 }
 
 /**
- * Had each call begun when the model asked for it, it would have taken as long as it did, and the last
- * result would have come so much later. The answer follows it as it did, unless it waited for a filler
- * to end: then it came no sooner than the result, and more is not known.
+ * The answer's first sound if each call had started at its commit. Each call is assumed to take as
+ * long as it did, which delays the last result. The answer follows the result at the same distance,
+ * unless it waited for a filler to end: then all that is known is that it comes no earlier than the
+ * result.
  */
 function withoutEarlyStart(turn, heard, answer) {
   const runs = turn.runs.filter((run) => run.committed !== undefined);
@@ -66,7 +67,7 @@ export function story(turn) {
   return { mood: 'plain', ...told, more: [...(told.more ?? []), ...interruption(turn)] };
 }
 
-/** While it happens. Numbers come when they are certain. */
+/** The sentence for a turn in progress. It has no numbers yet. */
 function live(turn) {
   const running = turn.runs.filter((run) => run.source && run.discarded === undefined);
   const work = doing(running.map((run) => run.tool));
@@ -87,7 +88,7 @@ function failure(turn) {
   return { mood: 'failed', says: `${attempt(failed.tool)} failed${after(turn, told, ', and it said so')}.`, more: why ? [`Why: ${why}`] : [] };
 }
 
-/** When the first words sounded that were made after something had happened; null if none were. */
+/** When the first words generated after a moment were heard; null if none were. */
 function saidSince(turn, at, kind) {
   const piece = playout(turn, end(turn)).find((piece) => piece.at >= at && (kind === undefined || piece.kind === kind));
   return piece?.from ?? null;
@@ -124,19 +125,19 @@ function early(turn) {
   return { mood: 'early', says: `It was already ${work}${lead(turn, stopped, began)}${wait(turn, instead)}.`, more: [why, ...wrongGuesses(turn)].filter(Boolean) };
 }
 
-/** The wait for the answer. Who heard a filler did not wait in silence. */
+/** The wait for the answer. With a filler, the user did not wait in silence. */
 function wait(turn, instead = '') {
   const { end: stopped, first, answer } = moments(turn);
   if (answer === null || stopped === null) return '';
   return `${first < answer ? '; the answer came after' : '; you waited'} ${seconds(answer - stopped)}${instead}`;
 }
 
-/** Why nothing was gained that could be heard. */
+/** Explains why the early start made no audible difference. */
 function hint(took) {
   return took < FELT ? `The call took ${seconds(took)}. The slower a tool is, the more its early start gains.` : 'What was said meanwhile has covered the wait, too.';
 }
 
-/** How long before what it began. */
+/** How long the call started before the end of speech. */
 function lead(turn, stopped, began) {
   if (turn.user.spoken && stopped - began >= FELT / 2) return ` ${seconds(stopped - began)} before you stopped speaking`;
   const over = turn.latency.end_of_turn;

@@ -1,16 +1,15 @@
-// Elements and numbers as text.
+// Helpers for elements and for formatting.
 
 /**
- * Makes an element. Children are elements or text; text stays text.
- * @param {string} tag
- * @param {Record<string, unknown>} attributes `on…` are listeners; null and false are left out
- * @param {...(Node | string)} children
+ * Creates an element. Children are elements or text; text is never parsed as markup. @param
+ * {string} tag @param {Record<string, unknown>} attributes `on…` are listeners; null and false are
+ * left out @param {...(Node | string)} children
  */
 export function el(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
@@ -31,13 +30,13 @@ export function span(ms) {
   return Math.abs(rounded) < 1000 ? `${rounded} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
-/** A span as it is said in a sentence: "0.3 s", "12 s". */
+/** A span for use in a sentence: "0.3 s", "12 s". */
 export function seconds(ms) {
   if (ms < 50) return 'less than 0.1 s';
   return ms < 9950 ? `${(Math.round(ms / 100) / 10).toFixed(1)} s` : `${Math.round(ms / 1000)} s`;
 }
 
-/** Arguments as people read them: `place: London, day: now`. */
+/** Arguments in readable form: `place: London, day: now`. */
 export function listed(values) {
   const entries = Object.entries(values ?? {});
   return entries.map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`).join(', ');

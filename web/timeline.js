@@ -1,4 +1,4 @@
-// A turn drawn as rows on one axis of time.
+// Draws a turn as rows on a time axis.
 
 import { rowsOf, stretch } from './marks.js';
 import { end, isAlone } from './turns.js';
@@ -8,16 +8,16 @@ const ROW = 34;
 const BAR = 20;
 const TOP = 34;
 const BOTTOM = 6;
-/** The names of the rows stand beside them if there is room, else above. */
+/** The width reserved for row names beside the rows; without room they are above. */
 const GUTTER = 96;
 const NARROW = 520;
 const ABOVE = 15;
 const RIGHT = 12;
-/** The least width of what took time. */
+/** The least width of a mark with a duration. */
 const LEAST = 14;
 const LETTER = 6.6;
 
-/** Draws turns into `place`; what is pointed at or focused is told in numbers in `detail`. */
+/** Draws turns into `place`; `detail` shows the figures of the hovered or focused mark. */
 export class Timeline {
   #place;
   #detail;
@@ -28,9 +28,8 @@ export class Timeline {
   #whole = false;
 
   /**
-   * @param {HTMLElement} place
-   * @param {HTMLElement} detail
-   * @param {HTMLElement} table the same in words
+   * @param {HTMLElement} place @param {HTMLElement} detail @param {HTMLElement} table the drawing
+   * as a table
    */
   constructor(place, detail, table) {
     this.#place = place;
@@ -40,13 +39,13 @@ export class Timeline {
     new ResizeObserver(() => this.#turn && this.draw(this.#turn, this.now)).observe(place);
   }
 
-  /** Whether every stage of the whole turn is drawn. */
+  /** Whether to draw every stage of the whole turn. */
   set whole(whole) {
     this.#whole = whole;
     if (this.#turn) this.draw(this.#turn, this.now);
   }
 
-  /** Draws a turn as it stands at `now`, ms since the session began. */
+  /** Draws a turn at `now`, ms since the session began. */
   draw(turn, now) {
     if (this.#turn !== turn) {
       this.#focus = null;
@@ -85,7 +84,7 @@ export class Timeline {
     return root;
   }
 
-  /** A class with which something appears, the first time only, and not in a turn of before. */
+  /** Adds the entry animation's class, only the first time and only while the turn is in progress. */
   #once(key, name) {
     if (this.#seen.has(key) || this.#turn.over) return name;
     this.#seen.add(key);
@@ -140,7 +139,7 @@ export class Timeline {
     );
   }
 
-  /** The same as a table, for those who read rather than look. */
+  /** The drawing as a table. */
   #rows(rows, axis) {
     const cells = rows.flatMap((row) =>
       row.marks.map((mark) =>
@@ -200,14 +199,14 @@ function shape(mark, from, to, y) {
   return [svg('rect', { class: 'bar', x: from, y, width: to - from, height: BAR, rx: 5, 'clip-path': 'url(#shown)' })];
 }
 
-/** The words of a mark: on it, or beside it where nothing else stands. */
+/** A mark's label: on it, or beside it where there is space. */
 function label(mark, row, axis, y, from, seen) {
   if (!mark.label) return [];
   if (mark.style === 'asked') return asked(mark, row, axis, y);
   const words = (x, anchor, kind, text) => [svg('text', { x, y: y + BAR / 2 + 4, 'text-anchor': anchor, class: kind }, text)];
   const width = mark.point ? 0 : seen.to - seen.from;
   const clear = free(row, axis, seen);
-  // Words whose beginning is not shown are told by their end.
+  // If the start of a text is off-screen, its end is shown.
   if (from < axis.left - 1 && fits(width) > 8) return words(seen.to - 7, 'end', 'words', tail(mark.label, fits(width)));
   const inside = [mark.label, mark.short ?? mark.label].find((text) => fits(clear.to - clear.from) >= text.length);
   if (inside) return words(clear.from + 6, 'start', 'words', inside);
@@ -220,12 +219,12 @@ function label(mark, row, axis, y, from, seen) {
   return words(seen.from - 7, 'end', 'beside', head(mark.label, before));
 }
 
-/** How many letters have room. */
+/** The number of letters that fit. */
 function fits(room) {
   return Math.floor((room - 10) / LETTER);
 }
 
-/** What a ring means, where its place is free. */
+/** The label of a ring, if there is space for it. */
 function asked(mark, row, axis, y) {
   const [call] = row.marks;
   const at = axis.x(mark.from);
@@ -234,7 +233,7 @@ function asked(mark, row, axis, y) {
   return [svg('text', { x: at + 12, y: y + BAR / 2 + 4, class: 'beside' }, mark.label)];
 }
 
-/** The wider stretch of a mark that no point stands on. */
+/** The wider part of a mark that no point covers. */
 function free(row, axis, seen) {
   const at = row.marks.filter((other) => other.point).map((other) => axis.x(other.from)).find((x) => x > seen.from && x < seen.to);
   if (at === undefined) return seen;
@@ -259,13 +258,13 @@ function ticks(axis, height) {
     const x = axis.x(axis.origin + at);
     found.push(svg('line', { class: 'tick', x1: x, x2: x, y1: TOP - 8, y2: height - BOTTOM }));
     const anchor = x < 18 ? 'start' : x > axis.width - 18 ? 'end' : 'middle';
-    // Around zero stands what happened then.
+    // The label of zero takes the place of ticks around it.
     if (x < middle.from - 20 || x > middle.to + 20) found.push(svg('text', { class: 'time', x, y: 16, 'text-anchor': anchor }, `${at < 0 ? '−' : '+'}${(Math.abs(at) / 1000).toFixed(step < 1000 ? 1 : 0)} s`));
   }
   return found;
 }
 
-/** Where the words stand that say what zero is. */
+/** The position of the label of zero. */
 function zeroText(axis) {
   const x = axis.x(axis.origin);
   const half = 40;
@@ -274,7 +273,7 @@ function zeroText(axis) {
   return { anchor: 'middle', from: x - half, to: x + half };
 }
 
-/** The moment from which all is counted. */
+/** The line at zero. */
 function zero(axis, turn, height) {
   const x = axis.x(axis.origin);
   const name = turn.user.speaking ? 'now' : axis.moment;
@@ -290,7 +289,7 @@ function lane(axis, { name }, index) {
   ];
 }
 
-/** What is shown of the axis, and stripes for silence: not by colour alone. */
+/** The clip path of the visible axis, and a stripe pattern for silence, so that it does not depend on colour. */
 function definitions(axis, height) {
   return svg(
     'defs',

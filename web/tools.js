@@ -1,4 +1,4 @@
-// The server's tools: which begin early, which wait, and why.
+// Shows the server's tools: which may run early, which wait, and why.
 
 import { el } from './text.js';
 
@@ -22,19 +22,19 @@ const EFFECTS = {
   irreversible: 'changes for good',
 };
 
-/** How each tool stands. `on` is the switch of this session. */
+/** A tool's eligibility and the reason. `on` is the session's speculation switch. */
 function standing(tool, on) {
   return on ? [tool.eligibility, WHY[tool.because]] : ['forbid', 'Beginning early is switched off in this conversation.'];
 }
 
-/** The tools in a few words: "4 run early, 8 wait". */
+/** A summary of the tools: "4 run early, 8 wait". */
 export function toolsInShort(tools, on) {
   const early = tools.filter((tool) => standing(tool, on)[0] === 'full').length;
   const waiting = tools.length - early;
   return [`${early} ${early === 1 ? 'runs' : 'run'} early`, `${waiting} ${waiting === 1 ? 'waits' : 'wait'}`].join(', ');
 }
 
-/** Shows the tools in `place`, those that begin early first. */
+/** Shows the tools in `place`, those that may run early first. */
 export function showTools(place, tools, on) {
   const rank = ({ eligibility }) => ['full', 'warm-up', 'forbid'].indexOf(eligibility);
   place.replaceChildren(
@@ -51,7 +51,7 @@ export function showTools(place, tools, on) {
   );
 }
 
-/** A card that asks for the user's yes. `answer` is called with true or false. */
+/** A card that asks for confirmation. `answer` is called with true or false. */
 export function confirmationCard({ name, arguments: values, question }, answer) {
   const facts = Object.entries(values ?? {}).flatMap(([key, value]) => [el('dt', {}, key), el('dd', {}, typeof value === 'string' ? value : JSON.stringify(value))]);
   return el(

@@ -1,8 +1,8 @@
-// What was said, as text: what is heard, what is spoken, and what was cut off.
+// The transcript: partials, spoken clauses, and words that were cut off.
 
 import { el } from './text.js';
 
-/** The conversation in words. Everything is a text node. */
+/** Shows the conversation as text. All content is text nodes. */
 export class Transcript {
   #log;
   #partial;
@@ -19,20 +19,20 @@ export class Transcript {
     new ResizeObserver(() => this.#follow()).observe(log.parentElement);
   }
 
-  /** What was heard so far; nothing if empty. */
+  /** Shows the partial transcript; hides it if empty. */
   hearing(text) {
     this.#partial.textContent = text;
     this.#partial.hidden = text === '';
     this.#follow();
   }
 
-  /** What the user said. */
+  /** Adds a user message. */
   user(text) {
     this.hearing('');
     this.#add('user', 'You', el('p', {}, text));
   }
 
-  /** The agent is about to say this. */
+  /** Adds a clause that the agent is about to say. */
   clause(item, id, text) {
     if (!this.#items.has(item)) {
       const words = el('p', {});
@@ -48,13 +48,13 @@ export class Transcript {
     this.#follow();
   }
 
-  /** A clause sounds, or has sounded. */
+  /** Marks a clause as playing or played. */
   sounding(id, now) {
     const clause = this.#clauses.get(id);
     if (clause) clause.className = now ? 'sounding' : 'said';
   }
 
-  /** The item ended after these words: what follows was not heard, and is struck out. */
+  /** Strikes out the words of an item after those that were heard. */
   cut(item, heard) {
     if (!this.#items.has(item)) return;
     const { words, all } = this.#items.get(item);
@@ -64,7 +64,7 @@ export class Transcript {
     words.replaceChildren(kept, kept ? ' ' : '', el('s', {}, rest), el('span', { class: 'visually-hidden' }, ' (not heard)'));
   }
 
-  /** Something beside the conversation. */
+  /** Adds a note. */
   note(text, kind = '') {
     this.#log.append(el('p', { class: `note ${kind}`.trim() }, text));
     this.#follow();

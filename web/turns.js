@@ -1,56 +1,49 @@
-// What happened, gathered into turns. No page and no sound here: events in, turns out.
+// Groups events into turns. No DOM and no audio here.
 //
-// Times are milliseconds since the session began, by the server's clock. What happens in the page is
-// brought to that clock by the least delay that was seen between an event and its arrival.
+// Times are milliseconds since the session began, by the server's clock. The page's times are
+// converted to it with the smallest delay seen between an event and its arrival.
 
-/** Speech is noticed so long after it began, ms: three windows of the voice activity detector. */
+/** The delay until speech is detected, ms: three windows of the voice activity detector. */
 const NOTICED = 96;
 
-/** What a noise has cut short is taken up again within this time, ms. */
+/** The time within which an answer cut off by a false interruption resumes, ms. */
 const SOON = 1000;
 
-/** Why a call that ran early had been guessed wrong. */
+/** Discard reasons that mean a wrong prediction. */
 const WRONG = ['superseded', 'turn_ended', 'no_turn'];
 
-/** How fast the page's clock may run away from the server's: 0.1 ms a second. */
+/** The assumed drift between the page's clock and the server's: 0.1 ms per second. */
 const DRIFT = 0.0001;
 
 /**
- * @typedef {object} Run a call of a tool
- * @property {number} run
- * @property {string} tool
- * @property {object} arguments
- * @property {string | null} source who predicted it; null if it started because it was committed
- * @property {number} confidence
- * @property {number} started
- * @property {number} [ready] its result was there
- * @property {number} [committed]
- * @property {number} [discarded]
- * @property {string} [reason] why it was discarded
- * @property {number} [saved] ms
- * @property {number} [wasted] ms
+ * @typedef {object} Run a call of a tool @property {number} run @property {string} tool @property
+ * {object} arguments @property {string | null} source the predictor; null if it started at the
+ * commit @property {number} confidence @property {number} started @property {number} [ready] when
+ * its result was ready @property {number} [committed] @property {number} [discarded] @property
+ * {string} [reason] why it was discarded @property {number} [saved] ms @property {number} [wasted]
+ * ms
  */
 
-/** Events: `change` with the turn that changed as `detail`, `new` with a new one. */
+/** Emits `change` with the changed turn as `detail`, and `new` with a new one. */
 export class Turns extends EventTarget {
   /** Oldest first. */
   list = [];
-  /** Audio before the first sound of speech that the server counts as speech, ms. */
+  /** Audio before the start of speech that the server includes in an utterance, ms. */
   preRoll = 0;
   #offset = null;
   #seen = 0;
-  /** The turn whose user is being heard, or the next one's. */
+  /** The turn that collects the user's current or next speech. */
   #listening = null;
   /** The turn that is being answered. */
   #answering = null;
   #pieces = new Map();
   #typed = null;
-  /** A noise cut a turn short: {turn, noise, until}. What the agent says by `until` goes on with it. */
+  /** A false interruption: {turn, noise, until}. Agent speech before `until` continues `turn`. */
   #cutShort = null;
-  /** A yes was given, and what it is for has not begun. */
+  /** The user has confirmed a call that has not started yet. */
   #yes = false;
 
-  /** A new conversation: turns stay, its clock begins anew. */
+  /** Starts a new conversation: turns stay, the clock restarts. */
   reset() {
     for (const turn of [this.#listening, this.#answering]) if (turn) turn.over = true;
     this.#offset = null;
@@ -59,7 +52,7 @@ export class Turns extends EventTarget {
     this.#cutShort = null;
   }
 
-  /** A time of the page on the session's clock; null before the server was heard. */
+  /** Converts a page time to the session's clock; null before the first server event. */
   at(local) {
     return this.#offset === null ? null : local - this.#offset;
   }
@@ -69,7 +62,7 @@ export class Turns extends EventTarget {
     this.#typed = local;
   }
 
-  /** Takes in an event of the server. Returns the turn that it belongs to, if any. */
+  /** Handles a server event. Returns the turn that it belongs to, if any. */
   take(event, arrived) {
     const at = event.undertone_at === undefined ? this.at(arrived) : event.undertone_at / 1000;
     if (event.undertone_at !== undefined) this.#learn(arrived - at, arrived);
@@ -88,7 +81,7 @@ export class Turns extends EventTarget {
     this.dispatchEvent(new CustomEvent('change', { detail: turn }));
   }
 
-  /** The turn that gathers what is heard. */
+  /** The turn that collects the user's speech. */
   listening() {
     this.#listening ??= this.#begin();
     return this.#listening;
@@ -111,20 +104,20 @@ export class Turns extends EventTarget {
       calls: [],
       clauses: [],
       latency: {},
-      /** The user spoke over what was sounding: {at, silent, by}. */
+      /** A barge-in over playing audio: {at, silent, by}. */
       bargeIn: null,
-      /** The turn that was being answered when the user was heard. */
+      /** The turn that was being answered when the user was detected. */
       interrupted: null,
-      /** A noise cut it short, and another turn goes on with it. */
+      /** A false interruption cut it off, and another turn continues it. */
       continued: false,
-      /** It goes on with a turn that a noise cut short. */
+      /** It continues a turn that a false interruption cut off. */
       continues: false,
       /** A stage that failed: {stage, message, at}. */
       failure: null,
-      /** The tool whose call waits for the user's yes. */
+      /** The tool whose call waits for confirmation. */
       asked: null,
       declined: false,
-      /** The user has just said yes to what it does. */
+      /** The user has just confirmed its call. */
       confirmed: false,
       record: null,
     };
@@ -149,7 +142,7 @@ export class Turns extends EventTarget {
     const turn = this.listening();
     turn.user.speaking = false;
     turn.user.length = Math.max(0, event.audio_end_ms - turn.user.audio - this.preRoll);
-    // The event comes when the silence was long enough. The last word was before that.
+    // The event comes after enough silence, so the last word was earlier.
     turn.user.to = Math.min(at, turn.user.from - NOTICED + turn.user.length);
     return turn;
   }
@@ -191,7 +184,7 @@ export class Turns extends EventTarget {
     return this.#answering;
   }
 
-  /** What a noise cut short is taken up again. */
+  /** Resumes a turn after a false interruption. */
   #goOn() {
     const { turn, noise } = this.#cutShort;
     this.#answering.continues = true;
@@ -201,7 +194,7 @@ export class Turns extends EventTarget {
     this.changed(noise);
   }
 
-  /** The turn to which what runs early now belongs. */
+  /** The turn that current speculative runs belong to. */
   early() {
     if (this.#listening?.user.speaking || !this.#answering || this.#answering.over) return this.listening();
     return this.#answering;
@@ -244,7 +237,7 @@ export class Turns extends EventTarget {
     return turn;
   }
 
-  /** Something is known of a call. */
+  /** Updates a call. */
   call(item, known) {
     for (const turn of this.list.toReversed()) {
       const call = turn.calls.find((call) => call.item === item);
@@ -255,7 +248,7 @@ export class Turns extends EventTarget {
     return null;
   }
 
-  /** The question whether something may be done has its answer. */
+  /** Records the answer to a confirmation. */
   confirmed(yes) {
     const turn = this.list.findLast((turn) => turn.asked);
     if (turn && !yes) turn.declined = true;
@@ -286,7 +279,7 @@ export class Turns extends EventTarget {
     return turn;
   }
 
-  /** Audio of an item came: returns the id of the piece that it belongs to. */
+  /** Handles audio of an item. Returns the id of its piece. */
   audio(item, samples) {
     const clause = this.#answering?.clauses.findLast((clause) => clause.item === item);
     if (!clause) return null;
@@ -294,7 +287,7 @@ export class Turns extends EventTarget {
     return clause.id;
   }
 
-  /** The page's speaker told something of a piece. */
+  /** Handles a playout event of a piece. */
   heard(type, { id, samples, at }) {
     const found = this.#pieces.get(id);
     if (!found) return null;
@@ -311,7 +304,7 @@ export class Turns extends EventTarget {
     return found;
   }
 
-  /** The page fell silent because the user spoke. */
+  /** Handles the end of playback by a barge-in. */
   silenced(local) {
     const turn = this.list.findLast((turn) => turn.bargeIn && turn.bargeIn.silent === null);
     if (!turn) return;
@@ -425,18 +418,18 @@ function stamps(latency) {
   return Object.fromEntries(known.map(([stage, time]) => [stage, time / 1000]));
 }
 
-/** When the user began and ended; the end by the server's own stamp where there is one. */
+/** The start and end of the user's speech; the end is the server's timestamp where there is one. */
 export function speech(turn) {
   const to = turn.latency.speech_end ?? turn.user.to;
   const from = turn.user.length !== undefined && to !== null ? to - turn.user.length : turn.user.from;
   return { from, to };
 }
 
-/** The piece of sound that a voice which was noticed at `at` has cut short, if one was sounding. */
+/** The piece that was playing when speech was detected at `at`, if any. */
 function soundingAt(turn, at) {
   const clause = turn.clauses.findLast(({ pieces }) => pieces.length > 0);
   const piece = clause?.pieces.at(-1);
-  // The page may have fallen silent before it is told why.
+  // The page may have stopped playing before it learns why.
   const sounds = piece && (piece.to === null || (clause.cut && piece.to >= at - NOTICED));
   return sounds ? piece : null;
 }
@@ -446,30 +439,30 @@ export function isAlone(turn) {
   return turn.user.from === null && turn.user.text === '';
 }
 
-/** When the result of a call was there; undefined if it never was. */
+/** When the result of a call was ready; undefined if it never was. */
 export function resultAt(run) {
   return run.finished ?? run.ready;
 }
 
-/** A call that began so shortly before the model asked for it did not begin early, ms. */
+/** A call that started at most this long before its commit does not count as early, ms. */
 const EARLY = 20;
 
-/** Whether a call began before the model had asked for it, as far as that matters. */
+/** Whether a call started noticeably before its commit. */
 export function isEarly(run) {
   return Boolean(run.source) && (run.committed === undefined || run.committed - run.started >= EARLY);
 }
 
-/** Whether a call ran early for nothing because something else was meant. */
+/** Whether a speculative run was discarded because of a wrong prediction. */
 export function isGuessWrong(run) {
   return run.discarded !== undefined && WRONG.includes(run.reason);
 }
 
-/** Why a call failed, in the words of the server; undefined if it does not say. */
+/** The server's reason for a failed call; undefined if there is none. */
 export function whyFailed(turn, run) {
   return turn.calls.find((call) => call.tool === run.tool && call.error)?.error;
 }
 
-/** Whether the words of a clause bridged the wait for a tool. */
+/** Whether a clause was a filler. */
 export function isFiller(turn, clause) {
   if (turn.latency.answer_audio !== undefined) return clause.at < turn.latency.answer_audio - 0.5;
   if (turn.latency.tool_result !== undefined) return clause.at < turn.latency.tool_result;
@@ -477,7 +470,7 @@ export function isFiller(turn, clause) {
   return call !== undefined && clause.at < (call.ended ?? Infinity);
 }
 
-/** What was heard, oldest first: pieces of time and what they were. A piece that still sounds ends at `now`. */
+/** The playout in order: spans of time with their kinds. A piece that is still playing ends at `now`. */
 export function playout(turn, now) {
   return turn.clauses.flatMap((clause) =>
     clause.pieces.map(({ from, to }) => ({
@@ -491,7 +484,7 @@ export function playout(turn, now) {
   );
 }
 
-/** Spans between two sounds in which the user heard nothing. Less than 40 ms is a breath. */
+/** Silences between two sounds; less than 40 ms is not counted. */
 export function deadAir(turn, now) {
   const heard = playout(turn, now);
   return heard
@@ -500,7 +493,7 @@ export function deadAir(turn, now) {
     .filter(({ from, to, before, after }) => to - from > 40 && before.kind === 'filler' && after.kind === 'answer');
 }
 
-/** The last moment of a turn that anything is known of. */
+/** The latest known moment of a turn. */
 export function end(turn) {
   const times = [
     ...Object.entries(turn.latency).filter(([stage]) => stage !== 'dead_air').map(([, time]) => time),
@@ -515,7 +508,7 @@ export function end(turn) {
   return Math.max(...times.filter((time) => typeof time === 'number'), 0);
 }
 
-/** A turn as it is copied: plain values, times in ms since the session began. */
+/** A turn for copying: plain values, times in ms since the session began. */
 export function plainTurn(turn) {
   const { number, id, status, user, partials, predictions, runs, calls, clauses, latency, bargeIn, failure, record } = turn;
   const said = clauses.map((clause) => ({

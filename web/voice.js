@@ -1,16 +1,17 @@
-// The microphone as the user handles it: on and off, muted, held down to talk, and which one.
+// The microphone controls: on and off, mute, push to talk, and device selection.
 
 import { devices, Microphone, obstacle } from './audio-in.js';
 import { el } from './text.js';
 
-/** A level that fills the meter. */
+/** The level at which the meter is full. */
 const LOUD = 0.25;
 
 const find = (id) => document.getElementById(id);
 
 /**
- * The Talk button and what belongs to it. Events: `frame` with `detail` samples that are to be sent,
- * `change` when it went on or off, `released` when a held key was let go, `trouble` with words for the user.
+ * The Talk button and its controls. Emits `frame` with the samples to send as `detail`, `change`
+ * when it is switched on or off, `released` when push to talk ends, and `trouble` with a message
+ * for the user.
  */
 export class Voice extends EventTarget {
   #microphone = null;
@@ -41,12 +42,12 @@ export class Voice extends EventTarget {
     return this.#microphone !== null;
   }
 
-  /** Whether what is said now is sent. */
+  /** Whether audio is being sent. */
   get listening() {
     return this.on && !this.#muted && (!find('push').checked || this.#held);
   }
 
-  /** Whether there is a server to talk to. It can be switched off in any case. */
+  /** Whether the server is reachable. The microphone can always be switched off. */
   set reachable(reachable) {
     this.#reachable = reachable;
     this.show();
@@ -137,7 +138,7 @@ export class Voice extends EventTarget {
     if (!held) this.dispatchEvent(new Event('released'));
   }
 
-  /** The space bar talks unless it has another meaning where the focus is. */
+  /** Whether the space bar may push to talk, which it may not if the focused element uses it. */
   #mayHold(target) {
     return this.on && find('push').checked && (target === find('talk') || !target.closest('input, button, select, summary, a'));
   }

@@ -1,6 +1,6 @@
-// What tools do and why things happened, in the words of those who listen.
+// Texts for users about tools and events.
 
-/** A name that begins by saying that it reads: the rest is what it reads. */
+/** The verbs of reading tools' names; the rest of the name is the subject. */
 const READS = /^(?:get|read|check|find|look up|lookup|search for|search|list|fetch|show|query) (?:the |my |your )?(.+)$/;
 
 /** The name of a tool as words: `getWeather` and `get-weather` are "get weather". */
@@ -12,26 +12,26 @@ export function spaced(tool) {
     .toLowerCase();
 }
 
-/** What a tool is about: "weather" of `get_weather`, "convert currency" of `convert_currency`. */
+/** A tool's subject: "weather" for `get_weather`, "convert currency" for `convert_currency`. */
 export function subject(tool) {
   const name = spaced(tool);
   return READS.exec(name)?.[1] ?? name;
 }
 
-/** What a tool is doing: "looking up the weather". What its name does not tell is left open. */
+/** The activity of tools: "looking up the weather", or a general phrase if the name does not tell. */
 export function doing(tools) {
   const found = tools.map((tool) => READS.exec(spaced(tool))?.[1]);
   if (found.length === 0 || found.includes(undefined)) return 'working on the answer';
   return `looking up ${[...new Set(found)].map((what) => `the ${what}`).join(' and ')}`;
 }
 
-/** The same as what failed: "Looking up the weather". */
+/** The activity as the subject of a failure: "Looking up the weather". */
 export function attempt(tool) {
   const what = READS.exec(spaced(tool))?.[1];
   return what ? `Looking up the ${what}` : `The call “${spaced(tool)}”`;
 }
 
-/** Why an early call was thrown away. */
+/** Reasons for discarding an early call. */
 const DISCARDED = {
   superseded: 'your next words changed what was wanted',
   turn_ended: 'it was not needed',
@@ -45,7 +45,7 @@ const DISCARDED = {
   hung_up: 'the conversation ended',
 };
 
-/** Why a guess was not followed. */
+/** Reasons for not following a prediction. */
 const DECLINED = {
   unknown_tool: 'there is no such tool',
   failed_before: 'the same call has just failed',
@@ -58,10 +58,10 @@ const DECLINED = {
   write_pending: 'a change was under way',
 };
 
-/** What became of a guess. */
+/** Outcomes of predictions that were followed. */
 const FOLLOWED = { started: 'so the call was started', warmed_up: 'so the connection was opened', known: 'the same call was under way already' };
 
-/** Who guessed. */
+/** Names of the predictors. */
 const SOURCES = {
   rule: 'a rule',
   intent: 'the classifier',
@@ -70,7 +70,7 @@ const SOURCES = {
   stream: 'the model’s unfinished answer',
 };
 
-/** What failed beside tools. */
+/** Descriptions of failed stages. */
 const STAGES = {
   asr: 'Your words could not be recognised',
   llm: 'The language model failed',

@@ -297,6 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
     async fn a_script_is_played_step_by_step() {
         let llm = Scripted::always(vec![
             Step::text("<speech>Hel"),

@@ -470,6 +470,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
     async fn each_wait_has_its_own_deadline() {
         let [first, answer, again] = [5, 30, 60].map(Duration::from_secs);
         let connections = connections(4);

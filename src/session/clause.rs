@@ -114,6 +114,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn a_clause_is_due_when_the_user_has_heard_what_was_made() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
         let heard = Arc::new(Mutex::new(0));

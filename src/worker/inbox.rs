@@ -168,10 +168,15 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn jobs_go_before_offers_and_both_in_order() {
         let (sender, receiver) = inbox(4);
-        let now = Instant::now();
+        let now = now();
         sender.offer(10).unwrap();
         sender.offer(11).unwrap();
         sender.send(now, 1).unwrap();
@@ -184,7 +189,7 @@ mod tests {
     #[test]
     fn what_is_due_first_is_done_first() {
         let (sender, receiver) = inbox(8);
-        let now = Instant::now();
+        let now = now();
         for (job, seconds) in [(1, 0), (2, 3), (3, 0), (4, 1), (5, 3)] {
             let due = now + Duration::from_secs(seconds);
             sender.send(due, job).unwrap();
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn offers_are_refused_while_jobs_wait_and_when_there_are_enough() {
         let (sender, receiver) = inbox(2);
-        let now = Instant::now();
+        let now = now();
         for n in 0..OFFERS {
             assert_eq!(sender.offer(n), Ok(()));
         }
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn without_a_receiver_nothing_is_taken_and_what_waited_is_dropped() {
         let (sender, receiver) = inbox(2);
-        let now = Instant::now();
+        let now = now();
         let waits = Arc::new(());
         sender.send(now, waits.clone()).unwrap();
         drop(receiver);

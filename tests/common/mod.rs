@@ -1,5 +1,4 @@
-//! Shared by the tests with real models: paths, voices, word error rates.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Helpers of the tests with real models: paths, voices, word error rates.
 
 #[cfg(feature = "desktop")]
 pub mod sound;
@@ -11,25 +10,25 @@ use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, to_f32, to_i16};
 use undertone::tts::{self, Piper, Tts};
 
-/// Lets one test at a time talk to real models in real time: two would take each other's time.
+/// Lets only one test at a time use real models in real time, since two would slow each other down.
 pub async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// The same outside of a runtime.
+/// Like [`alone`], outside of an async runtime.
 pub fn alone_blocking() -> MutexGuard<'static, ()> {
     ALONE.blocking_lock()
 }
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Whether the words have this number in them, in digits or spelt.
+/// Whether the text contains this number, in digits or spelt out.
 pub fn has_number(text: &str, digits: &str, spelt: &str) -> bool {
     let text = text.to_lowercase().replace('-', " ");
     text.contains(digits) || text.contains(spelt)
 }
 
-/// The weights, with ONNX Runtime loaded.
+/// The folder of the weights, with ONNX Runtime loaded.
 pub fn weights() -> PathBuf {
     let weights = folder("UNDERTONE_MODELS", "models/weights");
     let library = weights.join("onnxruntime/libonnxruntime.so");
@@ -46,13 +45,13 @@ pub const STORY: &str = "Once upon a time there was a lighthouse on a small isla
     When the sun rose there were eleven ships in the harbour, all of them safe. \
     The captains came up the stairs and thanked him with a silver bell.";
 
-/// The text as speech at `rate` Hz.
+/// Synthesises the text at `rate` Hz.
 pub fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<f32> {
     let speech = tts::whole(voice, text).expect("speech");
     resampled(&speech, voice.sample_rate(), rate)
 }
 
-/// The same sound at another rate, Hz.
+/// The samples at another rate, Hz.
 pub fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     let mut resampler = Resampler::new(from, to);
     let mut all = resampler.push(samples);
@@ -60,22 +59,22 @@ pub fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     all
 }
 
-/// The same without silence in front.
+/// Synthesises the text at `rate` Hz, without leading silence.
 pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
     let samples = spoken(voice, text, rate);
     let onset = samples.iter().position(|sample| sample.abs() > 0.02);
     to_i16(&samples[onset.expect("sound")..])
 }
 
-/// A voice, and a recogniser that checks what it says: it says no sentence twice alike, and now and then one
-/// that nobody understands.
+/// A voice, and a recogniser that checks it: the voice varies from one synthesis to the next, and
+/// now and then a sentence is unintelligible.
 pub struct Booth {
     voice: Piper,
     ears: WhisperOnnx,
 }
 
 impl Booth {
-    /// Loads both from the `weights`.
+    /// Loads both from `weights`.
     pub fn new(weights: &Path) -> Self {
         Self {
             voice: Piper::load(&weights.join("piper-joe")).expect("the voice"),
@@ -83,7 +82,7 @@ impl Booth {
         }
     }
 
-    /// The text as speech at `rate` Hz, without silence in front, said until every word is understood.
+    /// Synthesises the text at `rate` Hz, without leading silence, until every word is recognised.
     pub fn say(&mut self, text: &str, rate: u32) -> Vec<i16> {
         const TAKES: usize = 30;
         let mut heard = Vec::new();
@@ -109,7 +108,7 @@ impl Booth {
     }
 }
 
-/// Mono sound at 16 kHz, and what is said in it.
+/// Mono audio at 16 kHz, with its transcript.
 pub struct Clip {
     pub name: String,
     pub text: String,
@@ -146,7 +145,7 @@ pub fn recorded_noise() -> Vec<Clip> {
     paths.iter().map(clip).collect()
 }
 
-/// A folder of data for measurements: it is not part of the repository.
+/// A folder of data for measurements, which is not part of the repository.
 pub fn data(kind: &str) -> PathBuf {
     let folder = folder("UNDERTONE_DATA", "../shared/data").join(kind);
     assert!(
@@ -176,7 +175,7 @@ pub fn read(path: &Path) -> Vec<f32> {
     resampled(&mono, spec.sample_rate, 16_000)
 }
 
-/// Word errors, and the words that there should have been.
+/// A count of word errors and of expected words.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Errors {
     pub wrong: usize,
@@ -195,7 +194,8 @@ impl Errors {
     }
 }
 
-/// Words for comparison: lower case, no punctuation, small numbers and common forms spelt out.
+/// Normalises a text for comparison: lower case, no punctuation, small numbers and common forms
+/// spelt out.
 pub fn words(text: &str) -> Vec<String> {
     let text = text
         .to_lowercase()

@@ -1,4 +1,5 @@
-//! `undertone talk` between a microphone and a loudspeaker of a PulseAudio without a sound card.
+//! Runs `undertone talk` with a virtual microphone and loudspeaker of PulseAudio, without a sound
+//! card.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,22 +10,22 @@ use tempfile::TempDir;
 use undertone::audio::{level_dbfs, to_f32, to_i16};
 use undertone::desktop::echo::RATE;
 
-/// No answer takes this long unless something is wrong.
+/// A timeout that is reached only if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A PulseAudio of our own: what is played into `mic_in` is heard by the microphone, and what the
-/// loudspeaker plays is heard on `speaker.monitor`.
+/// A PulseAudio server for the test: audio played into `mic_in` reaches the microphone, and the
+/// loudspeaker's audio appears on `speaker.monitor`.
 pub struct Sound {
     folder: TempDir,
     server: Running,
 }
 
-/// A process that does not outlive the test.
+/// A process that is killed at the end of the test.
 pub struct Running(pub Child);
 
 impl Running {
     fn stop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -56,7 +57,7 @@ impl Sound {
         sound
     }
 
-    /// All devices are gone.
+    /// Stops the server, so that all devices disappear.
     pub fn stop(&mut self) {
         self.server.stop();
     }
@@ -89,7 +90,7 @@ impl Sound {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The loudspeaker stands before the microphone.
+    /// Feeds the loudspeaker back into the microphone.
     pub fn loop_back(&self) {
         self.pactl(&[
             "load-module",
@@ -104,7 +105,7 @@ impl Sound {
         self.pactl(&["set-sink-input-volume", index, "-6dB"]);
     }
 
-    /// Speaks into the microphone, and returns when all is said.
+    /// Plays samples into the microphone, and returns when they have been played.
     pub fn say(&self, samples: &[f32]) {
         let path = self.path().join("said.wav");
         let spec = hound::WavSpec {
@@ -134,7 +135,7 @@ impl Sound {
     }
 }
 
-/// Clients get in when all else is in its place.
+/// PulseAudio's start-up script. It accepts clients last, when all devices exist.
 const SCRIPT: &str = "load-module module-null-sink sink_name=speaker
 load-module module-null-sink sink_name=mic_in channels=1
 load-module module-remap-source master=mic_in.monitor source_name=mic
@@ -154,7 +155,7 @@ fn serve(home: &Path) -> Running {
     Running(server.stderr(Stdio::null()).spawn().expect("pulseaudio"))
 }
 
-/// A command that finds only the sound server and the settings of `home`.
+/// Restricts a command to the sound server and settings in `home`.
 pub fn at_home(mut command: Command, home: &Path) -> Command {
     let models = std::path::absolute(super::weights()).expect("a path");
     for (name, _) in std::env::vars_os() {
@@ -175,7 +176,7 @@ pub fn at_home(mut command: Command, home: &Path) -> Command {
     command
 }
 
-/// The program, and the lines that it prints.
+/// The running program and its output lines.
 pub struct Program {
     pub running: Running,
     stdin: ChildStdin,
@@ -208,7 +209,7 @@ impl Program {
         }
     }
 
-    /// The next line that begins like this.
+    /// Waits for the next line that begins with `begin`.
     pub fn line(&mut self, begin: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(PATIENCE);
@@ -221,15 +222,16 @@ impl Program {
         }
     }
 
-    /// Asks until the agent answers with a line that `is_right` takes. The agent may mishear a question, and
-    /// on a busy machine give the recogniser up: then it answers something else and is asked again.
+    /// Asks until the agent answers with a line that `is_right` accepts. The agent may mishear a
+    /// question, or on a busy machine give up on the recogniser; then it answers something else and
+    /// is asked again.
     pub fn ask(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         sound.say(question);
         self.answers(sound, question, is_right);
     }
 
-    /// The same, when the question has been asked once already. It is not asked again before the agent has
-    /// finished.
+    /// Like [`ask`](Self::ask), when the question has been asked once already. It is repeated only
+    /// after the agent has finished.
     pub fn answers(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         for _ in 0..8 {
             if is_right(&self.line("agent:")) {
@@ -245,7 +247,7 @@ impl Program {
         self.stdin.write_all(b"\n").expect("it reads");
     }
 
-    /// Ends it as Ctrl-C does. Returns all that it printed.
+    /// Interrupts it as Ctrl-C does. Returns all lines that it printed.
     pub fn interrupt(mut self) -> Vec<String> {
         let process = self.running.0.id().to_string();
         let kill = Command::new("kill").args(["-INT", &process]).status();
@@ -256,7 +258,7 @@ impl Program {
     }
 }
 
-/// Records the loudspeaker from now on, at 16 kHz.
+/// Records the loudspeaker, at 16 kHz.
 pub struct Recorder {
     _parec: Running,
     chunks: Receiver<Vec<u8>>,
@@ -297,7 +299,7 @@ impl Recorder {
         self.samples.extend(to_f32(&samples));
     }
 
-    /// Listens until the loudspeaker has played for `seconds`.
+    /// Waits until the loudspeaker has played sound for `seconds`.
     pub fn sound(&mut self, seconds: usize) {
         let mut tenths = 0;
         while tenths < 10 * seconds {
@@ -312,7 +314,7 @@ impl Recorder {
         }
     }
 
-    /// Listens until nothing has been played for a second.
+    /// Waits until a second of silence has been played.
     pub fn silence(&mut self) {
         let second = RATE as usize;
         (0..10).for_each(|_| self.next());
@@ -321,7 +323,8 @@ impl Recorder {
         }
     }
 
-    /// Listens until there was a sound and after it a second of silence. Returns all since the last time.
+    /// Waits for a sound followed by a second of silence. Returns everything recorded since the
+    /// last call.
     pub fn utterance(&mut self) -> Vec<f32> {
         self.sound(1);
         self.silence();

@@ -1,5 +1,5 @@
-//! Speech, noise and a telephone line that the tests make themselves, with voices that are not ours:
-//! the same samples each time.
+//! Speech, noise and a telephone line that the tests generate themselves, with third-party voices.
+//! The samples are the same each time.
 
 use super::{Clip, read, resampled};
 use std::process::Command;
@@ -10,7 +10,7 @@ use undertone::audio::{level_dbfs, to_f32, to_i16};
 /// Hz.
 const RATE: usize = 16_000;
 
-/// The sentences of `speech.txt`, spoken: 16 kHz, made once.
+/// The sentences of `speech.txt` as speech, 16 kHz, synthesised once.
 pub fn clips() -> &'static [Clip] {
     static CLIPS: OnceLock<Vec<Clip>> = OnceLock::new();
     CLIPS.get_or_init(|| {
@@ -32,7 +32,7 @@ pub fn clips() -> &'static [Clip] {
     })
 }
 
-/// A question in languages that the recogniser does not know.
+/// A question in languages that the recogniser does not support.
 pub fn foreign() -> Vec<Clip> {
     let folder = tempfile::tempdir().expect("a folder");
     let asked = [
@@ -68,7 +68,7 @@ fn say(voice: &str, text: &str, file: &str) {
     assert!(said.status.success(), "{voice}: {said:?}");
 }
 
-/// Noise that is always the same, -1..1.
+/// Reproducible noise, -1..1.
 pub fn hiss(seed: u32) -> impl FnMut() -> f32 {
     let mut state = seed;
     move || {
@@ -77,7 +77,7 @@ pub fn hiss(seed: u32) -> impl FnMut() -> f32 {
     }
 }
 
-/// Six seconds of each noise that is no speech to anybody, at -26 dBFS.
+/// Six seconds of each noise that must not count as speech, at -26 dBFS.
 pub fn noises() -> Vec<Clip> {
     [
         ("white noise", white as fn() -> Vec<f32>),
@@ -132,7 +132,7 @@ pub fn coughs() -> Vec<f32> {
     high_pass(&low_pass(&samples, 1_500.0), 300.0)
 }
 
-/// Chords that are struck and fade.
+/// Chords that fade.
 pub fn chimes() -> Vec<f32> {
     const CHORDS: [[f32; 3]; 4] = [
         [523.3, 659.3, 784.0],
@@ -149,7 +149,7 @@ pub fn chimes() -> Vec<f32> {
     (0..NOISE).map(sample).collect()
 }
 
-/// Everybody of [`clips`] at once.
+/// All [`clips`] at once.
 pub fn babble() -> Vec<f32> {
     let mut samples = vec![0.0; NOISE];
     for (index, clip) in clips().iter().enumerate() {
@@ -166,20 +166,20 @@ fn sine(hertz: f32, n: usize) -> f32 {
     (std::f32::consts::TAU * hertz * n as f32 / RATE as f32).sin()
 }
 
-/// The same at another level, dBFS.
+/// The samples at another level, dBFS.
 pub fn at_level(samples: &[f32], level: f32) -> Vec<f32> {
     let gain = 10f32.powf((level - level_dbfs(samples)) / 20.0);
     samples.iter().map(|sample| sample * gain).collect()
 }
 
-/// `speech` with `noise` all through it, `snr_db` below it.
+/// `speech` mixed with `noise`, which is `snr_db` quieter.
 pub fn noisy(speech: &[f32], noise: &[f32], snr_db: f32) -> Vec<f32> {
     let noise = at_level(noise, level_dbfs(speech) - snr_db);
     let pairs = speech.iter().zip(noise.iter().cycle());
     pairs.map(|(speech, noise)| speech + noise).collect()
 }
 
-/// The sound after a telephone line: 300 to 3,400 Hz, 8 kHz, the µ-law.
+/// The samples as heard over a telephone line: 300 to 3,400 Hz, 8 kHz, µ-law.
 pub fn over_the_telephone(samples: &[f32]) -> Vec<f32> {
     let band = high_pass(&low_pass(samples, 3_400.0), 300.0);
     let line = to_i16(&resampled(&band, RATE as u32, g711::RATE));
@@ -197,7 +197,7 @@ fn high_pass(samples: &[f32], hertz: f32) -> Vec<f32> {
     filtered(samples, hertz, [(1.0 + cos) / 2.0, -1.0 - cos])
 }
 
-/// A Butterworth filter of the second order: 12 dB an octave beyond `hertz`.
+/// A second-order Butterworth filter: 12 dB per octave beyond `hertz`.
 fn filtered(samples: &[f32], hertz: f32, [outer, middle]: [f32; 2]) -> Vec<f32> {
     let (sin, cos) = (std::f32::consts::TAU * hertz / RATE as f32).sin_cos();
     let alpha = sin * std::f32::consts::FRAC_1_SQRT_2;

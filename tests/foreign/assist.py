@@ -94,14 +94,14 @@ class Home:
         return added["title"]
 
     async def speak(self, text):
-        """Has a text spoken; returns its samples at the rate of a microphone."""
+        """Has a text synthesised; returns its samples at a microphone's rate."""
         wanted = {"preferred_format": "wav", "preferred_sample_rate": RATE, "preferred_sample_channels": 1}
         asked = {"engine_id": "tts.undertone", "message": text, "language": "en", "options": wanted}
         spoken = await self.post("/api/tts_get_url", json=asked)
         return samples(await self.get(spoken["path"]))
 
     async def transcribe(self, audio):
-        """Sends audio as it would come from a socket: in chunks of any length."""
+        """Sends audio in chunks of any length, as read from a socket."""
         described = f"format=wav; codec=pcm; sample_rate={RATE}; bit_rate=16; channel=1; language=en"
 
         async def chunks():
@@ -166,7 +166,7 @@ def samples(file):
 
 
 async def decoded(file):
-    """What Home Assistant's pages play, as samples."""
+    """The samples that Home Assistant's pages would play."""
     command = "-v error -i - -f s16le -ac 1 -ar".split() + [str(RATE), "-"]
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
@@ -199,11 +199,11 @@ async def use(home, port, sentence):
             wake_word_id=None,
         )
         turns, conversation = [], None
-        # A voice never says a sentence twice alike: what was misheard is said anew.
+        # The voice varies, so a misheard sentence is synthesised again.
         while sum(turn["answered"] for turn in turns) < 2 and len(turns) < MOST_TURNS:
             spoken = await home.speak(sentence)
             heard = await home.transcribe(spoken)
-            # A pause at the end: Home Assistant finds the end of speech by itself.
+            # A pause at the end, since Home Assistant does its own endpointing.
             events = await api.run(pipeline["id"], spoken + bytes(2 * RATE), conversation)
             intent = events["intent-end"]["intent_output"]
             conversation = intent["conversation_id"]
@@ -228,7 +228,7 @@ async def main(folder, port, sentence):
     hass = pathlib.Path(sys.executable).with_name("hass")
     with open(folder / "output.log", "wb") as output:
         process = await asyncio.create_subprocess_exec(
-            # What it needs is installed; it must not fetch anything.
+            # Its requirements are installed, so it must not download anything.
             hass, "--config", folder, "--skip-pip", stdout=output, stderr=output
         )
     try:

@@ -1,4 +1,4 @@
-// openai-realtime-api as a client, which speaks the protocol's beta. `node beta.mjs WS_URL FOLDER_OF_SPEECH`
+// openai-realtime-api as a client, which uses the protocol's beta. `node beta.mjs WS_URL FOLDER_OF_SPEECH`
 
 import { RealtimeClient } from 'openai-realtime-api';
 import { Conversation, WEATHER } from './conversation.mjs';

@@ -30,7 +30,7 @@ async def call(url, ticket, account, call_sid, speech):
 
 
 url, signature, ticket, account, call_sid, speech = sys.argv[1:]
-# The package places calls without the header by which Twilio shows that it is Twilio.
+# The package sends no signature header, so it is added here.
 connect = streamdouble.session.websockets.connect
 streamdouble.session.websockets.connect = functools.partial(
     connect, additional_headers={"X-Twilio-Signature": signature}

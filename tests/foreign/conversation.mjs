@@ -1,14 +1,14 @@
-// One conversation with an open microphone, the same for every client in JavaScript: a question for a
-// tool of the server, one for a tool of the client, an interruption, a message in text. It listens
-// until all is quiet, and reports everything that was said, called and complained about.
+// One conversation with an open microphone, the same for every JavaScript client: a question for a
+// server tool, one for a client tool, a barge-in, and a typed message. Each step lasts until all is
+// quiet. The report lists everything said, every call and every complaint.
 
 import { readFileSync } from 'node:fs';
 
 const FRAME_MS = 20;
 const BYTES_PER_MS = 48;
-// Of audio that is sent without any event coming back.
+// How much audio is sent without an event in return before a step counts as over.
 const QUIET_MS = 2_500;
-// Of an answer, before it is interrupted.
+// How much of an answer is heard before the barge-in.
 const HEARD_MS = 1_200;
 const PATIENCE_MS = 60_000;
 
@@ -35,7 +35,7 @@ export class Conversation {
 
   constructor(folder) {
     this.#folder = folder;
-    // Libraries warn on the console of what they did not expect.
+    // Libraries report unexpected events on the console.
     for (const level of ['warn', 'error']) {
       console[level] = (...words) => this.complaints.push(`console.${level}: ${words.join(' ')}`);
     }
@@ -47,7 +47,7 @@ export class Conversation {
     return { degrees: 21 };
   };
 
-  // Every event of the server, as the client hands it over.
+  // Takes every server event, as the client passes it on.
   event(event) {
     this.#lastEvent = this.#sentMs;
     const step = this.steps.at(-1);
@@ -68,8 +68,8 @@ export class Conversation {
     }
   }
 
-  // Has the conversation. `send` takes 20 ms of mono PCM16LE at 24 kHz, `type` a text; `history` is what
-  // the client has noted down in the end.
+  // Holds the conversation. `send` takes 20 ms of mono PCM16LE at 24 kHz, `type` a text; `history`
+  // returns the client's history at the end.
   async run({ send, type, history }) {
     const microphone = this.#listen(send);
     await this.#step('sum', 1, () => this.#say('sum'));
@@ -106,7 +106,7 @@ export class Conversation {
     }, FRAME_MS / 2);
   }
 
-  // Ends when so many responses are over and all has been quiet.
+  // Ends when `responses` responses are done and all has been quiet.
   async #step(name, responses, begin) {
     const step = { name, heard: [], said: [], responses: [], audio_ms: 0 };
     this.steps.push(step);

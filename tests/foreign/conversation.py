@@ -1,6 +1,6 @@
-"""One conversation with an open microphone, the same for every client in Python: a question for a tool
-of the server, one for a tool of the client, an interruption, a message in text. It listens until all is
-quiet, and reports everything that was said, called and complained about."""
+"""One conversation with an open microphone, the same for every Python client: a question for a server
+tool, one for a client tool, a barge-in, and a typed message. Each step lasts until all is quiet. The
+report lists everything said, every call and every complaint."""
 
 import asyncio
 import base64
@@ -13,9 +13,9 @@ from pathlib import Path
 FRAME_MS = 20
 BYTES_PER_MS = 48
 FRAME = FRAME_MS * BYTES_PER_MS
-# Of audio that is sent without any event coming back.
+# How much audio is sent without an event in return before a step counts as over.
 QUIET_MS = 2_500
-# Of an answer, before it is interrupted.
+# How much of an answer is heard before the barge-in.
 HEARD_MS = 1_200
 PATIENCE = 60
 
@@ -32,7 +32,7 @@ WEATHER = {
 
 
 class Complaints(logging.Handler):
-    """What a library warns of."""
+    """Collects a library's warnings."""
 
     def __init__(self, complaints):
         super().__init__(logging.WARNING)
@@ -46,7 +46,7 @@ class Conversation:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.calls, self.complaints, self.steps = [], [], []
-        # Codes of errors that the client brings about and takes no notice of.
+        # Codes of errors that the client causes and ignores.
         self.forgiven = set()
         self.speech = b""
         self.sent_ms = self.last_event = self.open = 0
@@ -58,7 +58,7 @@ class Conversation:
         return {"degrees": 21}
 
     def event(self, event):
-        """Every event of the server, as a dict."""
+        """Takes every server event, as a dict."""
         kind = event["type"]
         if kind == "error" and event["error"]["code"] in self.forgiven:
             pass
@@ -110,7 +110,7 @@ class Conversation:
         self.speech += (self.folder / f"{name}.pcm").read_bytes()
 
     async def microphone(self, send):
-        """Sends speech, or silence, as fast as it is spoken."""
+        """Sends speech or silence in real time."""
         began = time.monotonic()
         while True:
             while self.sent_ms < (time.monotonic() - began) * 1000:
@@ -127,7 +127,7 @@ class Conversation:
             await asyncio.sleep(FRAME_MS / 2000)
 
     async def quiet(self, responses):
-        """Ends when so many responses of the step are over and all has been quiet."""
+        """Ends when the step's responses are done and all has been quiet."""
 
         def is_quiet():
             return (
@@ -140,8 +140,8 @@ class Conversation:
         await self.until(f"end of {self.step['name']}", is_quiet)
 
     async def run(self, send, type_text, history):
-        """Has the conversation and prints the report. `send` takes 20 ms of mono PCM16LE at 24 kHz,
-        `type_text` a text; `history` is what the client has noted down in the end."""
+        """Holds the conversation and prints the report. `send` takes 20 ms of mono PCM16LE at 24 kHz,
+        `type_text` a text; `history` returns the client's history at the end."""
         microphone = asyncio.create_task(self.microphone(send))
         self.begin("sum")
         self.say("sum")

@@ -1,4 +1,4 @@
-"""What Home Assistant does over Wyoming, with the client that it uses. The last line is a report.
+"""Acts like Home Assistant over Wyoming, with the client package that it uses. The last line is a report.
 
 home.py PORT info
 home.py PORT transcribe FILE.wav
@@ -121,7 +121,7 @@ async def stream(client, path, *pieces):
         await client.write_event(SynthesizeStart().event())
         for piece in pieces:
             await client.write_event(SynthesizeChunk(text=piece).event())
-        # For servers that know no streams.
+        # For servers without streaming.
         await client.write_event(Synthesize(text="".join(pieces)).event())
         await client.write_event(SynthesizeStop().event())
 

@@ -19,7 +19,7 @@ from livekit.plugins.openai.realtime import RealtimeModel
 RATE = 24_000
 
 conversation = Conversation(sys.argv[2])
-# It cancels what the server has already cancelled.
+# It cancels responses that the server has already cancelled.
 conversation.forgiven.add("response_cancel_not_active")
 
 
@@ -37,7 +37,7 @@ class Microphone(io.AudioInput):
 
 
 class Loudspeaker(io.AudioOutput):
-    """Plays into the air, and says how much it has played."""
+    """An audio sink that reports how much it has played."""
 
     def __init__(self):
         capabilities = io.AudioOutputCapabilities(pause=False)

@@ -1,10 +1,10 @@
-// Pipecat's client for Twilio's protocol: one call. It asks, interrupts the answer, and reports what
-// it heard. `node pipecat.mjs URL SIGNATURE TICKET ACCOUNT CALL QUESTION INTERRUPTION ANSWER`, the last
-// three mono PCM16LE at 8 kHz; the answer is written.
+// One call with Pipecat's client for Twilio's protocol. It asks, interrupts the answer, and reports
+// what it heard. `node pipecat.mjs URL SIGNATURE TICKET ACCOUNT CALL QUESTION INTERRUPTION ANSWER`:
+// the last three are files of mono PCM16LE at 8 kHz; ANSWER is written.
 //
-// The package's TwilioSerializer speaks for it; the rest of the package wants a browser. It depends on
-// a code generator by which it was made and which it never loads: package.json puts a small package
-// in its place.
+// Only the package's TwilioSerializer is used, since the rest needs a browser. The package depends
+// on the code generator that it was made with and never loads it; package.json replaces that with a
+// small package.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { TwilioSerializer } from '@pipecat-ai/websocket-transport';
@@ -15,7 +15,7 @@ const [url, signature, ticket, accountSid, callSid, question, interruption, answ
 const RATE = 8000;
 const FRAME = RATE / 50;
 const QUIET_MS = 500;
-// Of the answer, before it is interrupted.
+// How much of the answer is heard before the barge-in, samples.
 const HEARD = 4 * RATE;
 
 const frames = (path) => {
@@ -39,7 +39,7 @@ socket.on('message', async (data) => {
   if (message.type === 'raw') {
     if (phase === 'interrupting') heard.clear = true;
     else {
-      // The answer to half of the question: the rest came late.
+      // This was an answer to half of the question, because the rest came late.
       heard.answer = 0;
       kept.length = 0;
     }
@@ -54,7 +54,7 @@ socket.on('message', async (data) => {
   }
 });
 
-// What the caller does next, when it has nothing left to say.
+// Decides the caller's next step once its speech has been sent.
 const proceed = () => {
   if (phase === 'greeting' && Date.now() > lastAudio + QUIET_MS) {
     phase = 'asking';

@@ -1,6 +1,6 @@
 """Pipecat's OpenAIRealtimeLLMService as a client, in a pipeline whose transport is the test.
 
-The service hands nobody the server's events, so a relay before it reads along.
+The service does not expose the server's events, so a relay in front of it reads them.
 
 `pipecat_service.py WS_URL FOLDER_OF_SPEECH`
 """
@@ -45,7 +45,7 @@ async def get_weather(params, city: str):
 
 
 class Loudspeaker(BaseOutputTransport):
-    """Plays into the air."""
+    """An audio sink."""
 
     async def start(self, frame):
         await super().start(frame)
@@ -57,7 +57,7 @@ class Loudspeaker(BaseOutputTransport):
 
 
 class Keyboard(FrameProcessor):
-    """Sits right before the service."""
+    """Stands directly before the service."""
 
     async def process_frame(self, frame, direction):
         await super().process_frame(frame, direction)

@@ -1,4 +1,4 @@
-"""What the types of the `openai` package say about the Realtime API.
+"""Extracts the Realtime API's fields from the types of the `openai` package, and checks events against them.
 
     realtime_types.py fields            prints the path of every field that a client may send, one
                                         list for each group, as JSON
@@ -22,7 +22,7 @@ from openai.types.realtime import (
 from openai.types.realtime.client_secret_create_response import ClientSecretCreateResponse
 from openai.types.realtime.conversation_item import ConversationItem
 
-#: What has a group of its own: paths do not lead into these from elsewhere.
+#: Fields with a group of their own; paths elsewhere do not descend into them.
 GROUPS = {
     "session": RealtimeSessionCreateRequest,
     "transcription": RealtimeTranscriptionSessionCreateRequest,
@@ -31,7 +31,7 @@ GROUPS = {
 }
 
 
-#: What OpenAI's own service sends although the types of these events lack it.
+#: Fields that OpenAI's own service sends although the types lack them.
 SENT_ANYWAY = {
     f"session.{event}.session.{field}"
     for event in ("created", "updated")
@@ -42,7 +42,7 @@ HEADS = []
 
 
 def members(annotation):
-    """The types that an annotation may stand for, None and Annotated taken away."""
+    """The types in an annotation, without None and Annotated."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return members(typing.get_args(annotation)[0])
@@ -59,7 +59,7 @@ def is_model(kind):
 
 
 def walk(annotation, path, inside, found):
-    """Adds the paths below `path`, of which `annotation` is the type; `inside` are the models that
+    """Adds the paths below `path`, whose type is `annotation`; `inside` are the models that
     lead there."""
     for kind in members(annotation):
         if typing.get_origin(kind) is list:
@@ -85,7 +85,7 @@ def fields():
 
 
 def unknown(value, path):
-    """The fields of a parsed value that its type does not have."""
+    """The fields of a parsed value that its type does not define."""
     if isinstance(value, pydantic.BaseModel):
         for name in value.model_extra or {}:
             yield f"{path}.{name}"

@@ -1,4 +1,4 @@
-// Twilio's own library signs requests: sign.mjs TOKEN '[[URL, PARAMETERS], …]'
+// Signs requests with Twilio's own library: sign.mjs TOKEN '[[URL, PARAMETERS], …]'
 // Prints one JSON list of signatures.
 
 import twilio from "twilio";

@@ -1,4 +1,4 @@
-//! Both recognisers on speech.
+//! Tests both recognisers on speech.
 
 use crate::common;
 use common::{Clip, Errors, speech};
@@ -9,18 +9,18 @@ fn recogniser() -> WhisperOnnx {
     WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap()
 }
 
-/// Word errors of each of the `clips` when it is decoded whole, percent.
+/// The word error rate of decoding each clip as a whole, percent.
 pub(super) fn whole(clips: &[Clip]) -> f64 {
     word_errors(&mut recogniser(), clips)
 }
 
-/// The same of the tests' own speech.
+/// The word error rate of decoding the tests' own clips as a whole, percent.
 pub(super) fn whole_speech() -> f64 {
     static ERRORS: OnceLock<f64> = OnceLock::new();
     *ERRORS.get_or_init(|| whole(speech::clips()))
 }
 
-/// The same by whisper.cpp.
+/// The word error rate of whisper.cpp, percent.
 fn by_whisper_cpp(clips: &[Clip]) -> f64 {
     let model = common::weights().join("whisper-tiny.en/ggml-tiny.en.bin");
     word_errors(&mut WhisperCpp::load(&model, 1).unwrap(), clips)
@@ -41,7 +41,7 @@ fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> f64 {
     percent
 }
 
-/// The same clips, 12 dB quieter.
+/// The clips, 12 dB quieter.
 fn quiet(clips: &[Clip]) -> Vec<Clip> {
     let quieter = |clip: &Clip| Clip {
         name: clip.name.clone(),
@@ -51,7 +51,8 @@ fn quiet(clips: &[Clip]) -> Vec<Clip> {
     clips.iter().map(quieter).collect()
 }
 
-/// Measured: 2.0 % and 2.4 %. Other int8 kernels change a word or two of the 251, not ten.
+/// Measured: 2.0 % and 2.4 %. Another CPU's int8 kernels change one or two of the 251 words, not
+/// ten.
 #[test]
 fn both_engines_understand_speech_equally_well() {
     let onnx = whole_speech();
@@ -91,7 +92,7 @@ fn quiet_recorded_speech_is_understood_too() {
 }
 
 #[test]
-fn silence_is_no_words() {
+fn silence_has_no_words() {
     let mut asr = recogniser();
     assert_eq!(asr.transcribe(&[]).unwrap(), "");
     assert_eq!(asr.transcribe(&[0.0; 16_000]).unwrap(), "");

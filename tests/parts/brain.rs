@@ -1,5 +1,5 @@
-//! The local brain on sentences that it was not trained on: what it calls, what it says, and that
-//! it calls nothing on what it was not asked.
+//! Tests the local brain on sentences that it was not trained on: which tools it calls, what it
+//! says, and that it calls nothing unasked.
 
 use crate::common;
 use futures_util::StreamExt;
@@ -42,7 +42,7 @@ async fn generate(messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
     generate_with(&BRAIN, messages, tools).await
 }
 
-/// The call that a forced choice of the only tool brings about.
+/// The call made with the only tool under a forced tool choice.
 async fn forced(tool_choice: ToolChoice, said: &str) -> String {
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}},
         "required": ["city"]});
@@ -69,7 +69,7 @@ async fn forced(tool_choice: ToolChoice, said: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_tool_that_the_client_wants_called_is_called_or_asked_about() {
+async fn a_forced_tool_is_called_or_its_missing_argument_is_asked_for() {
     let named = ToolChoice::Function("record_city".into());
     for choice in [named.clone(), ToolChoice::Required] {
         assert_eq!(
@@ -125,7 +125,7 @@ async fn say(text: &str) -> Said {
     generate(&[user(text)], TOOLS.specs()).await
 }
 
-/// A whole conversation with the real tools: what the agent says to each of the user's sentences.
+/// Holds a conversation with the real tools. Returns the agent's answer to each sentence.
 async fn converse(sentences: &[&str]) -> Vec<String> {
     let context = CallContext::new(SessionTools::default(), "key");
     let (mut messages, mut spoken) = (Vec::new(), Vec::new());
@@ -154,7 +154,7 @@ async fn converse(sentences: &[&str]) -> Vec<String> {
 
 const LIMIT: &str = "I can't do that on my own.";
 
-/// Sentence, and the call (`name {json}`) or how the answer begins.
+/// Sentences, each with the expected call (`name {json}`) or the beginning of the answer.
 const WANTED: &[(&str, &str)] = &[
     ("What time is it?", "get_time {}"),
     ("Hey, what's the time please?", "get_time {}"),
@@ -446,7 +446,7 @@ const WANTED: &[(&str, &str)] = &[
     ("Set a timer for 30 hours.", "A timer can run"),
 ];
 
-/// No call may come of these.
+/// Sentences that must not lead to a call.
 const UNWANTED: &[&str] = &[
     "Don't set a timer.",
     "Please do not set a timer for 10 minutes",
@@ -507,7 +507,7 @@ const UNWANTED: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn does_what_is_asked() {
+async fn requests_are_carried_out() {
     let mut wrong = Vec::new();
     for (sentence, expected) in WANTED {
         let said = say(sentence).await;
@@ -526,7 +526,7 @@ async fn does_what_is_asked() {
 }
 
 #[tokio::test]
-async fn does_nothing_that_is_not_asked() {
+async fn other_sentences_call_nothing() {
     for sentence in UNWANTED {
         let said = say(sentence).await;
         assert_eq!(said.calls(), "", "{sentence}");
@@ -537,7 +537,7 @@ async fn does_nothing_that_is_not_asked() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_told_apart_from_an_answer() {
+async fn declined_requests_are_marked_as_such() {
     for (sentence, unable) in [
         ("Turn on the light in the kitchen.", true),
         ("Who won the World Cup in 1998?", true),
@@ -631,7 +631,7 @@ fn declared(name: &str, description: &str, parameters: Value) -> ToolSpec {
 }
 
 #[tokio::test]
-async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
+async fn a_declared_tool_is_used_when_the_request_is_unambiguous() {
     let weather = declared(
         "get_weather",
         "Get the current weather for a city.",
@@ -711,7 +711,7 @@ async fn uses_a_declared_tool_where_the_words_leave_no_doubt() {
 }
 
 #[tokio::test]
-async fn a_strangers_tool_of_a_built_in_name_gets_the_arguments_that_it_declares() {
+async fn a_client_tool_with_a_built_in_name_gets_its_declared_arguments() {
     let timer = declared(
         "set_timer",
         "Set a timer that rings after some minutes.",
@@ -727,13 +727,13 @@ async fn a_strangers_tool_of_a_built_in_name_gets_the_arguments_that_it_declares
     assert_eq!(said.calls(), "");
 }
 
-/// The brain's calls, by whether they were right.
+/// Counts the brain's correct and false calls.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Requests that its tools can do, and those of them that it called something for.
+    /// Requests that its tools can handle, and how many of them led to a call.
     ours: usize,
     called: usize,
-    /// All others, and the calls that it made nevertheless.
+    /// Other requests, and the false calls that they led to.
     others: usize,
     false_calls: Vec<String>,
 }
@@ -754,8 +754,9 @@ impl Tally {
         }
     }
 
-    /// At most one in 200, of those that change something at most `changes` in all.
-    fn calls_hardly_anything_unasked(&self, changes: usize) {
+    /// Asserts at most one false call in 200 other requests, and at most `changes` with side
+    /// effects in all.
+    fn assert_few_false_calls(&self, changes: usize) {
         println!("{self:#?}");
         assert!(
             self.false_calls.len() * 200 <= self.others,
@@ -768,7 +769,7 @@ impl Tally {
 }
 
 #[tokio::test]
-async fn our_own_requests_are_called_and_those_for_others_are_not() {
+async fn our_own_requests_are_called_and_others_are_not() {
     let ours = ["time", "date", "set_timer", "calculate", "convert"];
     let mut tally = Tally::default();
     for line in super::router::REQUESTS.lines() {
@@ -777,16 +778,16 @@ async fn our_own_requests_are_called_and_those_for_others_are_not() {
         let is_ours = ours.contains(&intent);
         tally.add(text.as_str().unwrap(), intent, is_ours).await;
     }
-    tally.calls_hardly_anything_unasked(0);
+    tally.assert_few_false_calls(0);
     // Measured: 69 of 80.
     assert!(tally.called * 4 >= tally.ours * 3, "{tally:#?}");
 }
 
-/// CLINC150: sentences for things we cannot do must call nothing. Its own timer, time, date,
+/// CLINC150: requests that our tools cannot handle must call nothing. Its timer, time, date,
 /// calculator and conversion intents may.
 #[tokio::test]
 #[ignore = "measures a published set: make measure"]
-async fn published_requests_for_others_call_nothing() {
+async fn published_requests_for_other_tools_call_nothing() {
     let ours = [
         "timer",
         "time",
@@ -804,7 +805,7 @@ async fn published_requests_for_others_call_nothing() {
             tally.add(sentence, intent, ours.contains(&intent)).await;
         }
     }
-    tally.calls_hardly_anything_unasked(3);
+    tally.assert_few_false_calls(3);
 }
 
 static DECLARED: LazyLock<Registry> = LazyLock::new(|| {
@@ -886,7 +887,7 @@ async fn declared_tools_are_called_by_their_rules_and_examples() {
 }
 
 #[tokio::test]
-async fn results_are_said_as_their_declaration_says() {
+async fn results_are_spoken_with_the_declared_template() {
     for (name, arguments, output, expected) in [
         (
             "get_weather",
@@ -956,7 +957,7 @@ async fn results_are_said_as_their_declaration_says() {
 }
 
 #[tokio::test]
-async fn a_clients_tool_inherits_nothing_of_the_servers_of_the_same_name() {
+async fn a_client_tool_inherits_nothing_from_a_server_tool_of_the_same_name() {
     let own = ToolSpec {
         name: "get_weather".into(),
         description: "The current weather of a city".into(),
@@ -987,7 +988,7 @@ async fn a_clients_tool_inherits_nothing_of_the_servers_of_the_same_name() {
 }
 
 #[tokio::test]
-async fn two_requests_in_one_breath_are_both_done_with_their_own_words() {
+async fn two_requests_in_one_sentence_are_both_carried_out() {
     let weather = declared(
         "get_weather",
         "The current weather of a city",
@@ -1101,7 +1102,7 @@ async fn two_requests_in_one_breath_are_both_done_with_their_own_words() {
 }
 
 #[tokio::test]
-async fn two_messages_that_nobody_has_answered_are_two_requests() {
+async fn two_unanswered_messages_are_two_requests() {
     let messages = ["Add a note: buy milk", "Who won the World Cup in 1998?"].map(user);
     for messages in [messages.to_vec(), messages.iter().rev().cloned().collect()] {
         let heard = generate_with(&WITH_DECLARED, &messages, DECLARED.specs()).await;
@@ -1135,7 +1136,7 @@ async fn a_message_whose_answer_was_cancelled_before_its_first_word_is_not_answe
 }
 
 #[tokio::test]
-async fn a_message_takes_back_what_was_asked_in_those_before_it() {
+async fn a_message_may_take_back_an_earlier_request() {
     let timer = "Set a timer for ten minutes";
     for later in [
         "Never mind.",
@@ -1158,7 +1159,7 @@ async fn a_message_takes_back_what_was_asked_in_those_before_it() {
 }
 
 #[tokio::test]
-async fn whoever_has_not_spoken_yet_is_greeted() {
+async fn a_user_who_has_not_spoken_yet_is_greeted() {
     let tools = || Arc::new(TOOLS.specs().to_vec());
     let note = Message::System {
         text: "Greet the caller.".into(),
@@ -1179,9 +1180,9 @@ async fn whoever_has_not_spoken_yet_is_greeted() {
     assert_eq!(said, Said::default(), "nothing is new");
 }
 
-/// Pipecat passes on what was typed as a message of the system.
+/// Pipecat passes typed text on as a system message.
 #[tokio::test]
-async fn what_a_note_asks_is_answered_and_what_it_tells_is_not() {
+async fn a_system_message_is_answered_only_if_it_asks_something() {
     let note = |text: &str| Message::System { text: text.into() };
     let spoke = || vec![user("What is 2 plus 2?"), agent("2 plus 2 is 4.")];
     let after = async |more: Vec<Message>| {
@@ -1205,9 +1206,9 @@ async fn what_a_note_asks_is_answered_and_what_it_tells_is_not() {
     assert_eq!(said.calls(), r#"calculate {"expression":"5 + 6"}"#);
 }
 
-/// On the telephone a goodbye ends the call, and nothing else does.
+/// On the telephone only a goodbye ends the call.
 #[tokio::test]
-async fn a_goodbye_hangs_up_where_that_can_be_done() {
+async fn a_goodbye_hangs_up_if_there_is_a_tool_for_it() {
     let hang_up = declared(
         "hang_up",
         "Ends the telephone call. Only when the caller has said goodbye or asks for it.",

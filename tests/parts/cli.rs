@@ -1,10 +1,10 @@
-//! The real program: what it prints, where, and with which exit code.
+//! Runs the real program and checks its output and exit codes.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The program in `folder`, with nothing of this process's own settings.
+/// The program in `folder`, without this process's environment settings.
 fn undertone(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
     command.current_dir(folder).args(arguments);
@@ -20,7 +20,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     undertone(folder, arguments).output().unwrap()
 }
 
-/// The same with the models in `models`.
+/// Runs the program in `folder` with the models in `models`.
 fn run_with(models: &Path, folder: &Path, arguments: &[&str]) -> Output {
     let mut command = undertone(folder, arguments);
     command.env("UNDERTONE_MODELS", models).output().unwrap()
@@ -44,7 +44,7 @@ fn weights() -> PathBuf {
     std::fs::canonicalize(weights).expect("no weights: run `make models`")
 }
 
-/// Makes `folder` a whole folder of models: links to the real ones.
+/// Fills `folder` with links to the real models.
 fn link_weights(folder: &Path) {
     let text = std::fs::read_to_string(weights().join("files.toml")).unwrap();
     let list: toml::Table = toml::from_str(&text).unwrap();
@@ -57,7 +57,7 @@ fn link_weights(folder: &Path) {
     std::fs::write(folder.join("files.toml"), text).unwrap();
 }
 
-/// Turns one bit of a linked file, in a copy that takes the link's place.
+/// Replaces a linked file with a copy in which one bit is flipped.
 fn tamper(file: &Path) {
     let mut bytes = std::fs::read(file).unwrap();
     bytes[10] ^= 1;
@@ -81,7 +81,7 @@ fn a_bad_configuration_is_one_line_on_stderr_and_exit_code_2() {
 }
 
 #[test]
-fn the_check_finds_what_the_server_would_miss_when_it_starts() {
+fn config_check_finds_what_the_server_would_miss_at_start() {
     let program = |argv: &str| {
         format!(
             "name = \"probe\"\nkind = \"subprocess\"\ndescription = \"Probes.\"\n\
@@ -164,7 +164,7 @@ fn bad_usage_is_exit_code_2_and_help_tells_the_codes() {
 }
 
 #[test]
-fn serve_on_every_interface_wants_a_token() {
+fn serve_on_every_interface_requires_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &["serve", "--host", "0.0.0.0"]);
     assert_eq!(output.status.code(), Some(2));
@@ -174,7 +174,7 @@ fn serve_on_every_interface_wants_a_token() {
 }
 
 #[test]
-fn show_tells_values_and_origins_and_keeps_secrets() {
+fn config_show_prints_values_and_origins_but_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let output = undertone(folder.path(), &["config", "show", "--json"])
         .env("UNDERTONE_SERVER__PORT", "9000")
@@ -207,7 +207,7 @@ fn missing_models_are_exit_code_3_and_say_what_to_do() {
 }
 
 #[test]
-fn a_file_that_was_tampered_with_is_found_and_nothing_is_loaded() {
+fn a_tampered_file_is_found_and_nothing_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path();
     link_weights(models);
@@ -243,7 +243,7 @@ fn a_file_that_was_tampered_with_is_found_and_nothing_is_loaded() {
 }
 
 #[test]
-fn a_list_that_leads_out_of_its_folder_is_refused() {
+fn a_list_with_a_path_outside_the_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let entry = "[[file]]\npath = \"../secret\"\nsha256 = \"\"\nbytes = 1\norigin = \"package\"\n";
     std::fs::write(folder.path().join("files.toml"), entry).unwrap();
@@ -253,7 +253,7 @@ fn a_list_that_leads_out_of_its_folder_is_refused() {
 }
 
 #[test]
-fn the_doctor_names_what_is_broken_and_how_to_mend_it() {
+fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -286,7 +286,7 @@ fn the_doctor_names_what_is_broken_and_how_to_mend_it() {
     }
 }
 
-/// A server's configuration with a telephone, a model and a tool, and none of their secrets.
+/// A server configuration with Twilio, a remote model and a tool, without their secrets.
 fn without_secrets(folder: &Path) {
     let account = format!("AC{}", "0".repeat(32));
     let config = format!(
@@ -311,7 +311,7 @@ fn without_secrets(folder: &Path) {
 }
 
 #[test]
-fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
+fn commands_without_telephony_do_not_require_its_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     without_secrets(folder);
@@ -336,7 +336,7 @@ fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
         let output = run_with(&weights(), folder, command);
         assert_eq!(output.status.code(), Some(2), "{command:?}");
     }
-    // With the key, the tool's secret and the server's token, only the telephone's is missing.
+    // With the key, the tool's secret and the server's token set, only Twilio's token is missing.
     let with_others = |arguments: &[&str]| {
         let mut command = undertone(folder, arguments);
         command
@@ -359,7 +359,7 @@ fn commands_that_need_no_telephone_ask_for_none_of_its_secrets() {
     assert!(said.contains("UNDERTONE_TWILIO_AUTH_TOKEN"), "{said}");
 }
 
-/// The voice's speech as transcribed by the recogniser, numbers as digits.
+/// The recogniser's transcript of the synthesised text, with numbers as digits.
 fn heard(folder: &Path, text: &str) -> String {
     let say = ["say", text, "--out", "out.wav"];
     let output = run_with(&weights(), folder, &say);
@@ -369,9 +369,9 @@ fn heard(folder: &Path, text: &str) -> String {
     undertone::language::en::text::normalise(&stdout(&output))
 }
 
-/// The voice never says it twice alike: of three times once is enough.
+/// The voice varies, so one success in three tries is enough.
 #[test]
-fn amounts_are_heard_as_people_say_them() {
+fn amounts_are_spoken_as_people_say_them() {
     let folder = tempfile::tempdir().unwrap();
     for (text, parts, never) in [
         (
@@ -401,11 +401,11 @@ fn amounts_are_heard_as_people_say_them() {
 }
 
 #[test]
-fn what_is_said_is_understood() {
+fn synthesised_speech_is_recognised() {
     let folder = tempfile::tempdir().unwrap();
     let text = "What time is it in London?";
     let mut heard = Vec::new();
-    // The voice says no sentence twice alike, and now and then one that is misheard.
+    // The voice varies, and now and then a sentence is misheard.
     for _ in 0..5 {
         let say = ["say", text, "--out", "out.wav"];
         let output = run_with(&weights(), folder.path(), &say);

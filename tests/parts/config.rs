@@ -1,4 +1,4 @@
-//! The configuration as a library: layers, limits, and what errors say.
+//! Tests the configuration as a library: layers, limits and error messages.
 
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ struct Setup {
     flags: Flags,
 }
 
-/// A configuration file with this text, alone in a folder.
+/// A configuration file with this text, in a folder of its own.
 fn file(text: &str) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("undertone.toml");
@@ -56,7 +56,7 @@ impl Setup {
         load(&self.flags, &environment)
     }
 
-    /// The error is one line with all of `parts`.
+    /// Asserts that loading fails with a one-line error that contains all `parts`.
     #[track_caller]
     fn refused(&self, parts: &[&str]) {
         let error = self.load().expect_err("this must be refused").to_string();
@@ -78,7 +78,7 @@ fn the_example_file_has_every_key_and_every_default() {
         assert_eq!((&shown.key, &shown.value), (&default.key, &default.value));
         let (_, name) = shown.key.split_once('.').unwrap();
         assert!(text.contains(&format!("{name} = ")), "{name} is missing");
-        // A key that has no default cannot be shown with one.
+        // This key has no default to show.
         if shown.key != "llm.temperature" {
             assert!(matches!(shown.origin, Origin::File { .. }), "{}", shown.key);
         }
@@ -86,12 +86,12 @@ fn the_example_file_has_every_key_and_every_default() {
 }
 
 #[test]
-fn without_a_file_the_policy_is_the_librarys_own() {
+fn without_a_file_the_policy_is_the_librarys_default() {
     assert_eq!(file("").load().unwrap().config.policy, Policy::default());
 }
 
 #[test]
-fn later_layers_win_and_each_setting_knows_its_origin() {
+fn later_layers_win_and_origins_are_tracked() {
     let origins = "https://a.example, https://b.example:8443/";
     let mut setup = file("[server]\nport = 1\ndrain_seconds = 7\n[turn]\nunsure_ms = 600\n")
         .variable("UNDERTONE_SERVER__PORT", "2")
@@ -133,7 +133,7 @@ fn later_layers_win_and_each_setting_knows_its_origin() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_what_was_meant() {
+fn unknown_names_are_refused_with_a_suggestion() {
     file("# hm\n[server]\nprot = 1\n").refused(&[
         "undertone.toml:3: ",
         "[server]",
@@ -152,7 +152,7 @@ fn unknown_names_are_refused_with_what_was_meant() {
 }
 
 #[test]
-fn the_variables_of_a_cluster_are_no_settings() {
+fn kubernetes_service_variables_are_ignored() {
     let loaded = file("")
         .variable("UNDERTONE_PORT", "tcp://10.0.0.1:8080")
         .variable("UNDERTONE_PORT_8080_TCP_ADDR", "10.0.0.1")
@@ -165,14 +165,14 @@ fn the_variables_of_a_cluster_are_no_settings() {
     assert!(loaded.config.server.auth_token.is_none());
     let names: Vec<&str> = loaded.ignored.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names.len(), 5, "{names:?}");
-    // A slip of the pen is named, its value is not.
+    // A typo is reported without its value.
     let slip = loaded.ignored.iter().find(|i| i.name.ends_with("TOKN"));
     assert_eq!(slip.unwrap().meant, Some("UNDERTONE_AUTH_TOKEN"));
     assert!(!format!("{:?}", loaded.ignored).contains("canary"));
 }
 
 #[test]
-fn wrong_types_and_values_are_named_with_what_is_allowed() {
+fn wrong_types_and_values_are_refused_with_what_is_allowed() {
     let cases: &[(&str, &[&str])] = &[
         (
             "[server]\n\nport = \"80\"",
@@ -247,19 +247,19 @@ fn wrong_types_and_values_are_named_with_what_is_allowed() {
 }
 
 #[test]
-fn other_machines_are_let_in_with_a_token_or_on_purpose() {
+fn listening_beyond_loopback_requires_a_token_or_insecure() {
     let open = "[server]\nhost = \"0.0.0.0\"\n";
     file(open).refused(&["toml:2: ", "UNDERTONE_AUTH_TOKEN", "--insecure"]);
     assert!(file(&format!("{open}insecure = true")).load().is_ok());
     let with = |token| file(open).variable("UNDERTONE_AUTH_TOKEN", token);
     assert!(with("0123456789abcdef").load().is_ok());
     with("short").refused(&["UNDERTONE_AUTH_TOKEN", "at least 16"]);
-    // An empty variable is one that is not set.
+    // An empty variable counts as not set.
     with("").refused(&["server.host"]);
 }
 
 #[test]
-fn doors_without_a_token_are_for_this_machine_or_on_purpose() {
+fn protocols_without_authentication_require_loopback_or_insecure() {
     let doors: [(_, _, fn(&Config) -> _); 2] = [
         ("asterisk", "audiosocket", |config| config.audiosocket),
         ("wyoming", "listen", |config| config.wyoming),
@@ -334,7 +334,7 @@ fn a_secret_typed_in_the_wrong_place_is_not_repeated() {
 }
 
 #[test]
-fn paths_in_the_file_count_from_its_folder() {
+fn paths_in_the_file_are_relative_to_its_folder() {
     let setup = file("[llm]\ninstructions_file = \"prompt.md\"\n[models]\ndir = \"weights\"\n")
         .beside("prompt.md", "Be kind.\n");
     let config = setup.load().unwrap().config;
@@ -418,13 +418,13 @@ fn twilio_needs_an_account_and_a_token() {
         twilio.voice_url().as_str(),
         "https://voice.example.com/twilio/voice"
     );
-    assert!(!twilio.relay, "audio, unless words are asked for");
+    assert!(!twilio.relay, "audio is the default");
     let relay = file(&format!("{TWILIO}relay = true")).variable(token, "secret-of-twilio");
     assert!(relay.load().unwrap().config.server.twilio.unwrap().relay);
 }
 
 #[test]
-fn phrases_come_from_a_file_of_ones_own() {
+fn phrases_may_come_from_a_file() {
     let with = "[session]\nphrases_file = \"mine.toml\"\n";
     let phrases = |text: &str| file(with).beside("mine.toml", text);
     let loaded = phrases("goodbye = 'So long.'").load().unwrap();
@@ -435,7 +435,7 @@ fn phrases_come_from_a_file_of_ones_own() {
 }
 
 #[test]
-fn callers_are_put_through_to_telephone_numbers() {
+fn transfer_targets_must_be_telephone_numbers() {
     let with = |transfer: &str| {
         file(&format!("{TWILIO}\ntransfer = {transfer}"))
             .variable("UNDERTONE_TWILIO_AUTH_TOKEN", "secret-of-twilio")

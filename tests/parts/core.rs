@@ -1,21 +1,21 @@
-//! The shape of the conversation's core: rules know each other in no circle and never the whole
-//! conversation, and their files and types stay small.
+//! Checks the structure of the conversation's core: no import circles, no rule that imports the
+//! wiring, and small files and types.
 
 use super::floors::{module_of, tokens};
 use super::purity::{code, code_without_tests, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Lines of a file, its inline tests included.
+/// The most lines in a file, including inline tests.
 const MOST_LINES: usize = 450;
 
-/// Fields of a struct.
+/// The most fields in a struct.
 const MOST_FIELDS: usize = 15;
 
-/// The path of a module, or of an item in one, from the core's root.
+/// The path of a module or item, relative to the core's root.
 type Item = Vec<String>;
 
-/// The files of the core by their modules, tests left out.
+/// The sources of the core by module, without tests.
 fn core() -> BTreeMap<Item, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conversation");
     let module = |file: &Path| module_of(file.strip_prefix(&folder).expect("in the folder"));
@@ -26,7 +26,8 @@ fn core() -> BTreeMap<Item, String> {
         .collect()
 }
 
-/// The paths of a tree such as `a::{b, c::d as e}`, which begins at `at`, each with the name that it gets.
+/// Reads a use tree such as `a::{b, c::d as e}` at `at`. Returns its paths, each with its local
+/// name.
 fn paths(tokens: &[&str], at: &mut usize, prefix: &[String], found: &mut Vec<(Item, String)>) {
     match tokens.get(*at) {
         Some(&"{") => {
@@ -60,12 +61,12 @@ fn paths(tokens: &[&str], at: &mut usize, prefix: &[String], found: &mut Vec<(It
     }
 }
 
-/// What a module names of the core.
+/// The core's items that a module refers to.
 #[derive(Default)]
 struct Named {
-    /// What it passes on (`pub use`), with the name that it gives it.
+    /// Re-exports (`pub use`), each with its public name.
     passed_on: Vec<(Item, String)>,
-    /// What it uses itself.
+    /// Items that it uses.
     used: Vec<Item>,
 }
 
@@ -97,7 +98,7 @@ fn named(module: &Item, source: &str, core: &BTreeMap<Item, String>) -> Named {
     named
 }
 
-/// A path as seen from the core's root; `None` if it leads elsewhere.
+/// A path relative to the core's root; `None` if it is outside.
 fn absolute(module: &Item, path: &[String], core: &BTreeMap<Item, String>) -> Option<Item> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     match path.first()?.as_str() {
@@ -114,7 +115,7 @@ fn absolute(module: &Item, path: &[String], core: &BTreeMap<Item, String>) -> Op
     }
 }
 
-/// Which module uses which others.
+/// Each module with the modules that it imports.
 fn imports(core: &BTreeMap<Item, String>) -> BTreeMap<Item, BTreeSet<Item>> {
     let named = core
         .iter()
@@ -129,7 +130,7 @@ fn imports(core: &BTreeMap<Item, String>) -> BTreeMap<Item, BTreeSet<Item>> {
             );
         }
     }
-    // An item that a module passes on is another module's.
+    // A re-exported item belongs to the module that defines it.
     let home = |item: &Item| {
         let mut item = item;
         while let Some(origin) = passed_on.get(item) {
@@ -148,7 +149,7 @@ fn imports(core: &BTreeMap<Item, String>) -> BTreeMap<Item, BTreeSet<Item>> {
         .collect()
 }
 
-/// All modules that one depends on.
+/// All modules that a module depends on, directly or not.
 fn below(module: &Item, imports: &BTreeMap<Item, BTreeSet<Item>>) -> BTreeSet<Item> {
     let mut found = BTreeSet::new();
     let mut open = vec![module];
@@ -162,7 +163,7 @@ fn below(module: &Item, imports: &BTreeMap<Item, BTreeSet<Item>>) -> BTreeSet<It
     found
 }
 
-/// The structs of a source, each with the number of its fields.
+/// The structs in a source, each with its number of fields.
 fn structs(source: &str) -> Vec<(String, usize)> {
     let code = code(source);
     let bodies = code.split("struct ").skip(1).filter_map(|text| {
@@ -173,7 +174,7 @@ fn structs(source: &str) -> Vec<(String, usize)> {
     bodies.map(|(name, body)| (name, fields(body))).collect()
 }
 
-/// The fields of a body in braces.
+/// Counts the fields in a struct body.
 fn fields(body: &str) -> usize {
     let (mut depth, mut fields) = (0, 0);
     let body = body.replace("::", "");
@@ -192,7 +193,7 @@ fn fields(body: &str) -> usize {
 }
 
 #[test]
-fn no_import_of_the_core_runs_in_a_circle() {
+fn the_core_has_no_import_circles() {
     let core = core();
     assert!(core.len() > 30, "the core has moved: {:?}", core.keys());
     let imports = imports(&core);
@@ -205,7 +206,7 @@ fn no_import_of_the_core_runs_in_a_circle() {
 }
 
 #[test]
-fn no_rule_sees_the_whole_conversation() {
+fn no_rule_imports_the_wiring() {
     let is_wiring = |module: &Item| module.first().is_some_and(|name| name == "wiring");
     let imports = imports(&core());
     let sees = |(module, imports): &(&Item, &BTreeSet<Item>)| {
@@ -253,7 +254,7 @@ fn circles_are_found_in_any_form() {
         let names = imports.iter().map(|import| import.join("::"));
         names.collect::<Vec<_>>()
     };
-    assert_eq!(of(""), Vec::<String>::new(), "it only passes on");
+    assert_eq!(of(""), Vec::<String>::new(), "it only re-exports");
     assert_eq!(of("a"), ["b", "c::d"]);
     assert_eq!(of("b"), ["c"]);
     assert_eq!(of("c"), ["c::d"]);

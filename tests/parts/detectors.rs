@@ -1,4 +1,4 @@
-//! Voice activity and the end of a turn, on speech.
+//! Tests voice activity detection and the end-of-turn model on speech.
 
 use crate::common;
 use common::{Clip, speech};
@@ -35,7 +35,7 @@ fn the_gate_loses_no_onset_of_recorded_speech() {
     no_onset_is_lost(&common::recorded_speech());
 }
 
-/// How complete the clips sound, and their first halves: 0..1.
+/// Mean completeness scores of the clips and of their first halves, 0..1.
 fn completeness<'c>(clips: impl Iterator<Item = &'c Clip>) -> (f32, f32) {
     let model = common::weights().join("smart-turn/smart-turn-v3.2.onnx");
     let mut model = SmartTurn::load(&model).unwrap();
@@ -50,8 +50,8 @@ fn completeness<'c>(clips: impl Iterator<Item = &'c Clip>) -> (f32, f32) {
     (whole / count, half / count)
 }
 
-/// Measured: 0.53 and 0.16. These voices end few sentences as people do; a model that guesses sees no
-/// difference, and another CPU's kernels move the means of 24 by hundredths.
+/// Measured: 0.53 and 0.16. These voices rarely end sentences as people do. A guessing model would
+/// show no difference, and another CPU's kernels move the means over 24 clips by hundredths.
 #[test]
 fn whole_sentences_sound_more_complete_than_halves() {
     let (whole, half) = completeness(speech::clips().iter());

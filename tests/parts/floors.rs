@@ -1,4 +1,5 @@
-//! The top-level modules stand on floors, listed in ARCHITECTURE.md. Imports only go down.
+//! Checks that imports between top-level modules only go down the layers ("floors") in
+//! ARCHITECTURE.md.
 
 use super::purity::{code_without_tests, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::path::{Component, Path};
 
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 
-/// The number of each module's floor, the lowest is 0.
+/// Each module's floor, from 0 at the bottom.
 fn floors() -> BTreeMap<String, usize> {
     let section = ARCHITECTURE.split("\n## The floors\n").nth(1);
     let block = section.and_then(|text| text.split("```").nth(1));
@@ -23,7 +24,7 @@ fn floors() -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The path of a file's module, from the folder that the file's path begins at.
+/// The module path of a file, relative to the folder that the file's path starts in.
 pub(super) fn module_of(file: &Path) -> Vec<String> {
     let mut path: Vec<String> = file
         .with_extension("")
@@ -39,7 +40,7 @@ pub(super) fn module_of(file: &Path) -> Vec<String> {
     path
 }
 
-/// Names, `::`, and the marks that lists of imports have.
+/// Identifiers, `::`, and the punctuation of use trees.
 pub(super) fn tokens(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code;
@@ -58,7 +59,7 @@ pub(super) fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// The top-level modules that the code of a module names, tests left out.
+/// The top-level modules that a module's code refers to, without tests.
 fn imports(module: &[String], source: &str) -> BTreeSet<String> {
     let code = code_without_tests(source);
     let tokens = tokens(&code);
@@ -93,7 +94,7 @@ fn imports(module: &[String], source: &str) -> BTreeSet<String> {
     found
 }
 
-/// The first name of each path in a list in braces.
+/// The first name of each path in a use list.
 fn first_names(list: &[&str]) -> Vec<String> {
     let (mut depth, mut begins, mut names) = (1, true, Vec::new());
     for token in list {

@@ -1,4 +1,4 @@
-//! The OpenAI-compatible client against a real HTTP server that misbehaves as asked.
+//! Tests the OpenAI-compatible client against a real HTTP server that misbehaves on request.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -25,9 +25,9 @@ type Pieces = mpsc::Receiver<Result<Bytes, std::io::Error>>;
 /// The `Authorization` header and the body of a request.
 type Seen = (Option<String>, Value);
 
-/// How the server answers the next chat request.
+/// The server's reply to the next chat request.
 enum Reply {
-    /// Streams the pieces from the channel; the sender sees when the client is gone.
+    /// Streams the pieces from the channel, which closes when the client disconnects.
     Stream(Pieces),
     Status(u16, &'static [(&'static str, &'static str)], String),
     /// No headers, ever.
@@ -42,7 +42,7 @@ struct Server {
 }
 
 impl Server {
-    /// Answers the request after those that have their answers.
+    /// Queues a reply for a later request.
     fn then(&self, reply: Reply) {
         self.replies.lock().unwrap().push_back(reply);
     }
@@ -139,7 +139,7 @@ fn prompt() -> Prompt {
 }
 
 #[tokio::test]
-async fn no_request_is_longer_than_max_prompt_tokens_whatever_clients_have_sent() {
+async fn no_request_exceeds_max_prompt_tokens() {
     let (server, llm) =
         Server::start(whole([sse("<speech>Hi.</speech>").into(), STOP.into()])).await;
     let user = |text: String| Message::User { text };
@@ -182,7 +182,7 @@ fn sse(text: &str) -> String {
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A reply that is all there from the start, and then ends.
+/// A reply whose pieces are all available at once.
 fn whole(pieces: impl IntoIterator<Item = Vec<u8>>) -> Reply {
     let pieces: Vec<_> = pieces.into_iter().collect();
     let (tx, rx) = mpsc::channel(pieces.len().max(1));
@@ -217,7 +217,7 @@ fn spoken(events: &[LlmEvent]) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_and_what_was_asked() {
+async fn a_request_and_its_streamed_answer() {
     let (server, llm) = Server::start(whole([format!(
         ": keep-alive\n\n{}{}{STOP}{DONE}",
         sse("<speech>Hel"),
@@ -247,7 +247,7 @@ async fn an_answer_and_what_was_asked() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_by_the_server_and_an_answer_has_no_more_than_it_may() {
+async fn usage_comes_from_the_server_and_max_tokens_is_sent() {
     let counted = json!({"choices": [], "usage": {"prompt_tokens": 120, "completion_tokens": 7,
         "prompt_tokens_details": {"cached_tokens": 64}}});
     let text = format!(
@@ -273,7 +273,7 @@ async fn tokens_are_counted_by_the_server_and_an_answer_has_no_more_than_it_may(
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_count_is_asked_again_without_it_and_not_a_third_time() {
+async fn a_server_without_usage_support_is_retried_once_without_it() {
     let refusal = json!({"error": {"message": "Unknown field: stream_options"}}).to_string();
     let answer = || {
         let text = format!("{}{STOP}{DONE}", sse("<speech>Hello.</speech>"));
@@ -295,7 +295,7 @@ async fn a_server_that_cannot_count_is_asked_again_without_it_and_not_a_third_ti
 }
 
 #[tokio::test]
-async fn bytes_cut_anywhere() {
+async fn chunk_boundaries_do_not_matter() {
     let text = format!(
         "{}{}{STOP}{DONE}",
         sse("<speech>Grüße, 😀</speech>"),
@@ -356,7 +356,7 @@ async fn the_last_event_may_lack_its_blank_line() {
 }
 
 #[tokio::test]
-async fn refusals_say_why_and_keep_the_key() {
+async fn refusals_say_why_without_the_key() {
     let repeated = json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string();
     let (_, llm) = Server::start(Reply::Status(401, &[], repeated)).await;
     let error = all(llm.generate(prompt())).await.1.unwrap();
@@ -396,7 +396,7 @@ async fn refusals_say_why_and_keep_the_key() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_commits_nothing() {
+async fn a_broken_stream_commits_nothing() {
     let open = sse("<speech>Hi</speech><tool>pay(n=1)");
     for ending in [None, Some(std::io::Error::other("gone"))] {
         let (tx, rx) = mpsc::channel(2);
@@ -434,7 +434,7 @@ async fn an_error_within_the_stream() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_given_up() {
+async fn an_endless_line_is_given_up() {
     let endless = (0..64).map(|_| vec![b'x'; 64 * 1024]);
     let (_, llm) = Server::start(whole(endless)).await;
     let error = all(llm.generate(prompt())).await.1.unwrap().details();
@@ -457,7 +457,7 @@ async fn silence_ends_with_an_error() {
     drop(tx);
 }
 
-/// Another door to the same server.
+/// Serves the same server at another address.
 async fn address(server: &Server) -> String {
     let routes = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -512,7 +512,7 @@ async fn dropping_before_the_headers_hangs_up() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn an_unreachable_server_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
@@ -528,7 +528,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn the_check() {
+async fn the_health_check_lists_models() {
     let (server, llm) = Server::start(Reply::Never).await;
     assert_eq!(
         llm.check().await.unwrap().models,

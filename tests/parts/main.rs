@@ -1,7 +1,9 @@
-//! The parts, each by itself: models, brain, router, tools, settings, and the program's commands.
+//! Tests of single parts: models, brain, router, tools, settings, and the program's commands.
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,4 +1,5 @@
-//! From sound to the transcript of a turn, and from a question to its answer, with real models.
+//! Tests the pipeline with real models: from audio to a turn's transcript, and from a question to
+//! its answer.
 
 use super::asr;
 use crate::{common, support};
@@ -31,7 +32,7 @@ impl Ears {
         }
     }
 
-    /// The most windows in a row that are speech to the detector.
+    /// The longest run of windows that the detector classifies as speech.
     fn longest(&self, audio: &[f32]) -> usize {
         let mut vad = Gated::new(self.silero.detector());
         let windows = audio.as_chunks::<WINDOW>().0.iter();
@@ -43,17 +44,17 @@ impl Ears {
         runs.map(<[bool]>::len).max().unwrap_or(0)
     }
 
-    /// The transcripts of `audio`, turn by turn, with two seconds of silence around it.
+    /// The transcripts of `audio`, turn by turn, with two seconds of silence on both sides.
     fn turns(&mut self, audio: &[f32]) -> Vec<String> {
         self.hear(audio, false).turns
     }
 
-    /// How often the user is asked to say `audio` again.
+    /// How often the user is asked to repeat `audio`.
     fn asks_again(&mut self, audio: &[f32]) -> usize {
         self.hear(audio, true).asked_again
     }
 
-    /// The same sound, by an agent that answers the turns in it or does not.
+    /// Feeds `audio` to an agent that answers its turns, or not.
     fn hear(&mut self, audio: &[f32], respond: bool) -> Heard {
         let mut core = Conversation::new(Policy {
             turn_detection: TurnDetection {
@@ -117,28 +118,28 @@ impl Ears {
     }
 }
 
-/// The turns and words recognised in a sound.
+/// The turns recognised in a clip.
 #[derive(Debug, Default)]
 struct Heard {
     turns: Vec<String>,
-    /// How often the user was asked to say it again.
+    /// How often the user was asked to repeat it.
     asked_again: usize,
 }
 
-/// One at a time hears with the models: they are loaded once.
+/// Runs `hear` with the models, which are loaded once and used by one test at a time.
 fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
     static EARS: LazyLock<Mutex<Ears>> = LazyLock::new(|| Mutex::new(Ears::load()));
     hear(&mut EARS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The figures of streaming the clips.
+/// The results of streaming clips.
 struct Streamed {
-    /// Word errors, percent.
+    /// Word error rate, percent.
     errors: f64,
     turns: usize,
 }
 
-/// Hears the clips one after the other, as `line` passes on the first, the second and so on.
+/// Streams the clips one after another; `line` processes the samples of each, given its index.
 fn stream(clips: &[Clip], line: impl Fn(usize, &[f32]) -> Vec<f32>) -> Streamed {
     let (mut errors, mut turns) = (Errors::default(), 0);
     for (index, clip) in clips.iter().enumerate() {
@@ -164,16 +165,18 @@ fn by_telephone(_: usize, samples: &[f32]) -> Vec<f32> {
     speech::over_the_telephone(samples)
 }
 
-/// But for three at most: one that is cut at a comma, one that noise hides. A turn ends within the two
-/// seconds of silence that follow it, or its words are missing.
+/// Asserts that each clip is one turn, with three exceptions at most: a turn may end at a comma, or
+/// be lost in noise. A turn must end within the two seconds of silence after it, or its words are
+/// missing.
 #[track_caller]
 fn each_is_one_turn(clips: &[Clip], streamed: &Streamed) {
     let (turns, clips) = (streamed.turns, clips.len());
     assert!(turns.abs_diff(clips) <= 3, "{turns} turns in {clips} clips");
 }
 
-// The bounds on our own speech leave 3 points or more to what was measured, eight of its 251 words:
-// other int8 kernels change a word here and there, not eight. Speech played backwards is at 100 %.
+// The bounds for our own speech are at least 3 points above the measured values, eight of its 251
+// words: another CPU's int8 kernels change a word here and there, not eight. Reversed speech gives
+// 100 %.
 
 /// Measured: 2.0 % whole, 2.4 % streamed.
 #[test]
@@ -241,7 +244,7 @@ fn no_turn(noise: &Clip, gain: f32) {
 }
 
 #[test]
-fn noise_is_no_turn_and_does_not_interrupt_the_agent() {
+fn noise_makes_no_turn_and_no_barge_in() {
     let interrupts = Policy::default().vad.interrupt_windows as usize;
     for noise in &speech::noises() {
         for gain in [4.0, 1.0, 0.25] {
@@ -255,7 +258,7 @@ fn noise_is_no_turn_and_does_not_interrupt_the_agent() {
 
 #[test]
 #[ignore = "measures recordings: make measure"]
-fn recorded_noise_is_no_turn() {
+fn recorded_noise_makes_no_turn() {
     for noise in &common::recorded_noise() {
         no_turn(noise, 1.0);
         no_turn(noise, 0.25);
@@ -264,10 +267,10 @@ fn recorded_noise_is_no_turn() {
     }
 }
 
-/// In a language that the recogniser does not know: it believes no word. Measured: 73 to 190 windows
-/// of certain speech, and none in the noises.
+/// Speech in a language that the recogniser does not support is transcribed without confidence.
+/// Measured: 73 to 190 windows of certain speech, and none in the noises.
 #[test]
-fn clear_speech_that_is_not_understood_is_asked_for_again_and_noise_is_not() {
+fn the_user_is_asked_to_repeat_unintelligible_speech_but_not_noise() {
     for clip in &speech::foreign() {
         let heard = with_ears(|ears| ears.hear(&clip.samples, true));
         assert_eq!(heard.asked_again, 1, "{}: {heard:?}", clip.name);
@@ -283,7 +286,7 @@ fn clear_speech_that_is_not_understood_is_asked_for_again_and_noise_is_not() {
     }
 }
 
-/// Real time, real session, real voice: the question is synthesised, the answer transcribed.
+/// In real time with a real session: the question is synthesised, and the answer is transcribed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spoken_question_gets_a_spoken_answer() {
     let _alone = common::alone().await;
@@ -304,7 +307,7 @@ async fn a_spoken_question_gets_a_spoken_answer() {
     println!("{}", answer.breakdown().unwrap());
 }
 
-/// The text as speech with half a second of silence in front.
+/// The text as speech, after half a second of silence.
 fn question(text: &str, rate: u32) -> Vec<i16> {
     let mut speech = vec![0; rate as usize / 2];
     speech.extend(common::Booth::new(&common::weights()).say(text, rate));
@@ -335,7 +338,7 @@ async fn the_documented_example_is_answered() {
     server.await.unwrap().unwrap();
 }
 
-/// Runs the Python example of `docs/realtime.md` as it is written, but for the port. Returns what it prints.
+/// Runs the Python example of `docs/realtime.md` verbatim except for the port. Returns its output.
 async fn documented_example(
     address: std::net::SocketAddr,
     folder: &std::path::Path,

@@ -1,9 +1,9 @@
-//! The core, and the language that it knows, name nothing that has a clock, a lock, a thread or I/O:
-//! one crate has no crate boundary to lean on.
+//! Checks that the core and the language module refer to no clock, lock, thread or I/O. Within one
+//! crate, no crate boundary enforces that.
 
 use std::path::{Path, PathBuf};
 
-/// Identifiers that have no business in the core, tests included: those run on virtual time.
+/// Identifiers that are forbidden in the core, including its tests, which run in virtual time.
 const FORBIDDEN: [&str; 24] = [
     "tokio",
     "tokio_util",
@@ -31,7 +31,7 @@ const FORBIDDEN: [&str; 24] = [
     "eprintln",
 ];
 
-/// The code of a source text: comments and the insides of strings left out.
+/// The code of a source, without comments and the contents of strings.
 pub(super) fn code(source: &str) -> String {
     let mut code = String::new();
     let mut rest = source;
@@ -53,7 +53,7 @@ pub(super) fn code(source: &str) -> String {
     code
 }
 
-/// The same without the tests at the end of the file.
+/// The code of a source, also without the tests at its end.
 pub(super) fn code_without_tests(source: &str) -> String {
     let mut code = code(source);
     let tests = code.find("#[cfg(test)]\nmod tests {");
@@ -61,7 +61,7 @@ pub(super) fn code_without_tests(source: &str) -> String {
     code
 }
 
-/// Bytes of the string that `text` begins with, quotes included.
+/// The length of the string literal that `text` begins with, including quotes, bytes.
 fn end_of_string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -97,7 +97,7 @@ pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Files below `folder` with the forbidden identifiers in them.
+/// Files below `folder` that contain forbidden identifiers.
 fn impure(folder: &str, forbidden: impl Fn(&str) -> Vec<String>) -> Vec<(PathBuf, Vec<String>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = sources(&folder);
@@ -115,7 +115,7 @@ fn the_conversation_is_pure() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The core calls it. It may calculate with dates, which says nothing of today.
+/// The core calls this module. It may calculate with dates but not read the clock.
 #[test]
 fn language_is_pure() {
     const CLOCK: [&str; 4] = ["now", "Timestamp", "Zoned", "TimeZone"];
@@ -130,7 +130,7 @@ fn language_is_pure() {
 }
 
 #[test]
-fn what_is_forbidden_is_found() {
+fn forbidden_identifiers_are_found() {
     let source = r#"
         //! tokio in a comment
         /* std::thread here */ use std::time::Instant; // and fs there

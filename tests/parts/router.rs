@@ -1,7 +1,8 @@
-//! The router as users have it: trained by its own command, asked about what people say.
+//! Tests the router as users train it, with its own command.
 //!
-//! The published sets, CLINC150 and SNIPS, lie in `../shared/data/router` or `UNDERTONE_DATA`: `make
-//! measure` measures a part, `cargo test --release --test parts router:: -- --ignored` all of them.
+//! The published sets, CLINC150 and SNIPS, are in `../shared/data/router` or `UNDERTONE_DATA`.
+//! `make measure` measures a part of them, `cargo test --release --test parts router:: --
+//! --ignored` all.
 
 use crate::common;
 use serde_json::{Map, Value, json};
@@ -36,7 +37,7 @@ fn evaluate(data: &Path, curve: &str) -> Value {
     serde_json::from_str(&report).unwrap()
 }
 
-/// Requests of our own and what asks for nothing, two fifths of them to measure with.
+/// Our own requests and sentences that ask for nothing; two fifths of them are for measuring.
 pub(super) const REQUESTS: &str = include_str!("requests.jsonl");
 
 fn share(report: &Value, set: usize, figure: &str) -> f64 {
@@ -55,7 +56,7 @@ fn at_least(report: &Value, set: usize, figure: &str, least: f64) {
     );
 }
 
-/// Every eighth intent of CLINC150, whole; what is out of scope is out of scope here too.
+/// Every eighth intent of CLINC150, complete, with its out-of-scope sentences.
 fn some_of_clinc(folder: &Path) -> PathBuf {
     let text = std::fs::read_to_string(common::data("router").join("clinc150.json")).unwrap();
     let mut parts: BTreeMap<String, Vec<(String, String)>> = serde_json::from_str(&text).unwrap();
@@ -87,8 +88,8 @@ fn some_of_snips(folder: &Path, most: usize) -> PathBuf {
     path
 }
 
-/// Measured: all 110 requests right, all that ask for nothing rejected, F1 0.81. Rounding moves none of
-/// them far; the bounds leave five requests.
+/// Measured: all 110 requests correct, all others rejected, F1 0.81. Rounding changes these little;
+/// the bounds leave room for five requests.
 #[test]
 fn our_own_requests_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +102,7 @@ fn our_own_requests_are_told_apart() {
     grows_with_the_sentence(&report);
 }
 
-/// The intent is known better the more of a sentence is heard.
+/// Asserts that accuracy grows with the part of the sentence that is heard.
 fn grows_with_the_sentence(report: &Value) {
     let curve = report["sets"][0]["curve"].as_array().unwrap();
     let right = |at: usize| curve[at]["accuracy"].as_f64().unwrap();
@@ -148,7 +149,7 @@ const CITIES: [&str; 8] = [
     "Los Angeles",
 ];
 
-/// A user's own examples: two tools, one of them with annotated slots.
+/// A user's examples for two tools, one of them with annotated slots.
 fn own_examples() -> String {
     let weather = [
         "what's the weather in {}",
@@ -244,7 +245,7 @@ fn own_examples_and_rules_predict_calls() {
     assert_eq!(both.source, Source::Rule);
     assert!(both.confidence > 0.9, "{both:?}");
 
-    // No rule reads this.
+    // No rule matches this.
     let asked = hear(&mut router, "Will it be raining in San Francisco?", true).unwrap();
     assert_eq!(
         (asked.tool.as_str(), &asked.arguments),
@@ -259,7 +260,7 @@ fn own_examples_and_rules_predict_calls() {
 }
 
 #[test]
-fn what_asks_for_nothing_starts_nothing() {
+fn sentences_that_ask_for_nothing_start_nothing() {
     let mut router = router_of_own_examples();
     for text in [
         "",
@@ -275,7 +276,7 @@ fn what_asks_for_nothing_starts_nothing() {
 }
 
 #[test]
-fn the_call_is_known_before_the_sentence_ends_and_a_place_may_still_grow() {
+fn a_call_is_predicted_before_the_sentence_ends_and_waits_for_a_growing_place() {
     let mut router = router_of_own_examples();
     let words = "what is the weather in new";
     let early = hear(&mut router, words, false);
@@ -286,7 +287,7 @@ fn the_call_is_known_before_the_sentence_ends_and_a_place_may_still_grow() {
 }
 
 #[test]
-fn data_that_cannot_be_read_is_named() {
+fn unreadable_data_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("mine.jsonl");
     std::fs::write(&data, "{\"text\": \"hi\", \"intent\": 7}\n").unwrap();

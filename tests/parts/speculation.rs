@@ -1,10 +1,8 @@
-//! A spoken conversation with a real tool over HTTP: with speculation the answer follows the filler,
-//! without it there is silence between, and what the model does not ask for leaves no trace.
+//! Tests speculation in a spoken conversation with a real HTTP tool: with it the answer follows the
+//! filler at once, without it there is dead air in between, and discarded runs leave no trace.
 //!
-//! The language model is a server that speaks the OpenAI protocol with the delays of a fast one:
-//! 350 ms to the first token, 15 ms a token.
-
-#![allow(clippy::disallowed_methods, reason = "a test: it waits in real time")]
+//! The language model is a local OpenAI-compatible server with the latency of a fast one: 350 ms to
+//! the first token, 15 ms per token.
 
 use crate::common;
 use axum::extract::{Json, State};
@@ -22,10 +20,10 @@ use std::time::Duration;
 const QUESTION: &str = "Please tell me the weather in London right now.";
 const NEGATED: &str = "No, I do not want to check the weather in London right now.";
 
-/// How long the weather service thinks.
+/// The weather service's response time.
 const TOOL: Duration = Duration::from_millis(1_500);
 
-/// The requests at the weather service.
+/// Counts the requests to the weather service.
 #[derive(Default)]
 struct Seen {
     asked: AtomicUsize,
@@ -34,8 +32,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// The requests since the last time, in all and dropped, when they are over: the service notices a
-    /// moment later that nobody waits for one any more.
+    /// The requests since the last call, in all and dropped, once they are over: the service
+    /// notices a disconnect only a moment later.
     fn requests(&self) -> (usize, usize) {
         let mut tries = 0;
         while self.answered.load(SeqCst) + self.dropped.load(SeqCst) < self.asked.load(SeqCst) {
@@ -48,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Counts a request that ends before it was answered.
+/// Counts a request as dropped if it ends before it was answered.
 struct Under(Arc<Seen>, bool);
 
 impl Drop for Under {
@@ -85,7 +83,7 @@ async fn geocode() -> Json<Value> {
     }]}))
 }
 
-/// Says what a well-behaved model says.
+/// Answers like a well-behaved model.
 async fn model(
     Json(request): Json<Value>,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
@@ -133,7 +131,7 @@ async fn model(
 
 /// Serves until the process ends.
 fn serve(seen: Arc<Seen>) -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -155,7 +153,7 @@ fn serve(seen: Arc<Seen>) -> SocketAddr {
     told.recv().expect("a server")
 }
 
-/// A configuration with the weather tool alone, which may run early on the faintest suspicion.
+/// A configuration with only the weather tool, which may run speculatively at very low confidence.
 fn configure(folder: &Path, address: SocketAddr, speculation: bool) -> std::path::PathBuf {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/weather.toml");
     let shipped = std::fs::read_to_string(shipped).expect("the shipped tool");
@@ -203,7 +201,7 @@ impl Asked {
         self.answer["turns"].as_array()?.last()?[stamp].as_u64()
     }
 
-    /// From the end of speech to the answer, ms.
+    /// The time from the end of speech to the answer, ms.
     fn answer_ms(&self) -> u64 {
         let (end, answer) = (self.last_turn("speech_end"), self.last_turn("answer_audio"));
         (answer.expect("an answer") - end.expect("speech")) / 1_000
@@ -214,11 +212,11 @@ impl Asked {
     }
 }
 
-/// How often a question is said until it is heard as it is meant.
+/// How often a question is asked until it is recognised correctly.
 const ATTEMPTS: usize = 8;
 
-/// Asks aloud. The voice says no sentence twice in the same way, and now and then "weather in" is heard as
-/// "weather and", which asks for no place: then the question is said anew.
+/// Asks aloud. The voice varies, and now and then "weather in" is recognised as "weather and",
+/// which names no place; then the question is repeated.
 fn ask(folder: &Path, question: &str, config: &Path, seen: &Seen) -> Asked {
     let path = |name: &str| folder.join(name).display().to_string();
     let (wav, out, events) = (
@@ -247,14 +245,14 @@ fn ask(folder: &Path, question: &str, config: &Path, seen: &Seen) -> Asked {
 }
 
 #[test]
-fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
+fn speculation_removes_the_dead_air_before_the_answer() {
     let _alone = common::alone_blocking();
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
     let address = serve(seen.clone());
     let on = configure(folder.path(), address, true);
     let off = configure(folder.path(), address, false);
-    // What the machine does beside may make one question slower, and half a word may be heard as another.
+    // Other load may slow one question down, and a word may be misheard.
     let faster = (0..3).any(|_| {
         let fast = ask(folder.path(), QUESTION, &on, &seen);
         let slow = ask(folder.path(), QUESTION, &off, &seen);
@@ -281,7 +279,7 @@ fn the_answer_follows_the_filler_and_without_speculation_it_does_not() {
 }
 
 #[test]
-fn what_the_model_does_not_ask_for_leaves_no_trace() {
+fn a_discarded_run_leaves_no_trace() {
     let _alone = common::alone_blocking();
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();

@@ -1,4 +1,4 @@
-//! Declared tools against a real HTTP server, real programs and real files.
+//! Tests declared tools with a real HTTP server, real programs and real files.
 
 use axum::Router;
 use axum::extract::{Query, State};
@@ -49,7 +49,7 @@ impl Folder {
         declared::registry(&self.load().unwrap()).unwrap()
     }
 
-    /// The error is one line with all of `parts`.
+    /// Asserts that loading fails with a one-line error that contains all `parts`.
     #[track_caller]
     fn refused(self, parts: &[&str]) {
         let error = self.load().expect_err("this must be refused").to_string();
@@ -91,7 +91,7 @@ async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// The server's requests: method and address, headers, body.
+/// The requests that the server received: method and URL, headers, body.
 type Seen = Arc<Mutex<Vec<(String, HeaderMap, String)>>>;
 
 async fn echo(
@@ -136,7 +136,7 @@ url = "http://{address}/at/{{{{ place }}}}"
 }
 
 #[tokio::test]
-async fn a_request_is_made_of_arguments_and_secrets_and_its_answer_is_mapped() {
+async fn a_request_is_built_from_arguments_and_secrets_and_its_response_is_mapped() {
     let (address, seen) = echo_server().await;
     let more = r#"
 query = { q = "{{ n }}", fixed = "a b" }
@@ -198,7 +198,7 @@ idempotency_header = "Idempotency-Key"
 }
 
 #[tokio::test]
-async fn errors_long_answers_and_delays_are_told_apart() {
+async fn errors_oversized_responses_and_timeouts_are_distinguished() {
     let router = Router::new()
         .route(
             "/at/missing",
@@ -297,7 +297,7 @@ async fn redirects_are_followed_within_bounds_and_checked_each_time() {
     assert_eq!(seen.lock().unwrap().len(), 1, "the POST was not repeated");
 }
 
-/// A server by hand: says when a connection opens, what is asked on it, and when it closes.
+/// A bare TCP server that reports each connection, its requests, and its end.
 async fn watched() -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -378,7 +378,7 @@ async fn run(argv: &str, more: &str, text: &str) -> Result<Value, ToolError> {
 }
 
 #[tokio::test]
-async fn a_program_gets_its_arguments_as_they_are_and_no_environment() {
+async fn a_program_gets_its_arguments_verbatim_and_no_environment() {
     let hostile = "; touch /tmp/x $(id) `id` 'a' \"b\"";
     let said = run(
         r#"["printf", "%s", "{{ text }}"]"#,
@@ -406,7 +406,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_no_environment() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_a_program_is_told() {
+async fn a_programs_failures_are_reported() {
     let error = async |argv: &str, more: &str, text: &str| {
         run(argv, more, text).await.unwrap_err().details()
     };
@@ -441,7 +441,7 @@ async fn what_goes_wrong_with_a_program_is_told() {
     );
 }
 
-/// Whether a process runs; one that is dead and not yet collected does not.
+/// Whether a process is running, not counting zombies.
 fn is_running(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     status
@@ -473,10 +473,10 @@ async fn dropping_a_call_kills_the_program_and_its_children() {
         .expect("the child lives on");
 }
 
-/// Programs that are started in ways that leave their group, and their parent, too: each writes its
-/// number into the file `ready`.
+/// Starts child processes in ways that escape their process group and their parent; each writes its
+/// id to the file `ready`.
 #[tokio::test]
-async fn what_a_program_has_started_dies_with_it_wherever_it_went() {
+async fn escaped_child_processes_are_killed_with_their_program() {
     let child = "echo $$ > child; mv child ready; exec sleep 600";
     for (how, script) in [
         (
@@ -511,7 +511,7 @@ async fn what_a_program_has_started_dies_with_it_wherever_it_went() {
 }
 
 #[tokio::test]
-async fn what_a_program_says_on_stderr_is_not_for_the_model() {
+async fn stderr_does_not_reach_the_model() {
     let complaint = ["sh", "-c", "echo secret path >&2; exit 3"];
     let argv = serde_json::to_string(&complaint).unwrap();
     let error = run(&argv, "", "").await.unwrap_err();
@@ -529,7 +529,7 @@ async fn appears(path: &Path) -> String {
 }
 
 #[test]
-fn a_secret_that_is_missing_is_told_with_its_line() {
+fn a_missing_secret_is_reported_with_its_line() {
     let tool = |text: &str| Folder::new().with("bad.toml", text);
     let valid = http("127.0.0.1:1".parse().unwrap(), "");
     let valid = valid.trim_end();
@@ -654,7 +654,7 @@ fn a_bad_declaration_names_file_key_and_fix() {
 }
 
 #[test]
-fn what_is_left_out_is_what_is_safe() {
+fn omitted_keys_default_to_the_safe_choice() {
     let valid = http("127.0.0.1:1".parse().unwrap(), "");
     let tools = Folder::new().with("a.toml", &valid).load().unwrap();
     let tool = &tools[0].declaration;
@@ -676,7 +676,7 @@ fn what_is_left_out_is_what_is_safe() {
     assert_eq!(tools.specs().len(), 6);
 }
 
-/// A copy of the folder that is shipped, with its services on this machine.
+/// A copy of the shipped folder, with its services redirected to this machine.
 fn shipped(address: SocketAddr) -> Folder {
     let folder = Folder::new();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
@@ -704,7 +704,7 @@ fn shipped(address: SocketAddr) -> Folder {
 }
 
 #[test]
-fn the_shipped_declarations_are_right_and_only_the_weather_is_asked_early() {
+fn the_shipped_declarations_are_valid_and_only_the_weather_runs_speculatively() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
     let variable = |name: &str| (name == "HELPDESK_TOKEN").then(|| "x".to_owned());
     let mut tools = declared::load(&own, &variable).unwrap();
@@ -719,7 +719,7 @@ fn the_shipped_declarations_are_right_and_only_the_weather_is_asked_early() {
     declared::registry(&tools).unwrap();
 }
 
-/// Answers in the forms of Open-Meteo and Frankfurter.
+/// Responds in the formats of Open-Meteo and Frankfurter.
 async fn services(queries: Arc<Mutex<Vec<String>>>, failing: Arc<AtomicUsize>) -> SocketAddr {
     let search = {
         let queries = queries.clone();

@@ -1,4 +1,4 @@
-// Chromium with a microphone that is a file, and what the tests look at.
+// Runs Chromium with a file as its microphone, and takes the tests' measurements.
 
 import { chromium } from 'playwright-core';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ export async function launch(executable, sound) {
   });
 }
 
-/** Opens the page. What it complains of is gathered in `complaints`. */
+/** Opens the page, and collects its errors in `complaints`. */
 export async function open(browser, address, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone', 'clipboard-read', 'clipboard-write'], ...options });
   await context.addInitScript(listen);
@@ -40,8 +40,8 @@ export async function open(browser, address, options = {}) {
 }
 
 /**
- * Runs in the page before anything of it: keeps all that its audio graph sends to the loudspeaker,
- * and notes that a call was seen running before the model had asked for it.
+ * Runs in the page before its own code: records all audio sent to the loudspeaker, and notes
+ * whether a call was shown as running before the model asked for it.
  */
 function listen() {
   window.heard = [];
@@ -68,8 +68,8 @@ function listen() {
 }
 
 /**
- * Takes what was heard since the last time, as a WAV file. Of long silences 200 ms are left: the
- * recogniser hears nothing in a file that is mostly empty.
+ * Writes the audio heard since the last call as a WAV file. Long silences are cut to 200 ms,
+ * because the recogniser finds nothing in a mostly silent file.
  */
 export async function writeHeard(page, path) {
   const samples = await page.evaluate(() => {
@@ -97,7 +97,7 @@ export async function writeHeard(page, path) {
   writeFileSync(path, data);
 }
 
-/** What axe finds serious or worse. */
+/** The violations that axe rates serious or worse. */
 export async function violations(page) {
   await page.evaluate(AXE);
   const found = await page.evaluate(async () => {
@@ -107,7 +107,7 @@ export async function violations(page) {
   return found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
 }
 
-/** The share of a core that the page's processes use, over some seconds. */
+/** The share of a core that the page's processes use over some seconds. */
 export async function usage(browser, seconds) {
   const cdp = await browser.newBrowserCDPSession();
   const spent = async () => {

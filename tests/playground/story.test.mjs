@@ -1,4 +1,4 @@
-// What the page says of a turn: its arithmetic and its words. Run by `node --test`.
+// Tests the page's sentence about a turn: its arithmetic and its words. Run by `node --test`.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -22,15 +22,15 @@ function recorded({ started, finished, committed, discarded, reason, ...run }) {
 }
 
 /**
- * A turn that is over, told by the events of the server and of the page's voice. The server's clock and
- * the page's are the same.
- * @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?: object[]}} what
+ * A finished turn, built from events of the server and of the page's player. Both clocks are the
+ * same. @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?:
+ * object[]}} what
  */
 function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed', text = 'What is my balance?', before = [] }) {
   const turns = new Turns();
   const take = (at, event) => turns.take({ ...event, undertone_at: us(at) }, at);
   if (typed) {
-    // The clock is known from the first event on.
+    // The first event synchronises the clocks.
     turns.take({ type: 'session.created', undertone_at: us(100) }, 100);
     turns.typed(2500);
     take(2510, { type: 'conversation.item.done', item: { role: 'user', content: [{ type: 'input_text', text }] } });
@@ -77,22 +77,22 @@ test('an early call is told with the wait and with what it would have been', () 
 });
 
 test('without the early start the result would have come as much later as the run had begun earlier', () => {
-  // Ready before it was asked for: begun at 2,800 it would have come at 3,500 instead of 2,800.
+  // The result was ready before the commit; a start at 2,800 would have delayed it from 2,800 to 3,500.
   const early = moments(turnOf({ runs: [EARLY] }));
   assert.deepEqual([early.end, early.answer, early.otherwise], [2500, 2840, 3540]);
-  // Still running when it was asked for: only the 800 ms before that are won.
+  // The call was still running at the commit, so only the 800 ms before it are saved.
   const running = moments(turnOf({ runs: [{ ...EARLY, finished: 3400 }], said: [{ ...ANSWER, from: 3500, to: 5000 }] }));
   assert.equal(running.otherwise, 3500 + 800);
 });
 
 test('an answer that waited for a filler came no sooner than its end, and nothing more is claimed', () => {
   const said = (end) => [filler(2900, end), { ...ANSWER, from: end, to: end + 1000 }];
-  // The result would have been there at 3,500, and the filler ended at 4,000: nothing was won.
+  // The result would have been ready at 3,500 and the filler ended at 4,000, so nothing was saved.
   assert.equal(moments(turnOf({ runs: [EARLY], said: said(4000) })).otherwise, 4000);
   const covered = story(turnOf({ runs: [EARLY], said: said(4000) }));
   assert.doesNotMatch(covered.says, /instead/);
   assert.match(covered.says, /; the answer came after 1\.5 s\.$/);
-  // It ended at 3,000: the answer would have come at 3,500 at the earliest.
+  // The filler ended at 3,000, so the answer would have come at 3,500 at the earliest.
   assert.equal(moments(turnOf({ runs: [EARLY], said: said(3000) })).otherwise, 3500);
 });
 
@@ -201,7 +201,7 @@ test('while the user speaks no number is told, and what runs early is', () => {
   assert.equal(story(turns.list[0]).says, 'You are still speaking, and it is already looking up the weather.');
 });
 
-/** A question, and an answer that is being thought; what of it `sounds` until it is cut. */
+/** A question, and an answer in progress; `sounds` is how much of it plays until it is cut. */
 function answering(sounds) {
   const turns = new Turns();
   const take = (at, event) => turns.take({ ...event, undertone_at: us(at) }, at);
@@ -217,7 +217,7 @@ function answering(sounds) {
   return { turns, take };
 }
 
-/** The user is heard at 3,600 ms and the page falls silent 50 ms later, perhaps before it is told why. */
+/** The user is detected at 3,600 ms and the page stops playing 50 ms later, possibly before it learns why. */
 function heardAgain({ turns, take }, silentFirst) {
   const speech = () => take(3600, { type: 'input_audio_buffer.speech_started', audio_start_ms: 3500 });
   const [clause] = turns.list[0].clauses;
@@ -262,7 +262,7 @@ test('after a noise over an answer the page says that it went on', () => {
     assert.doesNotMatch([story(first).says, ...story(first).more].join(' '), /spoke over|No answer/);
     for (const turn of [rest, more]) assert.equal(story(turn).says, 'It went on with what a noise had cut short.');
     assert.equal(figures(first).stop, null);
-    // A timer that rings long after is not it.
+    // A timer announcement long after is not the continuation.
     take(20000, { type: 'response.created' });
     take(20900, { type: 'undertone.turn', turn: 'turn_9', status: 'completed', latency: {} });
     assert.equal(story(turns.list.at(-1)).says, 'It spoke by itself.');

@@ -1,4 +1,4 @@
-// A visit to the playground, in a real browser against the real server.
+// Visits the playground in a real browser, with the real server.
 //
 // Usage: node visit.mjs SETTINGS.json   Prints one JSON object of what was measured.
 
@@ -13,7 +13,7 @@ const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const { chromium, undertone, config, port, artefacts, sounds } = settings;
 const address = `http://127.0.0.1:${port}/`;
 const measured = {};
-/** The longest that a turn takes on a busy machine, ms. */
+/** The longest that a turn may take on a busy machine, ms. */
 const PATIENCE = 40_000;
 
 let server = null;
@@ -39,7 +39,7 @@ const shot = (page, name) => page.screenshot({ path: join(artefacts, `${name}.pn
 const WIDE = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844 };
 
-/** A state of the page as newcomers see it: wide and on a phone, light and dark. Nothing sticks out, and axe is content. */
+/** Checks a state of the page, wide and on a phone, light and dark: no overflow, and no violations by axe. */
 async function shots(page, name) {
   for (const [size, viewport] of [['1280', WIDE], ['390', PHONE]]) {
     await page.setViewportSize(viewport);
@@ -59,10 +59,10 @@ async function shots(page, name) {
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'no-preference' });
 }
 
-/** Words of the code are no words for those who listen. */
+/** Internal terms that must not appear on the page. */
 const CODE_WORDS = /\b(?:commit|committed|router|keyed|declaration|speculat\w+|eligib\w+|ledger|partials?)\b/i;
 
-/** On a phone the sentence about the last turn is seen without scrolling. */
+/** Asserts that on a phone the sentence about the last turn is visible without scrolling. */
 async function lastTurnIsSeen(page) {
   const [title, story, bar] = await Promise.all(['h1', '#story', '.controls'].map((part) => page.locator(part).boundingBox()));
   assert.ok(title.y >= 0 && title.x >= 0 && title.x + title.width <= PHONE.width, 'the title is seen');
@@ -71,7 +71,7 @@ async function lastTurnIsSeen(page) {
 const log = (page) => page.locator('#log').innerText();
 const step = (name) => process.stderr.write(`-- ${name}\n`);
 
-/** Waits until the agent has fallen silent and nothing is under way. */
+/** Waits until the agent is silent and nothing is in progress. */
 async function calm(page) {
   await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
 }
@@ -83,7 +83,7 @@ async function say(page, text) {
   await page.waitForFunction((count) => document.querySelectorAll('.message.agent').length > count, before, { timeout: PATIENCE });
 }
 
-/** Asks until it is understood: a busy machine may be too late for a question, and says so. */
+/** Asks until the question is understood: on a busy machine the server may give up on it. */
 async function insist(page, ask, answer) {
   for (let tries = 0; ; tries += 1) {
     await ask();
@@ -132,7 +132,7 @@ async function firstVisit(browser) {
   assert.match(await log(page), /weather \(place: Tokyo\)/);
   await shots(page, 'first-answer');
   await toldAsItWas(page);
-  // A busy machine hears the words too late to begin early: then there is no picture of it.
+  // On a busy machine the partials may come too late for an early start; then there is no screenshot.
   for (let tries = 0; tries < 3 && (await page.getAttribute('#story', 'data-mood')) !== 'early'; tries += 1) await insist(page, play, 'cloudy in Tokyo').then(() => calm(page));
   if ((await page.getAttribute('#story', 'data-mood')) === 'early') await shots(page, 'early-call');
 
@@ -140,7 +140,7 @@ async function firstVisit(browser) {
   const speak = async () => {
     if (await isOn(page)) await page.click('#microphone');
     await page.click('#microphone');
-    // On a busy machine the model asks for it before anybody could take a picture.
+    // On a busy machine the model may commit before a screenshot can be taken.
     await page.waitForSelector('#drawing .call.started', { timeout: 5000 }).then(() => shot(page, 'talking'), () => {});
   };
   await insist(page, speak, 'cloudy in London');
@@ -277,7 +277,7 @@ async function firstVisit(browser) {
 
 const isOn = (page) => page.evaluate(() => document.getElementById('microphone').classList.contains('on'));
 
-/** The turn that is shown, as it is copied. */
+/** The shown turn, as the copy button yields it. */
 async function copied(page) {
   const folded = !(await page.locator('#copy').isVisible());
   if (folded) await page.click('#turn details summary');
@@ -287,7 +287,7 @@ async function copied(page) {
   return JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
 }
 
-/** A spoken turn with one call is drawn and told as its record has it: early or not, and how long it took. */
+/** Asserts that a spoken turn with one call is drawn and described according to its record. */
 async function toldAsItWas(page) {
   const turn = await copied(page);
   const run = turn.runs.find(({ committed }) => committed !== undefined);
@@ -305,7 +305,7 @@ async function toldAsItWas(page) {
   if (/instead of/.test(sentence)) assert.ok(said.at(-1) > said.at(-2), sentence);
 }
 
-/** Runs in the page: a turn whose first guess was wrong and whose second was right, told by the server's events. */
+/** Runs in the page: feeds the events of a turn whose first prediction was wrong and whose second was right. */
 async function tellTurn() {
   const { Turns } = await import('/turns.js');
   const { Panel } = await import('/panel.js');

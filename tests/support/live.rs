@@ -1,4 +1,4 @@
-//! A live server, the real session with the engines that a test chooses, and a client that speaks
+//! A live server with real sessions and the engines that a test chooses, and a client that speaks
 //! and listens in real time.
 
 use super::{Client, PATIENCE, Server, base64_of, local, samples_of};
@@ -22,10 +22,10 @@ use undertone::vad::{Vad, VadError, WINDOW};
 /// Samples of 20 ms at the Realtime rate.
 const FRAME: usize = 480;
 
-/// Events that may wait for the test.
+/// The most events queued for the test.
 const EVENTS: usize = 4_096;
 
-/// Takes a loud window for speech.
+/// A detector that takes loud windows for speech.
 struct Loudness;
 
 impl Vad for Loudness {
@@ -35,7 +35,7 @@ impl Vad for Loudness {
     }
 }
 
-/// A recogniser that does what it is told.
+/// A recogniser that returns what the function returns.
 pub(crate) struct Hears<F>(pub(crate) F);
 
 impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
@@ -48,7 +48,7 @@ impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
     }
 }
 
-/// A policy for whatever machine this is: what takes long is waited for.
+/// The policy with long timeouts, so that tests do not depend on the machine's speed.
 pub(crate) fn patient(policy: Policy) -> Policy {
     let hour = Micros::from_ms(3_600_000);
     Policy {
@@ -64,7 +64,8 @@ pub(crate) fn patient(policy: Policy) -> Policy {
     }
 }
 
-/// Engines without models: loud is speech, every word of it "how are you", the voice a tone.
+/// Engines without models: loud audio is speech, every transcript is "how are you", and the voice
+/// is a tone.
 pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
     Builders {
         vad: Box::new(|| Box::new(|| Ok(Box::new(Loudness) as Box<dyn Vad>))),
@@ -100,7 +101,7 @@ pub(crate) fn sessions(builders: Builders) -> SessionFactory {
     Arc::new(move |options| Ok(session::open(&engines, &options)))
 }
 
-/// An event and when it came. The `delta` of audio is replaced by its length in ms.
+/// An event and its arrival time. The `delta` of audio is replaced by its length in ms.
 #[derive(Debug, Clone)]
 pub(crate) struct Heard {
     pub(crate) at: Instant,
@@ -128,7 +129,7 @@ enum Command {
     Send(Value),
 }
 
-/// A client with an open microphone: speech where the test speaks, else silence.
+/// A client with an open microphone, which sends silence while the test does not speak.
 pub(crate) struct Call {
     commands: mpsc::Sender<Command>,
     events: mpsc::Receiver<Heard>,
@@ -136,12 +137,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Opens a Realtime client that gets the server's own events too.
+    /// Opens a Realtime client with vendor events.
     pub(crate) async fn to(server: &Server) -> Self {
         Self::try_to(server).await.expect("a session")
     }
 
-    /// The same, or the HTTP status that refused it.
+    /// Opens a Realtime client with vendor events, or returns the HTTP status that refused it.
     pub(crate) async fn try_to(server: &Server) -> Result<Self, u16> {
         Self::at(server, "/v1/realtime?vendor_events=1").await
     }
@@ -159,7 +160,7 @@ impl Call {
         })
     }
 
-    /// Speaks mono PCM16 at 24 kHz; returns when its first sample leaves.
+    /// Speaks mono PCM16 at 24 kHz. Returns the time at which the first sample is sent.
     pub(crate) async fn say(&mut self, samples: &[i16]) -> Instant {
         let (began, begins) = oneshot::channel();
         self.order(Command::Say(samples.to_vec(), began)).await;
@@ -182,7 +183,7 @@ impl Call {
             .expect("the call goes on")
     }
 
-    /// All events up to and with the first of the type `last`.
+    /// All events up to and including the first of type `last`.
     pub(crate) async fn until(&mut self, last: &str) -> Vec<Heard> {
         let mut heard = vec![];
         loop {
@@ -209,7 +210,7 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Command>, told: mps
         tokio::select! {
             _ = pace.tick() => {
                 if let Some(began) = began.take() {
-                    let _ = oneshot::Sender::send(began, Instant::now());
+                    let _ = oneshot::Sender::send(began, super::now());
                 }
                 let mut frame: Vec<i16> = speech.drain(..FRAME.min(speech.len())).collect();
                 frame.resize(FRAME, 0);
@@ -241,7 +242,7 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Command>, told: mps
 }
 
 fn stamp(text: &str) -> Heard {
-    let (at, mut peak) = (Instant::now(), 0);
+    let (at, mut peak) = (super::now(), 0);
     let mut event: Value = serde_json::from_str(text).expect("JSON");
     if event["type"] == "response.output_audio.delta" {
         let samples = samples_of(event["delta"].as_str().expect("audio"));

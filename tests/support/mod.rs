@@ -1,7 +1,4 @@
-//! A server on a free port, clients of it, and a scripted session that answers with a tone.
-
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-#![allow(clippy::disallowed_methods, reason = "tests measure")]
+//! A server on a free port, its clients, and a scripted session that answers with a tone.
 
 pub(crate) mod live;
 pub(crate) mod program;
@@ -17,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -30,8 +27,17 @@ use undertone::transport::phone::audiosocket::{self, AudioSocket};
 
 pub(crate) use scripted::Script;
 
-/// No answer takes this long unless something is wrong, on whatever machine this is.
+/// A timeout that is reached only if something is wrong, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The current time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests measure, and speak in real time"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
 
 /// A server that runs until dropped.
 pub(crate) struct Server {
@@ -116,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Sends a request, with `more` header lines; returns all of the answer.
+    /// Sends a request with the additional header lines `more`. Returns the whole response.
     pub(crate) async fn get(&self, path: &str, more: &str) -> String {
         let mut stream = TcpStream::connect(self.address)
             .await
@@ -130,7 +136,7 @@ impl Server {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}{more}\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
         if connection.is_empty() {
-            // Before the answer only where it must be: a server may take it for a client that left.
+            // Only where necessary, since a server may take this for a client that has left.
             stream.shutdown().await.expect("no more to say");
         }
         let mut answer = String::new();
@@ -213,7 +219,7 @@ impl Client {
         }
     }
 
-    /// All events up to and with the first of the type `last`.
+    /// All events up to and including the first of type `last`.
     pub(crate) async fn until(&mut self, last: &str) -> Vec<Value> {
         let mut events = vec![];
         loop {
@@ -242,7 +248,7 @@ impl Client {
     }
 }
 
-/// The types of events, equal neighbours merged.
+/// The types of events, with equal neighbours merged.
 pub(crate) fn types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events
         .iter()

@@ -1,4 +1,4 @@
-//! The real program as an operator starts it: a folder with a configuration, a log, signals.
+//! Runs the real program as an operator does, with a configuration folder, a log and signals.
 
 use super::{Client, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,7 +13,7 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// Every model is checked and loaded meanwhile, on whatever machine this is.
+/// The longest start, in which all models are verified and loaded, even on a slow machine.
 pub(crate) const START: Duration = Duration::from_secs(120);
 
 /// A running `undertone serve`.
@@ -22,8 +22,8 @@ pub(crate) struct Program {
     pub(crate) address: String,
 }
 
-/// `undertone serve` in `folder` with these models, and no setting but those of the folder. `shell`
-/// comes before it.
+/// `undertone serve` in `folder` with these models and only the folder's settings, after the shell
+/// commands in `shell`.
 pub(crate) fn command(folder: &Path, models: &Path, shell: &str) -> Command {
     let mut command = Command::new("sh");
     for (name, _) in std::env::vars_os() {
@@ -84,7 +84,7 @@ impl Program {
         }
     }
 
-    /// The status of an answer, and its text.
+    /// Sends a GET request. Returns the status and the body.
     pub(crate) async fn get(&self, path: &str, token: Option<&str>) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let mut request = reqwest::Client::new().get(url).timeout(PATIENCE);
@@ -97,13 +97,13 @@ impl Program {
     }
 }
 
-/// Asks in writing; returns all that the agent said until its answer was done.
+/// Asks in text. Returns everything the agent said until its answer was done.
 pub(crate) async fn answer(client: &mut Client, question: &str) -> String {
     ask(client, question).await;
     said(client).await
 }
 
-/// Asks in writing.
+/// Asks in text.
 pub(crate) async fn ask(client: &mut Client, question: &str) {
     let content = json!([{"type": "input_text", "text": question}]);
     let item = json!({"type": "message", "role": "user", "content": content});
@@ -121,7 +121,7 @@ pub(crate) async fn said(client: &mut Client) -> String {
     texts.join(" ")
 }
 
-/// Waits until `look` finds something.
+/// Polls `look` until it returns something.
 pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let mut pace = interval(Duration::from_millis(20));
     let found = async {

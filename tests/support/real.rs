@@ -1,4 +1,4 @@
-//! Real ears and a real voice around a scripted mind.
+//! Engines with a real recogniser and voice, and a scripted language model.
 
 use super::live;
 use std::path::Path;
@@ -11,7 +11,7 @@ use undertone::tts::{Piper, Tts};
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{Gated, SileroModel, Vad};
 
-/// The engines with the shipped settings and all models, but patient.
+/// Engines with the shipped settings and all models, but long timeouts.
 pub(crate) fn shipped(change: impl FnOnce(&mut Config), observers: Observers) -> Arc<Engines> {
     let loaded = undertone::config::load(&Flags::default(), &Environment::default());
     let mut config = loaded.expect("the defaults").config;
@@ -19,7 +19,7 @@ pub(crate) fn shipped(change: impl FnOnce(&mut Config), observers: Observers) ->
     configured(&config, observers)
 }
 
-/// The engines of a configuration, but patient.
+/// The engines of a configuration, but with long timeouts.
 pub(crate) fn configured(config: &Config, observers: Observers) -> Arc<Engines> {
     let built = undertone::cli::engines::builders(config, observers).expect("the models");
     let patient = Builders {

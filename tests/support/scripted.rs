@@ -1,4 +1,4 @@
-//! A session without models: it hears loud and quiet, and answers with a tone.
+//! A session without models: it detects loud and quiet audio, and answers with a tone.
 
 use serde_json::{Map, json};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use undertone::conversation::{
 use undertone::llm::TokenUsage;
 use undertone::session::{Inbound, Outbound, SessionFactory, SessionHandle, SessionOptions};
 
-/// Silence after which a turn is over, ms.
+/// Silence that ends a turn, ms.
 const SILENCE_MS: u64 = 300;
 
-/// Frames of 20 ms in an answer.
+/// The number of 20 ms frames in an answer.
 pub(crate) const ANSWER_FRAMES: usize = 10;
 
 /// How a session behaves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Script {
-    /// Call a tool of the server in each response.
+    /// Call one of the server's tools in each response.
     pub(crate) server_tool: bool,
     /// Do not end a response before it is cancelled.
     pub(crate) endless: bool,
-    /// Send audio as fast as it is taken.
+    /// Send audio as fast as it is accepted.
     pub(crate) flood: bool,
-    /// Ignore that the server shuts down.
+    /// Ignore the server's shutdown.
     pub(crate) stuck: bool,
 }
 
@@ -88,7 +88,7 @@ impl Scripted {
     }
 
     async fn send(&self, outbound: Outbound) {
-        // The transport may be gone; then nobody listens.
+        // The transport may be gone.
         let _ = self.out.send(outbound).await;
     }
 

@@ -1,4 +1,4 @@
-//! Twilio, as far as its webhook and its socket see it.
+//! Simulates Twilio's side of the webhook and the socket.
 
 use super::{Client, Server, local};
 use base64::Engine;
@@ -42,7 +42,7 @@ pub(crate) fn socket_signature() -> String {
     sign(&format!("wss://{PUBLIC}/twilio/media"), &[])
 }
 
-/// Asks the webhook about a call, as Twilio does; returns the status and the instructions.
+/// Posts an incoming call to the webhook, as Twilio does. Returns the status and the TwiML.
 pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -> (u16, String) {
     let parameters = [
         ("AccountSid", ACCOUNT),
@@ -52,8 +52,8 @@ pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -
     tell(server, "voice", &parameters, signature).await
 }
 
-/// Posts to a webhook, signed unless there is another signature; returns the status and the
-/// instructions.
+/// Posts to a webhook, signed correctly unless a signature is given. Returns the status and the
+/// TwiML.
 pub(crate) async fn tell(
     server: &Server,
     hook: &str,
@@ -94,13 +94,13 @@ pub(crate) fn start(call: &str, account: &str, ticket: &str) -> Value {
     })
 }
 
-/// A call that was answered, and whose stream has started.
+/// An answered call whose stream has started.
 pub(crate) async fn call(server: &Server) -> Client {
     let first = |ticket: &str| start(CALL, ACCOUNT, ticket);
     answered(server, "/twilio/media", first).await
 }
 
-/// A call that was answered, and whose socket begins with the `first` message, which has the ticket.
+/// An answered call whose socket begins with the `first` message, made with the ticket.
 pub(crate) async fn answered(server: &Server, path: &str, first: impl Fn(&str) -> Value) -> Client {
     let (status, instructions) = ring(server, CALL, None).await;
     assert_eq!(status, 200, "{instructions}");
@@ -112,7 +112,7 @@ pub(crate) async fn answered(server: &Server, path: &str, first: impl Fn(&str) -
     client
 }
 
-/// How streams of Telnyx and of Plivo start.
+/// The start messages of Telnyx and Plivo streams.
 pub(crate) fn start_of_others() -> Value {
     json!({
         "event": "start", "stream_id": "s",

@@ -1,6 +1,4 @@
-//! Calls from Asterisk: AudioSocket over TCP, `chan_websocket` over a WebSocket.
-
-#![allow(clippy::disallowed_methods, reason = "it measures")]
+//! Tests calls from Asterisk: AudioSocket over TCP, and `chan_websocket` over a WebSocket.
 
 use crate::support;
 use futures_util::StreamExt;
@@ -14,7 +12,7 @@ use support::{Client, PATIENCE, Script, Server, live, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::conversation::{ClauseId, HangUpReason, Input, ItemId, Micros};
@@ -35,7 +33,7 @@ fn limits(change: impl FnOnce(&mut SocketLimits)) -> ServerSettings {
     settings
 }
 
-/// A session that the test plays itself.
+/// A session that the test controls.
 struct Played {
     options: SessionOptions,
     inbound: mpsc::Receiver<Inbound>,
@@ -43,7 +41,7 @@ struct Played {
 }
 
 impl Played {
-    /// Says so many frames of 20 ms, tagged by what their samples are; all at once.
+    /// Sends `frames` frames of 20 ms at once, whose samples all have the value `tag`.
     fn say(&self, tag: i16, frames: usize) {
         let samples = vec![tag; self.options.output_rate as usize / 50];
         for _ in 0..frames {
@@ -77,7 +75,7 @@ impl Played {
     }
 }
 
-/// Opens sessions that the test plays, in the order in which they come out here.
+/// Opens sessions that the test controls, delivered in order.
 fn by_hand() -> (SessionFactory, mpsc::Receiver<Played>) {
     let (opened, sessions) = mpsc::channel(64);
     let factory: SessionFactory = Arc::new(move |options| {
@@ -102,7 +100,7 @@ async fn opened(sessions: &mut mpsc::Receiver<Played>) -> Played {
     session.expect("in time").expect("a session")
 }
 
-/// A call as Asterisk makes it.
+/// Asterisk's side of a call.
 struct Caller(TcpStream);
 
 impl Caller {
@@ -143,7 +141,7 @@ impl Caller {
         timeout(PATIENCE, frame).await.expect("in time")
     }
 
-    /// The value that all samples of the next frame have.
+    /// The value of all samples of the next frame.
     async fn tag(&mut self, kind: u8) -> i16 {
         let (got, payload) = self.frame().await.expect("a frame");
         assert_eq!(got, kind);
@@ -152,7 +150,7 @@ impl Caller {
         i16::from_le_bytes(tag)
     }
 
-    /// Reads what is said until nothing is for half a second, from the tag `first` on; returns the tag of each
+    /// Reads frames from the tag `first` on until half a second of silence. Returns the tag of each
     /// frame. A busy machine may leave a gap between two.
     async fn said(&mut self, kind: u8, first: i16) -> Vec<i16> {
         self.until(kind, first).await;
@@ -169,7 +167,7 @@ impl Caller {
         tags
     }
 
-    /// Reads until this tag comes, and returns those before it, equal neighbours merged.
+    /// Reads up to this tag. Returns the tags before it, with equal neighbours merged.
     async fn until(&mut self, kind: u8, last: i16) -> Vec<i16> {
         let mut tags = vec![];
         loop {
@@ -182,7 +180,7 @@ impl Caller {
         tags
     }
 
-    /// Reads silence until we hang up and close.
+    /// Reads silence until the server hangs up and closes.
     async fn hung_up(&mut self) {
         loop {
             match self.frame().await {
@@ -216,7 +214,7 @@ async fn a_spoken_turn_is_answered_a_frame_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz() {
+async fn the_first_audio_sets_the_rate_and_a_silent_caller_gets_8_khz() {
     let (factory, mut sessions) = by_hand();
     let (_server, address) = Server::of_calls(local(), factory);
     let mut wide = Caller::dial(address).await;
@@ -230,7 +228,7 @@ async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz
     session.say(5, 1);
     loop {
         match wide.frame().await.expect("open") {
-            // Silence of before the rate was known.
+            // Silence from before the rate was known.
             (AUDIO_8, _) => {}
             (AUDIO_16, payload) if payload.iter().all(|byte| *byte == 0) => {}
             frame => break assert_eq!(frame, (AUDIO_16, [5, 0].repeat(320))),
@@ -240,7 +238,7 @@ async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz
     let mut muted = Caller::dial(address).await;
     let mut session = opened(&mut sessions).await;
     assert_eq!(session.options.input_rate, 8_000);
-    // Heard after all, at another rate: it is converted.
+    // Later audio at another rate is resampled.
     muted.say(AUDIO_48, 48_000, 8_000, 20).await;
     session.loud().await;
     session.say(6, 1);
@@ -248,7 +246,7 @@ async fn the_first_audio_tells_the_rate_and_a_caller_who_is_not_heard_gets_8_khz
 }
 
 #[tokio::test]
-async fn silence_is_played_while_there_is_nothing_to_say() {
+async fn silence_is_sent_while_the_agent_says_nothing() {
     let (factory, mut sessions) = by_hand();
     let (_server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
@@ -262,13 +260,13 @@ async fn silence_is_played_while_there_is_nothing_to_say() {
 }
 
 #[tokio::test]
-async fn nothing_of_before_a_clear_is_heard_after_it() {
+async fn no_audio_from_before_a_clear_is_sent_after_it() {
     let (factory, mut sessions) = by_hand();
     let (_server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let mut session = opened(&mut sessions).await;
-    // All of it within one turn of this thread: not one frame is late enough to be right.
+    // All in one poll of this thread, so that any frame of the old audio is an error.
     session.say(1, 20);
     session.send(Outbound::Clear);
     session.say(2, 20);
@@ -285,7 +283,7 @@ async fn nothing_of_before_a_clear_is_heard_after_it() {
 }
 
 #[tokio::test]
-async fn a_stalled_call_is_dropped_and_another_goes_on() {
+async fn a_stalled_call_is_dropped_without_effect_on_another() {
     let settings = limits(|limits| limits.write_timeout = Duration::from_millis(300));
     let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -329,7 +327,7 @@ async fn the_agent_hangs_up_when_its_last_words_have_been_played() {
     session.say(9, 10);
     session.send(Outbound::HangUp(HangUpReason::AgentEnded));
     drop(session);
-    // More that nobody listens to must not cost the caller the hang-up.
+    // Unread audio from the caller must not prevent the hang-up.
     caller.say(AUDIO_8, 8_000, 1, 100).await;
     let mut words = 0;
     while words < 10 {
@@ -339,7 +337,7 @@ async fn the_agent_hangs_up_when_its_last_words_have_been_played() {
 }
 
 #[tokio::test]
-async fn a_call_too_many_is_hung_up_on_and_counted() {
+async fn a_call_beyond_the_limit_is_hung_up_and_counted() {
     let settings = ServerSettings {
         max_sessions: 1,
         ..local()
@@ -364,19 +362,19 @@ async fn a_call_too_many_is_hung_up_on_and_counted() {
 }
 
 #[tokio::test]
-async fn what_is_no_call_is_closed_and_harms_no_other() {
+async fn invalid_calls_are_closed_without_effect_on_others() {
     let settings = limits(|limits| limits.open_within = Duration::from_millis(300));
     let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut bystander = Caller::dial(address).await;
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
-        // Audio before the UUID, a UUID that is none, half a sample.
+        // Audio before the UUID, an invalid UUID, half a sample.
         &[AUDIO_8, 0, 2, 1, 0],
         &[UUID, 0, 3, 1, 2, 3],
         &[
             UUID, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, AUDIO_8, 0, 1, 7,
         ],
-        // Nothing, and a frame that never ends.
+        // No data, and an incomplete frame.
         &[],
         &[AUDIO_8, 0xff, 0xff, 0],
     ] {
@@ -384,13 +382,13 @@ async fn what_is_no_call_is_closed_and_harms_no_other() {
         stranger.0.write_all(bytes).await.expect("sent");
         stranger.hung_up().await;
     }
-    // Who has sent nothing has done nothing wrong either.
+    // A connection that sends nothing is not counted as a violation.
     assert_eq!(server.counters.bad_clients.load(Relaxed), 5);
     assert_eq!(bystander.turn().await, ANSWER_FRAMES);
 }
 
 #[tokio::test]
-async fn keys_are_told_to_the_session() {
+async fn keys_reach_the_session() {
     let (factory, mut sessions) = by_hand();
     let (server, address) = Server::of_calls(local(), factory);
     let mut caller = Caller::dial(address).await;
@@ -418,7 +416,7 @@ async fn keys_are_told_to_the_session() {
 }
 
 #[tokio::test]
-async fn types_that_are_not_known_are_skipped() {
+async fn unknown_frame_types_are_skipped() {
     let (_server, address) = Server::of_calls(local(), scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
     for kind in [0x02, 0x17, 0x80, 0xff, UUID] {
@@ -429,7 +427,7 @@ async fn types_that_are_not_known_are_skipped() {
 
 #[tokio::test]
 async fn a_call_that_vanished_is_freed() {
-    // A call is given ten times as long as a WebSocket, which answers pings.
+    // A call may be silent ten times longer than a WebSocket, which answers pings.
     let settings = limits(|limits| limits.gone_after = Duration::from_millis(50));
     let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
@@ -485,7 +483,7 @@ async fn a_stuck_call_is_hung_up_at_the_deadline() {
     caller.hung_up().await;
 }
 
-/// Answers everything with six words, 200 ms each.
+/// A model that answers with six words of 200 ms each.
 struct SixWords;
 
 impl Llm for SixWords {
@@ -508,7 +506,7 @@ async fn a_real_session_answers_a_call() {
     caller.say(AUDIO_8, 8_000, 8_000, 40).await;
     caller.say(AUDIO_8, 8_000, 0, 60).await;
     let (mut spoken, mut quiet) = (0, 0);
-    // A second of silence after 1.2 s of speech.
+    // Until a second of silence after 1.2 s of speech.
     while spoken < 55 || quiet < 50 {
         let (_, payload) = caller.frame().await.expect("open");
         let silent = payload.iter().all(|byte| *byte == 0);
@@ -518,7 +516,7 @@ async fn a_real_session_answers_a_call() {
     assert!((55..=65).contains(&spoken), "{spoken} frames of speech");
 }
 
-/// Frames of media until this text comes, all of it; marks are passed over.
+/// Media frames up to this text message. Marks are skipped.
 async fn media_until(client: &mut Client, last: &str) -> Vec<Vec<u8>> {
     let mut media = vec![];
     loop {
@@ -573,7 +571,7 @@ async fn chan_websocket_takes_a_spoken_turn_in_either_form() {
 }
 
 #[tokio::test]
-async fn chan_websocket_flushes_what_was_interrupted() {
+async fn chan_websocket_flushes_an_interrupted_answer() {
     let (factory, mut sessions) = by_hand();
     let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
@@ -599,7 +597,7 @@ async fn chan_websocket_flushes_what_was_interrupted() {
 }
 
 #[tokio::test]
-async fn chan_websocket_waits_while_the_queue_over_there_is_full() {
+async fn chan_websocket_waits_while_asterisks_queue_is_full() {
     let (factory, mut sessions) = by_hand();
     let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
@@ -607,7 +605,7 @@ async fn chan_websocket_waits_while_the_queue_over_there_is_full() {
     media_until(&mut client, "ANSWER").await;
     let mut session = opened(&mut sessions).await;
     client.send_text("MEDIA_XOFF channel_id:1").await;
-    // Control and media come in order, so the queue is known to be full once this is heard.
+    // Control and media arrive in order, so the session has seen the full queue once it hears this.
     client.send_bytes(Law::Mu.encode(&[8_000; 160])).await;
     session.loud().await;
     session.say(1_000, 3);
@@ -621,11 +619,11 @@ async fn chan_websocket_waits_while_the_queue_over_there_is_full() {
 }
 
 #[tokio::test]
-async fn chan_websocket_is_told_what_was_heard() {
+async fn chan_websocket_marks_report_playout() {
     let (factory, mut sessions) = by_hand();
     let (server, _) = Server::of_calls(local(), factory);
     let mut client = server.open(MEDIA).await;
-    // As a busy Asterisk may begin.
+    // A busy Asterisk may send media before the start.
     client.send_bytes(Law::Mu.encode(&[0; 160])).await;
     client.send_text(START).await;
     media_until(&mut client, "ANSWER").await;
@@ -645,7 +643,7 @@ async fn chan_websocket_is_told_what_was_heard() {
 }
 
 #[tokio::test]
-async fn chan_websocket_that_is_silent_is_not_pinged_but_asked() {
+async fn a_silent_chan_websocket_is_probed_with_get_status() {
     let settings = limits(|limits| limits.ping_every = Duration::from_millis(50));
     let server = Server::with(settings, Script::default()).await;
     let mut client = server.open(MEDIA).await;
@@ -658,7 +656,7 @@ async fn chan_websocket_that_is_silent_is_not_pinged_but_asked() {
 }
 
 #[tokio::test]
-async fn chan_websocket_that_makes_no_sense_is_closed_with_the_reason() {
+async fn invalid_chan_websocket_messages_close_with_the_reason() {
     let server = Server::start(Script::default()).await;
     for (start, code) in [
         ("MEDIA_START format:opus optimal_frame_size:0", 1003),
@@ -673,7 +671,7 @@ async fn chan_websocket_that_makes_no_sense_is_closed_with_the_reason() {
 }
 
 #[tokio::test]
-async fn chan_websocket_shows_the_token_as_a_password() {
+async fn chan_websocket_presents_the_token_as_a_password() {
     let settings = ServerSettings {
         auth_token: Some("secret".into()),
         ..local()
@@ -688,8 +686,8 @@ async fn chan_websocket_shows_the_token_as_a_password() {
     assert_eq!(with("Basic YXN0ZXJpc2s6d3Jvbmc=").await, Some(401));
 }
 
-/// How evenly the frames of 20 calls at once come, each with an agent that speaks all the time:
-/// `cargo test --test wire how_even -- --ignored --nocapture`
+/// Measures the frame jitter of 20 concurrent calls with agents that speak all the time: `cargo
+/// test --test wire how_even -- --ignored --nocapture`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it measures"]
 async fn how_even_the_frames_of_20_calls_are() {
@@ -723,16 +721,16 @@ async fn how_even_the_frames_of_20_calls_are() {
         }
     });
     let calls = join_all((0..CALLS).map(async |call| {
-        // As calls come: not all in the same moment.
+        // Staggers the calls.
         tokio::time::sleep(Duration::from_millis(7 * call as u64)).await;
         let mut caller = Caller::dial(address).await;
         caller.say(AUDIO_8, 8_000, 0, 1).await;
         caller.until(AUDIO_8, 1).await;
-        let began = Instant::now();
+        let began = support::now();
         let (mut last, mut gaps, mut late) = (began, vec![], vec![]);
         for frame in 1..=FRAMES {
             assert_eq!(caller.tag(AUDIO_8).await, 1);
-            let now = Instant::now();
+            let now = support::now();
             gaps.push((now - last).abs_diff(FRAME));
             late.push((now - began).abs_diff(FRAME * frame));
             last = now;

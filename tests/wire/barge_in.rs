@@ -1,7 +1,6 @@
-//! Speech over the agent's voice, over real sockets: the voice stops, nothing of the old answer
-//! follows, and the model is told what was heard. With real models, and without them on every line.
-
-#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
+//! Tests barge-in over real sockets: the voice stops, nothing of the old answer follows, and the
+//! history has only the words that were heard. With real models, and without them on every
+//! transport.
 
 use crate::{common, support};
 use base64::Engine;
@@ -26,11 +25,11 @@ use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Message, Prompt};
 use undertone::server::{App, ServerSettings, SessionFactory};
 
-/// Audio of an answer that is heard before it is interrupted.
+/// Audio of an answer that is heard before the barge-in, ms.
 const HEARD_MS: u64 = 2_000;
 
-/// Listens until an answer has been heard for a while; returns its id. One that is begun before the user
-/// has said all is dropped again.
+/// Listens until an answer has been heard for a while. Returns its id. An answer that starts before
+/// the user has finished is dropped again.
 async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
     let (mut id, mut ms) = (String::new(), 0);
     while ms < HEARD_MS {
@@ -47,8 +46,8 @@ async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
     (id, ms)
 }
 
-/// The words of the answer according to its events. It must end as cut short, without audio after the
-/// clear.
+/// The words of an interrupted answer according to its events, which must end as cancelled, without
+/// audio after the clear.
 fn cut_short(events: &[Heard], response: &str) -> String {
     let clear = events.iter().position(|e| e.is("undertone.clear"));
     let clear = clear.expect("a clear");
@@ -108,7 +107,7 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
         said.push(heard);
         before = Some(response);
     }
-    // An answer to the half of what was said last is dropped when the rest has been heard.
+    // An answer to half of an utterance is dropped when the rest has been heard.
     let mut end = call.until("response.done").await;
     while end.last().expect("the end").event["response"]["status"] != "completed" {
         end.extend(call.until("response.done").await);
@@ -119,7 +118,7 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     remembers(&llm.asked(Cue::words("enough")).await, &said);
 }
 
-/// The prompt holds what was heard of each story and behind it the interruption.
+/// Asserts that the prompt has the heard part of each story, followed by the interruption.
 fn remembers(prompt: &Prompt, said: &[String]) {
     let mut rest = &prompt.messages[..];
     for heard in said {
@@ -146,27 +145,27 @@ fn remembers(prompt: &Prompt, said: &[String]) {
     }
 }
 
-/// The agent's sound at a client.
+/// The agent's output at a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sound {
     /// The user is found to speak.
     Verdict,
     Voice,
-    /// Audio that was not played is to be dropped.
+    /// A flush of audio that was not played.
     Flushed,
     Silence,
     Other,
 }
 
-/// Frames of the answer that are heard before it is interrupted.
+/// Frames of the answer that are heard before the barge-in.
 const HEARD: usize = 25;
 
 /// Frames of noise that count as speech.
 const NOISE: usize = 30;
 
-/// Asks, interrupts the answer, and listens until the model is asked for the next one and a while
-/// longer: at most one frame follows the verdict and none the flush. `speak` sends 20 ms of noise or of
-/// silence.
+/// Asks, interrupts the answer, and listens until some time after the model is asked for the next
+/// one. At most one frame may follow the detection, and none the flush. `speak` sends 20 ms of
+/// noise or silence.
 async fn interrupt(
     line: &str,
     llm: &Scripted,
@@ -200,7 +199,7 @@ async fn interrupt(
                     assert!(voice >= HEARD, "{line}: a flush without an interruption");
                     flushed = true;
                 }
-                // On a line that has no word for a flush: what was under way has come by now.
+                // For transports without a flush message: audio in flight has arrived by now.
                 Sound::Silence => flushed |= answered,
                 Sound::Other => {}
             },
@@ -208,7 +207,7 @@ async fn interrupt(
     }
 }
 
-/// A model that tells a story, and after that nothing, and sessions around it.
+/// A model that tells a story and never answers again, and sessions with it.
 fn storyteller() -> (Scripted, SessionFactory) {
     let llm = Scripted::default()
         .on(Cue::Turn(1), format!("<speech>{}</speech>", common::STORY))
@@ -222,7 +221,7 @@ fn serve(settings: ServerSettings) -> (Scripted, Server) {
     (llm, Server::serve(App::new(settings, sessions)))
 }
 
-/// Interrupts over a WebSocket whose `audio` has so many samples in 20 ms.
+/// Interrupts over a WebSocket. `audio` encodes 20 ms of samples.
 async fn interrupt_socket(
     line: &str,
     llm: &Scripted,
@@ -318,8 +317,8 @@ async fn over_chan_websocket() {
     interrupt_socket("chan_websocket", &llm, client, 160, audio, heard).await;
 }
 
-/// AudioSocket has no word for a flush: no voice follows the silence in which the model is asked for the
-/// next answer. One before that may be the silence of a busy machine.
+/// AudioSocket has no flush message: no voice may follow the silence during which the model is
+/// asked for the next answer. Earlier silence may be due to a busy machine.
 async fn over_audiosocket() {
     let (llm, sessions) = storyteller();
     let (_server, address) = Server::of_calls(local(), sessions);
@@ -354,7 +353,7 @@ async fn over_audiosocket() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_frame_of_a_flushed_answer_comes_over_any_line() {
+async fn no_frame_of_a_flushed_answer_follows_on_any_transport() {
     let all = async {
         tokio::join!(
             over_realtime(),

@@ -1,4 +1,4 @@
-//! WebSocket conformance of the production upgrade and pump, by the suite `kosoku`.
+//! Tests the WebSocket conformance of the production upgrade and pump with the suite `kosoku`.
 
 use crate::support;
 use axum::Router;
@@ -16,7 +16,7 @@ use undertone::transport::pump::PumpContext;
 use undertone::transport::socket;
 use undertone::transport::{Action, ClientMessage, Dialect, Frame};
 
-/// A dialect that says what it hears.
+/// A dialect that echoes messages.
 struct Echo;
 
 impl Dialect for Echo {

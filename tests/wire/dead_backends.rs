@@ -1,5 +1,5 @@
-//! Backends that refuse, stall, break off, fail or panic, each in a real session over a socket: the
-//! user hears why nothing else is heard, and the conversation goes on.
+//! Tests backends that refuse, stall, disconnect, fail or panic, each in a real session over a
+//! socket: the user hears an apology, and the conversation goes on.
 
 use crate::support;
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ const WELL: &str = "I am well again.";
 /// Speech of the user, ms.
 const SPEECH: usize = 600;
 
-/// Dead in the user's first turn, alive from then on.
+/// A model that fails in the user's first turn and works from then on.
 struct DeadFirst(Box<dyn Llm>);
 
 impl Llm for DeadFirst {
@@ -56,14 +56,14 @@ fn mind(dead: impl Llm + 'static) -> Builders {
     live::without_models(Arc::new(DeadFirst(Box::new(dead))))
 }
 
-/// A model without a fault.
+/// A model that works.
 fn well() -> Arc<dyn Llm> {
     let first = Cue::Turn(1);
     let scripted = Scripted::default().on(first, format!("<speech>{FIRST}</speech>"));
     Arc::new(scripted.on(Cue::Always, format!("<speech>{WELL}</speech>")))
 }
 
-/// A voice that cannot say the first answer, and says all else with a tone.
+/// A voice that fails on the first answer, and speaks everything else as a tone.
 struct Mute {
     voice: undertone::tts::Scripted,
     fail: fn() -> TtsError,
@@ -113,17 +113,17 @@ fn ears(fail: fn() -> AsrError) -> Builders {
     };
     Builders {
         asr: Box::new(build),
-        // What was not understood is no turn of the conversation.
+        // An utterance that was not recognised is not a turn.
         ..live::without_models(Arc::new(Scripted::always(format!(
             "<speech>{WELL}</speech>"
         ))))
     }
 }
 
-/// How loud the user is in the first turn and in those after it.
+/// The user's level in the first turn and in later turns.
 const LEVELS: [i16; 2] = [8_000, 16_000];
 
-/// Speaks and listens to the end of the response. Returns when the speech ended, too.
+/// Speaks and listens to the end of the response. Returns when the speech ended, and the events.
 async fn turn(call: &mut Call, level: i16) -> (Instant, Vec<Heard>) {
     let began = call.say(&vec![level; 24 * SPEECH]).await;
     let events = call.until("response.done").await;
@@ -140,7 +140,7 @@ fn said(events: &[Heard]) -> String {
         .collect()
 }
 
-/// When the first audio of a phrase came, which may be said in several clauses.
+/// The arrival time of the first audio of a phrase, which may be spoken in several clauses.
 fn heard_at(events: &[Heard], phrase: &str) -> Instant {
     assert!(said(events).contains(phrase), "{}", said(events));
     let begins = |heard: &Heard| {
@@ -154,8 +154,8 @@ fn heard_at(events: &[Heard], phrase: &str) -> Instant {
     audio.expect("audio of it").at
 }
 
-/// One question to what is dead, one to what lives again. Returns how long after the end of the
-/// user's speech each phrase was heard.
+/// Asks one question while the backend fails and one when it works again. Returns the delay from
+/// the end of the user's speech to each phrase.
 async fn survives(name: &str, builders: Builders, phrases: &[&str]) -> Vec<Duration> {
     let server = live::serve(builders);
     let mut call = Call::to(&server).await;
@@ -193,7 +193,7 @@ fn remote(address: std::net::SocketAddr) -> OpenAiCompatible {
     OpenAiCompatible::new(Settings::new(url, "m"), prompts).expect("a client")
 }
 
-/// Collects what is logged.
+/// Collects the log.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -208,7 +208,7 @@ impl std::io::Write for Log {
     }
 }
 
-/// Whether all of a request with a body is there.
+/// Whether a request has arrived with its whole body.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else {
         return false;
@@ -221,7 +221,7 @@ fn is_whole(request: &str) -> bool {
     body.len() >= length.unwrap_or(0)
 }
 
-/// A server that answers everything with an error whose body tells what nobody is to know.
+/// A server that answers every request with an error whose body must stay private.
 async fn refusing_with(body: &'static str) -> std::net::SocketAddr {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -249,7 +249,7 @@ async fn refusing_with(body: &'static str) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn what_a_model_server_says_reaches_neither_clients_nor_the_log() {
+async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
     const CANARY: &str = "sk-canary-of-somebody-else";
     let log = Log::default();
     let writer = log.clone();
@@ -280,7 +280,7 @@ async fn what_a_model_server_says_reaches_neither_clients_nor_the_log() {
     assert!(logged, "the operator is told which server it was: {log}");
 }
 
-/// The kernel accepts, and nobody ever answers.
+/// The kernel accepts the connection, and nobody answers.
 #[tokio::test]
 async fn a_model_that_stalls() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -297,7 +297,7 @@ async fn a_model_that_stalls() {
 }
 
 #[tokio::test]
-async fn a_model_that_breaks_off() {
+async fn a_model_that_disconnects() {
     let broken = Scripted::always(vec![
         Step::text("<speech>The answer to your question is "),
         Step::Error("connection reset".into()),
@@ -369,7 +369,7 @@ impl Vad for Deaf {
 }
 
 #[tokio::test]
-async fn a_detector_that_fails_is_told_once() {
+async fn a_failing_detector_is_reported_once() {
     let make = || Ok(Box::new(Deaf) as Box<dyn Vad>);
     let server = live::serve(Builders {
         vad: Box::new(move || Box::new(make)),
@@ -393,7 +393,7 @@ async fn a_detector_that_fails_is_told_once() {
 
 /// The apology was synthesised when the server started.
 #[tokio::test]
-async fn with_neither_mind_nor_voice_the_user_still_hears_why() {
+async fn without_model_and_voice_the_user_still_hears_an_apology() {
     let dead = Arc::new(AtomicBool::new(false));
     let is_dead = dead.clone();
     let build = move || {
@@ -421,7 +421,7 @@ async fn with_neither_mind_nor_voice_the_user_still_hears_why() {
     }
 }
 
-/// A voice that dies when it is told to.
+/// A voice that fails on command.
 struct DeadVoice {
     voice: undertone::tts::Scripted,
     dead: Arc<AtomicBool>,

@@ -1,6 +1,4 @@
-//! One spoken question through every door: the same call is committed behind each.
-
-#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
+//! Asks one spoken question over every transport: each must commit the same call.
 
 use crate::{common, support};
 use base64::Engine;
@@ -10,12 +8,12 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::twilio;
 use support::{Client, Server, base64_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_i16};
@@ -23,13 +21,13 @@ use undertone::session::{self, Observers, Recordings};
 
 const QUESTION: &str = "What time is it in Tokyo?";
 
-/// Silence after the answer that shows that it is over.
+/// Silence that ends the answer.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Five conversations of one question each do not take this long.
+/// A timeout that five conversations of one question do not reach.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The question at 22,050 Hz with a pause in front.
+/// The question at 22,050 Hz, after a pause.
 fn question() -> (Vec<f32>, u32) {
     const RATE: u32 = 22_050;
     let mut speech = vec![0.0; RATE as usize / 2];
@@ -48,7 +46,7 @@ fn frames(question: &(Vec<f32>, u32), rate: u32) -> Vec<Vec<i16>> {
     chunks.map(to_i16).collect()
 }
 
-/// Speaks frame by frame, then is silent, until an answer has come and ended.
+/// Sends the question frame by frame, then silence, until an answer has arrived and ended.
 async fn converse(
     mut client: Client,
     spoken: Vec<Message>,
@@ -67,7 +65,7 @@ async fn converse(
             message = client.socket.next() => {
                 let message = message.expect("the call goes on").expect("a message");
                 if is_audio(&message) {
-                    heard = Some(Instant::now());
+                    heard = Some(support::now());
                 }
             }
         }
@@ -159,7 +157,7 @@ async fn over_audiosocket(address: SocketAddr, question: &(Vec<f32>, u32)) {
             let mut payload = vec![0; usize::from(length)];
             reader.read_exact(&mut payload).await.expect("audio");
             if payload.iter().any(|byte| *byte != 0) {
-                heard = Some(Instant::now());
+                heard = Some(support::now());
             }
         }
     };
@@ -169,7 +167,7 @@ async fn over_audiosocket(address: SocketAddr, question: &(Vec<f32>, u32)) {
     }
 }
 
-/// The real program, between a microphone and a loudspeaker.
+/// Runs the real program with a virtual microphone and loudspeaker.
 #[cfg(feature = "desktop")]
 fn at_the_desk(folder: &Path, question: &(Vec<f32>, u32)) {
     let sound = common::sound::Sound::start();
@@ -182,7 +180,7 @@ fn at_the_desk(folder: &Path, question: &(Vec<f32>, u32)) {
     talk.interrupt();
 }
 
-/// The committed calls of each session that was recorded: their tools and arguments.
+/// The committed calls of each recorded session, with tools and arguments.
 fn committed(folder: &Path) -> Vec<Vec<Value>> {
     let files = std::fs::read_dir(folder).expect("recordings");
     let calls = files.map(|file| {
@@ -205,7 +203,7 @@ fn committed(folder: &Path) -> Vec<Vec<Value>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_question_commits_the_same_call_through_every_door() {
+async fn the_same_question_commits_the_same_call_over_every_transport() {
     let _alone = common::alone().await;
     let question = question();
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,23 +1,21 @@
-//! The server's edge: malformed frames, half-open handshakes, access, slow and vanished clients,
-//! drain.
-
-#![allow(clippy::disallowed_methods, reason = "it measures")]
+//! Tests the server's edge: malformed frames, half-open handshakes, access control, slow and
+//! vanished clients, and draining.
 
 use crate::support;
 use futures_util::{SinkExt, StreamExt, stream};
 use serde_json::Value;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{PATIENCE, Script, Server, local, scripted};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use undertone::server::{App, ServerSettings, SocketLimits};
 
-/// Malformed frames to send; the seed of each is its number.
+/// The number of malformed frames; each one's number is its seed.
 const MALFORMED: u64 = 2000;
 
-/// xorshift64*: enough to vary test data, and the same on every machine.
+/// xorshift64*, for reproducible test data.
 struct Random(u64);
 
 impl Random {
@@ -37,7 +35,7 @@ impl Random {
     }
 }
 
-/// A frame with its mask. `first` holds FIN, RSV and the opcode.
+/// A masked frame. `first` has FIN, RSV and the opcode.
 fn frame(first: u8, payload: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
@@ -62,7 +60,7 @@ fn frame(first: u8, payload: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A malformed client: the path, what it sends, and the close code that it deserves.
+/// A malformed client: the path, the bytes it sends, and the expected close code.
 fn malformed(seed: u64) -> (&'static str, Vec<u8>, u16) {
     let random = &mut Random::seeded(seed);
     let payload = |random: &mut Random, longest| {
@@ -156,7 +154,7 @@ async fn raw_socket(server: &Server, path: &str) -> TcpStream {
     stream
 }
 
-/// Reads server frames until one closes; returns its code.
+/// Reads server frames until a close frame. Returns its code.
 async fn close_code(stream: &mut TcpStream) -> u16 {
     loop {
         let first = stream.read_u8().await.expect("a frame");
@@ -183,7 +181,7 @@ async fn ten_thousand_malformed_frames_get_the_right_close_code() {
     malformed_clients(10_000).await;
 }
 
-/// Connects so many malformed clients, 16 at a time.
+/// Connects `count` malformed clients, 16 at a time.
 async fn malformed_clients(count: u64) {
     let settings = ServerSettings {
         max_sessions: 1000,
@@ -194,7 +192,7 @@ async fn malformed_clients(count: u64) {
         .map(async |seed| {
             let (path, bytes, expected) = malformed(seed);
             let mut stream = raw_socket(server, path).await;
-            let sent = Instant::now();
+            let sent = support::now();
             stream.write_all(&bytes).await.expect("sent");
             let code = timeout(PATIENCE, close_code(&mut stream))
                 .await
@@ -217,7 +215,7 @@ async fn malformed_clients(count: u64) {
 }
 
 #[tokio::test]
-async fn noise_after_the_handshake_harms_nobody_else() {
+async fn noise_after_the_handshake_does_not_affect_others() {
     let server = Server::start(Script::default()).await;
     let mut bystander = server.realtime().await;
     for seed in 0..200 {
@@ -242,15 +240,15 @@ async fn two_thousand_half_open_handshakes_are_closed_within_ten_seconds() {
     assert!(worst < Duration::from_secs(10), "{worst:?}");
 }
 
-/// Opens so many connections that never finish their headers, and waits until the last of them is
-/// closed. Returns how long that took.
+/// Opens `count` connections that never finish their headers, and waits until all are closed.
+/// Returns how long that took.
 async fn half_open(count: usize, header_timeout: Duration) -> Duration {
     let settings = ServerSettings {
         header_timeout,
         ..local()
     };
     let server = &Server::with(settings, Script::default()).await;
-    let started = Instant::now();
+    let started = support::now();
     stream::iter(0..count)
         .for_each_concurrent(count, async |_| {
             let mut stream = TcpStream::connect(server.address)
@@ -273,7 +271,7 @@ async fn half_open(count: usize, header_timeout: Duration) -> Duration {
     elapsed
 }
 
-/// Opens so many connections that send nothing, and keeps them.
+/// Opens and returns `count` connections that send nothing.
 async fn silent(address: std::net::SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut open = Vec::with_capacity(count);
     for _ in 0..count {
@@ -307,7 +305,7 @@ async fn connections_that_send_nothing_are_closed() {
 }
 
 #[tokio::test]
-async fn silent_connections_keep_nobody_out() {
+async fn silent_connections_do_not_block_others() {
     let settings = ServerSettings {
         header_timeout: Duration::from_secs(600),
         max_connections: 64,
@@ -325,7 +323,7 @@ async fn silent_connections_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_to_its_end_in_the_midst_of_a_flood() {
+async fn a_response_can_be_read_to_its_end_during_a_flood() {
     let long = "x".repeat(16 * 1024 * 1024);
     let settings = ServerSettings {
         header_timeout: Duration::from_secs(600),
@@ -352,7 +350,7 @@ async fn an_answer_is_read_to_its_end_in_the_midst_of_a_flood() {
 }
 
 #[tokio::test]
-async fn calls_that_say_nothing_take_no_place() {
+async fn silent_calls_take_no_place() {
     let settings = ServerSettings {
         header_timeout: Duration::from_millis(300),
         max_sessions: 1,
@@ -368,7 +366,7 @@ async fn calls_that_say_nothing_take_no_place() {
 }
 
 #[tokio::test]
-async fn one_byte_too_many_is_told() {
+async fn a_message_over_the_limit_gets_code_1009() {
     let server = Server::start(Script::default()).await;
     let limits = ServerSettings::default();
     for (path, first, most) in [
@@ -379,7 +377,7 @@ async fn one_byte_too_many_is_told() {
         let too_big = frame(first, &vec![b' '; most + 1], &mut Random::seeded(1));
         stream.write_all(&too_big).await.expect("all is taken");
         assert_eq!(close_code(&mut stream).await, 1009, "{path}");
-        // After a reset, a client that is still sending would not get to read that.
+        // After a reset, a client that is still sending could not read the code.
         let mut rest = vec![];
         let closed = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
         closed.expect("in time").expect("closed, not reset");
@@ -409,7 +407,7 @@ async fn what_a_proxy_passes_on_gets_no_session_without_a_token() {
 }
 
 #[tokio::test]
-async fn the_doctor_takes_a_server_that_is_up_for_no_fault() {
+async fn the_doctor_does_not_report_a_running_server_as_an_error() {
     let server = Server::start(Script::default()).await;
     let folder = tempfile::tempdir().expect("a folder");
     let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_undertone"));
@@ -427,7 +425,7 @@ async fn the_doctor_takes_a_server_that_is_up_for_no_fault() {
 }
 
 #[tokio::test]
-async fn a_token_opens_the_door() {
+async fn a_valid_token_opens_a_session() {
     let settings = ServerSettings {
         auth_token: Some("secret".into()),
         ..local()
@@ -449,7 +447,7 @@ async fn a_token_opens_the_door() {
 }
 
 #[tokio::test]
-async fn over_max_sessions_is_told_to_come_again() {
+async fn beyond_max_sessions_clients_get_retry_after() {
     let settings = ServerSettings {
         max_sessions: 1,
         ..local()
@@ -501,7 +499,7 @@ async fn a_client_that_never_reads_is_disconnected() {
     .await;
     let mut client = server.open("/v1/realtime").await;
     client.speak(100, 0).await;
-    // Its place is the only one: nobody is admitted before it is disconnected.
+    // It has the only place, so nobody is admitted before it is disconnected.
     admitted(&server).await;
     assert_eq!(server.counters.slow_clients.load(Relaxed), 1);
     assert!(server.counters.audio_out_dropped.load(Relaxed) > 0);
@@ -526,7 +524,7 @@ async fn a_client_that_vanished_is_freed() {
 }
 
 #[tokio::test]
-async fn a_client_that_opens_no_session_gives_its_place_back() {
+async fn a_client_that_opens_no_session_frees_its_place() {
     let socket = SocketLimits {
         open_within: Duration::from_millis(300),
         ..SocketLimits::default()
@@ -538,7 +536,7 @@ async fn a_client_that_opens_no_session_gives_its_place_back() {
     };
     let server = Server::with(settings, Script::default()).await;
     let mut idle = server.open("/v1/pcm").await;
-    // What is no opening does not count as one.
+    // An invalid hello does not open a session.
     idle.send_text(r#"{"type":"hello","sample_rate":1}"#).await;
     assert_eq!(server.try_open("/v1/pcm", &[]).await.err(), Some(503));
     assert_eq!(u16::from(idle.close_frame().await.code), 1008);
@@ -571,7 +569,7 @@ async fn a_flood_of_live_audio_is_dropped_and_counted() {
     for _ in 0..100 {
         client.send_bytes(vec![0; 6400]).await;
     }
-    // Answered when all before it has been taken in.
+    // The answer shows that everything before it has been read.
     client.send_text("no JSON").await;
     assert_eq!(client.event().await["type"], "error");
     assert_eq!(client.event().await["type"], "error");

@@ -1,5 +1,5 @@
-//! Clients that others wrote, unmodified, against the server: the wire format is what they
-//! understand, not what we think it is. `make test-tools` installs them.
+//! Tests the server with unmodified third-party clients, which define whether the wire format is
+//! right. `make test-tools` installs them.
 
 use crate::{common, support};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn need(path: &str) -> PathBuf {
     path
 }
 
-/// Runs a client and returns what it reports.
+/// Runs a client and returns its report.
 async fn report(client: &mut Command) -> Value {
     let output = client
         .current_dir(FOLDER)
@@ -39,7 +39,7 @@ async fn report(client: &mut Command) -> Value {
     serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
 }
 
-/// The clients' questions, by the names of the drivers' files.
+/// The clients' questions, by the file names that the drivers use.
 const SPOKEN: [(&str, &str); 4] = [
     ("sum", "What is twelve times seven?"),
     ("weather", "What's the weather in London?"),
@@ -47,7 +47,7 @@ const SPOKEN: [(&str, &str); 4] = [
     ("plus", "What is two plus two?"),
 ];
 
-/// The questions as speech, in files of mono PCM16LE at 24 kHz: made once.
+/// The questions as speech, in files of mono PCM16LE at 24 kHz, synthesised once.
 static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let mut booth = common::Booth::new(&common::weights());
@@ -59,9 +59,9 @@ static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// Has a client hold the conversation of `conversation.py` and `conversation.mjs`: two questions
-/// aloud, for a tool of the server and one of its own, an interruption, and a question in writing.
-/// Nothing is amiss, each question is answered once, and nothing is said unasked.
+/// Has a client hold the conversation of `conversation.py` and `conversation.mjs`: two spoken
+/// questions, one for a server tool and one for a client tool, a barge-in, and a typed question.
+/// There must be no complaints, one answer to each question, and no other speech.
 async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Observers::default());
@@ -113,7 +113,7 @@ async fn python(driver: &str, scheme: &str, path: &str) {
     converse(&need(".venv/bin/python"), driver, scheme, path).await;
 }
 
-/// The clients that take long to install have an environment of their own: `make verify`.
+/// Large clients have an environment of their own: `make verify`.
 async fn heavy_python(driver: &str, scheme: &str, path: &str) {
     converse(&need(".venv-verify/bin/python"), driver, scheme, path).await;
 }

@@ -1,4 +1,5 @@
-//! The real program, killed in the midst of a call that changes something, and on a disk without room.
+//! Tests the journal with the real program, killed during a call with side effects, and on a full
+//! disk.
 
 use crate::{common, support};
 use axum::Router;
@@ -19,11 +20,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use undertone::tools::journal::{Begun, Intent, Journal, JournalFile};
 
-/// Every model is checked and loaded meanwhile, on whatever machine this is.
+/// The longest start, in which all models are verified and loaded, even on a slow machine.
 const START: Duration = Duration::from_secs(120);
 
-/// A language model that books a room whenever it is asked to, and the service that books it: it
-/// counts, and does not answer unless it is told to.
+/// A language model that books a room whenever it is asked to, and the booking service, which
+/// counts bookings and answers only if told to.
 #[derive(Clone)]
 struct World {
     bookings: Arc<AtomicUsize>,
@@ -60,7 +61,7 @@ async fn book(State(world): State<World>, body: String) -> String {
     std::future::pending().await
 }
 
-/// The world at an address of its own.
+/// Serves a world at an address of its own.
 async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
     let (booked, bookings) = mpsc::channel(8);
     let world = World {
@@ -79,7 +80,7 @@ async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
     (world, bookings, service)
 }
 
-/// A folder with a configuration that knows the world, and a journal.
+/// A folder with a configuration for the world, and a journal.
 fn home(service: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path();
@@ -114,7 +115,7 @@ json = {{ who = "{{{{ who }}}}" }}
     )
 }
 
-/// A running server, its address, and where its log goes.
+/// A running server and its address.
 struct Served {
     process: Child,
     address: String,
@@ -149,7 +150,7 @@ async fn start(mut command: Command, folder: &Path, log: Stdio) -> Served {
 }
 
 impl Served {
-    /// A client that has written `text` and wants an answer.
+    /// A client that has sent `text` and requested a response.
     async fn asked(&self, text: &str) -> Client {
         let url = format!("ws://{}/v1/realtime", self.address);
         let (socket, _) = tokio_tungstenite::connect_async(url).await.expect("open");
@@ -168,7 +169,7 @@ impl Served {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_hears_of_it() {
+async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
     let _alone = common::alone().await;
     let (world, mut bookings, service) = world(false).await;
     let home = home(&service);
@@ -205,7 +206,7 @@ async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_h
     second.process.kill().await.expect("SIGKILL");
     assert_eq!(world.bookings.load(Ordering::SeqCst), 1);
 
-    // Whoever came with this very call again would be refused.
+    // A repetition of this call would be refused.
     let now = lines[0]["time"]
         .as_str()
         .expect("a time")
@@ -225,8 +226,8 @@ async fn a_call_that_was_under_way_at_kill_9_is_not_run_again_and_the_operator_h
     assert_eq!(again.expect("known"), Begun::Unknown);
 }
 
-/// Nothing but SIGXFSZ says that a file has reached its limit, unless it is ignored; then a write fails
-/// as on a full disk, after what still fitted.
+/// Ignores SIGXFSZ, so that a write beyond a file size limit fails as on a full disk, after the
+/// bytes that still fit.
 fn program_with_limits() -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
@@ -235,7 +236,7 @@ fn program_with_limits() -> Command {
 }
 
 impl Served {
-    /// From now on no file of the program may become longer than this.
+    /// Limits the size of the files that the program writes from now on.
     fn limit_files(&self, bytes: Option<u64>) {
         let id = i32::try_from(self.process.id().expect("it runs")).expect("a number");
         let limit = Rlimit {
@@ -258,7 +259,7 @@ impl Served {
     }
 }
 
-/// Sends on the lines of a stream.
+/// Forwards the lines of a stream.
 fn lines_of(stream: impl AsyncRead + Unpin + Send + 'static) -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(10_000);
     tokio::spawn(async move {
@@ -285,7 +286,7 @@ async fn line_with(lines: &mut mpsc::Receiver<String>, part: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_stops_changes_aloud_and_only_until_there_is_room_again() {
+async fn a_full_disk_blocks_calls_with_side_effects_until_there_is_room() {
     let _alone = common::alone().await;
     let (world, mut bookings, service) = world(true).await;
     let home = home(&service);
@@ -341,7 +342,7 @@ async fn a_full_disk_stops_changes_aloud_and_only_until_there_is_room_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_that_finds_no_room_is_written_down_as_soon_as_there_is_some() {
+async fn a_result_that_could_not_be_written_is_written_once_there_is_room() {
     let _alone = common::alone().await;
     let (world, mut bookings, service) = world(true).await;
     let home = home(&service);

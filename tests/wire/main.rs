@@ -1,7 +1,9 @@
-//! The server and its clients, over real sockets: those that others wrote, and those that do not behave.
+//! Tests of the server over real sockets, with third-party clients and misbehaving ones.
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,4 +1,4 @@
-//! The plain PCM dialect over real sockets.
+//! Tests the plain PCM dialect over real sockets.
 
 use crate::support;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn hello_asks_for_24_khz() {
 }
 
 #[tokio::test]
-async fn text_that_is_not_known_is_answered_and_the_session_lives_on() {
+async fn unknown_text_gets_an_error_and_the_session_goes_on() {
     let server = Server::start(Script::default()).await;
     let mut client = server.open("/v1/pcm").await;
     for text in [

@@ -1,7 +1,5 @@
-//! The real program under what operators and their machines do to it: signals, few files, a log that
-//! cannot be written.
-
-#![allow(clippy::disallowed_methods, reason = "tests measure")]
+//! Tests the real program under operational conditions: signals, few file descriptors, and a log
+//! that cannot be written.
 
 use crate::common;
 use crate::support::PATIENCE;
@@ -19,7 +17,7 @@ use tokio::time::timeout;
 
 const QUESTION: &str = "What is two plus two?";
 
-/// A folder with this configuration; the port is any.
+/// A folder with this configuration and a free port.
 fn folder(settings: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     configure(folder.path(), settings);
@@ -35,7 +33,7 @@ fn command(folder: &Path, shell: &str) -> Command {
     program::command(folder, &common::weights(), shell)
 }
 
-/// Starts in `folder` with its log in the file `log` there.
+/// Starts the program in `folder`, with its log in the file `log` there.
 async fn start(folder: &Path, shell: &str) -> Program {
     let log = File::create(folder.join("log")).expect("a log");
     let mut command = command(folder, shell);
@@ -43,7 +41,7 @@ async fn start(folder: &Path, shell: &str) -> Program {
     Program::start(command).await
 }
 
-/// Waits for a line of the log that has all of this.
+/// Waits for a log line that contains all `parts`.
 async fn logged(folder: &Path, parts: &[&str]) -> String {
     until(async || {
         let log = std::fs::read_to_string(folder.join("log")).expect("a log");
@@ -54,7 +52,7 @@ async fn logged(folder: &Path, parts: &[&str]) -> String {
     .await
 }
 
-/// Three sessions, one after the other: each is answered.
+/// Asserts that three sessions, one after another, are answered.
 async fn is_served(program: &Program) {
     for _ in 0..3 {
         let mut client = program.open(None).await.expect("a session");
@@ -66,7 +64,7 @@ async fn is_served(program: &Program) {
     assert_eq!(program.get("/readyz", None).await.0, 200);
 }
 
-/// Lines of the log that were lost.
+/// The number of dropped log lines.
 async fn lost_lines(program: &Program) -> u64 {
     let (_, metrics) = program.get("/metrics", None).await;
     let name = "undertone_lost_total{what=\"log_line\"} ";
@@ -102,7 +100,7 @@ async fn a_taken_address_is_one_line_that_names_the_setting() {
 }
 
 #[tokio::test]
-async fn silent_connections_do_not_use_up_a_few_files() {
+async fn silent_connections_do_not_use_up_file_descriptors() {
     let folder = folder("");
     let mut program = start(folder.path(), "ulimit -n 256;").await;
     let mut before = program.open(None).await.expect("a session");
@@ -171,7 +169,7 @@ async fn a_log_that_nobody_reads_harms_no_session() {
     filling.join().expect("it ends");
 }
 
-/// A tool that runs a program, called `name`.
+/// The declaration of a tool `name` that runs a program.
 fn tool(name: &str) -> String {
     format!(
         "name = \"{name}\"\nkind = \"subprocess\"\ndescription = \"Does {name}.\"\n\
@@ -214,7 +212,7 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
         "{about}"
     );
     logged(folder, &["DEBUG", "undertone"]).await;
-    // What began before goes on.
+    // Earlier sessions go on.
     assert!(answer(&mut before, QUESTION).await.contains('4'));
 
     configure(folder, &settings("5"));

@@ -1,4 +1,4 @@
-//! The Realtime dialect over real sockets.
+//! Tests the Realtime dialect over real sockets.
 
 use crate::support;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ async fn a_tool_of_the_client_is_called_and_answered() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_server_is_not_for_the_client_to_run() {
+async fn a_server_tool_call_is_shown_as_an_mcp_call() {
     let server = Server::start(Script {
         server_tool: true,
         ..Script::default()
@@ -167,7 +167,7 @@ async fn a_tool_of_the_server_is_not_for_the_client_to_run() {
 }
 
 #[tokio::test]
-async fn what_is_malformed_is_answered_and_the_session_lives_on() {
+async fn malformed_events_get_an_error_and_the_session_goes_on() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     for text in [
@@ -245,7 +245,7 @@ async fn a_refusal_of_the_session_names_the_event_it_is_about() {
 }
 
 #[tokio::test]
-async fn truncation_beyond_what_was_sent_means_all_of_it() {
+async fn truncation_beyond_the_end_means_the_whole_item() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     client.speak(500, 400).await;
@@ -271,7 +271,7 @@ async fn truncation_beyond_what_was_sent_means_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_response_is_cancelled_while_there_is_one() {
+async fn only_an_active_response_can_be_cancelled() {
     let server = Server::start(Script {
         endless: true,
         ..Script::default()
@@ -318,7 +318,7 @@ async fn text_only_responses_have_no_audio() {
 }
 
 #[tokio::test]
-async fn turns_by_hand_wait_for_commit_and_create() {
+async fn without_turn_detection_turns_wait_for_commit_and_create() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     let session = json!({"type": "realtime", "audio": {"input": {"turn_detection": null}}});
@@ -345,7 +345,7 @@ async fn turns_by_hand_wait_for_commit_and_create() {
 }
 
 #[tokio::test]
-async fn events_of_our_own_come_only_when_asked_for() {
+async fn vendor_events_are_opt_in() {
     let server = Server::start(Script::default()).await;
     let own = |events: &[Value]| -> Vec<String> {
         let kinds = types(events)
@@ -381,7 +381,7 @@ async fn a_long_recording_may_be_sent_at_once() {
 }
 
 #[tokio::test]
-async fn more_than_a_minute_in_advance_is_dropped_and_told_once() {
+async fn audio_more_than_a_minute_ahead_is_dropped_and_reported_once() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     let silence = vec![0; 24_000 * 10];

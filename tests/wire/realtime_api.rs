@@ -1,5 +1,5 @@
-//! The Realtime API against the types of the `openai` package: nothing of them is missing in the
-//! documentation, and what the server sends fits them.
+//! Tests the Realtime API against the types of the `openai` package: the documentation covers all
+//! of them, and the server's events match them.
 
 use crate::support;
 use base64::Engine;
@@ -34,8 +34,8 @@ fn types(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The fields that `docs/realtime.md` lists, by the groups of `realtime_types.py`. Those that are
-/// not honoured end in `*`: they stand for all that lies below them.
+/// The fields that `docs/realtime.md` lists, by the groups of `realtime_types.py`. Fields that are
+/// not honoured end in `*`, since they cover all fields below them.
 fn documented() -> HashMap<String, BTreeSet<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/realtime.md");
     let text = std::fs::read_to_string(path).expect("docs/realtime.md");
@@ -101,7 +101,7 @@ fn every_field_of_the_openai_package_is_documented() {
 }
 
 #[tokio::test]
-async fn what_has_no_effect_is_accepted_and_repeated() {
+async fn fields_without_effect_are_accepted_and_echoed() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     let session = json!({
@@ -132,7 +132,7 @@ async fn what_has_no_effect_is_accepted_and_repeated() {
 }
 
 #[tokio::test]
-async fn what_would_change_what_the_user_gets_is_refused_by_its_name() {
+async fn unsupported_fields_that_affect_the_user_are_refused_by_name() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     let mcp = json!({"type": "mcp", "server_label": "files", "server_url": "https://example.com"});
@@ -180,7 +180,7 @@ fn with_token() -> ServerSettings {
 }
 
 #[tokio::test]
-async fn a_client_secret_opens_sessions_with_its_configuration_and_does_nothing_else() {
+async fn a_client_secret_only_opens_sessions_with_its_configuration() {
     let server = Server::with(with_token(), Script::default()).await;
     let path = "/v1/realtime/client_secrets";
     let session = json!({"type": "realtime", "instructions": "Be kind.",
@@ -220,7 +220,7 @@ async fn a_client_secret_opens_sessions_with_its_configuration_and_does_nothing_
 }
 
 #[tokio::test]
-async fn what_is_asked_over_http_is_answered_in_json_and_readable_to_pages() {
+async fn http_endpoints_answer_in_json_and_allow_cors() {
     let server = Server::start(Script::default()).await;
     let client = reqwest::Client::new();
     let at = |path: &str| format!("http://{}{path}", server.address);
@@ -253,7 +253,7 @@ async fn what_is_asked_over_http_is_answered_in_json_and_readable_to_pages() {
     assert!(answer.contains("call_not_found"), "{answer}");
 }
 
-/// Fails if a server event is not what the types of the `openai` package say, field by field.
+/// Asserts that server events match the types of the `openai` package, field by field.
 fn assert_fits_the_types(events: &[Value]) {
     let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -269,7 +269,7 @@ async fn update(client: &mut Client, session: Value) -> Value {
     client.until("session.updated").await.pop().expect("one")
 }
 
-/// Adds an item of the user's with 100 ms of audio.
+/// Adds a user item with 100 ms of audio.
 async fn add_audio(client: &mut Client) {
     let audio = STANDARD.encode([0; 4_800]);
     let item = json!({"type": "message", "role": "user",
@@ -293,7 +293,7 @@ fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn what_a_server_sends_fits_the_types_of_the_openai_package() {
+async fn server_events_match_the_types_of_the_openai_package() {
     let server = Server::start(Script::default()).await;
     let mut client = server.open("/v1/realtime?model=test").await;
     let mut events = vec![client.event().await];
@@ -355,7 +355,7 @@ async fn usage_is_counted_in_tokens_of_text_and_of_audio() {
 }
 
 #[tokio::test]
-async fn a_telephone_bridge_speaks_and_hears_g711() {
+async fn a_telephone_bridge_may_use_g711_both_ways() {
     for (name, law) in [("audio/pcmu", Law::Mu), ("audio/pcma", Law::A)] {
         let server = Server::start(Script::default()).await;
         let mut client = server.realtime().await;
@@ -408,13 +408,13 @@ fn talking(llm: &Scripted) -> Server {
     live::serve(live::without_models(Arc::new(llm.clone())))
 }
 
-/// A model that finds everything fine.
+/// A model that always answers "Fine."
 fn fine() -> Scripted {
     Scripted::always("<speech>Fine.</speech>")
 }
 
 #[tokio::test]
-async fn what_is_asked_of_an_answer_reaches_the_model() {
+async fn response_settings_reach_the_model() {
     let llm = fine();
     let server = talking(&llm);
     let mut client = server.realtime().await;
@@ -453,7 +453,7 @@ async fn what_is_asked_of_an_answer_reaches_the_model() {
 }
 
 #[tokio::test]
-async fn a_response_beside_the_conversation_is_told_by_its_metadata_and_leaves_no_trace() {
+async fn an_out_of_band_response_keeps_its_metadata_and_leaves_no_trace() {
     let kind = Cue::words("What kind of sentence");
     let llm = Scripted::default().on(kind, "<speech>greeting</speech>");
     let llm = llm.on(Cue::Always, "<speech>Fine.</speech>");
@@ -510,7 +510,7 @@ async fn a_response_beside_the_conversation_is_told_by_its_metadata_and_leaves_n
 }
 
 #[tokio::test]
-async fn a_spoken_response_may_be_outside_of_the_conversation() {
+async fn an_out_of_band_response_may_be_spoken() {
     let llm = Scripted::default().on(Cue::words("How are you"), "<speech>Fine.</speech>");
     let llm = llm.on(Cue::Always, "<speech>Attention please.</speech>");
     let server = talking(&llm);
@@ -541,7 +541,7 @@ async fn a_spoken_response_may_be_outside_of_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_transcription_session_tells_what_was_said_and_answers_nothing() {
+async fn a_transcription_session_sends_transcripts_and_never_answers() {
     let llm = Scripted::default();
     let server = talking(&llm);
     let mut client = server.open("/v1/realtime?intent=transcription").await;
@@ -585,7 +585,7 @@ async fn a_transcription_session_tells_what_was_said_and_answers_nothing() {
 }
 
 #[tokio::test]
-async fn audio_that_the_client_brings_along_is_transcribed_in_its_place() {
+async fn audio_in_a_client_item_is_transcribed_in_place() {
     let llm = fine();
     let server = talking(&llm);
     let mut client = server.realtime().await;
@@ -630,7 +630,7 @@ async fn audio_that_the_client_brings_along_is_transcribed_in_its_place() {
 }
 
 #[tokio::test]
-async fn audio_without_words_is_told_and_what_follows_it_goes_on() {
+async fn audio_without_words_is_reported_and_later_items_go_on() {
     let llm = fine();
     let mut builders = live::without_models(Arc::new(llm.clone()));
     builders.asr = Box::new(|| Ok(Box::new(live::Hears(|_: &[f32]| Ok(String::new())))));
@@ -653,7 +653,7 @@ async fn audio_without_words_is_told_and_what_follows_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_client_is_heard_and_may_hang_up_while_its_items_are_transcribed() {
+async fn a_client_is_served_while_its_items_are_transcribed() {
     let llm = fine();
     let mut builders = live::without_models(Arc::new(llm.clone()));
     let (going, held) = std::sync::mpsc::sync_channel::<()>(0);
@@ -661,7 +661,7 @@ async fn a_client_is_heard_and_may_hang_up_while_its_items_are_transcribed() {
     builders.asr = Box::new(move || {
         let held = held.take();
         let hears = move |_: &[f32]| {
-            // Until the test lets it go.
+            // Blocks until the test lets it go on.
             let _ = held.as_ref().map(std::sync::mpsc::Receiver::recv);
             Ok("How are you?".to_owned())
         };

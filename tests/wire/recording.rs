@@ -1,4 +1,4 @@
-//! A live session is recorded, counted and replayed by the real program.
+//! Tests that a live session is recorded, counted, and replayed by the real program.
 
 use crate::support;
 use futures_util::future::BoxFuture;
@@ -21,10 +21,10 @@ use undertone::tools::{
     CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
 };
 
-/// A number that a parser which rounds twice reads wrongly.
+/// A number that a parser with double rounding reads wrongly.
 const NUMBER: f64 = 0.1 + 0.2;
 
-/// Takes 200 ms.
+/// A tool that takes 200 ms.
 struct Weather(Declaration);
 
 impl Tool for Weather {
@@ -44,7 +44,7 @@ impl Tool for Weather {
     }
 }
 
-/// Expects the weather of Boulder whatever is said.
+/// Predicts the weather of Boulder, whatever is said.
 struct Always;
 
 impl LocalPredictor for Always {
@@ -80,7 +80,7 @@ fn engines(observers: Observers) -> Arc<Engines> {
         )
         .on(Cue::result("weather"), "<speech>It is mild.</speech>");
     let mut policy = patient(Policy::default());
-    // What was generated in vain is unknown to other rules.
+    // A discarded generation has no recorded result under other rules.
     policy.speculation.preemptive = false;
     let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Always)])));
     let router = router.expect("a thread");
@@ -161,7 +161,7 @@ async fn a_session_is_recorded_counted_and_replayed() {
         "{text}"
     );
 
-    // The same rules come to the same; without speculation the call is made when it is asked for.
+    // The same policy gives the same figures; without speculation the call starts when it is committed.
     let played = |rules: &str| {
         let path = folder.path().join("other.toml");
         std::fs::write(&path, format!("[speculation]\n{rules}\n")).unwrap();
@@ -191,7 +191,7 @@ async fn a_session_is_recorded_counted_and_replayed() {
         "{none}"
     );
 
-    // The agent is made to have said something else.
+    // Tampers with a decision of the agent.
     let recorded = std::fs::read_to_string(&file).unwrap();
     let tampered = recorded.replacen(r#""decision":"speak","#, r#""decision":"shout","#, 1);
     assert_ne!(tampered, recorded);
@@ -206,7 +206,7 @@ async fn a_session_is_recorded_counted_and_replayed() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_is_shown_to_those_who_may_open_sessions() {
+async fn metrics_require_the_same_access_as_sessions() {
     let settings = ServerSettings {
         auth_token: Some("let-me-in-please-0123456789".to_owned().into()),
         ..local()

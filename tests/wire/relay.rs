@@ -1,7 +1,5 @@
-//! Telephone calls over Twilio's ConversationRelay: words in, words out. The test is Twilio, which hears
-//! and speaks; nobody publishes a simulator of this protocol.
-
-#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
+//! Tests telephone calls over Twilio's ConversationRelay, with text in both directions. The tests
+//! play Twilio's part, since there is no published simulator of this protocol.
 
 use crate::{common, support};
 use futures_util::future::BoxFuture;
@@ -58,7 +56,7 @@ fn prompt(words: &str, last: bool) -> Value {
     json!({"type": "prompt", "voicePrompt": words, "lang": "en-US", "last": last})
 }
 
-/// Twilio, as far as it is at the other end of the socket.
+/// Twilio's end of the socket.
 struct Relay(Client);
 
 impl Relay {
@@ -72,7 +70,7 @@ impl Relay {
         self.0.send(message).await;
     }
 
-    /// The text that Twilio is given to say, up to the next end.
+    /// The text that Twilio is told to speak, up to the next `last`.
     async fn told(&mut self) -> String {
         let mut told = String::new();
         loop {
@@ -86,7 +84,7 @@ impl Relay {
     }
 }
 
-/// A tool that tells when it runs.
+/// A tool that reports when it runs.
 struct Told {
     declaration: Declaration,
     runs: mpsc::Sender<()>,
@@ -128,7 +126,7 @@ fn told(name: &str, effect: Effect) -> (Told, mpsc::Receiver<()>) {
     (Told { declaration, runs }, ran)
 }
 
-/// Whoever says "weather" needs `look_up`.
+/// A predictor of `look_up` for the word "weather".
 struct Guess;
 
 impl LocalPredictor for Guess {
@@ -211,7 +209,7 @@ async fn an_interruption_cuts_the_history_at_the_words_that_were_heard() {
     relay.told().await;
     relay.send(prompt("Count.", true)).await;
     assert!(relay.told().await.ends_with("on and on and on."));
-    // The clock has had no time: it knows of no word.
+    // No time has passed, so the playout estimate has no words yet.
     relay
         .send(json!({
             "type": "interrupt", "durationUntilInterruptMs": "2460",
@@ -229,7 +227,7 @@ async fn an_interruption_cuts_the_history_at_the_words_that_were_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_confirms_also_while_it_is_asked() {
+async fn a_key_confirms_even_during_the_question() {
     let llm = Scripted::default()
         .on(Cue::words("Pay my bill."), "<tool>pay()</tool>")
         .on(Cue::result("pay"), "<speech>It is paid.</speech>")
@@ -270,9 +268,9 @@ async fn the_agent_ends_the_call_and_says_why() {
     assert_eq!(u16::from(relay.0.close_frame().await.code), 1000);
 }
 
-/// Text alone, as a client has it that shows what the agent says.
+/// Text only, as for a client that displays the agent's words.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn words_that_nobody_speaks_take_no_time() {
+async fn text_without_audio_takes_no_time() {
     let words = "All work and no play. ".repeat(40);
     let goodbye = format!("<speech>{words}</speech><tool>stop()</tool>");
     let (mut stop, _ran) = told("stop", Effect::Read);
@@ -324,7 +322,7 @@ async fn a_dead_model_is_apologised_for_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_get_no_session() {
+async fn unsigned_requests_get_no_session() {
     let llm = Scripted::default();
     let server = serve(&llm, None);
     let signature = socket_signature();
@@ -357,9 +355,9 @@ async fn strangers_get_no_session() {
     assert!(llm.prompts().is_empty());
 }
 
-/// Twilio's own library has all attributes that Twilio is given.
+/// Twilio's own library knows all attributes that we send.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twilio_knows_what_it_is_told_of_the_socket() {
+async fn twilios_library_knows_our_attributes() {
     let server = serve(&Scripted::default(), None);
     let (_, instructions) = ring(&server, CALL, None).await;
     let (_, relay) = instructions
@@ -411,7 +409,7 @@ async fn a_conversation_with_the_local_brain() {
     relay.send(prompt("What time is it in Tokyo?", true)).await;
     let mut time = relay.told().await;
     while !time.contains("Tokyo") {
-        // It may say first that it looks.
+        // A filler may come first.
         time = relay.told().await;
     }
     relay.send(prompt("What is 12 times 12?", true)).await;

@@ -1,7 +1,5 @@
-//! Telephone calls over Twilio's protocol: a conversation, an interruption, the keypad, marks that
-//! lie, and a thousand strangers that get nothing.
-
-#![allow(clippy::disallowed_methods, reason = "a test: it speaks in real time")]
+//! Tests telephone calls over Twilio's protocol: a conversation, a barge-in, the keypad, lost and
+//! late marks, and a thousand unauthorised sockets.
 
 use crate::{common, support};
 use axum::Router;
@@ -41,7 +39,7 @@ use undertone::tts::{Speech, Tts, TtsError};
 /// A request to Twilio's API: path, credentials, body.
 type Asked = (String, String, String);
 
-/// Stands for Twilio's own interface on loopback.
+/// Simulates Twilio's API on loopback.
 async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
     let (told, asked) = mpsc::channel(8);
     let answer = |State(told): State<mpsc::Sender<Asked>>,
@@ -90,12 +88,12 @@ fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
     }
 }
 
-/// How late a telephone line is with audio and with marks.
+/// A telephone line's delays of audio and marks.
 #[derive(Clone, Copy)]
 struct Line {
-    /// How long audio is on its way to the caller's ear, in frames of 20 ms.
+    /// The delay of audio to the caller, in frames of 20 ms.
     lag: u64,
-    /// How late the mark with this number comes back, in frames; `None`: never.
+    /// The delay of the mark with this number, in frames; `None` if it is lost.
     marks: fn(usize) -> Option<u64>,
 }
 
@@ -104,15 +102,15 @@ const GOOD_LINE: Line = Line {
     marks: |_| Some(0),
 };
 
-/// A telephone: sends 20 ms of audio every 20 ms, plays what comes, and gives marks back when they
-/// have been played or cleared, as its line lets it.
+/// A telephone: sends 20 ms of audio every 20 ms, plays the received audio, and returns marks when
+/// they have been played or cleared, subject to its line's delays.
 struct Phone {
     orders: mpsc::Sender<Order>,
     events: mpsc::Receiver<Value>,
 }
 
 enum Order {
-    /// Make a noise for so many frames.
+    /// Make a noise for this many frames.
     Noise(usize),
     Press(char),
 }
@@ -179,21 +177,23 @@ impl Phone {
     }
 }
 
-/// The audio on its way to a caller's ear.
+/// The audio on its way to the caller.
 #[derive(Default)]
 struct Playing {
-    /// Frames that have come since the call began, and that were heard.
+    /// Ticks since the call began, and frames that were heard.
     ticks: u64,
     heard: u64,
-    /// When each may be heard at the earliest, and the mark that it is, if it is none of audio.
+    /// Frames and marks in order, each with the earliest tick at which it is heard; the name is set
+    /// for marks.
     waiting: VecDeque<(u64, Option<String>)>,
     marks: usize,
-    /// Marks that come back, and when.
+    /// Marks to return, each with its tick.
     echoes: Vec<(u64, String)>,
 }
 
 impl Playing {
-    /// 20 ms pass: a frame is heard, and the marks behind it are passed. Returns those that come back.
+    /// Advances by 20 ms: one frame is heard, and the marks after it are passed. Returns the marks
+    /// that are due back.
     fn tick(&mut self, line: Line) -> Vec<String> {
         self.ticks += 1;
         let now = self.ticks;
@@ -217,7 +217,7 @@ impl Playing {
         }
     }
 
-    /// All that was not heard is dropped; its marks count as passed.
+    /// Drops audio that was not heard; its marks count as passed.
     fn clear(&mut self, line: Line) {
         for (_, mark) in std::mem::take(&mut self.waiting) {
             if let Some(mark) = mark {
@@ -288,7 +288,7 @@ async fn hold(
     }
 }
 
-/// A model that looks at the clock whatever it is asked first.
+/// A model that calls the clock in its first answer.
 fn clock() -> Scripted {
     Scripted::default()
         .on(
@@ -332,7 +332,7 @@ async fn a_call_is_greeted_answered_and_ended_by_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_is_put_through_after_hearing_so() {
+async fn a_caller_is_transferred_after_the_announcement() {
     let (api, mut asked) = twilio_api().await;
     let llm = Scripted::always(
         "<speech>I'll put you through.</speech><tool>transfer_call(to=\"reception\")</tool>",
@@ -368,7 +368,7 @@ async fn no_frame_of_an_interrupted_answer_follows_the_clear() {
                  And so on and on and on, without an end that anybody could see.</speech>";
     let llm = Scripted::default()
         .on(Cue::Turn(1), story)
-        // The answer to the interruption never comes: whatever is heard is of the story.
+        // The model never answers the interruption, so all audio belongs to the story.
         .on(Cue::Turn(2), Step::Hang);
     let server = serve(settings(&api), &llm);
     let mut phone = Phone::call(&server).await;
@@ -414,10 +414,10 @@ impl Tts for Drawl {
     }
 }
 
-/// On a line of half a second a third of the marks is lost, another comes up to 13 s late: without the
-/// rest the history would be two words ahead of the caller.
+/// On a line with half a second of delay, a third of the marks are lost and another third come up
+/// to 13 s late. Without the rest, the history would be two words ahead of the caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
+async fn with_unreliable_marks_the_history_is_at_most_a_word_off() {
     let (api, _asked) = twilio_api().await;
     let story = "Tick tock tick tock tick tock tick tock. ".repeat(8);
     let llm = Scripted::default()
@@ -461,7 +461,7 @@ async fn the_history_is_at_most_a_word_off_what_was_heard_although_marks_lie() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_number_may_be_typed_in() {
+async fn a_number_may_be_entered_on_the_keypad() {
     let (api, _asked) = twilio_api().await;
     let llm = Scripted::always("<speech>Thank you.</speech>");
     let server = serve(settings(&api), &llm);
@@ -479,7 +479,7 @@ async fn a_number_may_be_typed_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_says_so_to_the_caller() {
+async fn a_full_server_tells_the_caller() {
     let (api, _asked) = twilio_api().await;
     let settings = ServerSettings {
         max_sessions: 1,
@@ -495,7 +495,7 @@ async fn a_full_server_says_so_to_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_whom_nobody_answers_has_the_agent_again() {
+async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
     let (api, _asked) = twilio_api().await;
     let server = serve(settings(&api), &Scripted::default());
     let dialed = |status| {
@@ -578,9 +578,10 @@ async fn a_call_that_one_server_has_answered_streams_to_another_once() {
     assert_eq!(carries.counters.sessions.load(SeqCst), 1);
 }
 
-/// Missing, wrong, replayed and mismatched: no session, no call of the model.
+/// Missing, wrong, replayed and mismatched credentials: no session opens, and the model is not
+/// asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_strangers_get_nothing() {
+async fn a_thousand_unauthorised_sockets_open_no_session() {
     let (api, _asked) = twilio_api().await;
     let llm = Scripted::default();
     let server = serve(settings(&api), &llm);
@@ -631,7 +632,8 @@ async fn a_thousand_strangers_get_nothing() {
     assert!(llm.prompts().is_empty());
 }
 
-/// Signed with this account's token, and not by it: no call is connected that is closed right after.
+/// Requests signed with this account's token but for another account are refused before the call is
+/// connected, not right after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_of_another_account_is_refused_before_it_is_connected() {
     let (api, _asked) = twilio_api().await;
@@ -660,7 +662,7 @@ async fn without_an_account_there_is_no_twilio() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_telnyx_and_plivo_show_the_servers_token_in_the_address() {
+async fn telnyx_and_plivo_present_the_servers_token_in_the_url() {
     let settings = ServerSettings {
         auth_token: Some(TOKEN.into()),
         ..local()
@@ -682,7 +684,7 @@ async fn calls_of_telnyx_and_plivo_show_the_servers_token_in_the_address() {
     }
 }
 
-/// Runs a program of others and returns what it reports.
+/// Runs a third-party program and returns its report.
 async fn report(program: &str, arguments: &[&str]) -> Value {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
     let output = tokio::process::Command::new(program)
@@ -727,9 +729,9 @@ async fn announced(server: &Server) -> (String, String) {
     (signature(1).into(), ticket(&instructions).into())
 }
 
-/// Twilio's library signs, the simulator of others calls.
+/// Twilio's library signs the requests, and a third-party simulator makes the call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_with_tools_that_others_wrote() {
+async fn a_conversation_with_third_party_tools() {
     let (api, _asked) = twilio_api().await;
     let llm = clock();
     let server = serve(settings(&api), &llm);
@@ -758,8 +760,8 @@ fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
     whisper.transcribe(&audio).expect("text").to_lowercase()
 }
 
-/// With real ears and a real voice, and a client that knows no marks: a question is answered with a
-/// tool, and an interruption stops the answer.
+/// With a real recogniser and voice, and a client without marks: a question is answered with a
+/// tool, and a barge-in stops the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipecats_client_asks_is_answered_and_interrupts() {
     let _alone = common::alone().await;
@@ -775,7 +777,7 @@ async fn pipecats_client_asks_is_answered_and_interrupts() {
             "<speech>It is noon in Tokyo. The sun stands high above the city, the trains are \
              full, and the shops have opened. People sit in the parks and eat their lunch.</speech>",
         )
-        // Whatever is heard after the interruption is of the answer before it.
+        // Any audio after the interruption belongs to the answer before it.
         .on(Cue::Always, Step::Hang);
     let server = live::serve_with(
         settings(&api),

@@ -1,5 +1,5 @@
-//! Home Assistant's door: the `wyoming` package of the Python index, which Home Assistant uses, with real
-//! models; and clients that do not behave.
+//! Tests Wyoming with real models and the `wyoming` package from PyPI, which Home Assistant uses,
+//! and with misbehaving clients.
 
 use crate::{common, support};
 use common::Errors;
@@ -26,7 +26,7 @@ use undertone::transport::wyoming::{
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
-/// A server with a door for Wyoming, and where that is.
+/// A server with a Wyoming listener, and its address.
 fn serve(settings: ServerSettings, engines: &Arc<Engines>) -> (Server, SocketAddr) {
     serve_keeping(settings, engines, Arc::new(ConversationMemory::default()))
 }
@@ -56,7 +56,7 @@ fn serve_told(settings: ServerSettings, llm: impl Llm + 'static) -> (Server, Soc
     serve(settings, &engines)
 }
 
-/// Runs Home Assistant's client and returns what it reports.
+/// Runs Home Assistant's client and returns its report.
 async fn home(address: SocketAddr, mode: &str, rest: &[&str]) -> Value {
     let python = Path::new(FOLDER).join(".venv/bin/python");
     assert!(python.exists(), "no client: run `make test-tools`");
@@ -77,7 +77,7 @@ async fn home(address: SocketAddr, mode: &str, rest: &[&str]) -> Value {
     serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report")
 }
 
-/// Writes 16-bit samples that each channel has.
+/// Writes a 16-bit WAV file with the same samples on each channel.
 fn write(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
     let spec = hound::WavSpec {
         channels,
@@ -94,7 +94,7 @@ fn write(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
     file.finalize().expect("written");
 }
 
-/// Everything that Home Assistant asks for, of one server with real models.
+/// Everything that Home Assistant uses, on one server with real models.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn home_assistants_client_is_heard_spoken_to_and_answered() {
     let _alone = common::alone().await;
@@ -117,7 +117,7 @@ async fn home_assistants_client_is_heard_spoken_to_and_answered() {
     assert_eq!(server.counters.bad_clients.load(Relaxed), 0);
 }
 
-/// A house with a note book that asks before it writes.
+/// A configuration with a note tool that asks for confirmation.
 fn configured(folder: &Path) -> undertone::config::Config {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/add_note.toml");
     let notes = std::fs::read_to_string(shipped).expect("a tool");
@@ -144,10 +144,10 @@ fn configured(folder: &Path) -> undertone::config::Config {
 const SENTENCE: &str =
     "What time is it in London, and what will the weather be like tomorrow morning?";
 
-/// How often a sentence is said: the voice never says it twice alike, and may be misheard once.
+/// How often a sentence is tried: the voice varies, and may be misheard once.
 const TRIES: usize = 4;
 
-/// The recogniser understands the voice's speech, whole and in pieces, in each format.
+/// The recogniser understands the voice's speech, whole and streamed, in each format.
 async fn speaks_and_hears(address: SocketAddr, folder: &Path) {
     let path = |name: &str| folder.join(name).display().to_string();
     let (whole, pieces, stereo) = (path("whole.wav"), path("pieces.wav"), path("stereo.wav"));
@@ -191,7 +191,7 @@ async fn speaks_and_hears(address: SocketAddr, folder: &Path) {
     panic!("{misheard:#?}");
 }
 
-/// The same at another rate, on two channels.
+/// Converts a WAV file to another rate and two channels.
 fn in_stereo(from: &Path, to: &Path) {
     let samples = common::read(from);
     write(to, 44_100, 2, &common::resampled(&samples, 16_000, 44_100));
@@ -209,7 +209,7 @@ async fn hears_strangers(address: SocketAddr, folder: &Path) {
     assert!(errors.percent() <= 20.0, "{errors:?}");
 }
 
-/// Home Assistant opens a connection for each sentence, and names the conversation.
+/// Home Assistant opens a connection per sentence, and sends a conversation id.
 async fn answers(address: SocketAddr) {
     let sums = ["What is 12 times 12?", "Say that again."];
     let answers = json!([
@@ -224,7 +224,7 @@ async fn answers(address: SocketAddr) {
     assert_eq!(other, json!([{"handled": "I have not said anything yet."}]));
 }
 
-/// For Home Assistant this is the difference between an error and something that was done.
+/// Home Assistant shows a declined request as an error, not as done.
 async fn does_not_pretend(address: SocketAddr) {
     let refused = home(
         address,
@@ -237,7 +237,7 @@ async fn does_not_pretend(address: SocketAddr) {
     assert!(said.starts_with("I can't do that"), "{said}");
 }
 
-/// A change waits for the yes, which comes over another connection.
+/// A call with side effects waits for the confirmation, which arrives over another connection.
 async fn changes_what_was_agreed_to(address: SocketAddr, folder: &Path) {
     let notes = || std::fs::read_to_string(folder.join("tools/notes.json")).unwrap_or_default();
     let asked = home(address, "ask", &["notes", "Add a note buy milk"]).await;
@@ -253,7 +253,7 @@ async fn changes_what_was_agreed_to(address: SocketAddr, folder: &Path) {
 }
 
 #[tokio::test]
-async fn an_answer_is_all_that_the_agent_says() {
+async fn an_answer_has_everything_that_the_agent_says() {
     let llm = Scripted::default()
         .on(
             Cue::words("How are you?"),
@@ -288,10 +288,10 @@ async fn an_apology_is_not_an_answer() {
     assert_eq!((&*kind, &data["text"]), ("not-handled", &json!("")));
 }
 
-/// The package that Home Assistant used up to 2025.2 cannot name a conversation, and it opens a
-/// connection for each sentence.
+/// The package that Home Assistant used up to 2025.2 cannot send a conversation id, and opens a
+/// connection per sentence.
 #[tokio::test]
-async fn a_sentence_without_a_name_goes_on_with_the_one_before_it() {
+async fn a_sentence_without_an_id_continues_the_conversation() {
     let llm = Scripted::default()
         .on(Cue::Turn(1), "<speech>I am well.</speech>")
         .on(Cue::Turn(2), "<speech>Good.</speech>");
@@ -311,7 +311,8 @@ async fn a_sentence_without_a_name_goes_on_with_the_one_before_it() {
     assert_eq!(server.counters.sessions.load(Relaxed), 1);
 }
 
-/// Home Assistant's speech-to-text API passes on what it has read, in the middle of a sample or not.
+/// Home Assistant's speech-to-text API passes chunks on as it reads them, even if they split a
+/// sample.
 #[tokio::test]
 async fn chunks_of_odd_length_do_not_close_the_connection() {
     let (server, address) = serve_told(local(), Scripted::default());
@@ -362,7 +363,7 @@ async fn home_assistant_itself_hears_speaks_and_runs_its_pipeline() {
     for turn in answered() {
         assert_eq!(turn["said"], "It is eighteen degrees in the garden.");
     }
-    // Of what was said several times, most is understood.
+    // Each sentence was tried several times, so the best try counts.
     for (what, expected) in [
         ("rest", SENTENCE),
         ("heard_back", "It is eighteen degrees in the garden."),
@@ -381,7 +382,7 @@ async fn home_assistant_itself_hears_speaks_and_runs_its_pipeline() {
     assert_eq!(server.counters.bad_clients.load(Relaxed), 0);
 }
 
-/// A client of our own, which does not behave.
+/// A client of our own, which may misbehave.
 struct Guest(BufReader<TcpStream>);
 
 impl Guest {
@@ -428,7 +429,7 @@ impl Guest {
         timeout(PATIENCE, event).await.expect("in time")
     }
 
-    /// The server says why and closes; returns the reason.
+    /// Expects an error and the end of the connection. Returns the reason.
     async fn sent_away(&mut self) -> String {
         let (kind, data, _) = self.event().await.expect("a reason");
         assert_eq!(kind, "error");
@@ -447,7 +448,7 @@ fn pcm() -> Value {
     json!({"rate": 16_000, "width": 2, "channels": 1})
 }
 
-/// Conversations of several servers, which come after a while.
+/// A shared, slow store of conversations.
 #[derive(Default)]
 struct Scattered(Mutex<Vec<(ConversationName, SessionHandle)>>);
 
@@ -498,7 +499,7 @@ async fn a_conversation_goes_on_at_another_server_that_shares_the_store() {
 }
 
 #[tokio::test]
-async fn strangers_are_told_why_and_disturb_nobody() {
+async fn invalid_requests_get_a_reason_and_do_not_affect_others() {
     let (server, address) = serve_told(local(), Scripted::default());
     let mut bystander = Guest::connect(address).await;
     bystander.is_served().await;
@@ -570,7 +571,7 @@ async fn strangers_are_told_why_and_disturb_nobody() {
         let said = client.sent_away().await;
         assert!(said.contains(reason), "{said}");
     }
-    // What is only unknown is left alone.
+    // Unknown events are ignored.
     bystander.send("run-satellite", json!({}), &[]).await;
     bystander.is_served().await;
     assert_eq!(server.counters.bad_clients.load(Relaxed), 14);
@@ -588,7 +589,7 @@ async fn a_recording_without_an_end_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_in_mid_audio_frees_its_place() {
+async fn a_client_that_vanishes_during_audio_frees_its_place() {
     let mut settings = ServerSettings {
         max_sessions: 1,
         ..local()
@@ -598,13 +599,13 @@ async fn a_client_that_vanishes_in_mid_audio_frees_its_place() {
     let admitted = async || loop {
         let mut client = Guest::connect(address).await;
         client.send("ping", json!({"text": "you"}), &[]).await;
-        // Its place may be given back a moment after its connection is closed.
+        // Its place may be freed a moment after its connection is closed.
         match client.event().await {
             Some((kind, ..)) if kind == "pong" => return client,
             _ => {}
         }
     };
-    // One stays connected and says nothing more, in the middle of a chunk; one is cut off there.
+    // One client falls silent in the middle of a chunk, another disconnects there.
     let mut silent = admitted().await;
     silent.chunk().await;
     silent
@@ -619,7 +620,7 @@ async fn a_client_that_vanishes_in_mid_audio_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_client_too_many_is_told_and_counted() {
+async fn a_client_beyond_the_limit_gets_a_reason_and_is_counted() {
     let settings = ServerSettings {
         max_sessions: 1,
         ..local()

@@ -347,27 +347,32 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn rings_in_order_and_once() {
         let timers = Timers::default();
-        let start = Instant::now();
+        let start = now();
         timers.set(5 * MINUTE, None, start).unwrap();
         timers.set(MINUTE, Some("tea".into()), start).unwrap();
         assert_eq!(timers.next_due(), Some(start + MINUTE));
         tokio::time::sleep(10 * MINUTE).await;
-        let rung = timers.take_due(Instant::now());
+        let rung = timers.take_due(now());
         let words: Vec<String> = rung.iter().map(Timer::announcement).collect();
         assert_eq!(
             words,
             ["Your tea timer is done.", "Your 5 minute timer is done."]
         );
-        assert_eq!(timers.take_due(Instant::now()), []);
+        assert_eq!(timers.take_due(now()), []);
         assert_eq!(timers.next_due(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn cancels_only_what_is_meant() {
-        let (timers, now) = (Timers::default(), Instant::now());
+        let (timers, now) = (Timers::default(), now());
         assert_eq!(timers.cancel(&Which::Only), Err(TimerError::None));
         timers.set(MINUTE, Some("Tea".into()), now).unwrap();
         timers.set(2 * MINUTE, None, now).unwrap();
@@ -379,7 +384,7 @@ mod tests {
 
     #[test]
     fn is_bounded() {
-        let (timers, now) = (Timers::default(), Instant::now());
+        let (timers, now) = (Timers::default(), now());
         assert_eq!(
             timers.set(Duration::ZERO, None, now),
             Err(TimerError::Length)

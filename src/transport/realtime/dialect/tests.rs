@@ -125,9 +125,9 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
 }
 
 proptest! {
-    /// Any events in any order cause no panic, and each event sent has an id of its own.
+    /// No sequence of events causes a panic, and each event sent has an id of its own.
     #[test]
-    fn any_order_of_anything_is_survived(
+    fn any_sequence_of_events_is_survived(
         steps in prop::collection::vec(
             prop_oneof![
                 any_client_event().prop_map(Ok),
@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn requests_that_are_never_answered_lock_nobody_out() {
+fn requests_that_are_never_answered_do_not_block_later_ones() {
     let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
@@ -169,7 +169,7 @@ fn requests_that_are_never_answered_lock_nobody_out() {
 }
 
 #[test]
-fn text_that_fits_no_prompt_is_refused_by_name_and_changes_nothing() {
+fn text_that_exceeds_the_prompt_is_refused_by_name_and_changes_nothing() {
     let limits = TextLimits {
         set_up: 1_000,
         item: 100,
@@ -225,7 +225,7 @@ fn user_text(text: &str) -> String {
 }
 
 #[test]
-fn what_is_deleted_or_refused_makes_room_for_more_text() {
+fn deleted_and_refused_items_free_their_share_of_text() {
     let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     let text = user_text(&"x".repeat(32 * 1024));
@@ -276,12 +276,12 @@ fn a_commit_without_words_is_answered() {
         "conversation.item.input_audio_transcription.failed"
     );
     assert_eq!(told[0]["item_id"], told[1]["item_id"]);
-    // What was not committed comes to nothing without a word.
+    // Dropping an utterance that was not committed sends nothing.
     let told = events(&realtime.session(happened(Event::UtteranceDropped)));
     assert!(told.is_empty(), "{told:?}");
 }
 
-/// All that the session tells of a run that nobody asked for, and of a call that waits for a yes.
+/// The session's events about a discarded speculative run, and a call that waits for confirmation.
 fn early_events() -> Vec<Event> {
     let arguments = Map::from_iter([("city".to_owned(), json!("Boulder"))]);
     vec![
@@ -322,7 +322,7 @@ fn ended() -> Vec<Event> {
 }
 
 #[test]
-fn what_runs_early_is_told_to_those_who_ask() {
+fn speculation_is_reported_to_clients_that_opted_in() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let all = told(&mut realtime, early_events());
@@ -349,7 +349,7 @@ fn what_runs_early_is_told_to_those_who_ask() {
 }
 
 #[test]
-fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
+fn discarded_runs_leave_no_trace_at_other_clients() {
     let mut realtime = Realtime::new(None, None, false);
     realtime.start();
     for event in early_events().into_iter().chain(ended()) {
@@ -358,7 +358,7 @@ fn a_client_that_does_not_ask_sees_nothing_of_what_was_discarded() {
 }
 
 #[test]
-fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
+fn a_client_may_confirm_for_the_user_while_the_question_is_open() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let asked = told(&mut realtime, early_events()).pop().unwrap();
@@ -395,7 +395,7 @@ fn a_client_may_say_yes_for_the_user_while_it_is_asked() {
 }
 
 #[test]
-fn clients_that_ask_learn_when_it_happened() {
+fn events_carry_their_time_for_clients_that_opted_in() {
     for asks in [true, false] {
         let mut realtime = Realtime::new(None, None, asks);
         realtime.start();
@@ -410,7 +410,7 @@ fn clients_that_ask_learn_when_it_happened() {
 }
 
 #[test]
-fn clients_that_ask_may_send_bare_audio() {
+fn clients_that_opted_in_may_send_binary_audio() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let actions = realtime.client(ClientMessage::Binary(&[1, 0, 255, 255]));
@@ -422,7 +422,7 @@ fn clients_that_ask_may_send_bare_audio() {
 }
 
 #[test]
-fn a_client_switches_speculation_for_its_session() {
+fn a_client_may_disable_speculation_for_its_session() {
     let mut realtime = Realtime::new(None, None, true);
     realtime.start();
     let update = r#"{"type":"session.update","session":{"type":"realtime","undertone":{"speculation":false}}}"#;
@@ -442,7 +442,7 @@ fn realtime(vendor_events: bool) -> Realtime {
     realtime
 }
 
-/// A response that says something, has a tool of the server run, and says more.
+/// A response that speaks, calls one of the server's tools, and speaks again.
 fn with_server_tool() -> Vec<Event> {
     let said = |item: u64, text: &str| {
         let (item, clause, text) = (ItemId(item), ClauseId(item), text.to_owned());
@@ -495,7 +495,7 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn what_the_server_runs_is_shown_only_to_clients_that_ask() {
+fn server_tool_calls_are_shown_only_to_clients_that_opted_in() {
     for asks in [false, true] {
         let all = told(&mut realtime(asks), with_server_tool());
         let shown: Vec<&str> = match asks {
@@ -523,7 +523,7 @@ fn what_the_server_runs_is_shown_only_to_clients_that_ask() {
 }
 
 #[test]
-fn a_second_cancel_before_the_first_is_carried_out_gets_openais_error() {
+fn a_second_cancel_while_the_first_is_pending_gets_openais_error() {
     let mut realtime = realtime(false);
     let turn = TurnId(1);
     told(
@@ -599,7 +599,7 @@ fn a_second_response_is_refused_before_the_first_has_begun() {
 }
 
 #[test]
-fn a_truncation_beyond_what_was_sent_means_all_of_it() {
+fn a_truncation_beyond_the_end_means_the_whole_item() {
     let mut realtime = realtime(false);
     let (turn, item) = (TurnId(1), ItemId(1));
     let all = told(
@@ -641,7 +641,7 @@ fn a_truncation_beyond_what_was_sent_means_all_of_it() {
 }
 
 #[test]
-fn errors_name_no_internal_id() {
+fn errors_contain_no_internal_ids() {
     let mut realtime = realtime(false);
     let name = told(
         &mut realtime,
@@ -663,7 +663,7 @@ fn errors_name_no_internal_id() {
             .unwrap()
             .contains(name.as_str().unwrap())
     );
-    // What clients are told begins with a random part, which may begin with a 7, too.
+    // Wire ids begin with a random part, which may begin with a 7, too.
     assert!(!error.to_string().contains("item_7'"), "{error}");
 }
 
@@ -676,8 +676,8 @@ fn message(id: &str, role: &str, text: &str) -> Value {
     json!({"type": "message", "id": id, "role": role, "content": [{"type": "text", "text": text}]})
 }
 
-/// Sends events without waiting, as clients do that fill in a history. Returns what the session is
-/// asked to add: where, and what.
+/// Sends events without waiting, like clients that restore a history. Returns the items that the
+/// session is asked to add, each with its position.
 fn added(realtime: &mut Realtime, texts: &[String]) -> Vec<(Option<ItemId>, Place, NewItem)> {
     let mut added = Vec::new();
     for text in texts {
@@ -692,7 +692,7 @@ fn added(realtime: &mut Realtime, texts: &[String]) -> Vec<(Option<ItemId>, Plac
 }
 
 #[test]
-fn a_history_with_calls_is_added_in_one_go_and_told_in_its_order() {
+fn a_history_with_calls_is_added_without_waiting_and_announced_in_order() {
     let mut realtime = realtime(false);
     let arguments = r#"{"city":"Rome"}"#;
     let call = json!({"type": "function_call", "id": "b", "call_id": "call_x",
@@ -742,7 +742,7 @@ fn a_history_with_calls_is_added_in_one_go_and_told_in_its_order() {
 }
 
 #[test]
-fn an_item_is_put_into_the_middle_and_one_may_take_a_deleted_ones_name() {
+fn an_item_may_be_inserted_and_may_reuse_a_deleted_items_id() {
     let mut realtime = realtime(false);
     for (name, text) in [("a", "one"), ("c", "three")] {
         let items = added(&mut realtime, &[create(None, message(name, "user", text))]);
@@ -778,7 +778,7 @@ fn an_item_is_put_into_the_middle_and_one_may_take_a_deleted_ones_name() {
 }
 
 #[test]
-fn a_client_that_answers_a_call_before_the_filler_is_over_gets_one_answer_behind_it() {
+fn a_tool_result_during_the_filler_gets_one_answer_after_it() {
     let mut realtime = realtime(false);
     let (turn, item, call) = (TurnId(1), ItemId(2), CallId(3));
     let called = Event::ToolCalled {
@@ -810,7 +810,7 @@ fn a_client_that_answers_a_call_before_the_filler_is_over_gets_one_answer_behind
 }
 
 #[test]
-fn an_utterance_that_could_not_be_transcribed_is_no_error_of_the_session() {
+fn a_failed_transcription_is_not_an_error_event() {
     let mut realtime = realtime(false);
     let at = Samples::from_ms(100);
     let failed = Event::StageFailed {
@@ -836,7 +836,7 @@ fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
         let actions = realtime.client(ClientMessage::Text(text));
         assert!(matches!(actions[..], [Action::Request(_)]), "{actions:?}");
     }
-    // Something of the server's own comes between.
+    // A response of the server's own comes in between.
     let said = vec![started(false), response_done(ResponseStatus::Completed)];
     let dropped = vec![started(true), response_done(ResponseStatus::Cancelled)];
     let given = vec![started(true), response_done(ResponseStatus::Completed)];
@@ -857,7 +857,7 @@ fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
 }
 
 #[test]
-fn what_is_committed_without_turn_detection_is_counted() {
+fn audio_committed_without_turn_detection_is_counted() {
     let mut realtime = realtime(false);
     let second = STANDARD.encode(vec![0; 48_000]);
     let append = json!({"type": "input_audio_buffer.append", "audio": second}).to_string();
@@ -865,7 +865,7 @@ fn what_is_committed_without_turn_detection_is_counted() {
     realtime.client(ClientMessage::Text(
         r#"{"type":"input_audio_buffer.commit"}"#,
     ));
-    // It belongs to the next turn.
+    // This audio belongs to the next turn.
     realtime.client(ClientMessage::Text(&append));
     let said = Event::UserItem {
         item: ItemId(1),
@@ -891,12 +891,12 @@ fn what_is_committed_without_turn_detection_is_counted() {
     let commit = events(&realtime.client(ClientMessage::Text(
         r#"{"type":"input_audio_buffer.commit"}"#,
     )));
-    assert!(commit.is_empty(), "what came meanwhile can be committed");
+    assert!(commit.is_empty(), "later audio can be committed");
 }
 
-/// At OpenAI each commit makes an item of its own.
+/// As with OpenAI, each commit makes an item of its own.
 #[test]
-fn a_commit_before_the_words_of_the_one_before_it_has_its_own_item() {
+fn a_commit_before_the_previous_transcript_has_its_own_item() {
     let mut realtime = realtime(false);
     for (ms, name) in [(1_000, "first"), (500, "second"), (100, "refused")] {
         let audio = STANDARD.encode(vec![0; 48 * ms]);
@@ -935,7 +935,7 @@ fn a_commit_before_the_words_of_the_one_before_it_has_its_own_item() {
 }
 
 #[test]
-fn items_without_text_are_bounded_and_count_by_their_ids() {
+fn items_without_text_count_by_their_ids() {
     for item in [
         json!({"type": "message", "role": "user", "content": []}),
         json!({"type": "function_call", "call_id": "c".repeat(100), "name": "f", "arguments": ""}),
@@ -953,7 +953,7 @@ fn items_without_text_are_bounded_and_count_by_their_ids() {
         assert_eq!(code, "conversation_too_long");
         assert!(most > 4_000, "{most}");
         let calls = u64::try_from(realtime.calls.len()).unwrap();
-        assert!(calls <= most, "what is refused leaves nothing behind");
+        assert!(calls <= most, "a refused item leaves nothing behind");
     }
 }
 
@@ -970,7 +970,7 @@ fn a_call_that_is_deleted_is_forgotten() {
 }
 
 #[test]
-fn half_a_sample_of_an_item_is_refused_by_its_part() {
+fn half_a_sample_in_an_item_names_the_part() {
     let part =
         |bytes: usize| json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; bytes])});
     let text = json!({"type": "input_text", "text": "listen"});
@@ -982,7 +982,7 @@ fn half_a_sample_of_an_item_is_refused_by_its_part() {
 }
 
 #[test]
-fn a_secret_whose_text_fits_no_prompt_opens_nothing() {
+fn a_secret_whose_text_exceeds_the_prompt_is_refused() {
     let limits = TextLimits {
         set_up: 100,
         item: 100,
@@ -1011,7 +1011,7 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
     assert_eq!(fourth[0]["error"]["code"], "rate_limit_exceeded");
     let message = fourth[0]["error"]["message"].as_str().expect("text");
     assert!(message.contains("60 seconds"), "{message}");
-    // The audio of what is deleted or refused has not gone anywhere yet.
+    // The audio of deleted or refused items still waits to be transcribed.
     let refused = Event::Refused {
         request: "AddItem".into(),
         message: "no".into(),
@@ -1027,13 +1027,13 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
         wordless: false,
     });
     let all = told(&mut realtime, heard.into());
-    assert!(all.is_empty(), "they are not there any more: {all:?}");
+    assert!(all.is_empty(), "they have been removed: {all:?}");
     let actions = realtime.client(ClientMessage::Text(&text));
     assert!(matches!(actions[..], [Action::Spoken { .. }]));
 }
 
 #[test]
-fn a_busy_recogniser_is_not_taken_for_silence() {
+fn a_busy_recogniser_is_not_reported_as_silence() {
     let mut realtime = realtime(false);
     let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
     let words = json!({"type": "input_text", "text": "listen"});
@@ -1088,7 +1088,7 @@ fn response_started() -> Outbound {
     })
 }
 
-/// All that the client is told of what the session does, audio included.
+/// All events that the client gets for the session's outputs, including audio.
 fn heard(realtime: &mut Realtime, session: impl IntoIterator<Item = Outbound>) -> Vec<Value> {
     let actions = session.into_iter().flat_map(|o| realtime.session(o));
     let text = |action: Action| match action {
@@ -1130,7 +1130,7 @@ fn send(realtime: &mut Realtime, event: &Value) -> Vec<Action> {
 }
 
 #[test]
-fn a_filler_and_the_answer_behind_it_are_one_message() {
+fn a_filler_and_its_answer_are_one_message() {
     for text_only in [false, true] {
         let mut realtime = realtime(false);
         if text_only {
@@ -1205,7 +1205,7 @@ fn a_filler_and_the_answer_behind_it_are_one_message() {
 }
 
 #[test]
-fn what_is_shown_between_two_messages_keeps_them_apart() {
+fn an_item_between_two_messages_keeps_them_apart() {
     let called = |by_client| {
         happened(Event::ToolCalled {
             item: ItemId(5),
@@ -1219,7 +1219,7 @@ fn what_is_shown_between_two_messages_keeps_them_apart() {
         let mut realtime = realtime(vendor);
         let mut session = vec![response_started()];
         session.extend(begins(1, "One moment.", 600));
-        // A call is told while the words before it are still being said.
+        // A call is announced while the words before it are still being spoken.
         session.extend([called(by_client), ends(1, "One moment.", false)]);
         session.extend(says(2, "Here it is.", 900));
         let mut all = heard(&mut realtime, session);
@@ -1243,7 +1243,7 @@ fn what_is_shown_between_two_messages_keeps_them_apart() {
 }
 
 #[test]
-fn clients_that_ask_for_our_events_get_a_whole_message_each_time_the_agent_speaks() {
+fn clients_with_vendor_events_get_one_message_per_agent_item() {
     let mut realtime = realtime(true);
     let session = filler_and_question().into_iter().chain([completed()]);
     let all = heard(&mut realtime, session);
@@ -1262,7 +1262,7 @@ fn clients_that_ask_for_our_events_get_a_whole_message_each_time_the_agent_speak
 }
 
 #[test]
-fn an_interrupted_message_of_two_items_ends_with_what_was_heard_of_both() {
+fn an_interrupted_message_of_two_items_ends_where_it_was_heard() {
     let mut realtime = realtime(false);
     let mut session = vec![response_started()];
     session.extend(says(1, "One moment.", 600));
@@ -1278,7 +1278,7 @@ fn an_interrupted_message_of_two_items_ends_with_what_was_heard_of_both() {
 }
 
 #[test]
-fn a_filler_that_was_sent_and_not_heard_is_cut_in_its_message() {
+fn an_unheard_filler_is_cut_from_its_message() {
     let mut realtime = realtime(false);
     let mut session = vec![response_started()];
     session.extend(says(1, "One moment.", 600));
@@ -1298,7 +1298,7 @@ fn a_filler_that_was_sent_and_not_heard_is_cut_in_its_message() {
 }
 
 #[test]
-fn a_truncation_of_a_message_cuts_the_items_of_which_it_is_made() {
+fn truncating_a_message_truncates_its_items() {
     for (asked, first, second, text) in [
         (400, 400, 0, "One"),
         (600, 600, 0, "One moment."),
@@ -1386,7 +1386,7 @@ fn a_message_of_two_items_is_deleted_and_referred_to_as_one() {
 }
 
 #[test]
-fn what_is_said_after_a_filler_was_cut_or_deleted_is_a_message_of_its_own() {
+fn speech_after_a_filler_was_cut_or_deleted_is_a_new_message() {
     for kind in ["conversation.item.delete", "conversation.item.truncate"] {
         let mut realtime = realtime(false);
         let filler = says(1, "One moment.", 600);
@@ -1404,7 +1404,7 @@ fn what_is_said_after_a_filler_was_cut_or_deleted_is_a_message_of_its_own() {
                 text: String::new(),
             },
         };
-        // The answer has begun before the session did what it was asked.
+        // The answer began before the session carried out the request.
         all.extend(heard(
             &mut realtime,
             says(2, "It is here.", 500)
@@ -1420,7 +1420,7 @@ fn what_is_said_after_a_filler_was_cut_or_deleted_is_a_message_of_its_own() {
 }
 
 #[test]
-fn an_answer_that_reached_its_most_tokens_is_an_incomplete_message() {
+fn an_answer_at_its_token_limit_is_an_incomplete_message() {
     for vendor in [false, true] {
         let mut realtime = realtime(vendor);
         let mut session = vec![response_started()];
