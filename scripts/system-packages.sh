@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools and libraries that cargo does not provide. Silent if they are installed. usage:
-# system-packages.sh [PROGRAM...] PROGRAMs are Debian packages with a program of the same name;
+# Installs the tools and libraries that cargo does not provide. Silent if they are installed.
+# usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name;
 #                                          "alsa": to build the feature `desktop`;
 #                                          "sound": a sound server without a sound card, for its tests
 set -euo pipefail

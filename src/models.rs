@@ -55,7 +55,7 @@ pub enum ModelsError {
     List {
         /// The list's path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The list lacks a file that an engine needs.

@@ -18,7 +18,7 @@ pub enum OnnxError {
     Library {
         /// The library's file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// [`session`] was called before [`init`].
@@ -32,7 +32,7 @@ pub enum OnnxError {
     Model {
         /// The model's file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

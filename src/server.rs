@@ -127,7 +127,7 @@ pub enum ServerError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
     /// The listener is broken.

@@ -1,6 +1,6 @@
 //! The log: lines on stderr, as text or JSON, with every known secret masked.
 //!
-//! What people say is private: transcripts, answers and tool arguments are logged only at DEBUG and
+//! User content is private: transcripts, answers and tool arguments are logged only at DEBUG and
 //! TRACE. Secrets are never logged: [`init`] receives all of them, and [`MASK`] replaces each in
 //! every line, whichever crate wrote it.
 //!

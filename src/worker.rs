@@ -100,7 +100,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
     /// steps.
     ///
     /// # Errors
-    /// [`SpawnError`] if there is no thread, or no state.
+    /// [`SpawnError`] if the thread cannot be created, or the state cannot be built.
     pub fn spawn<S, E>(
         name: &str,
         capacity: usize,
@@ -120,7 +120,7 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
     /// between two steps of another.
     ///
     /// # Errors
-    /// [`SpawnError`] if there is no thread, or no state.
+    /// [`SpawnError`] if the thread cannot be created, or the state cannot be built.
     pub fn spawn_in_steps<S, E>(
         name: &str,
         capacity: usize,

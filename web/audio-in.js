@@ -5,7 +5,8 @@ export class MicrophoneError extends Error {}
 
 /**
  * The reason that this page cannot use a microphone at all, before asking for permission; null if
- * it can. @returns {string | null}
+ * it can.
+ * @returns {string | null}
  */
 export function obstacle() {
   if (!window.isSecureContext) {
@@ -16,8 +17,8 @@ export function obstacle() {
 }
 
 /**
- * Lists the microphones. Their names are empty until the user has granted permission. @returns
- * {Promise<MediaDeviceInfo[]>}
+ * Lists the microphones. Their names are empty until the user has granted permission.
+ * @returns {Promise<MediaDeviceInfo[]>}
  */
 export async function devices() {
   const all = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
@@ -27,8 +28,9 @@ export async function devices() {
 /** An open microphone. Frames are 20 ms of PCM16 at 24 kHz. */
 export class Microphone {
   /**
-   * Requests the microphone and starts it. @param {{device?: string, onFrame: (samples: Int16Array,
-   * level: number) => void, onEnd: () => void}} options @returns {Promise<Microphone>}
+   * Requests the microphone and starts it.
+   * @param {{device?: string, onFrame: (samples: Int16Array, level: number) => void, onEnd: () => void}} options
+   * @returns {Promise<Microphone>}
    */
   static async open({ device, onFrame, onEnd }) {
     const blocked = obstacle();

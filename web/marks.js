@@ -18,15 +18,22 @@ const OF_ANSWER = 900;
 const AFTER = 1200;
 
 /**
- * One mark. @typedef {object} Mark @property {string} key @property {number} from @property
- * {number} to @property {boolean} [point] @property {string} style classes @property {string} name
- * @property {string} [label] drawn on it, or beside it if it is too short @property {string}
- * [short] a shorter label for less room @property {string[]} facts
+ * One mark.
+ * @typedef {object} Mark
+ * @property {string} key
+ * @property {number} from
+ * @property {number} to
+ * @property {boolean} [point]
+ * @property {string} style classes
+ * @property {string} name
+ * @property {string} [label] drawn on it, or beside it if it is too short
+ * @property {string} [short] a shorter label for less room
+ * @property {string[]} facts
  */
 
 /**
- * The rows of a turn at `now`: {name, marks}. @param {boolean} whole whether to include every
- * stage, not only the request, early calls and playout
+ * The rows of a turn at `now`: {name, marks}.
+ * @param {boolean} whole whether to include every stage, not only the request, early calls and playout
  */
 export function rowsOf(turn, now, whole) {
   const rows = [

@@ -26,7 +26,8 @@ export function figures(turn) {
 }
 
 /**
- * The last value, the median and the 95th percentile (nearest rank). @param {number[]} values
+ * The last value, the median and the 95th percentile (nearest rank).
+ * @param {number[]} values
  */
 export function summary(values) {
   if (values.length === 0) return { last: null, median: null, p95: null };

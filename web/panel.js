@@ -19,8 +19,8 @@ export class Panel {
   #told = '';
 
   /**
-   * @param {import('./turns.js').Turns} turns @param {() => boolean} mayMove whether an unfinished
-   * turn is still in progress
+   * @param {import('./turns.js').Turns} turns
+   * @param {() => boolean} mayMove whether an unfinished turn is still in progress
    */
   constructor(turns, mayMove) {
     this.#turns = turns;

@@ -1,9 +1,10 @@
 // Helpers for elements and for formatting.
 
 /**
- * Creates an element. Children are elements or text; text is never parsed as markup. @param
- * {string} tag @param {Record<string, unknown>} attributes `on…` are listeners; null and false are
- * left out @param {...(Node | string)} children
+ * Creates an element. Children are elements or text; text is never parsed as markup.
+ * @param {string} tag
+ * @param {Record<string, unknown>} attributes `on…` are listeners; null and false are left out
+ * @param {...(Node | string)} children
  */
 export function el(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);

@@ -28,8 +28,9 @@ export class Timeline {
   #whole = false;
 
   /**
-   * @param {HTMLElement} place @param {HTMLElement} detail @param {HTMLElement} table the drawing
-   * as a table
+   * @param {HTMLElement} place
+   * @param {HTMLElement} detail
+   * @param {HTMLElement} table the drawing as a table
    */
   constructor(place, detail, table) {
     this.#place = place;

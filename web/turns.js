@@ -16,12 +16,19 @@ const WRONG = ['superseded', 'turn_ended', 'no_turn'];
 const DRIFT = 0.0001;
 
 /**
- * @typedef {object} Run a call of a tool @property {number} run @property {string} tool @property
- * {object} arguments @property {string | null} source the predictor; null if it started at the
- * commit @property {number} confidence @property {number} started @property {number} [ready] when
- * its result was ready @property {number} [committed] @property {number} [discarded] @property
- * {string} [reason] why it was discarded @property {number} [saved] ms @property {number} [wasted]
- * ms
+ * @typedef {object} Run a call of a tool
+ * @property {number} run
+ * @property {string} tool
+ * @property {object} arguments
+ * @property {string | null} source the predictor; null if it started at the commit
+ * @property {number} confidence
+ * @property {number} started
+ * @property {number} [ready] when its result was ready
+ * @property {number} [committed]
+ * @property {number} [discarded]
+ * @property {string} [reason] why it was discarded
+ * @property {number} [saved] ms
+ * @property {number} [wasted] ms
  */
 
 /** Emits `change` with the changed turn as `detail`, and `new` with a new one. */

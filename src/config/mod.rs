@@ -55,7 +55,7 @@ pub struct Config {
     pub phone: PhoneSettings,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
-    /// A trained head for the router, beside the rules of the tools.
+    /// A trained head for the router, in addition to the tools' rules.
     pub router_head: Option<PathBuf>,
     /// The address to listen on for Asterisk's AudioSocket calls; `None` for none.
     pub audiosocket: Option<SocketAddr>,

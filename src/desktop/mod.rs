@@ -53,7 +53,7 @@ pub enum DesktopError {
     /// The system has no device of this kind.
     #[error("this machine has no {device}; plug one in, or talk in a browser: `undertone serve`")]
     NoDefault {
-        /// Which.
+        /// Microphone or loudspeaker.
         device: &'static str,
     },
     /// There is no device of the given name.
@@ -61,7 +61,7 @@ pub enum DesktopError {
         "there is no {device} \"{name}\" ({option}); `undertone talk --list-devices` lists them"
     )]
     Unknown {
-        /// Which.
+        /// Microphone or loudspeaker.
         device: &'static str,
         /// The option that named it.
         option: &'static str,
@@ -74,7 +74,7 @@ pub enum DesktopError {
          {option}: `undertone talk --list-devices` lists them"
     )]
     Open {
-        /// Which.
+        /// Microphone or loudspeaker.
         device: &'static str,
         /// The option that chooses another.
         option: &'static str,
@@ -86,7 +86,7 @@ pub enum DesktopError {
     /// The device stopped working.
     #[error("the {device} \"{name}\" is gone: {reason}; plug it in and start again")]
     Lost {
-        /// Which.
+        /// Microphone or loudspeaker.
         device: &'static str,
         /// Its name.
         name: String,
@@ -101,7 +101,7 @@ pub enum DesktopError {
     Server {
         /// Its address.
         url: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The connection to the agent was lost.

@@ -1,8 +1,8 @@
 //! The queue of audio between the session and the loudspeaker's real-time thread.
 //!
-//! It uses cpal directly, not rodio: the agent is one mono stream without decoding or mixing, the
-//! echo canceller needs every sample in the order played, and a barge-in must clear the queue at
-//! once.
+//! The module uses cpal directly, not rodio: the agent is one mono stream without decoding or
+//! mixing, the echo canceller needs every sample in the order played, and a barge-in must clear the
+//! queue at once.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;

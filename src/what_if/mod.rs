@@ -24,7 +24,7 @@ pub struct WhatIf {
     pub recorded: Stats,
     /// The figures under the other policy.
     pub changed: Stats,
-    /// What the estimate does not know.
+    /// The parts of the estimate that are unknown.
     pub unknown: Unknown,
 }
 

@@ -273,7 +273,7 @@ fn protocols_without_authentication_require_loopback_or_insecure() {
         }
         let open = at("0.0.0.0:9092").variable("UNDERTONE_AUTH_TOKEN", "0123456789abcdef");
         let name = format!("{section}.{key}");
-        open.refused(&["toml:2: ", &name, "no token", "--insecure"]);
+        open.refused(&["toml:2: ", &name, "no authentication", "--insecure"]);
         let meant = at("0.0.0.0:9092").variable("UNDERTONE_SERVER__INSECURE", "true");
         assert!(bound(&meant).is_some());
     }

@@ -87,7 +87,7 @@ impl Talk {
     }
 }
 
-/// Weather that may be looked up early, and tells of which city.
+/// A weather tool that may run speculatively and reports its city.
 struct Weather {
     declaration: Declaration,
     runs: mpsc::Sender<String>,
@@ -230,7 +230,7 @@ async fn a_source_that_answers_late_holds_nobody_up() {
     assert!(ran.try_recv().is_err(), "Oslo ran once");
 }
 
-/// What each session has committed is expected again, and nothing else.
+/// A predictor that expects only what each session has committed.
 #[derive(Default)]
 struct Learner {
     known: Arc<Mutex<HashMap<Uuid, PastCall>>>,

@@ -23,8 +23,8 @@ function recorded({ started, finished, committed, discarded, reason, ...run }) {
 
 /**
  * A finished turn, built from events of the server and of the page's player. Both clocks are the
- * same. @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?:
- * object[]}} what
+ * same.
+ * @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?: object[]}} what
  */
 function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed', text = 'What is my balance?', before = [] }) {
   const turns = new Turns();

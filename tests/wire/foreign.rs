@@ -59,7 +59,7 @@ static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// Has a client hold the conversation of `conversation.py` and `conversation.mjs`: two spoken
+/// Makes a client hold the conversation of `conversation.py` and `conversation.mjs`: two spoken
 /// questions, one for a server tool and one for a client tool, a barge-in, and a typed question.
 /// There must be no complaints, one answer to each question, and no other speech.
 async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {

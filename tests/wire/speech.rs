@@ -71,7 +71,7 @@ fn said(events: &[Heard]) -> String {
         .collect()
 }
 
-/// How loud a response is, to a hundredth: resampling ripples.
+/// The level of a response, rounded to hundredths because resampling ripples.
 fn loudness(events: &[Heard]) -> u16 {
     events.iter().map(|heard| heard.peak).max().unwrap_or(0)
 }

@@ -31,7 +31,7 @@ fn serve(settings: ServerSettings, engines: &Arc<Engines>) -> (Server, SocketAdd
     serve_keeping(settings, engines, Arc::new(ConversationMemory::default()))
 }
 
-/// The same, and conversations wait there for their next sentence.
+/// A server with a Wyoming listener and this store of conversations, and its address.
 fn serve_keeping(
     settings: ServerSettings,
     engines: &Arc<Engines>,
@@ -50,7 +50,8 @@ fn serve_keeping(
     (Server::serve(app), address)
 }
 
-/// The same without models: whatever is heard is "How are you?".
+/// A server with a Wyoming listener and no models, whose recogniser always returns "How are you?",
+/// and its address.
 fn serve_told(settings: ServerSettings, llm: impl Llm + 'static) -> (Server, SocketAddr) {
     let engines = Engines::start(live::without_models(Arc::new(llm))).expect("engines");
     serve(settings, &engines)

@@ -142,7 +142,7 @@ impl ConversationRelay {
                 (name == "agentSpeaking" && value == "off").then_some(Input::VoiceEnded)
             }
             Message::Error { description } => {
-                // It may repeat what was said.
+                // The text may quote what was said.
                 tracing::warn!("Twilio reported an error");
                 tracing::debug!(?description);
                 None
@@ -187,7 +187,7 @@ impl Dialect for ConversationRelay {
         let message = match serde_json::from_str::<Message>(message) {
             Ok(message) => message,
             Err(error) => {
-                // It may repeat what was said.
+                // The text may quote what was said.
                 tracing::warn!("ignored a malformed message from Twilio");
                 tracing::debug!(%error);
                 return Vec::new();

@@ -97,7 +97,7 @@ struct Call {
     resampler: Option<(u32, Resampler)>,
     uuid: Option<Uuid>,
     line: Line,
-    /// What is left to write of the current frame.
+    /// The unwritten part of the current frame.
     writing: BytesMut,
     /// The length of the current frame, bytes.
     frame: usize,

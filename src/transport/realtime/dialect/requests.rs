@@ -24,7 +24,7 @@ const MAX_CREATED_TEXT: usize = 1024 * 1024;
 /// The most audio in items that wait to be transcribed.
 const MAX_RECORDED: Micros = Micros::from_ms(60_000);
 
-/// The size counted for an item beside its text and ids, bytes.
+/// The size counted for an item in addition to its text and ids, bytes.
 const ITEM: usize = 64;
 
 /// OpenAI's error code for text that exceeds the prompt.
