@@ -107,6 +107,7 @@ mod tests {
     type Ended = Result<(), End<(), ()>>;
 
     /// The result of the next deadline if nothing happens before, and the seconds until then.
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
     async fn left_alone(patience: &Patience) -> (Ended, u64) {
         let began = Instant::now();
         assert_eq!(patience.check::<(), ()>(()), Ok(()), "not before its time");
