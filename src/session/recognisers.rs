@@ -17,7 +17,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// How long a recording may wait to be transcribed while users speak.
+/// How long a recording may wait to be transcribed while users speak, and how long a service may take
+/// for any job, so that those of a service that hangs do not pile up.
 const IN_TIME: Duration = Duration::from_secs(10);
 
 type OnThread = Worker<HearJob, Result<String, AsrError>>;
@@ -116,10 +117,14 @@ impl Recogniser {
         let worker = match self {
             Self::Shared(worker) => worker,
             Self::Service(session) => {
-                let text = AssertUnwindSafe(session.transcribe(part)).catch_unwind();
+                let text = timeout(IN_TIME, session.transcribe(part));
+                let text = AssertUnwindSafe(text).catch_unwind();
                 let job = async move {
-                    let text = text.await.map_err(|_| "the recogniser panicked".to_owned());
-                    done(text.and_then(|text| text.map_err(reason)));
+                    done(match text.await {
+                        Ok(Ok(text)) => text.map_err(reason),
+                        Ok(Err(_)) => Err("the recogniser does not answer".into()),
+                        Err(_) => Err("the recogniser panicked".into()),
+                    });
                 };
                 tasks.spawn(job.in_current_span());
                 return Ok(());
@@ -167,4 +172,38 @@ impl Recogniser {
 fn logged(text: Result<String, String>) -> Option<String> {
     let warn = |failure: &String| tracing::warn!(failure, "audio was not transcribed");
     text.inspect_err(warn).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::{BoxFuture, pending};
+    use tokio::sync::oneshot;
+
+    struct Stuck;
+
+    impl AsrSession for Stuck {
+        fn transcribe(&mut self, _: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
+            pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_a_service_never_finishes_is_dropped_and_fails() {
+        let mut recogniser = Recogniser::Service(Box::new(Stuck));
+        let part = Utterance {
+            from: Samples(0),
+            audio: Vec::new(),
+            partial: false,
+        };
+        let (done, outcome) = oneshot::channel();
+        let mut tasks = JoinSet::new();
+        let sent = recogniser.transcribe(part, &CancellationToken::new(), &mut tasks, |text| {
+            done.send(text).unwrap();
+        });
+        assert_eq!(sent, Ok(()));
+        let failure = Err("the recogniser does not answer".to_owned());
+        assert_eq!(outcome.await, Ok(failure));
+        assert_eq!(recogniser.transcribe_in_time(Vec::new()).await, None);
+    }
 }
