@@ -31,7 +31,7 @@ enum Move {
     VoiceEnded,
     /// The client declares tools with these names, which replace the server's.
     Take(&'static [&'static str]),
-    /// The server runs those of its tools from now on whose bit is set.
+    /// From now on the server runs only the tools whose bits are set.
     Tools(u16),
     HangUp,
 }

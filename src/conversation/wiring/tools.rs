@@ -1,17 +1,17 @@
-//! The server's tools change while the session goes on.
+//! Changes of the server's tools during a session.
 
 use super::Conversation;
 use crate::conversation::policy::Declarations;
 
 impl Conversation {
-    /// The tools of the server that the session works with.
+    /// The server's tools as this session uses them.
     pub(crate) fn tools(&self) -> &Declarations {
         &self.common.policy.tools
     }
 
-    /// Adopts changed tools once nothing is in flight: a call keeps the declaration that it was offered
-    /// with, from its prediction or its commit to its result. This comes before an input is handled,
-    /// so what was decided before is carried out with the tools before.
+    /// Adopts changed tools once nothing is in flight, so that a call keeps its declaration from prediction
+    /// or commit to result. Called before an input is handled, so that earlier decisions are carried out with
+    /// the earlier tools.
     pub(super) fn adopt_tools(&mut self) {
         let in_flight = self.answer.is_some()
             || !self.running.is_empty()
