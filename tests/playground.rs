@@ -66,24 +66,10 @@ async fn geocode(query: Query) -> axum::Json<Value> {
 
 /// Runs a weather service until the process ends.
 fn weather() -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.expect("a runtime").block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-                .await
-                .expect("a port");
-            tell.send(listener.local_addr().expect("an address"))
-                .expect("a test");
-            let router = axum::Router::new()
-                .route("/v1/search", get(geocode))
-                .route("/v1/forecast", get(forecast));
-            axum::serve(listener, router).await.expect("a server");
-        });
-    });
-    told.recv().expect("a server")
+    let router = axum::Router::new()
+        .route("/v1/search", get(geocode))
+        .route("/v1/forecast", get(forecast));
+    support::serve_on_a_thread(router)
 }
 
 fn free_port() -> u16 {

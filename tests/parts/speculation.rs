@@ -4,7 +4,7 @@
 //! The language model is a local OpenAI-compatible server with the latency of a fast one: 350 ms to
 //! the first token, 15 ms per token.
 
-use crate::common;
+use crate::{common, support};
 use axum::extract::{Json, State};
 use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
@@ -129,28 +129,14 @@ async fn model(
     )
 }
 
-/// Serves until the process ends.
+/// Serves the weather and the language model until the process ends.
 fn serve(seen: Arc<Seen>) -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.expect("a runtime").block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-                .await
-                .expect("a port");
-            tell.send(listener.local_addr().expect("an address"))
-                .expect("a test");
-            let router = axum::Router::new()
-                .route("/v1/search", get(geocode))
-                .route("/v1/forecast", get(forecast))
-                .route("/v1/chat/completions", post(model))
-                .with_state(seen);
-            axum::serve(listener, router).await.expect("a server");
-        });
-    });
-    told.recv().expect("a server")
+    let router = axum::Router::new()
+        .route("/v1/search", get(geocode))
+        .route("/v1/forecast", get(forecast))
+        .route("/v1/chat/completions", post(model))
+        .with_state(seen);
+    support::serve_on_a_thread(router)
 }
 
 /// A configuration with only the weather tool, which may run speculatively at very low confidence.

@@ -39,6 +39,25 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Serves `router` on a thread of its own until the process ends. Returns its address.
+pub(crate) fn serve_on_a_thread(router: axum::Router) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+                .await
+                .expect("a port");
+            tell.send(listener.local_addr().expect("an address"))
+                .expect("a test");
+            axum::serve(listener, router).await.expect("a server");
+        });
+    });
+    told.recv().expect("a server")
+}
+
 /// A server that runs until dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
