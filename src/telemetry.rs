@@ -170,6 +170,12 @@ fn is_of_ort(directive: &str) -> bool {
 pub struct Secrets(Arc<[SecretString]>);
 
 impl Secrets {
+    /// The longest first: one may contain another.
+    fn sorted(mut secrets: Vec<SecretString>) -> Self {
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
+        Self(secrets.into())
+    }
+
     /// Replaces each secret in `text` with [`MASK`], for logs, errors and events.
     pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.0.iter().fold(Cow::Borrowed(text), |text, secret| {
@@ -183,11 +189,26 @@ impl Secrets {
 }
 
 impl FromIterator<SecretString> for Secrets {
-    /// Empty secrets are left out, since they would match everywhere.
+    /// Empty secrets are left out, since they would match everywhere. Each is also masked as JSON
+    /// writes it.
     fn from_iter<I: IntoIterator<Item = SecretString>>(secrets: I) -> Self {
-        let printable = |secret: &SecretString| !secret.expose_secret().is_empty();
-        Self(secrets.into_iter().filter(printable).collect())
+        let mut all = Vec::new();
+        for secret in secrets {
+            let text = secret.expose_secret();
+            let escaped = Some(json_escaped(text)).filter(|escaped| escaped != text);
+            all.extend(escaped.map(SecretString::from));
+            if !text.is_empty() {
+                all.push(secret);
+            }
+        }
+        Self::sorted(all)
     }
+}
+
+/// A text as JSON writes it, without the quotes.
+fn json_escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// The secrets known so far.
@@ -217,7 +238,7 @@ impl Masks {
         };
         let new: Vec<_> = more.0.iter().filter(is_new).cloned().collect();
         if !new.is_empty() {
-            *known = known.0.iter().cloned().chain(new).collect();
+            *known = Secrets::sorted(known.0.iter().cloned().chain(new).collect());
         }
     }
 }
@@ -437,6 +458,24 @@ mod tests {
         }
         assert_eq!(masks.get().0.len(), 2);
         assert!(!masks.get().mask("first second").contains("first"));
+    }
+
+    #[test]
+    fn a_secret_within_another_leaves_nothing_of_the_longer_one() {
+        let texts = ["short", "a short one"].map(SecretString::from);
+        let secrets: Secrets = texts.into_iter().collect();
+        assert_eq!(
+            secrets.mask("a short one, short"),
+            format!("{MASK}, {MASK}")
+        );
+    }
+
+    #[test]
+    fn a_secret_is_masked_as_json_writes_it() {
+        let secret = "pass\"word\\";
+        let secrets: Secrets = [SecretString::from(secret)].into_iter().collect();
+        let line = serde_json::json!({ "message": secret }).to_string();
+        assert_eq!(secrets.mask(&line), format!("{{\"message\":\"{MASK}\"}}"));
     }
 
     #[test]

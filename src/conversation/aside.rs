@@ -153,6 +153,13 @@ impl Asides {
         self.end(common, id, ResponseStatus::Cancelled);
     }
 
+    /// Cancels all of them: the session is over.
+    pub(super) fn cancel_all(&mut self, common: &mut Common) {
+        while let Some(id) = self.0.first().map(|aside| aside.id) {
+            self.cancel(common, id);
+        }
+    }
+
     fn end(&mut self, common: &mut Common, id: TurnId, status: ResponseStatus) {
         let Some(at) = self.0.iter().position(|aside| aside.id == id) else {
             return;

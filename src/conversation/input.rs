@@ -354,6 +354,14 @@ impl ResponseTerms {
         }
     }
 
+    /// The request as [`super::Event::Refused`] names it.
+    pub(super) fn request(&self) -> &'static str {
+        match self.place {
+            ResponsePlace::Aside => "RespondAside",
+            ResponsePlace::Aloud | ResponsePlace::Conversation => "Respond",
+        }
+    }
+
     /// The response leaves no trace in the history.
     pub(super) fn is_outside(&self) -> bool {
         self.place != ResponsePlace::Conversation

@@ -326,7 +326,8 @@ impl Utterance {
         }
         if self.partials.asked == Some(request) {
             self.partials.asked = None;
-            return Transcribed::Partial(text.unwrap_or_default());
+            // Without a new partial, the words so far stay.
+            return text.map_or(Transcribed::Dead, Transcribed::Partial);
         }
         if self.pause.transcription != Some(request) {
             return Transcribed::Dead;

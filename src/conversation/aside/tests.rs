@@ -95,3 +95,18 @@ fn an_answer_is_cancelled_once() {
         Some(Output::Notify(Event::Refused { .. }))
     ));
 }
+
+#[test]
+fn all_are_cancelled_when_the_session_ends() {
+    let (mut asides, mut common, _) = begun();
+    asides.begin(&mut common, prompt());
+    common.outputs.clear();
+    asides.cancel_all(&mut common);
+    let cancelled = |output: &&Output| {
+        let Output::Notify(Event::AsideDone { status, .. }) = output else {
+            return false;
+        };
+        *status == ResponseStatus::Cancelled
+    };
+    assert_eq!(common.outputs.iter().filter(cancelled).count(), 2);
+}

@@ -1152,3 +1152,18 @@ fn a_tool_that_is_declared_after_it_was_chosen_is_chosen_and_one_taken_back_is_n
     let choices = sim.prompts.iter().map(|p| p.demands.tool_choice.clone());
     assert_eq!(choices.collect::<Vec<_>>(), [choice, ToolChoice::Auto]);
 }
+
+#[test]
+fn a_refused_response_outside_the_conversation_is_refused_by_its_own_name() {
+    let mut sim = sim();
+    let most = sim.policy().text.set_up;
+    respond(
+        &mut sim,
+        ResponseTerms {
+            instructions: Some("x".repeat(most + 1)),
+            place: ResponsePlace::Aside,
+            ..ResponseTerms::default()
+        },
+    );
+    assert!(sim.saw(|e| matches!(e, Event::Refused { request, .. } if request == "RespondAside")));
+}

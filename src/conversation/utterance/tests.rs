@@ -129,6 +129,20 @@ fn partials_are_asked_for_one_at_a_time() {
 }
 
 #[test]
+fn a_partial_that_failed_takes_back_no_words() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.ask_partial(&mut common, at(500));
+    let request = utterance.partials.asked.unwrap();
+    let failed = utterance.on_transcript(request, Err(()), common.now);
+    assert_eq!(failed, Transcribed::Dead);
+    utterance.ask_partial(&mut common, at(1_000));
+    assert!(
+        utterance.partials.asked.is_some(),
+        "the next one is asked for"
+    );
+}
+
+#[test]
 fn preemptive_generations_are_bounded() {
     let (mut utterance, _) = speaking(0);
     let early: Vec<_> = (0..3).map(|_| utterance.may_be_answered_early(2)).collect();

@@ -154,10 +154,7 @@ impl Conversation {
     }
 
     pub(super) fn respond_to_client(&mut self, terms: ResponseTerms) {
-        let request = match terms.place {
-            ResponsePlace::Aside => "RespondAside",
-            ResponsePlace::Aloud | ResponsePlace::Conversation => "Respond",
-        };
+        let request = terms.request();
         if self.client.transcribe_only {
             return self
                 .common

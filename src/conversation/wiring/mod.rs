@@ -280,6 +280,7 @@ impl Conversation {
         if let Some(answer) = self.answer.take() {
             self.close_response(answer, ResponseStatus::Cancelled, Discard::HungUp);
         }
+        self.asides.cancel_all(&mut self.common);
         self.speculation
             .drop_heard(&mut self.common, Discard::HungUp);
     }
@@ -295,7 +296,8 @@ impl Conversation {
         let request = match input {
             Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
             Input::CommitAudio => "CommitAudio",
-            Input::Respond { .. } | Input::RespondWith(_) => "Respond",
+            Input::Respond { .. } => "Respond",
+            Input::RespondWith(terms) => terms.request(),
             Input::Key { .. } => "Key",
             Input::Confirm { .. } => "Confirm",
             _ => return false,

@@ -15,7 +15,7 @@ impl Conversation {
                 let terms = ResponseTerms::of(instructions.clone());
                 ("Respond", self.check_terms(&terms))
             }
-            Input::RespondWith(terms) => ("Respond", self.check_terms(terms)),
+            Input::RespondWith(terms) => (terms.request(), self.check_terms(terms)),
             Input::Said { text, .. } => ("Said", check("what was said", text, limits.item)),
             _ => return false,
         };
