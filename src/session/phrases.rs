@@ -5,25 +5,17 @@ use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, Fillers};
 use serde_json::Map;
 
-/// Phrases to prepare, so that they can be said when the voice is dead or late.
+/// Clauses to prepare, so that they can be said when the voice is dead or late.
 pub(super) fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let phrases = policy.phrases.all().map(str::to_owned);
     let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
     let greetings = greetings.into_iter().filter(|text| !text.is_empty());
     let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
     let sayings = phrases.into_iter().chain(greetings).chain(fillers);
-    sayings.flat_map(as_spoken).collect()
+    sayings.flat_map(|text| as_clauses(&text)).collect()
 }
 
-/// A phrase whole and in the clauses that a response would cut it into: the voice is asked for
-/// those, and what it was prepared for must be found under their names.
-fn as_spoken(phrase: String) -> Vec<String> {
-    let mut texts = as_clauses(&phrase);
-    texts.push(phrase);
-    texts
-}
-
-/// The clauses in which a text is said.
+/// The clauses that a response cuts a text into: the voice is asked for one at a time.
 pub(super) fn as_clauses(text: &str) -> Vec<String> {
     let mut clauses = Clauses::new();
     let mut texts = clauses.push(text);
@@ -63,7 +55,9 @@ mod tests {
             long: vec!["This takes  a while. Please bear with me.".into()],
             again: vec!["Still looking.".into()],
         };
-        let sayings = fixed_fillers(&tool).into_iter().flat_map(as_spoken);
+        let sayings = fixed_fillers(&tool)
+            .into_iter()
+            .flat_map(|text| as_clauses(&text));
         let (prepared, server) = (Prepared::default(), Speaker::default());
         prepared.render(&server, &mut Scripted::new(), sayings);
         let mut cutter = Clauses::new();
