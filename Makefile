@@ -27,7 +27,11 @@ talk: alsa models ## build and start the desktop assistant
 	target/release/undertone talk $(ARGS)
 
 test: alsa models test-tools ## every test, with the real models
+ifeq ($(ARGS),)
+	scripts/run_tests.py --locked $(ALL)
+else
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
+endif
 
 verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
