@@ -16,6 +16,11 @@ const SHORTEST_STRETCH: usize = 20 * RATE as usize;
 /// Samples of the 20 ms windows that are compared to find the quietest place.
 const FRAME: usize = RATE as usize / 50;
 
+/// Silence between two utterances, samples: longer than speakers make within a sentence.
+const PAUSE: usize = RATE as usize * 7 / 10;
+/// Samples below this are silence: -40 dBFS.
+const SILENT: f32 = 0.01;
+
 /// The longest file that is read, seconds: it is kept in memory.
 const LONGEST_FILE_SECONDS: u32 = 4 * 3_600;
 
@@ -69,8 +74,36 @@ pub(super) fn write_to(
     writer.finalize()
 }
 
-/// Cuts 16 kHz audio at quiet places into stretches that are short enough for the recogniser.
+/// Cuts 16 kHz audio into stretches for the recogniser: at pauses, since it may stop at one, and where
+/// there are none, at quiet places before a stretch gets too long.
 pub(super) fn stretches(audio: &[f32]) -> Vec<&[f32]> {
+    between_pauses(audio)
+        .into_iter()
+        .flat_map(short_enough)
+        .collect()
+}
+
+fn between_pauses(audio: &[f32]) -> Vec<&[f32]> {
+    let is_silent = |frame: &[f32]| frame.iter().all(|sample| sample.abs() < SILENT);
+    let mut parts = Vec::new();
+    let (mut from, mut silence, mut has_sound) = (0, 0, false);
+    for (index, frame) in audio.chunks(FRAME).enumerate() {
+        if is_silent(frame) {
+            silence += frame.len();
+            continue;
+        }
+        if has_sound && silence >= PAUSE {
+            let cut = index * FRAME - silence / 2;
+            parts.push(&audio[from..cut]);
+            from = cut;
+        }
+        (silence, has_sound) = (0, true);
+    }
+    parts.push(&audio[from..]);
+    parts
+}
+
+fn short_enough(audio: &[f32]) -> Vec<&[f32]> {
     let mut rest = audio;
     let mut stretches = Vec::new();
     while rest.len() > LONGEST_STRETCH {
@@ -172,6 +205,26 @@ mod tests {
             let message = format!("{:#}", read(path).unwrap_err());
             assert!(message.contains(reason), "{message}");
         }
+    }
+
+    #[test]
+    fn audio_is_cut_at_each_pause() {
+        let sound = vec![0.5; 2 * RATE as usize];
+        let silence = |seconds: f32| vec![0.0; (seconds * RATE as f32) as usize];
+        let audio = [
+            silence(1.0),
+            sound.clone(),
+            silence(0.3),
+            sound.clone(),
+            silence(0.9),
+            sound,
+            silence(2.0),
+        ]
+        .concat();
+        let stretches = stretches(&audio);
+        assert_eq!(stretches.len(), 2);
+        assert_eq!(stretches[0].len(), (5.75 * RATE as f32) as usize);
+        assert_eq!(stretches.concat(), audio);
     }
 
     #[test]

@@ -318,13 +318,30 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
             key,
         })
         .collect();
-    if config.server.auth_token.is_some() && raw.server.auth_token_file.is_empty() {
-        settings.push(Setting {
-            key: "server.auth_token".into(),
-            value: "<secret>".into(),
-            origin: Origin::Env("UNDERTONE_AUTH_TOKEN".into()),
-        });
-    }
+    let (server, twilio) = (&config.server, &config.server.twilio);
+    let secrets = [
+        (
+            "server.auth_token",
+            "UNDERTONE_AUTH_TOKEN",
+            server.auth_token.is_some() && raw.server.auth_token_file.is_empty(),
+        ),
+        (
+            "server.client_secret_key",
+            "UNDERTONE_CLIENT_SECRET_KEY",
+            server.client_secret_key.is_some() && raw.server.client_secret_key_file.is_empty(),
+        ),
+        (
+            "twilio.auth_token",
+            "UNDERTONE_TWILIO_AUTH_TOKEN",
+            twilio.is_some() && raw.twilio.auth_token_file.is_empty(),
+        ),
+    ];
+    let in_environment = secrets.into_iter().filter(|(_, _, is_set)| *is_set);
+    settings.extend(in_environment.map(|(key, variable, _)| Setting {
+        key: key.into(),
+        value: "<secret>".into(),
+        origin: Origin::Env(variable.into()),
+    }));
     settings
 }
 

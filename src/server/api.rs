@@ -88,14 +88,18 @@ async fn client_secret(
         return refusal(&shared, denied);
     }
     let reading = timeout(shared.settings().header_timeout, to_bytes(body, MAX_BODY));
-    let Ok(Ok(body)) = reading.await else {
-        let message = format!("The body is longer than {MAX_BODY} bytes or arrives too slowly.");
-        return error(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "request_too_large",
-            None,
-            message,
-        );
+    let body = match reading.await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            let message = format!("The body is longer than {MAX_BODY} bytes.");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            return error(status, "request_too_large", None, message);
+        }
+        Err(_) => {
+            let message = "The body arrives too slowly.";
+            let status = StatusCode::REQUEST_TIMEOUT;
+            return error(status, "request_timeout", None, message);
+        }
     };
     match granted(&body, secrets::now(), &shared.settings()) {
         Ok((grant, session)) => {

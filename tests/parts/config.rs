@@ -412,6 +412,9 @@ fn twilio_needs_an_account_and_a_token() {
         .unwrap();
     assert!(!format!("{:?}", loaded.config).contains("secret-of-twilio"));
     assert!(!format!("{:?}", loaded.settings).contains("secret-of-twilio"));
+    let mut settings = loaded.settings.iter();
+    let shown = settings.find(|setting| setting.key == "twilio.auth_token");
+    assert_eq!(shown.unwrap().origin, Origin::Env(token.into()));
     let twilio = loaded.config.server.twilio.expect("an account");
     assert_eq!(twilio.auth_token.expose_secret(), "secret-of-twilio");
     assert_eq!(
