@@ -124,6 +124,16 @@ impl Heard {
     }
 }
 
+/// The words of a response.
+pub(crate) fn said(events: &[Heard]) -> String {
+    let words = events
+        .iter()
+        .filter(|heard| heard.is("response.output_audio_transcript.delta"));
+    words
+        .map(|heard| heard.event["delta"].as_str().expect("words"))
+        .collect()
+}
+
 enum Command {
     Say(Vec<i16>, oneshot::Sender<Instant>),
     Send(Value),

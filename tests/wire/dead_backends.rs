@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use support::live::{self, Call, Heard, Hears};
+use support::live::{self, Call, Heard, Hears, said};
 use tokio::time::Instant;
 use undertone::asr::AsrError;
 use undertone::conversation::Policy;
@@ -128,16 +128,6 @@ async fn turn(call: &mut Call, level: i16) -> (Instant, Vec<Heard>) {
     let began = call.say(&vec![level; 24 * SPEECH]).await;
     let events = call.until("response.done").await;
     (began + Duration::from_millis(SPEECH as u64), events)
-}
-
-/// The words of a response.
-fn said(events: &[Heard]) -> String {
-    let words = events
-        .iter()
-        .filter(|heard| heard.is("response.output_audio_transcript.delta"));
-    words
-        .map(|heard| heard.event["delta"].as_str().expect("words"))
-        .collect()
 }
 
 /// The arrival time of the first audio of a phrase, which may be spoken in several clauses.

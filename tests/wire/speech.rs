@@ -7,7 +7,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use support::live::{self, Call, Heard};
+use support::live::{self, Call, Heard, said};
 use support::{PATIENCE, Server, local};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -59,16 +59,6 @@ async fn call(server: &Server, model: &str) -> Call {
 async fn turn(call: &mut Call) -> Vec<Heard> {
     call.say(&live::tone(600)).await;
     call.until("response.done").await
-}
-
-/// The words of a response.
-fn said(events: &[Heard]) -> String {
-    let words = events
-        .iter()
-        .filter(|heard| heard.is("response.output_audio_transcript.delta"));
-    words
-        .map(|heard| heard.event["delta"].as_str().expect("words"))
-        .collect()
 }
 
 /// The level of a response, rounded to hundredths because resampling ripples.

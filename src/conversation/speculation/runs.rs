@@ -211,22 +211,13 @@ impl Speculation {
         run: RunId,
         reason: Discard,
     ) {
-        let Some(refused) = self.ledger.get(run) else {
+        let Some(refused) = self.ledger.get_mut(run) else {
             return;
         };
         let Some(call) = refused.calls.first().copied() else {
             return self.discard(common, run, reason);
         };
-        let tool = common.policy.tool(&refused.tool);
-        let deferred = tool.is_some_and(|tool| self.write_pending(&common.policy, &tool.reads));
-        let Some(refused) = self.ledger.get_mut(run) else {
-            return;
-        };
         (refused.predicted, refused.started) = (None, common.now);
-        refused.deferred = deferred;
-        if deferred {
-            return;
-        }
         common.outputs.push_back(Output::StartTool {
             run,
             committed: Some(call),

@@ -13,6 +13,9 @@ impl Conversation {
     /// or commit to result. Called before an input is handled, so that earlier decisions are carried out with
     /// the earlier tools.
     pub(super) fn adopt_tools(&mut self) {
+        if self.common.changed_tools.is_none() {
+            return;
+        }
         let in_flight = self.answer.is_some()
             || !self.running.is_empty()
             || self.speculation.has_runs()
