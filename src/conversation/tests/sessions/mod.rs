@@ -79,7 +79,7 @@ fn sessions_match_their_digests() {
         changed.is_empty(),
         "{} of {} sessions go otherwise than before: {changed:?}.\n\
          To see where, record them with the code as it was, and replay them with this code:\n  \
-         RECORD_TO=target/golden cargo test --lib sessions_go_as\n  \
+         RECORD_TO=target/golden cargo test --lib sessions_match_their_digests\n  \
          REPLAY_FROM=target/golden cargo test --lib recordings_in_a_folder -- --ignored\n\
          If a rule was changed on purpose, commit the new digests with it:\n  \
          cargo test --lib write_session_digests -- --ignored",
