@@ -362,13 +362,13 @@ fn breaths(phrases: &[Phrase]) -> Vec<&[Phrase]> {
     breaths
 }
 
-/// Silence after a clause that ends in `mark`: short enough not to drag, long enough to hear
-/// where a sentence ends.
+/// The most silence after a clause that ends in `mark`: short enough not to drag, long enough to hear
+/// where a sentence ends. The silence before the next clause adds some 10 ms.
 fn pause_ms(mark: Option<char>) -> usize {
     match mark {
-        Some('.' | '!' | '?') => 250,
-        Some(':' | ';') => 180,
-        Some(_) => 120,
+        Some('.' | '!' | '?') => 90,
+        Some(':' | ';') => 80,
+        Some(_) => 70,
         None => 20,
     }
 }

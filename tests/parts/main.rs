@@ -21,3 +21,4 @@ mod router;
 mod sessions;
 mod speculation;
 mod tools;
+mod voice;
