@@ -141,6 +141,7 @@ mod tests {
     fn said(text: &str) -> Prompt {
         Prompt {
             instructions: None,
+            day: None,
             messages: vec![Message::User { text: text.into() }],
             tools: Vec::new().into(),
             demands: Demands::default(),

@@ -14,6 +14,7 @@ use crate::tools::ToolSpec;
 use crate::tools::builtin::{self, HANG_UP};
 use serde_json::{Map, Value, json};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The least probability at which the classifier is trusted.
 const SURE: f32 = 0.5;
@@ -34,7 +35,11 @@ pub(super) fn respond(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Vec<LlmEvent>, EmbedError> {
-    let mut events = reply(prompt, known, classifier)?;
+    let mut prompt = prompt.clone();
+    if !prompt.may_call() {
+        prompt.tools = Arc::default();
+    }
+    let mut events = reply(&prompt, known, classifier)?;
     events.push(LlmEvent::End);
     Ok(events)
 }

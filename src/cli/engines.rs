@@ -113,7 +113,7 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
-    let instructions = config.policy.instructions.as_deref();
+    let instructions = config.policy.briefing.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
         llm: llm(&config.llm, models, &tools)?,

@@ -134,6 +134,7 @@ impl LlmEngine {
         };
         let room = remote.prompts().room_for_clients(&Prompt {
             instructions: instructions.map(str::to_owned),
+            day: None,
             messages: Vec::new(),
             tools: tools.specs(),
             demands: Demands::default(),

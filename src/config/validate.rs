@@ -9,7 +9,7 @@ use super::raw::{
 };
 use super::*;
 use crate::conversation::{
-    AnswerPolicy, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
+    AnswerPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
     TurnDetection, VadPolicy,
 };
 use crate::llm::Phrases;
@@ -154,7 +154,10 @@ impl Check<'_> {
             tool_steps: self.whole("session.max_tool_steps", session.max_tool_steps, 0..=20)?,
             answer: self.answer(&raw.session)?,
             greeting: session.greeting.trim().to_owned(),
-            instructions: self.instructions(llm)?,
+            briefing: Briefing {
+                instructions: self.instructions(llm)?,
+                day: None,
+            },
             speculation: self.speculation(&raw.speculation)?,
             filler: self.filler(&raw.filler)?,
             phrases: self.phrases(&session.phrases_file)?,

@@ -31,7 +31,7 @@ impl Loaded {
         let fix = "raise it, shorten the instructions, or declare fewer tools";
         let tools = declared::registry(&config.tools.declared);
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
-        let instructions = config.policy.instructions.as_deref();
+        let instructions = config.policy.briefing.instructions.as_deref();
         let room = config.llm.text_limits(instructions, &tools);
         room.map(drop).map_err(|error| self.wrong(key, &error, fix))
     }

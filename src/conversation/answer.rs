@@ -188,13 +188,15 @@ impl Answer {
         // hear silence.
         let is_answer = self.has_spoken && !has_called;
         self.length.is_cut |= is_cut && (has_limit || is_answer);
-        let is_silent = !self.has_spoken && (!has_called || generation.has_overstepped());
+        let oversteps = generation.leaves_the_user_waiting();
+        let is_silent = oversteps || (!self.has_spoken && !has_called);
         let may_be_silent = self.nothing_new && self.calls.rounds() == 0 && !is_cut;
         if !is_silent || may_be_silent || self.length.is_cut {
             return None;
         }
         Some(match is_cut {
             true => "the language model reached its most tokens before its first word",
+            false if oversteps => "the language model called a tool that it must not call",
             false => "the language model said nothing",
         })
     }

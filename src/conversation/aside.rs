@@ -27,6 +27,8 @@ struct Aside {
     estimate: (u64, usize),
     /// Bytes that the model has streamed; the limit is that of a spoken answer.
     streamed: usize,
+    /// Its calls count.
+    may_call: bool,
     open_tool: Option<String>,
     is_cut: bool,
     begun: bool,
@@ -64,6 +66,7 @@ impl Asides {
             usage: TokenUsage::default(),
             estimate: (prompt.estimate(), 0),
             streamed: 0,
+            may_call: prompt.may_call(),
             open_tool: None,
             is_cut: false,
             begun: false,
@@ -106,7 +109,8 @@ impl Asides {
             LlmEvent::ToolOpened { name } => aside.open_tool = Some(name.clone()),
             LlmEvent::ToolArguments { piece } => aside.estimate.1 += piece.chars().count(),
             LlmEvent::ToolClosed { arguments } => {
-                if let (Some(name), Ok(arguments)) = (aside.open_tool.take(), arguments.clone()) {
+                let tool = aside.open_tool.take().filter(|_| aside.may_call);
+                if let (Some(name), Ok(arguments)) = (tool, arguments.clone()) {
                     common.notify(Event::AsideCalled {
                         aside: id,
                         name,

@@ -9,7 +9,7 @@ use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 mod tests;
 
 /// Clauses withheld after the router's filler. A single clause may be the model's own filler; two are an
-/// answer.
+/// answer. Before a call that is not carried out, a single clause is an empty promise.
 const WITHHELD: usize = 1;
 
 /// The most calls of one generation. A model that makes more is looping, and is stopped.
@@ -26,8 +26,12 @@ pub(super) struct Generation {
     open_call: Option<String>,
     /// Calls that have begun.
     calls: usize,
-    /// The model made a call that it was not offered; the call is not carried out.
+    /// Whether calls of this generation are carried out.
+    may_call: bool,
+    /// The model made a call that is not carried out.
     overstepped: bool,
+    /// Clauses that were handed out.
+    said: usize,
     /// The model reached its token limit.
     is_cut: bool,
     /// Usage that the engine reported.
@@ -45,11 +49,22 @@ impl Generation {
             withheld: after_filler.then(Vec::new),
             open_call: None,
             calls: 0,
+            may_call: true,
             overstepped: false,
+            said: 0,
             is_cut: false,
             counted: TokenUsage::default(),
             uncounted: (tokens, 0),
         }
+    }
+
+    /// From now on its calls are not carried out.
+    pub(super) fn forbid_calls(&mut self) {
+        self.may_call = false;
+    }
+
+    pub(super) fn may_call(&self) -> bool {
+        self.may_call
     }
 
     pub(super) fn request(&self) -> RequestId {
@@ -101,6 +116,7 @@ impl Generation {
         if self.calls == MOST_CALLS {
             return None;
         }
+        self.overstepped |= !self.may_call;
         self.open_call = Some(tool.to_owned());
         self.calls += 1;
         if self.withheld.take().is_some() {
@@ -109,12 +125,12 @@ impl Generation {
         Some(self.last_words())
     }
 
-    /// Ends the open call and returns its tool.
+    /// Ends the open call and returns its tool, if it may be called.
     pub(super) fn end_call(&mut self) -> Option<String> {
-        self.open_call.take()
+        self.open_call.take().filter(|_| self.may_call)
     }
 
-    /// Notes a call that the model was not offered.
+    /// Notes a call that is not carried out.
     pub(super) fn overstep(&mut self) {
         self.overstepped = true;
     }
@@ -133,9 +149,9 @@ impl Generation {
         self.calls > 0
     }
 
-    /// The model made a call that it was not offered.
-    pub(super) fn has_overstepped(&self) -> bool {
-        self.overstepped
+    /// The model made a call that is not carried out, and has said no more than what it was about to do.
+    pub(super) fn leaves_the_user_waiting(&self) -> bool {
+        self.overstepped && self.said <= WITHHELD
     }
 
     /// A complete call was carried out.
@@ -146,6 +162,7 @@ impl Generation {
     /// Ends the generation and returns the remaining clauses.
     pub(super) fn finish(&mut self) -> Vec<String> {
         let mut clauses = self.withheld.take().unwrap_or_default();
+        self.said += clauses.len();
         clauses.extend(self.last_words());
         clauses
     }
@@ -166,6 +183,7 @@ impl Generation {
             withheld => {
                 let mut clauses = withheld.take().unwrap_or_default();
                 clauses.push(clause);
+                self.said += clauses.len();
                 clauses
             }
         }

@@ -82,7 +82,7 @@ pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use policy::{
-    AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
+    AnswerPolicy, Briefing, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use speculation::{

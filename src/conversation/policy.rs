@@ -23,7 +23,7 @@ pub struct Policy {
     /// Time limits.
     #[serde(flatten)]
     pub timeouts: Timeouts,
-    /// The most rounds of tools in one turn. The generation after the last round is offered no tools.
+    /// The most rounds of tools in one turn. The generation after the last round must not call one.
     pub tool_steps: u32,
     /// How much text a client may add.
     #[serde(default)]
@@ -39,8 +39,9 @@ pub struct Policy {
     pub speaker: Speaker,
     /// Spoken when the session begins; nothing if empty.
     pub greeting: String,
-    /// The operator's instructions to the model.
-    pub instructions: Option<String>,
+    /// What the model is told besides the conversation.
+    #[serde(flatten)]
+    pub briefing: Briefing,
     /// Phrases for failures.
     pub phrases: Phrases,
     /// The tools that the server runs.
@@ -49,6 +50,16 @@ pub struct Policy {
     pub speculation: SpeculationPolicy,
     /// Filler while the user waits.
     pub filler: FillerPolicy,
+}
+
+/// What the model is told besides the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Briefing {
+    /// The operator's instructions.
+    pub instructions: Option<String>,
+    /// The day on which the session began, in words: `Sunday, 1 March 2026`. The core has no clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
 }
 
 /// Time limits.
@@ -246,7 +257,7 @@ impl Default for Policy {
             max_tokens: None,
             speaker: Speaker::default(),
             greeting: String::new(),
-            instructions: None,
+            briefing: Briefing::default(),
             phrases: Phrases::default(),
             tools: Arc::default(),
             speculation: SpeculationPolicy::default(),

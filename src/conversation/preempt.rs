@@ -91,14 +91,16 @@ impl Preempt {
             }
         }
         held.events.push(event.clone());
+        let may_call = held.prompt.may_call();
         match event {
             LlmEvent::ToolOpened { name } => {
                 held.open_tool = Some(name.clone());
-                Some(HeldCall::Opened(name))
+                may_call.then_some(HeldCall::Opened(name))
             }
             LlmEvent::ToolClosed { arguments } => {
                 let name = held.open_tool.take()?;
-                Some(HeldCall::Complete(name, arguments.ok()?))
+                let call = HeldCall::Complete(name, arguments.ok()?);
+                may_call.then_some(call)
             }
             LlmEvent::Speech { .. }
             | LlmEvent::ToolArguments { .. }

@@ -93,7 +93,7 @@ pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// None.
+    /// None. The tools stay in the prompt, so that its beginning stays the same.
     None,
     /// At least one tool.
     Required,
@@ -147,9 +147,12 @@ pub enum Message {
 pub struct Prompt {
     /// The operator's and client's instructions, which are added to the system prompt.
     pub instructions: Option<String>,
+    /// The day on which the session began, in words; the model is not told if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
-    /// The tools that may be called.
+    /// The tools that are offered. Whether one may be called is a matter of the demands.
     pub tools: Arc<Vec<ToolSpec>>,
     /// Constraints on the answer.
     #[serde(default, skip_serializing_if = "Demands::is_default")]
@@ -173,6 +176,11 @@ impl Demands {
 }
 
 impl Prompt {
+    /// Whether the answer may call a tool.
+    pub fn may_call(&self) -> bool {
+        self.demands.tool_choice != ToolChoice::None
+    }
+
     /// The estimated number of tokens.
     pub fn estimate(&self) -> u64 {
         let message = |message: &Message| match message {

@@ -3,6 +3,7 @@
 //! | in the history | role | as |
 //! |---|---|---|
 //! | the system prompt, tools and instructions | system | the template `system.j2` |
+//! | the day on which the session began | user | a note, before everything else |
 //! | a note of the operator or client | user | `<note>...</note>` |
 //! | the user's words | user | the words |
 //! | the agent's words | assistant | `<speech>...</speech>` |
@@ -13,7 +14,8 @@
 //! role become one, because many chat templates require alternating roles. The last message has the user's
 //! role, because many servers would continue an assistant's. Two messages of the user stay separate, with an
 //! empty assistant message between them. The system message depends only on tools and instructions, and later
-//! turns only append, so that a server's prefix cache stays valid.
+//! turns only append, so that a server's prefix cache stays valid; what holds for one answer only, such as
+//! that it must or must not call a tool, is a note at the end.
 //!
 //! A history that is too long loses its oldest turns, several at a time, so that the cache is not lost at
 //! every turn. If the newest turn alone is too long, its longest messages are cut. No prompt ever exceeds the
@@ -54,6 +56,7 @@ pub const DEFAULT_TOKENS: usize = 6_000;
 const YOUR_TURN: &str = "<note>Nobody has spoken since. It is your turn.</note>";
 const SHORTENED: &str = "<note>The beginning of the call is left out here.</note>";
 const BEGUN: &str = "<note>The call has begun.</note>";
+const NO_CALL: &str = "Answer now, in speech. No tool can be called for this answer.";
 const SILENCE: &str = "<speech></speech>";
 const UNANSWERED: &str = "<note>You had not answered yet when the user said this:</note>";
 const INTERRUPTED: &str = "<note>The user interrupted you here and heard no more.</note>";
@@ -170,6 +173,10 @@ impl Prompts {
         let newest = newest(&prompt.messages, room);
         let mut chat = Chat::default();
         chat.push(Role::System, "", system);
+        if let Some(day) = &prompt.day {
+            let note = format!("<note>The call began on {}.</note>", sanitise(day));
+            chat.push(Role::User, "", note);
+        }
         let left_out = &prompt.messages[..prompt.messages.len() - newest.len()];
         if !left_out.is_empty() {
             chat.push(Role::User, "\n", SHORTENED.to_owned());
@@ -181,7 +188,9 @@ impl Prompts {
         shown.iter().for_each(|message| chat.add(message, longest));
         chat.begin_with_the_user();
         chat.end_with_the_user();
-        chat.ask_for_a_call(&prompt.demands.tool_choice);
+        if !prompt.tools.is_empty() {
+            chat.choose_tools(&prompt.demands.tool_choice);
+        }
         Ok(chat.messages)
     }
 }
@@ -433,10 +442,11 @@ impl Chat {
         }
     }
 
-    /// Adds a forced tool choice at the very end, so that the prefix cache stays valid.
-    fn ask_for_a_call(&mut self, choice: &ToolChoice) {
+    /// Adds which tools may or must be called at the very end, so that the prefix cache stays valid.
+    fn choose_tools(&mut self, choice: &ToolChoice) {
         let note = match choice {
-            ToolChoice::Auto | ToolChoice::None => return,
+            ToolChoice::Auto => return,
+            ToolChoice::None => NO_CALL.to_owned(),
             ToolChoice::Required => "Answer with a call to one of your tools.".to_owned(),
             ToolChoice::Function(name) => {
                 let name = cut(sanitise(name), LONGEST_NAME);
@@ -490,6 +500,7 @@ mod tests {
         fn default() -> Self {
             Self {
                 instructions: None,
+                day: None,
                 messages: Vec::new(),
                 tools: Vec::new().into(),
                 demands: Demands::default(),
@@ -581,8 +592,30 @@ mod tests {
         assert_eq!(same, system, "the prefix cache holds");
         let note = "<note>Answer with a call to the tool get_weather.</note>";
         assert_eq!(named, format!("Weather?\n{note}"));
+        let (same, none) = asked(ToolChoice::None);
+        assert_eq!(same, system, "the tools stay");
+        assert_eq!(none, format!("Weather?\n<note>{NO_CALL}</note>"));
         let (_, any) = asked(ToolChoice::Required);
         assert!(any.ends_with("<note>Answer with a call to one of your tools.</note>"));
+    }
+
+    #[test]
+    fn the_day_comes_first_and_changes_nothing_else() {
+        let with = |day: Option<&str>, messages| {
+            let prompt = Prompt {
+                day: day.map(str::to_owned),
+                messages,
+                ..Prompt::sample()
+            };
+            Prompts::default().chat(&prompt).unwrap()
+        };
+        let day = Some("Sunday, 1 March 2026");
+        let note = "<note>The call began on Sunday, 1 March 2026.</note>";
+        let (dated, undated) = (with(day, vec![user("Hi")]), with(None, vec![user("Hi")]));
+        assert_eq!(dated[0], undated[0], "the system prompt is the same");
+        assert_eq!(dated[1].content, format!("{note}\nHi"));
+        assert_eq!(with(day, vec![])[1].content, note);
+        assert_eq!(with(day, vec![agent("Hello.", false)])[1].content, note);
     }
 
     #[test]

@@ -274,6 +274,7 @@ mod tests {
     fn prompt(messages: Vec<Message>) -> Prompt {
         Prompt {
             instructions: None,
+            day: None,
             messages,
             tools: Vec::new().into(),
             demands: Demands::default(),

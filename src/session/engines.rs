@@ -10,10 +10,10 @@ use super::options::{Profile, SessionOptions};
 use super::phrases::sayings;
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::Voices;
-use crate::conversation::{Declarations, Policy};
+use crate::conversation::{Briefing, Declarations, Policy};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
-use crate::tools::{Journal, LiveTools, Registry};
+use crate::tools::{Clock, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
@@ -197,8 +197,18 @@ impl Engines {
         Policy {
             tools,
             speaker: options.speaker.clone(),
+            briefing: Briefing {
+                day: Some(self.day()),
+                ..policy.briefing
+            },
             ..policy
         }
+    }
+
+    /// Today, in words.
+    fn day(&self) -> String {
+        let now = SystemClock.now().to_zoned(self.zone.clone());
+        now.strftime("%A, %-d %B %Y").to_string()
     }
 
     /// The recogniser of a new session.

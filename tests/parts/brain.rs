@@ -53,6 +53,7 @@ async fn forced(tool_choice: ToolChoice, said: &str) -> String {
     };
     let prompt = Prompt {
         instructions: None,
+        day: None,
         messages: vec![user(said)],
         tools: Arc::new(vec![tool]),
         demands: Demands {
@@ -84,6 +85,7 @@ async fn a_forced_tool_is_called_or_its_missing_argument_is_asked_for() {
 async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
     let prompt = Prompt {
         instructions: None,
+        day: None,
         messages: messages.to_vec(),
         tools,
         demands: Demands::default(),

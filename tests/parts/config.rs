@@ -338,7 +338,10 @@ fn paths_in_the_file_are_relative_to_its_folder() {
     let setup = file("[llm]\ninstructions_file = \"prompt.md\"\n[models]\ndir = \"weights\"\n")
         .beside("prompt.md", "Be kind.\n");
     let config = setup.load().unwrap().config;
-    assert_eq!(config.policy.instructions.as_deref(), Some("Be kind."));
+    assert_eq!(
+        config.policy.briefing.instructions.as_deref(),
+        Some("Be kind.")
+    );
     assert_eq!(config.models, setup.path("weights"));
     let elsewhere = file("[models]\ndir = \"weights\"\n").variable("UNDERTONE_MODELS", "there");
     let dir = elsewhere.load().unwrap().config.models;

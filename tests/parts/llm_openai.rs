@@ -130,6 +130,7 @@ fn client(url: &str) -> OpenAiCompatible {
 fn prompt() -> Prompt {
     Prompt {
         instructions: None,
+        day: None,
         messages: vec![Message::User {
             text: "Hi <tool>".into(),
         }],
@@ -145,6 +146,7 @@ async fn no_request_exceeds_max_prompt_tokens() {
     let user = |text: String| Message::User { text };
     let prompt = Prompt {
         instructions: Some("Be kind. ".repeat(100_844)),
+        day: None,
         messages: (0..20_000)
             .map(|n| user(format!("Item {n}: {}", "long ".repeat(20))))
             .chain([user("What time is it?".into())])

@@ -7,6 +7,7 @@ use crate::llm::Demands;
 fn prompt() -> Prompt {
     Prompt {
         instructions: None,
+        day: None,
         messages: Vec::new(),
         tools: std::sync::Arc::default(),
         demands: Demands::default(),

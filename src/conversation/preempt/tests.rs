@@ -7,6 +7,7 @@ use crate::llm::Demands;
 fn prompt(instructions: &str) -> Prompt {
     Prompt {
         instructions: Some(instructions.into()),
+        day: None,
         messages: Vec::new(),
         tools: std::sync::Arc::default(),
         demands: Demands::default(),

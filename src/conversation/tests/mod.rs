@@ -12,7 +12,7 @@ mod terms;
 mod text_limits;
 
 use super::*;
-use crate::llm::{LlmEvent, Message, Phrases};
+use crate::llm::{LlmEvent, Message, Phrases, Prompt, Prompts};
 use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
 use crate::tts::Speaker;
 use sim::{Sim, Step, call, end, say};
@@ -422,8 +422,79 @@ fn tool_steps_are_bounded() {
     }
     ask(&mut sim, "what time is it", 5_000);
     assert_eq!(sim.prompts.len(), 6);
-    assert!(sim.prompts[4].tools.len() == 1 && sim.prompts[5].tools.is_empty());
+    assert!(sim.prompts[4].may_call() && !sim.prompts[5].may_call());
     assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
+#[test]
+fn a_call_beyond_the_last_round_does_not_run_and_is_no_silence() {
+    for words in [None, Some("Let me look again.")] {
+        let mut sim = Sim::new(Policy {
+            tools: std::sync::Arc::new(vec![tool("clock", Effect::Read)]),
+            tool_steps: 1,
+            ..Policy::default()
+        });
+        let [opened, closed] = call("clock");
+        let promised = words.map(say).into_iter();
+        let again = promised.chain(call("clock")).chain([end()]).collect();
+        sim.scripts.extend([vec![opened, closed, end()], again]);
+        ask(&mut sim, "what time is it", 5_000);
+        assert_eq!(sim.tools_started.len(), 1);
+        let mut expected: Vec<String> = words.map(str::to_owned).into_iter().collect();
+        expected.push(Phrases::default().llm_failed);
+        assert_eq!(sim.spoken().join(" "), expected.join(" "));
+        assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+    }
+}
+
+/// The messages of a prompt as one text, without the note about this answer only.
+fn prefix(prompt: &Prompt) -> String {
+    let chat = Prompts::default().chat(prompt).unwrap();
+    let mut text: String = chat
+        .iter()
+        .map(|m| format!("{:?}: {}\n", m.role, m.content))
+        .collect();
+    text.truncate(text.trim_end().len());
+    if !prompt.may_call() {
+        let note = text.rfind("\n<note>").unwrap();
+        assert!(text[note..].contains("No tool can be called"), "{text}");
+        text.truncate(note);
+    }
+    text
+}
+
+#[test]
+fn every_prompt_begins_with_the_one_before() {
+    let mut sim = Sim::new(Policy {
+        tools: std::sync::Arc::new(vec![tool("clock", Effect::Read)]),
+        tool_steps: 2,
+        briefing: Briefing {
+            day: Some("Sunday, 1 March 2026".into()),
+            instructions: Some("Be kind.".into()),
+        },
+        ..Policy::default()
+    });
+    for _ in 0..3 {
+        for _ in 0..2 {
+            let mut script = vec![say("Let me look.")];
+            script.extend(call("clock"));
+            script.push(end());
+            sim.scripts.push_back(script);
+        }
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        ask(&mut sim, "what time is it", 8_000);
+    }
+    assert_eq!(sim.prompts.len(), 9);
+    let texts: Vec<String> = sim.prompts.iter().map(prefix).collect();
+    for pair in texts.windows(2) {
+        assert!(
+            pair[1].starts_with(&pair[0]),
+            "{}\n---\n{}",
+            pair[0],
+            pair[1]
+        );
+    }
+    assert!(texts[0].contains("Sunday, 1 March 2026"));
 }
 
 #[test]

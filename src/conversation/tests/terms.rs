@@ -350,7 +350,7 @@ fn a_tool_that_is_not_there_cannot_be_forced() {
 }
 
 #[test]
-fn without_tools_none_is_offered_and_none_runs_early() {
+fn with_the_choice_none_no_tool_is_called_and_none_runs_early() {
     let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
     configure(
         &mut sim,
@@ -359,8 +359,12 @@ fn without_tools_none_is_offered_and_none_runs_early() {
             ..Settings::default()
         },
     );
-    ask(&mut sim, "what time is it", 3_000);
-    assert!(sim.prompts[0].tools.is_empty());
+    let called = call("clock").into_iter().chain([end()]).collect();
+    sim.scripts.push_back(called);
+    ask(&mut sim, "what time is it", 8_000);
+    assert_eq!(sim.prompts[0].tools.len(), 1, "the prompt begins as ever");
+    assert!(sim.tools_started.is_empty(), "a call runs nevertheless");
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
     assert!(sim.heard.is_empty(), "nobody is asked what may be needed");
 }
 

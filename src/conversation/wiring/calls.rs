@@ -18,7 +18,7 @@ impl Conversation {
     /// Commits a complete call of the model. Nothing before this point lets a call take effect.
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
         let call = CallId(self.common.ids.next());
-        let (now, most) = (self.common.now, self.common.policy.tool_steps);
+        let now = self.common.now;
         let Some(terms) = self.answer.as_ref().map(|a| &a.terms) else {
             return;
         };
@@ -32,7 +32,7 @@ impl Conversation {
         let Some(answer) = &mut self.answer else {
             return;
         };
-        if answer.calls.rounds() >= most || is_lost {
+        if is_lost {
             if let Some(generation) = answer.generation() {
                 generation.overstep();
             }

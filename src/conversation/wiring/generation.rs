@@ -38,7 +38,7 @@ impl Conversation {
         };
         let (rounds, used) = (answer.calls.rounds(), answer.usage().output);
         let prompt = self.prompt(messages, &answer.terms, rounds, used);
-        let tokens = prompt.estimate();
+        let (tokens, may_call) = (prompt.estimate(), prompt.may_call());
         let held = match answer.terms.is_outside() {
             true => None,
             false => self.preempt.take(&mut self.common, &prompt),
@@ -55,7 +55,10 @@ impl Conversation {
         };
         watch_generation(&mut self.common);
         if let Some(answer) = &mut self.answer {
-            let generation = Generation::new(request, tokens, after_filler);
+            let mut generation = Generation::new(request, tokens, after_filler);
+            if !may_call {
+                generation.forbid_calls();
+            }
             answer.begin_generation(generation, began);
         }
         for event in events {
@@ -80,7 +83,7 @@ impl Conversation {
         used: u64,
     ) -> Prompt {
         let instructions: Vec<_> = [
-            self.common.policy.instructions.as_deref(),
+            self.common.policy.briefing.instructions.as_deref(),
             self.client.instructions.as_deref(),
             terms.instructions.as_deref(),
         ]
@@ -90,19 +93,19 @@ impl Conversation {
         let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
         let choice = terms.tool_choice.as_ref();
         let choice = choice.unwrap_or(&self.client.tool_choice);
-        let tools = match choice {
-            ToolChoice::None => Vec::new(),
-            _ if steps < self.common.policy.tool_steps => self.offered(terms),
-            _ => Vec::new(),
-        };
+        // They are offered even if none may be called: the beginning of the prompt stays the same.
+        let tools = self.offered(terms);
         // A forced call is made once; the next generation talks about its result. The client may have removed
         // the chosen tool in the meantime.
-        let tool_choice = match steps {
-            0 if missing_tool(choice, &tools).is_none() => choice.clone(),
+        let tool_choice = match choice {
+            ToolChoice::None => ToolChoice::None,
+            _ if steps >= self.common.policy.tool_steps => ToolChoice::None,
+            _ if steps == 0 && missing_tool(choice, &tools).is_none() => choice.clone(),
             _ => ToolChoice::Auto,
         };
         Prompt {
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            day: self.common.policy.briefing.day.clone(),
             messages,
             tools: Arc::new(tools),
             demands: Demands {
@@ -143,6 +146,7 @@ impl Conversation {
         };
         llm_first.get_or_insert(self.common.now);
         generation.count(&event);
+        let may_call = generation.may_call();
         watch_generation(&mut self.common);
         match event {
             LlmEvent::Speech { text } => self.on_words(&text),
@@ -152,7 +156,8 @@ impl Conversation {
                     if let Some(answer) = &mut self.answer {
                         answer.items.close();
                     }
-                    if let Some(track) = self.speculation.answering().map(|track| track.id) {
+                    let track = self.speculation.answering().map(|track| track.id);
+                    if let Some(track) = track.filter(|_| may_call) {
                         self.on_tool_opened(track, &name);
                     }
                 }
