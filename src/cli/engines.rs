@@ -88,6 +88,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         })),
         tts: Box::new(tts_builder(config, &models)),
         voices: BTreeMap::new(),
+        clips: config.cache.as_deref().map(|cache| cache.join("clips")),
         journal: Some(journal(config, &observers)?),
         budget: Arc::new(BudgetMemory::default()),
         observers,

@@ -61,6 +61,8 @@ pub struct Config {
     pub audiosocket: Option<SocketAddr>,
     /// The address to listen on for Wyoming clients such as Home Assistant; `None` for none.
     pub wyoming: Option<SocketAddr>,
+    /// The folder for what can be made again; `None` if the environment names no home.
+    pub cache: Option<PathBuf>,
     /// Logging.
     pub log: LogConfig,
 }

@@ -55,6 +55,7 @@ pub(super) fn check(
             &raw.asterisk.audiosocket,
             raw.server.insecure,
         )?,
+        cache: check.cache_folder(),
         wyoming: check.trusting(&WYOMING, &raw.wyoming.listen, raw.server.insecure)?,
         log: check.log(&raw.log)?,
     })
@@ -372,17 +373,21 @@ impl Check<'_> {
 
     /// The state folder of the XDG Base Directory Specification.
     fn state_folder(&self) -> PathBuf {
-        let state = self.env.get("XDG_STATE_HOME").map(PathBuf::from);
-        let state = state.filter(|path| path.is_absolute());
-        let home = || {
-            self.env
-                .get("HOME")
-                .map(|home| Path::new(home).join(".local/state"))
-        };
-        state
-            .or_else(home)
-            .unwrap_or_else(std::env::temp_dir)
-            .join("undertone")
+        let state = self.home_folder("XDG_STATE_HOME", ".local/state");
+        state.unwrap_or_else(|| std::env::temp_dir().join("undertone"))
+    }
+
+    /// The cache folder of the same specification. Without a home there is none: others could write to a
+    /// folder that all users share.
+    fn cache_folder(&self) -> Option<PathBuf> {
+        self.home_folder("XDG_CACHE_HOME", ".cache")
+    }
+
+    fn home_folder(&self, variable: &str, in_home: &str) -> Option<PathBuf> {
+        let named = self.env.get(variable).map(PathBuf::from);
+        let named = named.filter(|path| path.is_absolute());
+        let home = || Some(Path::new(self.env.get("HOME")?).join(in_home));
+        Some(named.or_else(home)?.join("undertone"))
     }
 
     fn log(&self, raw: &RawLog) -> Checked<LogConfig> {

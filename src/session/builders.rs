@@ -13,6 +13,7 @@ use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::VadError;
 use crate::worker::SpawnError;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Makes an engine on the thread that will own it, and again if it has panicked.
@@ -33,6 +34,8 @@ pub struct Builders {
     pub tts: Build<dyn Tts, TtsError>,
     /// Other voices, by the names under which sessions choose them.
     pub voices: BTreeMap<String, OtherVoice>,
+    /// The folder in which the audio of fixed phrases is kept between starts; `None` to make it each time.
+    pub clips: Option<PathBuf>,
     /// The language model.
     pub llm: Arc<dyn Llm>,
     /// The tools that the server runs.

@@ -61,6 +61,7 @@ impl Engines {
             turn_model,
             tts,
             voices,
+            clips,
             llm,
             tools,
             predictors,
@@ -85,7 +86,7 @@ impl Engines {
                     })
                 })
                 .transpose()?,
-            voices: Voices::start(tts, voices, &sayings, &gauge)?.into(),
+            voices: Voices::start(tts, voices, &sayings, clips.as_deref(), &gauge)?.into(),
             predictors,
             budget,
             journal,

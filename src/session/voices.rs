@@ -7,12 +7,13 @@ use super::load::{Gauge, Stage};
 use super::phrases::as_clauses;
 use super::{INBOX, reason};
 use crate::audio::Resampler;
-use crate::tts::{Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession};
+use crate::tts::{Kept, Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession};
 use crate::worker::{Overloaded, SpawnError, Step, Worker};
 use futures_util::{FutureExt, StreamExt};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::task::JoinSet;
@@ -46,7 +47,8 @@ struct Service {
 }
 
 impl Voices {
-    /// Starts the thread and synthesises `sayings` in each local voice.
+    /// Starts the thread and synthesises `sayings` in each local voice, unless they are `kept` in a folder
+    /// from an earlier start.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long jobs take is measured in real time"
@@ -55,6 +57,7 @@ impl Voices {
         own: Build<dyn Tts, TtsError>,
         others: BTreeMap<String, OtherVoice>,
         sayings: &[String],
+        kept: Option<&Path>,
         gauge: &Arc<Gauge>,
     ) -> Result<Self, SpawnError<TtsError>> {
         let (mut builds, mut choices, mut services) = (vec![own], vec![None], BTreeMap::new());
@@ -77,14 +80,24 @@ impl Voices {
         let mut first = build().map_err(SpawnError::State)?;
         let (prepared, mut local) = (Prepared::default(), Vec::new());
         for (tts, choice) in first.iter_mut().zip(choices) {
-            let began = Instant::now();
             let voice = Local {
                 choice,
                 name: tts.name().to_owned(),
                 rate: tts.sample_rate(),
             };
-            let clips = prepared.render(&voice.speaker(), &mut **tts, sayings.iter().cloned());
-            if let Some(each) = began.elapsed().checked_div(clips as u32) {
+            let speaker = voice.speaker();
+            let kept = kept.and_then(|folder| Some(Kept::new(folder, &tts.fingerprint()?)));
+            if let Some(kept) = &kept {
+                // One is always synthesised: its time tells what a clause takes.
+                prepared.recall(&speaker, kept, sayings.iter().skip(1));
+            }
+            let began = Instant::now();
+            let made = prepared.render(&speaker, &mut **tts, sayings.iter().cloned());
+            let took = began.elapsed();
+            if let Some(kept) = kept {
+                prepared.keep(&speaker, &kept, &made);
+            }
+            if let Some(each) = took.checked_div(made.len() as u32) {
                 // What a clause takes is known before the first user comes.
                 gauge.took(Stage::Voice, each);
             }

@@ -1,11 +1,13 @@
 //! Speech synthesis: a clause in, audio out, chunk by chunk as it is asked for.
 
 mod espeak;
+mod kept;
 mod piper;
 mod prepared;
 mod scripted;
 mod trim;
 
+pub use kept::Kept;
 pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;
@@ -59,6 +61,12 @@ pub trait Tts: Send {
 
     /// Samples per second of the audio it makes, Hz.
     fn sample_rate(&self) -> u32;
+
+    /// Identifies what decides how a text sounds: the same for the same model and settings. `None` if
+    /// clips of this voice are not worth keeping.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
 
     /// Begins to speak `text`, one clause. Several may be spoken at once, in turns.
     ///

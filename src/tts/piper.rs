@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ort::session::Session;
@@ -18,6 +18,8 @@ use super::trim::Trimmer;
 use super::{Speech, Tts, TtsError};
 use crate::language::en::spoken::{self, Phrase};
 
+/// A voice's files in its folder: settings, and the two halves of the model.
+const FILES: [&str; 3] = ["voice.json", "encoder.onnx", "decoder.onnx"];
 /// The tensor where the model was cut: f32 [1, 192, frames].
 const LATENT: &str = "/Mul_7_output_0";
 /// Values of one latent frame.
@@ -42,6 +44,7 @@ const KNEE: f32 = 0.8;
 /// A Piper voice on ONNX Runtime and espeak-ng. First audio of a short clause takes 60-100 ms.
 pub struct Piper {
     name: String,
+    folder: PathBuf,
     voice: Voice,
     /// Shared with the clauses that are being spoken, all on one thread.
     model: Arc<Mutex<Model>>,
@@ -103,14 +106,16 @@ impl Piper {
     /// # Errors
     /// [`TtsError::Load`] for the files, [`TtsError::Phonemes`] for espeak-ng.
     pub fn load(dir: &Path) -> Result<Self, TtsError> {
-        let voice = Voice::read(&dir.join("voice.json"))?;
+        let [settings, encoder, decoder] = FILES.map(|name| dir.join(name));
+        let voice = Voice::read(&settings)?;
         let mut piper = Self {
             name: format!("piper {}", voice.dataset).trim_end().to_owned(),
             model: Arc::new(Mutex::new(Model {
-                encoder: session(&dir.join("encoder.onnx"))?,
-                decoder: session(&dir.join("decoder.onnx"))?,
+                encoder: session(&encoder)?,
+                decoder: session(&decoder)?,
             })),
             espeak: Espeak::start(&voice.espeak.voice)?,
+            folder: dir.to_owned(),
             voice,
         };
         super::whole(&mut piper, "Hello.")?;
@@ -143,6 +148,12 @@ impl Tts for Piper {
 
     fn sample_rate(&self) -> u32 {
         self.voice.audio.sample_rate
+    }
+
+    /// The sha256 of its files.
+    fn fingerprint(&self) -> Option<String> {
+        let files = FILES.map(|name| self.folder.join(name));
+        super::kept::sha256_of(&files).ok()
     }
 
     /// Speaks nothing, and succeeds, where there is nothing to pronounce.

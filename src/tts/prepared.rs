@@ -1,6 +1,6 @@
 //! Clips made while everything still works, to be played when it does not.
 
-use super::{Speaker, Tts};
+use super::{Kept, Speaker, Tts};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,24 +12,56 @@ pub struct Prepared(RwLock<HashMap<Speaker, Clips>>);
 type Clips = HashMap<String, Arc<[f32]>>;
 
 impl Prepared {
-    /// Synthesises each of `texts` once. A text that fails is logged and left out: a server without an
-    /// apology is better than no server. Returns the number of clips of this speaker.
+    /// Takes over those of `texts` that were kept when the program last ran.
+    pub fn recall<'a>(
+        &self,
+        speaker: &Speaker,
+        kept: &Kept,
+        texts: impl IntoIterator<Item = &'a String>,
+    ) {
+        for text in texts {
+            if let Some(clip) = kept.get(text) {
+                self.put(speaker, text.clone(), clip);
+            }
+        }
+    }
+
+    /// Keeps each of `texts` that was synthesised for the next time that the program runs.
+    pub fn keep<'a>(
+        &self,
+        speaker: &Speaker,
+        kept: &Kept,
+        texts: impl IntoIterator<Item = &'a String>,
+    ) {
+        for text in texts {
+            if let Some(clip) = self.get(speaker, text) {
+                kept.put(text, &clip);
+            }
+        }
+        kept.tidy();
+    }
+
+    /// Synthesises each of `texts` that is not prepared yet. A text that fails is logged and left out: a
+    /// server without an apology is better than no server. Returns the texts that were synthesised.
     pub fn render(
         &self,
         speaker: &Speaker,
         tts: &mut dyn Tts,
         texts: impl IntoIterator<Item = String>,
-    ) -> usize {
+    ) -> Vec<String> {
+        let mut made = Vec::new();
         for text in texts {
             if self.get(speaker, &text).is_none() {
                 match super::whole(tts, &text) {
-                    Ok(clip) => self.put(speaker, text, clip),
+                    Ok(clip) => {
+                        self.put(speaker, text.clone(), clip);
+                        made.push(text);
+                    }
                     Err(error) => tracing::warn!(%error, "a clip could not be prepared"),
                 }
             }
         }
-        let clips = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        clips.get(speaker).map_or(0, Clips::len)
+        made
     }
 
     /// Keeps a clip of this text, at the speaker's own sample rate.
@@ -92,8 +124,23 @@ mod tests {
     fn a_text_that_fails_is_left_out_and_the_others_stay() {
         let (prepared, server) = (Prepared::default(), Speaker::default());
         let texts = texts(&["One two.", "Three."]);
-        let count = prepared.render(&server, &mut Scripted::failing_on(1), texts);
+        let made = prepared.render(&server, &mut Scripted::failing_on(1), texts);
         assert!(prepared.get(&server, "One two.").is_none());
-        assert_eq!(count, 1);
+        assert_eq!(made, ["Three."]);
+    }
+
+    #[test]
+    fn what_was_kept_is_not_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, server) = (Kept::new(folder.path(), "voice"), Speaker::default());
+        let all = texts(&["One two.", "Three."]);
+        let before = Prepared::default();
+        let made = before.render(&server, &mut Scripted::new(), all.clone());
+        before.keep(&server, &kept, &made);
+        let after = Prepared::default();
+        after.recall(&server, &kept, &all[1..]);
+        let made = after.render(&server, &mut Scripted::new(), all);
+        assert_eq!(made, ["One two."]);
+        assert!(after.get(&server, "Three.").is_some());
     }
 }

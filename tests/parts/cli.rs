@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 fn undertone(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
     command.current_dir(folder).args(arguments);
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("UNDERTONE_") {
             command.env_remove(name);

@@ -74,6 +74,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),
+        clips: None,
         llm,
         tools: Registry::new().into(),
         predictors: Vec::new(),

@@ -37,6 +37,7 @@ pub(crate) fn command(folder: &Path, models: &Path, shell: &str) -> Command {
         .arg(env!("CARGO_BIN_EXE_undertone"))
         .current_dir(folder)
         .env("UNDERTONE_MODELS", models)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true);

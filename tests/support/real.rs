@@ -1,7 +1,7 @@
 //! Engines with a real recogniser and voice, and a scripted language model.
 
 use super::live;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use undertone::asr::WhisperOnnx;
 use undertone::config::{Config, Environment, Flags};
@@ -15,6 +15,7 @@ use undertone::vad::{Gated, SileroModel, Vad};
 pub(crate) fn shipped(change: impl FnOnce(&mut Config), observers: Observers) -> Arc<Engines> {
     let loaded = undertone::config::load(&Flags::default(), &Environment::default());
     let mut config = loaded.expect("the defaults").config;
+    config.cache = Some(cache());
     change(&mut config);
     configured(&config, observers)
 }
@@ -27,6 +28,11 @@ pub(crate) fn configured(config: &Config, observers: Observers) -> Arc<Engines> 
         ..built
     };
     Engines::start(patient).expect("engines")
+}
+
+/// A cache of the tests' own, so that the engines of one run synthesise the fixed phrases once.
+pub(crate) fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
 }
 
 /// Engines with the models in `weights`.
@@ -44,6 +50,7 @@ pub(crate) fn engines(weights: &Path, llm: &Scripted) -> Builders {
             Ok(Box::new(SmartTurn::load(&turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(move || Ok(Box::new(Piper::load(&piper)?) as Box<dyn Tts>)),
+        clips: Some(cache().join("clips")),
         ..live::without_models(Arc::new(llm.clone()))
     }
 }
