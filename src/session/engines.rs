@@ -13,7 +13,7 @@ use super::voices::Voices;
 use crate::conversation::{Briefing, Declarations, Policy};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
-use crate::tools::{Clock, Journal, LiveTools, Registry, SystemClock};
+use crate::tools::{Audience, Clock, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
@@ -139,7 +139,7 @@ impl Engines {
 
 /// Gives the rules their tools. Returns the rules of calls.
 fn policies(policy: &mut Policy, phone: PhoneSettings, tools: &Registry) -> Policy {
-    policy.tools = Arc::new(tools.of_all_sessions());
+    policy.tools = Arc::new(tools.offered_to(Audience::Everyone));
     phone.policy(policy)
 }
 

@@ -2,7 +2,7 @@
 
 use super::options::{Profile, SessionOptions};
 use crate::conversation::{Declarations, Input};
-use crate::tools::{Declaration, LiveTools, Registry, builtin};
+use crate::tools::{Audience, Declaration, LiveTools, Registry, builtin};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 pub(super) struct Offer {
     profile: Profile,
     is_call: bool,
+    demonstrates: bool,
     live: watch::Receiver<Arc<Registry>>,
     /// The tools that the conversation works with.
     registry: Arc<Registry>,
@@ -25,6 +26,7 @@ impl Offer {
         let offer = Self {
             profile: options.profile,
             is_call: options.call.is_some(),
+            demonstrates: options.demonstrates,
             live,
             registry,
             next: None,
@@ -34,12 +36,15 @@ impl Offer {
     }
 
     fn of(&self, tools: &Registry) -> Declarations {
-        let mut offered = tools.of_all_sessions();
+        let mut offered = tools.offered_to(Audience::Everyone);
         if self.profile == Profile::PhoneCall {
             may_hang_up(&mut offered);
         }
         if self.is_call {
-            offered.extend(tools.of_calls());
+            offered.extend(tools.offered_to(Audience::Calls));
+        }
+        if self.demonstrates {
+            offered.extend(tools.offered_to(Audience::Demonstration));
         }
         Arc::new(offered)
     }

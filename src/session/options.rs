@@ -26,6 +26,8 @@ pub struct SessionOptions {
     /// The provider's name of a telephone call that it can put through to others. Tools that need such
     /// a call are offered.
     pub call: Option<String>,
+    /// The client shows the server's demonstration. Its tools are offered.
+    pub demonstrates: bool,
 }
 
 impl SessionOptions {
@@ -41,6 +43,7 @@ impl SessionOptions {
             model: None,
             client: None,
             call: None,
+            demonstrates: false,
         }
     }
 }

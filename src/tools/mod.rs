@@ -281,6 +281,18 @@ impl CallContext {
     }
 }
 
+/// The sessions that a tool is offered to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Audience {
+    /// Every session.
+    #[default]
+    Everyone,
+    /// Sessions of a telephone call that the tool acts on ([`SessionTools::call`]).
+    Calls,
+    /// Sessions whose client shows the server's demonstration, as the playground does.
+    Demonstration,
+}
+
 /// A tool that the server runs.
 pub trait Tool: Send + Sync {
     /// Its declaration.
@@ -293,10 +305,9 @@ pub trait Tool: Send + Sync {
         context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>>;
 
-    /// Whether it acts on the session's telephone call ([`SessionTools::call`]). Sessions without one
-    /// are not offered it.
-    fn needs_call(&self) -> bool {
-        false
+    /// The sessions that it is offered to.
+    fn audience(&self) -> Audience {
+        Audience::Everyone
     }
 
     /// Makes the next call faster without making one: looks up names, opens connections.

@@ -1,6 +1,6 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
-use super::{CallContext, Declaration, RouterHints, Tool, ToolError, ToolSpec};
+use super::{Audience, CallContext, Declaration, RouterHints, Tool, ToolError, ToolSpec};
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
 use serde_json::{Map, Value};
@@ -97,14 +97,14 @@ impl Registry {
         self.declarations_of(|_| true)
     }
 
-    /// Declarations of the tools that every session is offered.
-    pub fn of_all_sessions(&self) -> Vec<Arc<Declaration>> {
-        self.declarations_of(|tool| !tool.needs_call())
+    /// Declarations of the tools for this audience alone, in the order of registration.
+    pub fn offered_to(&self, audience: Audience) -> Vec<Arc<Declaration>> {
+        self.declarations_of(|tool| tool.audience() == audience)
     }
 
-    /// Declarations of the tools that only sessions of a provider's call are offered.
-    pub fn of_calls(&self) -> Vec<Arc<Declaration>> {
-        self.declarations_of(|tool| tool.needs_call())
+    /// The sessions that a tool is offered to.
+    pub fn audience(&self, name: &str) -> Option<Audience> {
+        self.tools.get(name).map(|entry| entry.tool.audience())
     }
 
     fn declarations_of(&self, of: impl Fn(&dyn Tool) -> bool) -> Vec<Arc<Declaration>> {

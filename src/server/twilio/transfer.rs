@@ -2,7 +2,7 @@
 
 use super::account::Twilio;
 use crate::tools::builtin;
-use crate::tools::{CallContext, Declaration, RouterHints, Tool, ToolError};
+use crate::tools::{Audience, CallContext, Declaration, RouterHints, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -44,8 +44,8 @@ impl Tool for TransferCall {
         &self.declaration
     }
 
-    fn needs_call(&self) -> bool {
-        true
+    fn audience(&self) -> Audience {
+        Audience::Calls
     }
 
     fn call(

@@ -7,7 +7,8 @@ use super::{DeclarationError, Declared, Kind};
 use crate::tools::builtin::Builtin;
 use crate::tools::template::{Template, parameters};
 use crate::tools::{
-    Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, SpeculationLimits, ToolSpec,
+    Audience, Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, SpeculationLimits,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -32,9 +33,19 @@ pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Ch
             "make it readable, or remove it",
         )
     })?;
+    parse(path, &text, variable)
+}
+
+/// Checks the text of the file at `path`.
+pub(super) fn parse(
+    path: &Path,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Checked<Declared> {
+    let check = Check { path, variable };
     check
-        .tool(file::parse(path, &text)?)
-        .map_err(|error| located(error, &text))
+        .tool(file::parse(path, text)?)
+        .map_err(|error| located(error, text))
 }
 
 /// Whether all programs are there that tools run.
@@ -118,6 +129,7 @@ impl Check<'_> {
             declaration,
             hints: raw.router,
             kind,
+            audience: Audience::Everyone,
         })
     }
 

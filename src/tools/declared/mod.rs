@@ -9,7 +9,7 @@ pub use hints::RouterHints;
 use super::builtin::{self, Builtin};
 use super::http::{HttpPlan, HttpTool, Web};
 use super::subprocess::{SubprocessPlan, SubprocessTool};
-use super::{CallContext, Declaration, Registry, RegistryError, Tool, ToolError};
+use super::{Audience, CallContext, Declaration, Registry, RegistryError, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -53,6 +53,8 @@ pub struct Declared {
     pub hints: RouterHints,
     /// How it runs.
     pub kind: Kind,
+    /// The sessions that it is offered to; a file cannot choose.
+    pub audience: Audience,
 }
 
 impl Declared {
@@ -118,6 +120,14 @@ pub fn load(
     Ok(tools)
 }
 
+/// Reads a declaration that this program brings along: the text of `file`, without secrets.
+///
+/// # Errors
+/// [`DeclarationError`] with the first thing that is wrong.
+pub fn parse(file: &Path, text: &str) -> Result<Declared, DeclarationError> {
+    check::parse(file, text, &|_| None)
+}
+
 /// Whether all that the tools need to run is there: their programs.
 ///
 /// # Errors
@@ -171,25 +181,36 @@ pub fn registry(declared: &[Declared]) -> Result<Registry, RegistryError> {
 
 fn build(tool: &Declared, web: &Arc<Web>) -> Arc<dyn Tool> {
     let declaration = tool.declaration.clone();
-    match &tool.kind {
-        Kind::Http(plan) => Arc::new(HttpTool::new(declaration, *plan.clone(), web.clone())),
-        Kind::Subprocess(plan) => Arc::new(SubprocessTool::new(declaration, plan.clone())),
-        Kind::Builtin(builtin) => Arc::new(Redeclared {
-            inner: builtin.tool(declaration.clone(), web),
-            declaration,
-        }),
-    }
+    let inner: Arc<dyn Tool> = match &tool.kind {
+        Kind::Http(plan) => Arc::new(HttpTool::new(
+            declaration.clone(),
+            *plan.clone(),
+            web.clone(),
+        )),
+        Kind::Subprocess(plan) => Arc::new(SubprocessTool::new(declaration.clone(), plan.clone())),
+        Kind::Builtin(builtin) => builtin.tool(declaration.clone(), web),
+    };
+    Arc::new(Redeclared {
+        declaration,
+        audience: tool.audience,
+        inner,
+    })
 }
 
-/// A tool of this program with the declaration that a file gives it.
+/// A tool with the declaration that a file gives it.
 struct Redeclared {
     declaration: Declaration,
+    audience: Audience,
     inner: Arc<dyn Tool>,
 }
 
 impl Tool for Redeclared {
     fn declaration(&self) -> &Declaration {
         &self.declaration
+    }
+
+    fn audience(&self) -> Audience {
+        self.audience
     }
 
     fn call(
