@@ -95,7 +95,7 @@ fn configure(folder: &Path, port: u16) -> PathBuf {
     let config = folder.join("undertone.toml");
     let text = format!(
         "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n\
-         [llm]\nstall_filler_ms = 10000\ngive_up_ms = 20000\n",
+         [playground]\ndemonstration = false\n[llm]\nstall_filler_ms = 10000\ngive_up_ms = 20000\n",
         weights().display()
     );
     std::fs::write(&config, text).expect("a configuration");
@@ -151,14 +151,66 @@ fn what_the_page_says_of_a_turn_follows_from_its_record() {
     assert!(!said.contains("# pass 0"), "nothing was tested: {said}");
 }
 
+/// Where screenshots and recordings stay.
+fn artefacts() -> PathBuf {
+    let artefacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../artefacts/playground");
+    std::fs::create_dir_all(&artefacts).expect("a folder");
+    artefacts.canonicalize().expect("a folder")
+}
+
+/// Runs a browser's script. Returns what it measured.
+fn visit(script: &str, folder: &Path, settings: &Value) -> Value {
+    let path = folder.join("settings.json");
+    std::fs::write(&path, settings.to_string()).expect("written");
+    let visit = Command::new("node")
+        .arg(script)
+        .arg(&path)
+        .current_dir(FOLDER)
+        .output()
+        .expect("node runs");
+    let (said, complained) = (
+        String::from_utf8_lossy(&visit.stdout),
+        String::from_utf8_lossy(&visit.stderr),
+    );
+    assert!(visit.status.success(), "{said}\n{complained}");
+    let measured: Value =
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report");
+    println!("{measured:#}");
+    axe_found_nothing(&measured);
+    measured
+}
+
+/// With the shipped settings: no key, no file but for the port.
+#[test]
+fn one_click_plays_a_question_with_and_without_the_early_start() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, config) = (free_port(), folder.path().join("undertone.toml"));
+    let models = weights();
+    let text = format!(
+        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"{}/tools\"\njournal = \"journal.jsonl\"\n",
+        models.display(),
+        env!("CARGO_MANIFEST_DIR"),
+    );
+    std::fs::write(&config, text).expect("a configuration");
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts(),
+        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
+    });
+    visit("compare.mjs", folder.path(), &settings);
+}
+
 #[test]
 fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     need(BROWSER);
     need(format!("{FOLDER}/node_modules/playwright-core"));
     let folder = tempfile::tempdir().expect("a folder");
-    let artefacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../artefacts/playground");
-    std::fs::create_dir_all(&artefacts).expect("a folder");
-    let artefacts = artefacts.canonicalize().expect("a folder");
+    let artefacts = artefacts();
     let port = free_port();
     let question = "What is the weather in London right now?";
     let interruption = "Wait, stop. What time is it in Tokyo?";
@@ -173,22 +225,7 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
             "interruption": sound(folder.path(), "interruption.wav", interruption, 0.6, 30.0),
         },
     });
-    let path = folder.path().join("settings.json");
-    std::fs::write(&path, settings.to_string()).expect("written");
-    let visit = Command::new("node")
-        .arg("visit.mjs")
-        .arg(&path)
-        .current_dir(FOLDER)
-        .output()
-        .expect("node runs");
-    let (said, complained) = (
-        String::from_utf8_lossy(&visit.stdout),
-        String::from_utf8_lossy(&visit.stderr),
-    );
-    assert!(visit.status.success(), "{said}\n{complained}");
-    let measured: Value =
-        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report");
-    println!("{measured:#}");
+    let measured = visit("visit.mjs", folder.path(), &settings);
     check(&measured);
     // A busy browser may drop audio, so not every word is recognised.
     let captured = &["weather", "degree"][..];
@@ -207,12 +244,15 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     }
 }
 
-fn check(measured: &Value) {
+fn axe_found_nothing(measured: &Value) {
     for (name, violations) in measured.as_object().expect("an object") {
         if name.starts_with("axe_") {
             assert_eq!(*violations, json!([]), "{name}");
         }
     }
+}
+
+fn check(measured: &Value) {
     // First paint, idle CPU share and the demo's wait are only printed, because they depend on the
     // machine.
     let weight = measured["page_bytes"].as_u64().expect("a number");

@@ -5,6 +5,12 @@ export const RATE = 24000;
 /** Silence after which the output is suspended, so that an idle page costs nothing, ms. */
 const SLEEP_AFTER = 4000;
 
+/** The samples in base64 of PCM16. */
+export function pcm(base64) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  return new Int16Array(bytes.buffer);
+}
+
 /**
  * Plays pieces of PCM16 at 24 kHz in order. Events, with `detail` {id, samples, at}: `started`,
  * `ended`, `flushed`; `samples` counts those of the piece that were heard, `at` is a time of

@@ -1,7 +1,8 @@
 // The page: connects its parts.
 
 import { obstacle } from './audio-in.js';
-import { Speaker } from './audio-out.js';
+import { pcm, Speaker } from './audio-out.js';
+import { Comparison } from './comparison.js';
 import { Demo } from './demo.js';
 import { Recording, save } from './download.js';
 import { showMetrics, waitsInShort } from './metrics.js';
@@ -23,6 +24,7 @@ const recording = new Recording();
 const transcript = new Transcript(find('log'), find('partial'));
 const voice = new Voice();
 const panel = new Panel(turns, () => session.state === 'open');
+const comparison = new Comparison(transcript);
 
 /** Typed messages: `waiting` for the connection, and `sent` but not confirmed by the server. */
 const typed = { waiting: [], sent: [], connecting: false };
@@ -105,8 +107,7 @@ function withoutAudio(event) {
 }
 
 function hear({ item_id: item, delta }) {
-  const bytes = Uint8Array.from(atob(delta), (letter) => letter.charCodeAt(0));
-  const samples = new Int16Array(bytes.buffer);
+  const samples = pcm(delta);
   const id = turns.audio(item, samples.length);
   if (id === null) return;
   if (!talk.pieces.has(id)) talk.pieces.set(id, []);
@@ -167,6 +168,7 @@ find('composer').addEventListener('submit', async (event) => {
   const text = field.value.trim();
   if (text === '' || typed.connecting || !reachable()) return;
   demo.stop();
+  comparison.stop();
   speaker.wake();
   typed.connecting = true;
   await opened(() => {
@@ -192,6 +194,7 @@ function say(text) {
 
 /** Stops the agent. */
 function hush() {
+  comparison.stop();
   speaker.flush();
   if (talk.open) session.send({ type: 'output_audio_buffer.clear' });
 }
@@ -207,11 +210,12 @@ async function opened(act) {
 }
 
 voice.addEventListener('frame', ({ detail: samples }) => {
-  if (demo.playing || !session.audio(samples)) return;
+  if (demo.playing || comparison.playing || !session.audio(samples)) return;
   recording.sound('user', performance.now() - 20, samples);
 });
 voice.addEventListener('change', () => {
   if (!voice.on) return;
+  comparison.stop();
   speaker.wake();
   opened(() => {});
 });
@@ -225,6 +229,15 @@ async function playQuestion(number) {
   hush();
   await opened(() => demo.play(number, (samples) => recording.sound('user', performance.now() - 20, samples)));
 }
+
+comparison.addEventListener('playing', () => {
+  if (!comparison.playing) return;
+  demo.stop();
+  speaker.flush();
+  if (talk.open) session.send({ type: 'output_audio_buffer.clear' });
+  complain('');
+  leaveStart();
+});
 
 // ---------------------------------------------------------------- tools and the switch
 
@@ -255,9 +268,15 @@ function askConfirmation(event) {
 // ---------------------------------------------------------------- turns and files
 
 turns.addEventListener('new', () => {
+  comparison.hide();
+  leaveStart();
+});
+
+/** From the first screen to the one with two columns. */
+function leaveStart() {
   document.body.classList.remove('fresh');
   document.querySelector('.conversation').scrollIntoView({ block: 'nearest' });
-});
+}
 
 turns.addEventListener('change', ({ detail: turn }) => {
   if (!turn.over) return;
@@ -314,6 +333,7 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   if (state === 'lost') {
     speaker.flush();
     demo.stop();
+    comparison.stop();
     complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
   } else if (state === 'refused') complain(reason);
   else if (state !== 'opening') complain('');
@@ -325,7 +345,7 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
 
 /** Disables the controls that need a server; typing stays possible. */
 function enable(on) {
-  for (const control of document.querySelectorAll('#send, #early, #questions button, #confirmations button')) control.disabled = !on;
+  for (const control of document.querySelectorAll('#send, #early, #compare, #questions button, #comparison-questions button, #confirmations button')) control.disabled = !on;
   // A scrollable region must be focusable by keyboard if it has no enabled controls.
   find('questions').tabIndex = on ? -1 : 0;
   voice.reachable = on;
@@ -358,7 +378,9 @@ async function greet() {
   tools = about.tools;
   turns.preRoll = about.pre_roll_ms;
   describeTools();
-  find('questions').replaceChildren(...about.questions.map((text, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
+  comparison.preRoll = about.pre_roll_ms;
+  comparison.questions = about.questions.map(({ text, demonstrates }, number) => ({ number, text, demonstrates })).filter(({ demonstrates }) => demonstrates);
+  find('questions').replaceChildren(...about.questions.map(({ text }, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
   find('demo').hidden = about.questions.length === 0;
 }
 

@@ -34,8 +34,9 @@ const AFTER = 1200;
 /**
  * The rows of a turn at `now`: {name, marks}.
  * @param {boolean} whole whether to include every stage, not only the request, early calls and playout
+ * @param {boolean} estimates whether to include the wait without the early start
  */
-export function rowsOf(turn, now, whole) {
+export function rowsOf(turn, now, whole, estimates = true) {
   const rows = [
     { name: 'You', marks: speechMarks(turn, now) },
     whole && { name: 'Transcript', marks: transcriptMarks(turn) },
@@ -44,7 +45,7 @@ export function rowsOf(turn, now, whole) {
     whole && { name: 'Model', marks: modelMarks(turn, now) },
     whole && { name: 'Voice', marks: turn.clauses.map((clause, index) => voiceMark(turn, clause, index)) },
     { name: 'You heard', marks: heardMarks(turn, now) },
-    { name: 'Otherwise', marks: otherwiseMarks(turn) },
+    estimates && { name: 'Otherwise', marks: otherwiseMarks(turn) },
   ];
   const certain = ({ from, to }) => Number.isFinite(from) && Number.isFinite(to);
   return rows.filter(Boolean).map((row) => ({ ...row, marks: row.marks.filter(certain) })).filter((row) => row.marks.length > 0);

@@ -1,7 +1,7 @@
 // The panel for one turn: the sentence, the drawing, and the copy button.
 
 import { story } from './story.js';
-import { el } from './text.js';
+import { copy, el } from './text.js';
 import { Timeline } from './timeline.js';
 import { plainTurn } from './turns.js';
 
@@ -82,19 +82,4 @@ export class Panel {
 /** A sentence with its times emphasised. */
 function emphasised(sentence) {
   return sentence.split(/((?:less than )?\d+(?:\.\d+)? s\b)/).map((part, index) => (index % 2 ? el('b', {}, part) : part));
-}
-
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = el('textarea', { class: 'visually-hidden' });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand('copy');
-    area.remove();
-    return done;
-  }
 }

@@ -75,11 +75,22 @@ export class Session extends EventTarget {
     return true;
   }
 
+  /** Ends the conversation. */
+  close() {
+    this.#wanted = false;
+    clearTimeout(this.#told);
+    const socket = this.#socket;
+    this.#socket = null;
+    if (!socket) return;
+    socket.onclose = null;
+    socket.close();
+  }
+
   #connect() {
     this.#tell('opening');
     const token = sessionStorage.getItem(KEY);
     const protocols = ['realtime', ...(token ? [`openai-insecure-api-key.${token}`] : [])];
-    const address = new URL('/v1/realtime?model=undertone&vendor_events=1', location.href);
+    const address = new URL('/v1/realtime?model=undertone&vendor_events=1&demonstration=1', location.href);
     address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
     const socket = new WebSocket(address, protocols);
     this.#socket = socket;

@@ -10,7 +10,7 @@ import { attempt, discarded, doing, stage, subject } from './words.js';
 const ASKED = 'This changes something, so it asks you first.';
 
 /** The least noticeable saving, ms. */
-const FELT = 100;
+export const FELT = 100;
 
 /** The largest gap at which an answer counts as having waited for the end of a filler, ms. */
 const BREATH = 60;

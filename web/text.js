@@ -47,3 +47,19 @@ export function listed(values) {
 export function plain(name) {
   return String(name ?? '').replaceAll('_', ' ').replaceAll('-', ' ');
 }
+
+/** Copies text to the clipboard; false if the browser does not let the page. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = el('textarea', { class: 'visually-hidden' });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}

@@ -17,6 +17,17 @@ const RIGHT = 12;
 const LEAST = 14;
 const LETTER = 6.6;
 
+/** The number of timelines on the page. */
+let drawn = 0;
+
+/**
+ * What to draw of a turn.
+ * @typedef {object} View
+ * @property {{before: number, after: number}} [around] the visible time around the end of speech, ms; by default what the turn needs
+ * @property {boolean} [estimates] whether to draw the wait without the early start; true by default
+ * @property {object[]} [more] further rows
+ */
+
 /** Draws turns into `place`; `detail` shows the figures of the hovered or focused mark. */
 export class Timeline {
   #place;
@@ -26,6 +37,8 @@ export class Timeline {
   #focus = null;
   #seen = new Set();
   #whole = false;
+  #view = {};
+  #name = (drawn += 1);
 
   /**
    * @param {HTMLElement} place
@@ -37,17 +50,27 @@ export class Timeline {
     this.#detail = detail;
     this.#table = table;
     place.addEventListener('keydown', (event) => this.#step(event));
-    new ResizeObserver(() => this.#turn && this.draw(this.#turn, this.now)).observe(place);
+    new ResizeObserver(() => this.#turn && this.draw(this.#turn, this.now, this.#view)).observe(place);
   }
 
   /** Whether to draw every stage of the whole turn. */
   set whole(whole) {
     this.#whole = whole;
-    if (this.#turn) this.draw(this.#turn, this.now);
+    if (this.#turn) this.draw(this.#turn, this.now, this.#view);
   }
 
-  /** Draws a turn at `now`, ms since the session began. */
-  draw(turn, now) {
+  /** Draws nothing. */
+  clear() {
+    this.#turn = null;
+    this.#place.replaceChildren();
+    this.#table.replaceChildren();
+  }
+
+  /**
+   * Draws a turn at `now`, ms since the session began.
+   * @param {View} view
+   */
+  draw(turn, now, view = {}) {
     if (this.#turn !== turn) {
       this.#focus = null;
       this.#tell(null);
@@ -55,9 +78,13 @@ export class Timeline {
     }
     this.#turn = turn;
     this.now = now;
+    this.#view = view;
     const until = turn.over ? end(turn) : now;
-    const rows = rowsOf(turn, until, this.#whole);
-    const axis = axisOf(stretch(turn, rows, until, this.#whole), turn, this.#place.clientWidth);
+    const rows = [...rowsOf(turn, until, this.#whole, view.estimates), ...(view.more ?? [])];
+    const needed = stretch(turn, rows, until, this.#whole);
+    const { origin } = needed;
+    const shown = view.around ? { origin, from: origin - view.around.before, to: origin + view.around.after } : needed;
+    const axis = axisOf(shown, turn, this.#place.clientWidth, this.#name);
     const drawing = this.#drawing(turn, rows, axis);
     const focused = this.#place.contains(document.activeElement) ? this.#focus : null;
     this.#place.replaceChildren(drawing);
@@ -113,7 +140,7 @@ export class Timeline {
         },
       },
       svg('rect', { class: 'target', x: seen.from - 4, y: y - 5, width: Math.max(seen.to - seen.from + 8, 14), height: BAR + 10, rx: 6 }),
-      ...shape(mark, from, to, y),
+      ...shape(mark, axis, from, to, y),
       ...label(mark, row, axis, y, from, seen),
     );
   }
@@ -173,12 +200,13 @@ function signed(ms, moment) {
   return rounded < 0 ? `${span(-rounded)} before ${moment}` : `${span(rounded)} after ${moment}`;
 }
 
-function axisOf({ from, to, origin }, turn, wide) {
+function axisOf({ from, to, origin }, turn, wide, name) {
   const narrow = wide < NARROW;
   const left = narrow ? 0 : GUTTER;
   const width = Math.max(wide, 280);
   const scale = (width - left - RIGHT) / (to - from);
   return {
+    name,
     width,
     left,
     right: width - RIGHT,
@@ -194,10 +222,11 @@ function axisOf({ from, to, origin }, turn, wide) {
   };
 }
 
-function shape(mark, from, to, y) {
+function shape(mark, axis, from, to, y) {
   if (mark.point) return [svg('circle', { cx: from, cy: y + BAR / 2, r: 6 })];
   if (mark.style === 'held') return [svg('line', { x1: from, x2: to, y1: y + BAR / 2, y2: y + BAR / 2 })];
-  return [svg('rect', { class: 'bar', x: from, y, width: to - from, height: BAR, rx: 5, 'clip-path': 'url(#shown)' })];
+  const fill = mark.style === 'dead' ? `url(#stripes-${axis.name})` : null;
+  return [svg('rect', { class: 'bar', fill, x: from, y, width: to - from, height: BAR, rx: 5, 'clip-path': `url(#shown-${axis.name})` })];
 }
 
 /** A mark's label: on it, or beside it where there is space. */
@@ -295,10 +324,10 @@ function definitions(axis, height) {
   return svg(
     'defs',
     {},
-    svg('clipPath', { id: 'shown' }, svg('rect', { x: axis.left, y: 0, width: axis.right - axis.left, height })),
+    svg('clipPath', { id: `shown-${axis.name}` }, svg('rect', { x: axis.left, y: 0, width: axis.right - axis.left, height })),
     svg(
       'pattern',
-      { id: 'stripes', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
+      { id: `stripes-${axis.name}`, width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
       svg('rect', { width: 6, height: 6, class: 'stripe-ground' }),
       svg('rect', { width: 3, height: 6, class: 'stripe' }),
     ),

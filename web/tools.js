@@ -43,7 +43,7 @@ export function showTools(place, tools, on) {
       return el(
         'li',
         { class: `tool ${how}` },
-        el('div', { class: 'tool-head' }, el('code', {}, tool.name), el('span', { class: 'badge how' }, HOW[how]), el('span', { class: 'badge' }, EFFECTS[tool.effect] ?? tool.effect)),
+        el('div', { class: 'tool-head' }, el('code', {}, tool.name), el('span', { class: 'badge how' }, HOW[how]), el('span', { class: 'badge' }, EFFECTS[tool.effect] ?? tool.effect), ...(tool.demonstrates ? [el('span', { class: 'badge' }, 'demonstration')] : [])),
         el('p', {}, tool.description),
         el('p', { class: 'why' }, why),
       );

@@ -2,16 +2,16 @@
 
 use super::audio_file;
 use crate::conversation::verdict;
-use crate::server::{Playground, Question, Say};
+use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
-use crate::tools::{Declaration, Effect, Eligibility, Registry};
+use crate::tools::{Audience, Declaration, Effect, Eligibility, Registry};
 use crate::transport::realtime::RATE;
 use std::cmp::Reverse;
 use std::io::Cursor;
 use std::sync::Arc;
 
 /// The number of questions that visitors are offered.
-const QUESTIONS: usize = 3;
+const QUESTIONS: usize = 4;
 
 /// Questions for built-in tools, which no file declares.
 const BUILT_IN: [(&str, &str); 2] = [
@@ -25,18 +25,24 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let tools: Vec<_> = registry
         .declarations()
         .into_iter()
-        .map(|tool| (tool.clone(), verdict(&tool, policy)))
+        .map(|tool| Offered {
+            verdict: verdict(&tool, policy),
+            demonstrates: registry.audience(&tool.spec.name) == Some(Audience::Demonstration),
+            tool,
+        })
         .collect();
     // Tools that may run speculatively come first, to demonstrate speculation.
     let mut asked: Vec<_> = tools
         .iter()
-        .filter(|(tool, _)| tool.effect <= Effect::ReadCostly)
-        .filter_map(|(tool, verdict)| {
+        .filter(|offered| offered.tool.effect <= Effect::ReadCostly)
+        .filter_map(|offered| {
+            let tool = &offered.tool;
             let declared = registry
                 .hints(&tool.spec.name)
                 .is_some_and(|hints| !hints.rules.is_empty());
-            let early = verdict.eligibility == Eligibility::Full;
+            let early = offered.verdict.eligibility == Eligibility::Full;
             Some(Asked {
+                demonstrates: offered.demonstrates && early,
                 rank: (early, declared),
                 network: tool.network,
                 text: example(&registry, tool)?,
@@ -44,7 +50,8 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         })
         .collect();
     asked.sort_by_key(|asked| Reverse(asked.rank));
-    let questions = in_order(asked).map(|asked| Question::new(asked.text));
+    let questions =
+        in_order(asked).map(|asked| Question::new(asked.text).demonstrating(asked.demonstrates));
     Playground {
         questions: questions.take(QUESTIONS).collect(),
         pre_roll_ms: engines.policy().vad.pre_roll_ms,
@@ -55,23 +62,30 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
 
 /// A question and its tool's properties.
 struct Asked {
+    /// Whether it demonstrates the difference that running early makes.
+    demonstrates: bool,
     /// Whether the tool may run speculatively, and whether a file declares it.
     rank: (bool, bool),
     network: bool,
     text: String,
 }
 
-/// Orders questions. First comes one whose tool may run speculatively without the network, since it
-/// works everywhere; then one whose tool uses the network, since it takes long enough for the early
-/// start to be noticeable.
-fn in_order(mut asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
+/// Orders questions. First come those of the demonstration; then one whose tool may run speculatively
+/// without the network, since it works everywhere; then one whose tool uses the network, since it takes
+/// long enough for the early start to be noticeable.
+fn in_order(asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
+    let (shown, mut asked): (Vec<_>, Vec<_>) =
+        asked.into_iter().partition(|asked| asked.demonstrates);
     let mut take = |network| {
         let fits = |asked: &Asked| asked.rank.0 && asked.network == network;
         let at = asked.iter().position(fits)?;
         Some(asked.remove(at))
     };
     let first = [take(false), take(true)];
-    first.into_iter().flatten().chain(asked)
+    shown
+        .into_iter()
+        .chain(first.into_iter().flatten())
+        .chain(asked)
 }
 
 /// A written question that calls for the tool.

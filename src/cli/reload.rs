@@ -3,7 +3,7 @@
 use super::server_settings::settings;
 use super::{engines, playground};
 use crate::config::{Flags, Loaded};
-use crate::server::Renewed;
+use crate::server::{Demonstration, Renewed};
 use crate::session::Engines;
 use crate::telemetry;
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 13] = [
+const AT_START: [&str; 14] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -25,6 +25,7 @@ const AT_START: [&str; 13] = [
     "tools.journal",
     "asterisk.",
     "wyoming.",
+    "playground.",
     "log.format",
     "log.turns",
 ];
@@ -36,6 +37,7 @@ pub(super) type Current = Arc<RwLock<Arc<Engines>>>;
 pub(super) struct Reloader {
     flags: Flags,
     loaded: Loaded,
+    demonstration: Option<Demonstration>,
     engines: Current,
     renew: watch::Sender<Renewed>,
 }
@@ -44,12 +46,14 @@ impl Reloader {
     pub(super) fn new(
         flags: Flags,
         loaded: Loaded,
+        demonstration: Option<Demonstration>,
         engines: Current,
         renew: watch::Sender<Renewed>,
     ) -> Self {
         Self {
             flags,
             loaded,
+            demonstration,
             engines,
             renew,
         }
@@ -71,8 +75,11 @@ impl Reloader {
     }
 
     fn reload(&mut self) -> Result<()> {
-        let loaded = super::load(&self.flags)?;
+        let mut loaded = super::load(&self.flags)?;
         loaded.verify()?;
+        if let Some(demonstration) = &self.demonstration {
+            demonstration.declare(&mut loaded.config.tools.declared);
+        }
         let config = &loaded.config;
         let renewal = engines::renewal(config)?;
         let old = engines_of(&self.engines);

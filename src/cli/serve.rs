@@ -5,7 +5,7 @@ use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
 use crate::config::{Config, Flags, Loaded, Scope};
-use crate::server::{self, App, Renewed, ServerError, ServerSettings, Twilio};
+use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Twilio};
 use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use crate::transport::door::Door;
@@ -78,11 +78,12 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
     path.map(open).transpose()
 }
 
-async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
+async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
     let mut signals = Signals::listen()?;
-    let config = &loaded.config;
     // Before the models are loaded, so that a port in use is reported at once.
-    let doors = Doors::open(config)?;
+    let doors = Doors::open(&loaded.config)?;
+    let demonstration = demonstration(&mut loaded.config, server::ANYWHERE);
+    let config = &loaded.config;
     let metrics = observers.metrics.clone();
     let (loading, stopped) = (load(config.clone(), observers), signals.stop());
     let engines = tokio::select! {
@@ -114,10 +115,33 @@ async fn serve(loaded: Loaded, flags: Flags, observers: Observers) -> Result<()>
         engines.finish_sessions().await;
         Ok(())
     };
-    let reloader = Reloader::new(flags, loaded, current, renew);
+    let reloader = Reloader::new(flags, loaded, demonstration, current, renew);
     tokio::select! {
         served = serving => served,
         ended = obey(signals, &shutdown, reloader) => ended,
+    }
+}
+
+/// Starts the demonstration and adds its tools, unless it is switched off. A failure is only logged:
+/// the server can do without it.
+fn demonstration(config: &mut Config, at: SocketAddr) -> Option<Demonstration> {
+    if !config.demonstration {
+        return None;
+    }
+    match Demonstration::open(at) {
+        Ok(demonstration) => {
+            tracing::info!(
+                address = %demonstration.address(),
+                "the page has a demonstration: a shop with made-up data that takes 1.5 s to answer; \
+                 playground.demonstration = false switches it off"
+            );
+            demonstration.declare(&mut config.tools.declared);
+            Some(demonstration)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the page has no demonstration");
+            None
+        }
     }
 }
 
@@ -246,4 +270,33 @@ fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListe
     bound.map_err(|error| {
         anyhow!("{keys}: {error}; stop the program that listens there, or choose another address")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, load};
+
+    fn names(config: &Config) -> Vec<&str> {
+        let tools = config.tools.declared.iter();
+        tools.map(|tool| &*tool.declaration.spec.name).collect()
+    }
+
+    #[tokio::test]
+    async fn the_demonstration_is_there_unless_it_is_switched_off_or_its_port_is_taken() {
+        let shipped = load(&Flags::default(), &Environment::default())
+            .unwrap()
+            .config;
+        let mut config = shipped.clone();
+        let running = demonstration(&mut config, server::ANYWHERE).unwrap();
+        assert!(names(&config).contains(&"get_demo_order"));
+
+        let mut config = shipped.clone();
+        assert!(demonstration(&mut config, running.address()).is_none());
+        assert_eq!(names(&config), names(&shipped));
+
+        config.demonstration = false;
+        assert!(demonstration(&mut config, server::ANYWHERE).is_none());
+        assert_eq!(names(&config), names(&shipped));
+    }
 }

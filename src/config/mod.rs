@@ -22,14 +22,15 @@ use crate::conversation::{Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, openai_compatible};
 use crate::server::ServerSettings;
 use crate::session::PhoneSettings;
-use crate::tools::Registry;
 use crate::tools::declared::Declared;
+use crate::tools::{Audience, Registry};
 use jiff::tz::TimeZone;
 use layers::Layers;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The default configuration file, in the working directory.
 pub const FILE: &str = "undertone.toml";
@@ -63,6 +64,8 @@ pub struct Config {
     pub wyoming: Option<SocketAddr>,
     /// The folder for what can be made again; `None` if the environment names no home.
     pub cache: Option<PathBuf>,
+    /// Whether the server runs the demonstration for the page.
+    pub demonstration: bool,
     /// Logging.
     pub log: LogConfig,
 }
@@ -134,11 +137,15 @@ impl LlmEngine {
         let Self::OpenAiCompatible(remote) = self else {
             return Ok(TextLimits::default());
         };
+        let offered = [Audience::Everyone, Audience::Calls].into_iter();
+        let offered = offered.flat_map(|audience| tools.offered_to(audience));
+        let specs = offered.map(|tool| tool.spec.clone());
         let room = remote.prompts().room_for_clients(&Prompt {
             instructions: instructions.map(str::to_owned),
             day: None,
             messages: Vec::new(),
-            tools: tools.specs(),
+            // Without the demonstration's, which must not take room from the operator's.
+            tools: Arc::new(specs.collect()),
             demands: Demands::default(),
         })?;
         Ok(TextLimits {

@@ -23,6 +23,7 @@ pub(super) struct RawConfig {
     pub(super) router: RawRouter,
     pub(super) asterisk: RawAsterisk,
     pub(super) wyoming: RawWyoming,
+    pub(super) playground: RawPlayground,
     pub(super) log: RawLog,
 }
 
@@ -288,6 +289,20 @@ pub(super) struct RawAsterisk {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawWyoming {
     pub(super) listen: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawPlayground {
+    pub(super) demonstration: bool,
+}
+
+impl Default for RawPlayground {
+    fn default() -> Self {
+        Self {
+            demonstration: true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -57,6 +57,7 @@ pub(super) fn check(
         )?,
         cache: check.cache_folder(),
         wyoming: check.trusting(&WYOMING, &raw.wyoming.listen, raw.server.insecure)?,
+        demonstration: raw.playground.demonstration,
         log: check.log(&raw.log)?,
     })
 }

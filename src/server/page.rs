@@ -5,10 +5,10 @@
 //! questions are protected like sessions.
 
 use super::access;
+use super::playground::{Offered, Question};
 use super::shared::Shared;
 use super::upgrade::busy;
-use crate::conversation::Verdict;
-use crate::tools::{Confirmation, Declaration};
+use crate::tools::Confirmation;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::header::{
@@ -61,7 +61,9 @@ const FILES: [File; FILE_COUNT] = files! {
     "/audio-in.worklet.js", JS, "audio-in.worklet.js";
     "/audio-out.js", JS, "audio-out.js";
     "/audio-out.worklet.js", JS, "audio-out.worklet.js";
+    "/comparison.js", JS, "comparison.js";
     "/demo.js", JS, "demo.js";
+    "/difference.js", JS, "difference.js";
     "/download.js", JS, "download.js";
     "/main.js", JS, "main.js";
     "/marks.js", JS, "marks.js";
@@ -78,7 +80,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 22;
+const FILE_COUNT: usize = 24;
 
 /// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {
@@ -126,13 +128,9 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
         return refused;
     }
     let playground = shared.playground();
-    let tools: Vec<Value> = playground
-        .tools
-        .iter()
-        .map(|(tool, verdict)| tool_json(tool, *verdict))
-        .collect();
-    let questions: Vec<&str> = match playground.say {
-        Some(_) => playground.questions.iter().map(|q| &*q.text).collect(),
+    let tools: Vec<Value> = playground.tools.iter().map(tool_json).collect();
+    let questions: Vec<Value> = match playground.say {
+        Some(_) => playground.questions.iter().map(question_json).collect(),
         None => Vec::new(),
     };
     let body = json!({
@@ -143,7 +141,16 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     ([kind, cache], body.to_string()).into_response()
 }
 
-fn tool_json(tool: &Declaration, verdict: Verdict) -> Value {
+fn question_json(question: &Question) -> Value {
+    json!({ "text": question.text, "demonstrates": question.demonstrates })
+}
+
+fn tool_json(offered: &Offered) -> Value {
+    let Offered {
+        tool,
+        verdict,
+        demonstrates,
+    } = offered;
     json!({
         "name": tool.spec.name,
         "description": tool.spec.description,
@@ -152,6 +159,7 @@ fn tool_json(tool: &Declaration, verdict: Verdict) -> Value {
         "confirms": tool.confirmation != Confirmation::None,
         "eligibility": verdict.eligibility,
         "because": verdict.because,
+        "demonstrates": demonstrates,
     })
 }
 

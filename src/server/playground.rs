@@ -13,8 +13,8 @@ pub type Say = Arc<dyn Fn(String) -> BoxFuture<'static, Option<Vec<u8>>> + Send 
 /// The description of this server for the page.
 #[derive(Clone, Default)]
 pub struct Playground {
-    /// The tools, and how far each may run before it is committed.
-    pub tools: Vec<(Arc<Declaration>, Verdict)>,
+    /// The tools.
+    pub tools: Vec<Offered>,
     /// Audio before the start of speech that is included in the utterance, ms.
     pub pre_roll_ms: u64,
     /// Questions that visitors without a microphone can play.
@@ -23,10 +23,23 @@ pub struct Playground {
     pub say: Option<Say>,
 }
 
+/// A tool, as the page shows it.
+#[derive(Debug, Clone)]
+pub struct Offered {
+    /// Its declaration.
+    pub tool: Arc<Declaration>,
+    /// How far it may run before it is committed.
+    pub verdict: Verdict,
+    /// It belongs to the demonstration.
+    pub demonstrates: bool,
+}
+
 /// A recorded question.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub(super) text: String,
+    /// Played with and without running early, it demonstrates the difference.
+    pub(super) demonstrates: bool,
     /// Its audio, once it has been requested.
     pub(super) wav: Arc<OnceCell<bytes::Bytes>>,
 }
@@ -36,7 +49,15 @@ impl Question {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
+            demonstrates: false,
             wav: Arc::default(),
         }
+    }
+
+    /// Sets whether it demonstrates the difference that running early makes.
+    #[must_use]
+    pub fn demonstrating(mut self, demonstrates: bool) -> Self {
+        self.demonstrates = demonstrates;
+        self
     }
 }

@@ -67,6 +67,7 @@ struct RealtimeQuery {
     call_id: Option<String>,
     intent: Option<String>,
     vendor_events: Option<String>,
+    demonstration: Option<String>,
 }
 
 async fn open_realtime(
@@ -93,12 +94,13 @@ async fn open_realtime(
         Ok(session) => session,
         Err(refused) => return refused,
     };
-    let vendor_events = query
-        .vendor_events
-        .is_some_and(|value| value == "1" || value == "true");
+    let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
+    let vendor_events = is_set(query.vendor_events);
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events);
     let dialect = match as_set(dialect, &shared.settings()).configured(session) {
-        Ok(dialect) => dialect.beta(realtime::asks_for_beta(&headers)),
+        Ok(dialect) => dialect
+            .beta(realtime::asks_for_beta(&headers))
+            .demonstrating(is_set(query.demonstration)),
         // The operator may have changed limits since the secret was issued.
         Err(wrong) => return errors::fault(&wrong),
     };

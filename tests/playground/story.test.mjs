@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { around, asked, difference, differenceRow } from '../../web/difference.js';
 import { rowsOf, stretch } from '../../web/marks.js';
 import { figures } from '../../web/metrics.js';
 import { moments, story } from '../../web/story.js';
@@ -299,4 +300,80 @@ test('tools are told by what their names say, and no more', () => {
   const tools = [{ eligibility: 'full' }, { eligibility: 'warm-up' }, { eligibility: 'forbid' }];
   assert.equal(toolsInShort(tools, true), '1 runs early, 2 wait');
   assert.equal(toolsInShort(tools, false), '0 run early, 3 wait');
+});
+
+/** The same question twice: the answer was heard at 2,900 ms with the early start, and at 3,700 ms without. */
+const WITH = { runs: [EARLY], said: [{ ...ANSWER, from: 2900, to: 4900 }] };
+const WITHOUT = { runs: [LATE], said: [{ ...ANSWER, from: 3700, to: 4900 }] };
+
+test('two playings are compared by when each answer was heard, in one number', () => {
+  const [early, late] = [turnOf(WITH), turnOf(WITHOUT)];
+  const { sooner, number, says } = difference(early, late);
+  assert.equal(sooner, 800);
+  assert.equal(number, '0.8 s earlier');
+  assert.equal(says, 'With the early start the answer was heard 0.40 s after the question, without it 1.20 s after. The call took 0.7 s both times; it began 0.50 s before the question ended instead of 0.30 s after it.');
+  const [row] = differenceRow(early, late);
+  assert.deepEqual([row.marks[0].from, row.marks[0].to, row.marks[0].label], [2900, 3700, '0.8 s earlier']);
+});
+
+test('two playings are compared whatever their clocks say: each counts from the end of its own question', () => {
+  const later = turnOf(WITHOUT);
+  const shift = 60_000;
+  for (const run of later.runs) for (const stamp of ['started', 'finished', 'committed']) run[stamp] += shift;
+  for (const piece of later.clauses.flatMap(({ pieces }) => pieces)) for (const stamp of ['from', 'to']) piece[stamp] += shift;
+  later.latency.speech_end += shift;
+  assert.equal(difference(turnOf(WITH), later).sooner, 800);
+});
+
+test('a comparison claims no number that the turns do not prove', () => {
+  const refused = (early, late, why) => {
+    const { sooner, number, says } = difference(early && turnOf(early), late && turnOf(late));
+    assert.deepEqual([sooner, number], [null, ''], says);
+    assert.match(says, why);
+    if (early && late) assert.deepEqual(differenceRow(turnOf(early), turnOf(late)), []);
+  };
+  refused(undefined, WITHOUT, /with the early start was not understood/);
+  refused(WITH, undefined, /without the early start was not understood/);
+  refused({ ...WITH, runs: [LATE] }, WITHOUT, /nothing began early/);
+  refused({ ...WITH, runs: [] }, { ...WITHOUT, runs: [] }, /nothing began early/);
+  refused(WITH, { ...WITHOUT, runs: [EARLY] }, /early both times/);
+  refused(WITH, { ...WITHOUT, runs: [{ ...LATE, arguments: { account: 'savings' } }] }, /in two ways/);
+  refused(WITH, { ...WITHOUT, said: [] }, /No answer was heard without/);
+  refused({ ...WITH, runs: [{ ...EARLY, ok: false }] }, WITHOUT, /failed.* That was with the early start/);
+  const unheard = turnOf(WITH);
+  unheard.clauses[0].cut = true;
+  assert.equal(difference(unheard, turnOf(WITHOUT)).sooner, null);
+});
+
+test('a difference that cannot be heard is none, and one to the worse is told as such', () => {
+  const answered = (from) => turnOf({ ...WITHOUT, said: [{ ...ANSWER, from, to: from + 1000 }] });
+  assert.equal(difference(turnOf(WITH), answered(2960)).number, 'No difference to hear');
+  assert.deepEqual(differenceRow(turnOf(WITH), answered(2960)), []);
+  assert.equal(difference(turnOf(WITH), answered(2600)).number, '0.3 s later');
+  assert.deepEqual(differenceRow(turnOf(WITH), answered(2600)), []);
+});
+
+test('a filler is no answer', () => {
+  const late = turnOf({ runs: [LATE], said: [filler(2900, 3300), { ...ANSWER, from: 3700, to: 4900 }] });
+  assert.equal(difference(turnOf(WITH), late).sooner, 800);
+});
+
+test('both axes show the same stretch of time, wide enough for both turns', () => {
+  const all = [turnOf(WITH), turnOf({ ...WITHOUT, said: [{ ...ANSWER, from: 5200, to: 7000 }] })].map((turn) => ({ turn, now: 8000 }));
+  const { before, after } = around(all);
+  for (const { turn } of all) {
+    const { from, to, origin } = stretch(turn, rowsOf(turn, 8000, false, false), 8000, false);
+    assert.ok(before >= origin - from && after >= to - origin);
+  }
+});
+
+test('the turn of a playing is the one that was spoken, not a greeting or a noise', () => {
+  const turns = new Turns();
+  turns.take({ type: 'response.created', undertone_at: us(10) }, 10);
+  turns.take({ type: 'undertone.turn', turn: 'turn_1', status: 'completed', latency: {}, undertone_at: us(900) }, 900);
+  turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 1000, undertone_at: us(1100) }, 1100);
+  turns.take({ type: 'undertone.utterance_dropped', undertone_at: us(1500) }, 1500);
+  assert.equal(asked(turns), undefined);
+  turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 2000, undertone_at: us(2100) }, 2100);
+  assert.equal(asked(turns), turns.list.at(-1));
 });

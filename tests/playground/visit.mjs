@@ -3,64 +3,17 @@
 // Usage: node visit.mjs SETTINGS.json   Prints one JSON object of what was measured.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { address, artefacts, killServer, measured, PATIENCE, pause, PHONE, settings, shot, shots as shotsOf, startServer, step, stopServer } from './common.mjs';
 import { launch, open, usage, violations, writeHeard } from './browser.mjs';
 
-const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'));
-const { chromium, undertone, config, port, artefacts, sounds } = settings;
-const address = `http://127.0.0.1:${port}/`;
-const measured = {};
-/** The longest that a turn may take on a busy machine, ms. */
-const PATIENCE = 40_000;
+const { chromium, sounds } = settings;
 
-let server = null;
-
-async function startServer() {
-  server = spawn(undertone, ['serve', '--config', config], { stdio: ['ignore', 'ignore', 'inherit'] });
-  for (let tries = 0; tries < 400; tries += 1) {
-    const answer = await fetch(`${address}readyz`).catch(() => null);
-    if (answer?.ok) return;
-    await pause(100);
-  }
-  throw new Error('the server does not start');
-}
-
-async function killServer() {
-  const ended = once(server, 'exit');
-  server.kill('SIGKILL');
-  await ended;
-}
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const shot = (page, name) => page.screenshot({ path: join(artefacts, `${name}.png`) });
-const WIDE = { width: 1280, height: 800 };
-const PHONE = { width: 390, height: 844 };
-
-/** Checks a state of the page, wide and on a phone, light and dark: no overflow, and no violations by axe. */
-async function shots(page, name) {
-  for (const [size, viewport] of [['1280', WIDE], ['390', PHONE]]) {
-    await page.setViewportSize(viewport);
-    await page.evaluate(() => scrollTo(0, 0));
-    for (const colorScheme of ['light', 'dark']) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.evaluate(() => Promise.all([...document.getAnimations()].map((animation) => animation.finished.catch(() => {}))));
-      await shot(page, `${name}-${size}-${colorScheme}`);
-      measured[`axe_${name}_${size}_${colorScheme}`] = await violations(page);
-    }
-    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(overflow <= 0, `${name}: the page is ${overflow} px wider than ${size}`);
-    assert.doesNotMatch(await page.evaluate(() => document.body.innerText), CODE_WORDS, name);
-  }
+/** Checks a state of the page; on a phone, that the last turn is seen, too. */
+const shots = (page, name) => shotsOf(page, name, async () => {
   if ((await page.locator('#turn').count()) && (await page.locator('#turn').isVisible())) await lastTurnIsSeen(page);
-  await page.setViewportSize(WIDE);
-  await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'no-preference' });
-}
-
-/** Internal terms that must not appear on the page. */
-const CODE_WORDS = /\b(?:commit|committed|router|keyed|declaration|speculat\w+|eligib\w+|ledger|partials?)\b/i;
+});
 
 /** Asserts that on a phone the sentence about the last turn is visible without scrolling. */
 async function lastTurnIsSeen(page) {
@@ -69,7 +22,6 @@ async function lastTurnIsSeen(page) {
   assert.ok(story.y >= 0 && story.y + story.height <= bar.y, `the sentence ends at ${story.y + story.height}, the controls begin at ${bar.y}`);
 }
 const log = (page) => page.locator('#log').innerText();
-const step = (name) => process.stderr.write(`-- ${name}\n`);
 
 /** Waits until the agent is silent and nothing is in progress. */
 async function calm(page) {
@@ -430,5 +382,5 @@ try {
   await pushToTalk();
   console.log(JSON.stringify(measured));
 } finally {
-  server?.kill('SIGKILL');
+  stopServer();
 }

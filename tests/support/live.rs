@@ -137,6 +137,7 @@ pub(crate) fn said(events: &[Heard]) -> String {
 
 enum Command {
     Say(Vec<i16>, oneshot::Sender<Instant>),
+    Hush,
     Send(Value),
 }
 
@@ -176,6 +177,11 @@ impl Call {
         let (began, begins) = oneshot::channel();
         self.order(Command::Say(samples.to_vec(), began)).await;
         begins.await.expect("the call goes on")
+    }
+
+    /// Drops what is still to be spoken.
+    pub(crate) async fn hush(&mut self) {
+        self.order(Command::Hush).await;
     }
 
     pub(crate) async fn send(&mut self, event: Value) {
@@ -237,6 +243,7 @@ async fn hold(mut client: Client, mut orders: mpsc::Receiver<Command>, told: mps
                     speech.extend(samples);
                     began = Some(first);
                 }
+                Some(Command::Hush) => speech.clear(),
                 Some(Command::Send(event)) => client.send(event).await,
                 None => return,
             },

@@ -11,6 +11,7 @@ mod asterisk;
 mod barge_in;
 mod conformance;
 mod dead_backends;
+mod demonstration;
 mod doors;
 mod edge;
 mod foreign;

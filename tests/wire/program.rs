@@ -211,6 +211,7 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
         about.contains("\"alpha\"") && about.contains("\"beta\""),
         "{about}"
     );
+    assert!(about.contains("\"get_demo_order\""), "{about}");
     logged(folder, &["DEBUG", "undertone"]).await;
     // Earlier sessions go on.
     assert!(answer(&mut before, QUESTION).await.contains('4'));

@@ -236,6 +236,13 @@ impl Realtime {
         self
     }
 
+    /// Sets whether the client shows the server's demonstration.
+    #[must_use]
+    pub fn demonstrating(mut self, demonstrates: bool) -> Self {
+        self.options.demonstrates = demonstrates;
+        self
+    }
+
     /// Sets whether the client uses the protocol's beta.
     #[must_use]
     pub fn beta(mut self, beta: bool) -> Self {
