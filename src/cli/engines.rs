@@ -6,7 +6,7 @@ use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
 use crate::conversation::Policy;
 use crate::llm::{Llm, OpenAiCompatible, openai_compatible};
 use crate::models::Models;
-use crate::prediction::{self, Predictor, Settings, Today};
+use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
 use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
@@ -109,11 +109,17 @@ pub(super) fn renewal(config: &Config) -> Result<Renewal> {
     renewal_with(config, &verified_models(config)?)
 }
 
-fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
+/// The tools of the configuration.
+fn registry(config: &Config) -> Result<Registry> {
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
+    Ok(tools)
+}
+
+fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
+    let tools = registry(config)?;
     let instructions = config.policy.briefing.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
@@ -155,16 +161,35 @@ fn predictors(
     models: &Models,
     tools: &Registry,
 ) -> Result<Vec<Arc<dyn Predictor>>> {
+    Ok(prediction::sources(prediction_settings(
+        config, models, tools,
+    ))?)
+}
+
+/// The tools of a server, and the settings of its sources of predictions.
+pub(super) fn predictable(
+    config: &Config,
+    models: &Models,
+) -> Result<(Registry, prediction::Settings)> {
+    let tools = registry(config)?;
+    let settings = prediction_settings(config, models, &tools);
+    Ok((tools, settings))
+}
+
+fn prediction_settings(config: &Config, models: &Models, tools: &Registry) -> prediction::Settings {
     let hinted = tools.declarations().into_iter().map(|tool| {
         let hints = tools.hints(&tool.spec.name).cloned();
         (tool, hints.unwrap_or_default())
     });
-    let head = config.router_head.clone();
-    Ok(prediction::sources(Settings {
+    Settings {
         tools: hinted.collect(),
-        head: head.map(|head| (head, models.minilm())),
+        desk: Desk {
+            embedder: models.minilm(),
+            kept: config.cache.as_ref().map(|cache| cache.join("router.json")),
+        },
+        head: config.router_head.clone(),
         today: Today::new(Arc::new(SystemClock), config.time_zone.clone()),
-    })?)
+    }
 }
 
 pub(super) fn asr_builder(

@@ -140,7 +140,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Say(say) => done(say.run(&start(&common.flags(Scope::Models))?)),
         Command::Replay(replay) => replay.run(),
         Command::Stats(stats) => done(stats.run()),
-        Command::Router(router) => done(router.run(&start(&common.flags(Scope::Models))?)),
+        Command::Router(router) => done(router.run(&start(&common.flags(router.scope()))?)),
         Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),

@@ -1,7 +1,9 @@
-//! `undertone router`: trains and evaluates the intent classifier.
+//! `undertone router`: tries words, and trains and evaluates the intent classifier.
+
+mod trial;
 
 use super::engines;
-use crate::config::Config;
+use crate::config::{Config, Scope};
 use crate::models::Models;
 use crate::prediction::training::evaluation::{CurvePoint, Evaluation, Latency, evaluate};
 use crate::prediction::training::examples::{self, DataSet, Example, Part};
@@ -29,6 +31,8 @@ Without a split, every tenth example is held out to measure with; it is not trai
 /// `undertone router ..`
 #[derive(Debug, Subcommand)]
 pub(super) enum Router {
+    /// Show which calls words would predict, from which source, and whether they would run early
+    Try(trial::Try),
     /// Train the intent classifier on examples
     #[command(after_help = FORMATS)]
     Train(Train),
@@ -74,9 +78,18 @@ struct Examples {
 }
 
 impl Router {
+    /// The part of the configuration that it uses.
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Self::Try(_) => Scope::Server,
+            Self::Train(_) | Self::Eval(_) => Scope::Models,
+        }
+    }
+
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let models = engines::with_runtime(config)?;
         match self {
+            Self::Try(words) => words.run(config, &models),
             Self::Train(train) => train.run(&models),
             Self::Eval(eval) => eval.run(&models),
         }

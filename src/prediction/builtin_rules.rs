@@ -12,6 +12,39 @@ pub(super) fn of(tool: &str) -> &'static [&'static str] {
     }
 }
 
+/// Examples of requests for a built-in tool; none for any other.
+pub(super) fn examples(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "get_time" => &[
+            "what time is it",
+            "what is the time in London",
+            "what day is it today",
+            "what is the date",
+            "tell me the local time in Tokyo",
+        ],
+        "calculate" => &[
+            "what is 12 times 7",
+            "how much is 15 percent of 80",
+            "calculate 3 plus 4",
+        ],
+        "convert_units" => &[
+            "how many miles are 5 kilometers",
+            "convert 3 pounds to kilograms",
+        ],
+        "list_timers" => &[
+            "which timers are running",
+            "how much time is left on my timer",
+            "do I have any timers set",
+        ],
+        "set_timer" => &[
+            "set a timer for 10 minutes",
+            "start a pasta timer for 9 minutes",
+        ],
+        "cancel_timer" => &["cancel my timer", "stop the timer"],
+        _ => &[],
+    }
+}
+
 const GET_TIME: &[&str] = &[
     r"\bwhat (?:time is it|time it is|is the (?:current |exact |local )?time|the (?:current |local )?time is|is the hour)(?: right now| now| currently| over there)?(?: (?:in|at|for) (?P<place>.+))?$",
     r"\b(?:tell me|give me|know|have|got|check) the (?:current |exact |local )?(?:time|date)(?: right now| now)?(?: (?:in|at|for) (?P<place>.+))?$",

@@ -1,10 +1,16 @@
 //! Arguments found in a text that no rule has read, by what each parameter is about.
 
-use super::parameters::{Kind, Parameter};
+use super::RouterHints;
+use super::frame::Frame;
+use super::parameters::{Kind, Parameter, as_said, parameters};
+use super::{choices, codes};
 use crate::language::en::{
     dates, durations, expression, numbers, places, slots,
+    subject::is_around,
+    text,
     units::{self, Unit},
 };
+use crate::tools::Declaration;
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 
@@ -16,94 +22,176 @@ pub(super) struct Arguments {
     pub growing: bool,
     /// An optional argument was not named.
     pub open: bool,
+    /// The words that the values were read from.
+    pub read: Vec<String>,
 }
 
-/// The arguments of a call: what the tagger named first, then what is found in normalised text.
-/// `None` if a required one is not there.
-pub(super) fn arguments(
-    parameters: &[Parameter],
-    tagged: &[(String, String)],
-    text: &str,
-    today: Date,
-) -> Option<Arguments> {
-    let mut arguments = Arguments::default();
-    for parameter in parameters {
-        let named = tagged.iter().find(|(name, _)| *name == parameter.name);
-        let found = named
-            .and_then(|(_, words)| Some((parameter.value(words, today)?, words.clone())))
-            .or_else(|| find(parameter, parameters, text, today));
-        match found {
-            Some((value, words)) => {
-                let last = !words.is_empty() && text.ends_with(words.as_str());
-                arguments.growing |= last && parameter.may_grow(&words);
-                arguments.values.insert(parameter.name.clone(), value);
+/// A tool's parameters, and the words around the subject of requests for it.
+#[derive(Debug, Clone)]
+pub(super) struct Form {
+    pub parameters: Vec<Parameter>,
+    pub frame: Frame,
+}
+
+/// Words in which arguments are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'a> {
+    /// As they were transcribed.
+    pub said: &'a str,
+    /// Normalised.
+    pub text: &'a str,
+    pub today: Date,
+}
+
+impl Form {
+    /// The form of a declared tool.
+    pub(super) fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
+        Self {
+            parameters: parameters(declaration, hints),
+            frame: Frame::of(declaration, hints),
+        }
+    }
+
+    /// The arguments of a call: what the tagger named first, then what is found in the words. The names of
+    /// the required ones that are not there if any is missing.
+    pub(super) fn fill(
+        &self,
+        tagged: &[(String, String)],
+        words: Words<'_>,
+    ) -> Result<Arguments, Vec<String>> {
+        let mut arguments = Arguments::default();
+        let mut missing = Vec::new();
+        for parameter in &self.parameters {
+            let named = tagged.iter().find(|(name, _)| *name == parameter.name);
+            let found = named
+                .and_then(|(_, said)| Some((parameter.value(said, words.today)?, said.clone())))
+                .or_else(|| self.find(parameter, words));
+            match found {
+                Some((value, read)) => {
+                    let last = !read.is_empty() && words.text.ends_with(read.as_str());
+                    arguments.growing |= last && parameter.may_grow(&read);
+                    let value = as_said(&parameter.kind, value, words.said);
+                    arguments.values.insert(parameter.name.clone(), value);
+                    arguments.read.push(read);
+                }
+                None if parameter.required => missing.push(parameter.name.clone()),
+                None => arguments.open = true,
             }
-            None if parameter.required => return None,
-            None => arguments.open = true,
+        }
+        if missing.is_empty() {
+            Ok(arguments)
+        } else {
+            Err(missing)
         }
     }
-    Some(arguments)
-}
 
-/// The value of one parameter and the words that it was read from.
-fn find(
-    parameter: &Parameter,
-    all: &[Parameter],
-    text: &str,
-    today: Date,
-) -> Option<(Value, String)> {
-    let alone = all
-        .iter()
-        .filter(|other| other.kind == parameter.kind)
-        .count()
-        == 1;
-    let whole = |value: Value| (value, text.to_owned());
-    match &parameter.kind {
-        Kind::Place => place(parameter, text, alone),
-        Kind::Date => dates::read(text, today).map(|date| whole(date.to_string().into())),
-        Kind::Seconds => durations::seconds(text).map(|seconds| whole(seconds.into())),
-        Kind::Minutes => {
-            let length = durations::seconds(text)?;
-            length
-                .is_multiple_of(60)
-                .then(|| whole((length / 60).into()))
+    /// The value of one parameter and the words that it was read from.
+    fn find(&self, parameter: &Parameter, words: Words<'_>) -> Option<(Value, String)> {
+        let Words { said, text, today } = words;
+        let all = &self.parameters;
+        let alone = all
+            .iter()
+            .filter(|other| other.kind == parameter.kind)
+            .count()
+            == 1;
+        let whole = |value: Value| (value, text.to_owned());
+        if !parameter.words.is_empty() || matches!(parameter.kind, Kind::Choice(_)) {
+            return choices::choice(parameter, all, text);
         }
-        Kind::Unit => unit(parameter, all, text),
-        Kind::Expression => Some(whole(expression::read(text)?.into())),
-        Kind::Number | Kind::Integer if alone => number(parameter, text, today),
-        Kind::Choice(_) => choice(parameter, text, today),
-        // Free text is anybody's guess: only where the call needs it, and one piece of it.
-        Kind::Text if alone && parameter.required => {
-            let words = slots::free_text(text)?.to_owned();
-            Some((words.clone().into(), words))
+        match &parameter.kind {
+            Kind::Place => self.place(parameter, words, alone),
+            Kind::Date | Kind::Day => {
+                let (value, read) = day(text, today)?;
+                match parameter.kind {
+                    Kind::Day => Some((read.clone().into(), read)),
+                    _ => Some((value.to_string().into(), read)),
+                }
+            }
+            Kind::Seconds => durations::seconds(text).map(|seconds| whole(seconds.into())),
+            Kind::Minutes => {
+                let length = durations::seconds(text)?;
+                length
+                    .is_multiple_of(60)
+                    .then(|| whole((length / 60).into()))
+            }
+            Kind::Unit => unit(parameter, all, text),
+            Kind::Expression => Some(whole(expression::read(text)?.into())),
+            Kind::Number | Kind::Integer if alone => number(parameter, text, today),
+            Kind::Code if alone => codes::code(&parameter.name, text),
+            // Free text is anybody's guess: only where the call needs it, and one piece of it.
+            Kind::Text if alone && parameter.required => {
+                let quoted = slots::quoted(said).map(text::normalise);
+                let subject = quoted
+                    .or_else(|| self.frame.subject(text))
+                    .or_else(|| slots::free_text(text).map(str::to_owned))?;
+                Some((subject.clone().into(), subject))
+            }
+            _ => None,
         }
-        _ => None,
     }
-}
 
-/// The place after the preposition that goes with the parameter's name.
-fn place(parameter: &Parameter, text: &str, alone: bool) -> Option<(Value, String)> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let before: &[&str] = match parameter.name.as_str() {
-        name if name.contains("origin") || name.contains("from") => &["from"],
-        name if name.contains("dest") || name.starts_with("to") => &["to", "into"],
-        _ if alone => &[
-            "in", "for", "at", "to", "of", "from", "about", "near", "around", "over",
-        ],
-        _ => return None,
-    };
-    let starts = words
-        .iter()
-        .enumerate()
-        .filter(|(_, word)| before.contains(word));
-    let after = starts.map(|(at, _)| at + 1);
-    // "tokyo weather": a name alone will do where only one place is asked for.
-    let anywhere = 0..if alone { words.len() } else { 0 };
-    after.chain(anywhere).find_map(|at| listed(&words[at..]))
+    /// The place after the preposition that goes with the parameter's name.
+    fn place(
+        &self,
+        parameter: &Parameter,
+        words: Words<'_>,
+        alone: bool,
+    ) -> Option<(Value, String)> {
+        let said = words.said;
+        let words: Vec<&str> = words.text.split_whitespace().collect();
+        let before: &[&str] = match parameter.name.as_str() {
+            name if name.contains("origin") || name.contains("from") => &["from"],
+            name if name.contains("dest") || name.starts_with("to") => &["to", "into"],
+            _ if alone => &[
+                "in", "for", "at", "to", "of", "from", "about", "near", "around", "over",
+            ],
+            _ => return None,
+        };
+        let starts = words
+            .iter()
+            .enumerate()
+            .filter(|(_, word)| before.contains(word));
+        let after: Vec<usize> = starts.map(|(at, _)| at + 1).collect();
+        // "tokyo weather": a name alone will do where only one place is asked for.
+        let anywhere = 0..if alone { words.len() } else { 0 };
+        let listed = after.iter().copied().chain(anywhere);
+        listed
+            .into_iter()
+            .find_map(|at| listed_place(&words[at..]))
+            .or_else(|| {
+                let mut unlisted = after.iter();
+                unlisted.find_map(|at| self.unlisted(&words[*at..], said))
+            })
+            .or_else(|| {
+                let mut heard = after.iter();
+                heard.find_map(|at| self.heard(&words[*at..]))
+            })
+    }
+
+    /// A name that is written as one, of a place that no table has.
+    fn unlisted(&self, words: &[&str], said: &str) -> Option<(Value, String)> {
+        let name = self.name(words)?;
+        let value = places::title_case(&name);
+        said.contains(&value).then(|| (value.into(), name))
+    }
+
+    /// A listed place that the recogniser has spelt by ear.
+    fn heard(&self, words: &[&str]) -> Option<(Value, String)> {
+        let name = self.name(words)?;
+        Some((places::by_sound(&name)?.into(), name))
+    }
+
+    /// Words up to the first that is part of no name.
+    fn name(&self, words: &[&str]) -> Option<String> {
+        let mut length = words.iter().take(3).take_while(|word| !is_around(word));
+        let name = words[..length.by_ref().count()].join(" ");
+        let named = name.split(' ').all(|word| !self.frame.has(word));
+        (!name.is_empty() && named).then_some(name)
+    }
 }
 
 /// The longest listed place that the words begin with.
-fn listed(words: &[&str]) -> Option<(Value, String)> {
+fn listed_place(words: &[&str]) -> Option<(Value, String)> {
     (1..=words.len().min(5)).rev().find_map(|length| {
         let name = words[..length].join(" ");
         let known = places::is_listed(&name) || qualified(&words[..length]);
@@ -118,6 +206,16 @@ fn qualified(words: &[&str]) -> bool {
         && (1..words.len()).any(|cut| {
             places::is_listed(&words[..cut].join(" ")) && places::is_listed(&words[cut..].join(" "))
         })
+}
+
+/// The day that the text names, and the shortest words in it that name it.
+fn day(text: &str, today: Date) -> Option<(Date, String)> {
+    let date = dates::read(text, today)?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let runs = (1..=words.len()).flat_map(|length| words.windows(length));
+    let mut named = runs.map(|run| run.join(" "));
+    let read = named.find(|run| dates::read(run, today) == Some(date))?;
+    Some((date, read))
 }
 
 /// The unit at the parameter's place: the first for the first, unless "how many" turns them round.
@@ -143,31 +241,10 @@ fn number(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, Stri
     Some((parameter.value(&words, today)?, words))
 }
 
-/// The one choice that the text names.
-fn choice(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, String)> {
-    let Kind::Choice(choices) = &parameter.kind else {
-        return None;
-    };
-    let padded = format!(" {text} ");
-    let said = |choice: &&String| {
-        let plain = choice.to_lowercase().replace(['_', '-'], " ");
-        padded.contains(&format!(" {plain} "))
-    };
-    let mut named = choices.iter().filter(said);
-    let (only, None) = (named.next()?, named.next()) else {
-        return None;
-    };
-    let words = only.to_lowercase().replace(['_', '-'], " ");
-    Some((parameter.value(&words, today)?, words))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::en::text;
-    use crate::prediction::RouterHints;
-    use crate::prediction::parameters::parameters;
-    use crate::tools::{Declaration, Effect, ToolSpec};
+    use crate::tools::{Effect, ToolSpec};
     use jiff::civil::date;
     use serde_json::json;
 
@@ -178,9 +255,13 @@ mod tests {
             parameters: json!({"type": "object", "properties": properties, "required": required}),
         };
         let declaration = Declaration::new(spec, Effect::Read, std::time::Duration::from_secs(1));
-        let parameters = parameters(&declaration, &RouterHints::default());
-        let found = arguments(&parameters, &[], &text::normalise(said), date(2026, 11, 21));
-        Some(Value::Object(found?.values))
+        let form = Form::of(&declaration, &RouterHints::default());
+        let words = Words {
+            said,
+            text: &text::normalise(said),
+            today: date(2026, 11, 21),
+        };
+        Some(Value::Object(form.fill(&[], words).ok()?.values))
     }
 
     #[test]

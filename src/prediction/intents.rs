@@ -1,10 +1,11 @@
 //! Predictions by intent: a trained head says what is asked for, slots fill the arguments.
 
 use super::RouterHints;
+use super::fill::{Form, Words};
 use super::heads::IntentHead;
-use super::parameters::{Kind, Parameter, Today, as_said, parameters};
+use super::parameters::{Kind, Today};
 use super::rules::{GROWING, OPEN};
-use super::{Embedder, Evidence, LocalPredictor, PredictError, Prediction, Source, fill};
+use super::{Embedder, Evidence, LocalPredictor, PredictError, Prediction, Source};
 use crate::language::en::factuality::Factuality;
 use crate::language::en::text;
 use crate::tools::Declaration;
@@ -28,7 +29,7 @@ pub struct Intents {
 struct AskedTool {
     name: String,
     intents: Vec<String>,
-    parameters: Vec<Parameter>,
+    form: Form,
 }
 
 impl Intents {
@@ -49,7 +50,7 @@ impl Intents {
                     std::slice::from_ref(&declaration.spec.name),
                 ]
                 .concat(),
-                parameters: parameters(declaration, hints),
+                form: Form::of(declaration, hints),
             })
             .collect();
         let asked = |intent: &String| tools.iter().any(|tool| tool.intents.contains(intent));
@@ -102,14 +103,14 @@ impl Intents {
             .iter()
             .filter(|tool| tool.intents.contains(&judged.intent));
         let predict = |tool: &AskedTool| {
-            let today = self.today.date();
-            let mut filled = fill::arguments(&tool.parameters, &slots, normalised, today)?;
-            for parameter in &tool.parameters {
-                if let Some(value) = filled.values.get_mut(&parameter.name) {
-                    *value = as_said(&parameter.kind, value.take(), &evidence.text);
-                }
-            }
-            let takes_day = tool.parameters.iter().any(|one| one.kind == Kind::Date);
+            let words = Words {
+                said: &evidence.text,
+                text: normalised,
+                today: self.today.date(),
+            };
+            let filled = tool.form.fill(&slots, words).ok()?;
+            let mut parameters = tool.form.parameters.iter();
+            let takes_day = parameters.any(|one| one.kind == Kind::Date);
             let goes_on = match (evidence.paused, filled.growing, filled.open) {
                 (true, _, _) | (false, false, false) => 1.0,
                 (false, true, _) => GROWING,

@@ -1,22 +1,28 @@
 //! Predicted tool calls: what the user's words may need, before any language model has seen them.
 //!
-//! A source is a [`Predictor`]. Those that read words share a thread ([`RouterThread`]): rules read
-//! plain requests, sentence embeddings and a trained head classify the rest. A session asks all
+//! A source is a [`Predictor`]. Those that read words run on threads ([`RouterThread`]): rules read
+//! plain requests, [`Matching`] compares the rest with the tools' examples, and a head that users train
+//! classifies it. A session asks all
 //! sources and merges their predictions into one list. The gate
 //! (`conversation/speculation/gate.rs`) decides which of those run early; it treats all sources
 //! alike.
 
 mod builtin_rules;
+mod choices;
+mod codes;
 mod embed;
 mod features;
 mod fill;
+mod frame;
 mod heads;
 mod intents;
 mod linear;
 mod logistic;
+mod matching;
 mod packed;
 mod parameters;
 mod predictor;
+mod ridge;
 mod router;
 mod rules;
 mod tagger;
@@ -27,6 +33,7 @@ pub use embed::{EmbedError, Embedder, cosine};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
+pub use matching::{Considered, Desk, Matching};
 pub use parameters::Today;
 pub use predictor::{
     Evidence, LocalPredictor, PastCall, PredictError, Prediction, Predictor, Question, Said,
@@ -48,6 +55,8 @@ pub enum Source {
     Rule,
     /// The intent classifier with slots.
     Intent,
+    /// The examples or the description of the tool's declaration, by similarity.
+    Example,
     /// A transition learnt between calls.
     Transition,
     /// A small draft model.
@@ -62,6 +71,7 @@ impl Source {
         match self {
             Self::Rule => "rule",
             Self::Intent => "intent",
+            Self::Example => "example",
             Self::Transition => "transition",
             Self::Draft => "draft",
             Self::Stream => "stream",
@@ -73,8 +83,10 @@ impl Source {
 pub struct Settings {
     /// The tools that may be predicted, and how people ask for them.
     pub tools: Vec<(Arc<Declaration>, RouterHints)>,
-    /// The trained head, if there is one, and the folder of the embedder that it needs.
-    pub head: Option<(PathBuf, PathBuf)>,
+    /// Where the tools' examples are learnt.
+    pub desk: Desk,
+    /// A trained head, if there is one.
+    pub head: Option<PathBuf>,
     /// The meaning of "today".
     pub today: Today,
 }
@@ -84,25 +96,93 @@ pub struct Settings {
 /// # Errors
 /// [`SpawnError`] if a source cannot be made.
 pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError<PredictError>> {
-    let router = RouterThread::start(move || local_sources(&settings).map(Router::new))?;
-    Ok(vec![Arc::new(router)])
+    let settings = Arc::new(settings);
+    let ruled = settings.clone();
+    let ruled = RouterThread::start(move || {
+        let rules: Box<dyn LocalPredictor> = Box::new(rules(&ruled)?);
+        Ok(Router::new(vec![rules]))
+    })?;
+    // Embeddings take some milliseconds, and rules some microseconds.
+    let embedded = RouterThread::start(move || {
+        let matching = Matching::start(
+            &settings.tools,
+            settings.desk.clone(),
+            settings.today.clone(),
+        );
+        let mut sources: Vec<Box<dyn LocalPredictor>> = vec![Box::new(matching)];
+        if let Some(intents) = intents(&settings)? {
+            sources.push(Box::new(intents));
+        }
+        Ok(Router::new(sources))
+    })?;
+    Ok(vec![Arc::new(ruled), Arc::new(embedded)])
 }
 
-/// The sources on the router's thread, the cheapest first.
-fn local_sources(settings: &Settings) -> Result<Vec<Box<dyn LocalPredictor>>, PredictError> {
-    let Settings { tools, head, today } = settings;
-    let rules = Rules::new(tools, today.clone()).map_err(unusable(Source::Rule))?;
-    let mut sources: Vec<Box<dyn LocalPredictor>> = vec![Box::new(rules)];
-    if let Some((head, embedder)) = head {
-        let heads = Heads::load(head).map_err(unusable(Source::Intent))?;
-        let embedder = Embedder::load(embedder).map_err(unusable(Source::Intent))?;
-        let intents = Intents::new(embedder, heads.heads, tools, today.clone());
-        if !intents.is_useful() {
-            tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");
+/// What each source of a server says to some words.
+#[derive(Debug)]
+pub struct Trial {
+    /// The predictions of each source, one after the other.
+    pub all: Vec<Prediction>,
+    /// The same as sessions get them.
+    pub merged: Vec<Prediction>,
+    /// The tools that the words were compared with, the nearest first.
+    pub considered: Vec<Considered>,
+}
+
+impl Trial {
+    /// Asks the sources of a server, once all is learnt.
+    ///
+    /// # Errors
+    /// [`PredictError`] if a source cannot be made or fails.
+    pub fn of(settings: &Settings, evidence: &Evidence) -> Result<Self, PredictError> {
+        let (desk, today) = (settings.desk.clone(), settings.today.clone());
+        let mut rules = rules(settings)?;
+        let mut matching = Matching::start(&settings.tools, desk, today);
+        let mut intents = intents(settings)?;
+        matching.wait();
+        let mut answers = vec![rules.predict(evidence)?, matching.predict(evidence)?];
+        if let Some(intents) = &mut intents {
+            answers.push(intents.predict(evidence)?);
         }
-        sources.push(Box::new(intents));
+        Ok(Self {
+            all: answers.concat(),
+            merged: merged(answers),
+            considered: matching.consider(evidence)?,
+        })
     }
-    Ok(sources)
+}
+
+fn rules(settings: &Settings) -> Result<Rules, PredictError> {
+    Rules::new(&settings.tools, settings.today.clone()).map_err(unusable(Source::Rule))
+}
+
+/// The trained head, if there is one.
+fn intents(settings: &Settings) -> Result<Option<Intents>, PredictError> {
+    let Settings {
+        tools,
+        desk,
+        head,
+        today,
+    } = settings;
+    let Some(head) = head else {
+        return Ok(None);
+    };
+    let heads = Heads::load(head).map_err(unusable(Source::Intent))?;
+    let embedder = Embedder::load(&desk.embedder).map_err(unusable(Source::Intent))?;
+    let intents = Intents::new(embedder, heads.heads, tools, today.clone());
+    if !intents.is_useful() {
+        tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");
+    }
+    Ok(Some(intents))
+}
+
+/// The examples of a declaration, or ours for a built-in tool without any.
+fn examples(declaration: &Declaration, hints: &RouterHints) -> Vec<String> {
+    if !hints.examples.is_empty() {
+        return hints.examples.clone();
+    }
+    let ours = builtin_rules::examples(&declaration.spec.name);
+    ours.iter().map(|example| (*example).to_owned()).collect()
 }
 
 fn unusable<E: std::fmt::Display>(predictor: Source) -> impl FnOnce(E) -> PredictError {

@@ -66,6 +66,8 @@ pub enum Kind {
     Boolean,
     /// One of the schema's values.
     Choice(Vec<String>),
+    /// A number or name with digits in it, as it is written: "BA117".
+    Code,
     /// Words as they were said.
     Text,
 }
@@ -116,13 +118,18 @@ fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
 /// Free text and names as they are written in the transcript.
 pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
     match (kind, value) {
-        (Kind::Text | Kind::Day, Value::String(words)) => {
+        (Kind::Text | Kind::Day | Kind::Code, Value::String(words)) => {
             written(&words, said).unwrap_or(words).into()
         }
         (Kind::Place, Value::String(name)) => {
             let written = written(&name, said);
             let capital = |name: &String| name.starts_with(char::is_uppercase);
-            written.filter(capital).unwrap_or(name).into()
+            match written.filter(capital) {
+                Some(written) => written.into(),
+                None if places::is_listed(&name) => name.into(),
+                // What a recogniser does not take for a name it has spelt by ear.
+                None => places::by_sound(&name).unwrap_or(name).into(),
+            }
         }
         (_, value) => value,
     }
@@ -197,9 +204,17 @@ fn text_kind(name: &str, about: &str) -> Kind {
         Kind::Unit
     } else if name == "expression" {
         Kind::Expression
+    } else if one_of(&["id", "number", "no", "code", "reference", "ref", "sku"]) || is_code(about) {
+        Kind::Code
     } else {
         Kind::Text
     }
+}
+
+/// "The order number.", "Flight code, such as BA117."
+fn is_code(about: &str) -> bool {
+    let mut words = about.split(|c: char| !c.is_alphanumeric()).take(6);
+    words.any(|word| matches!(word, "number" | "id" | "code"))
 }
 
 impl Parameter {
@@ -236,7 +251,7 @@ impl Parameter {
                 .map(|n| json!(n as i64)),
             Kind::Boolean => slots::boolean(words).map(Value::from),
             Kind::Choice(choices) => choice(words, choices).map(Value::from),
-            Kind::Text => Some(words.into()),
+            Kind::Code | Kind::Text => Some(words.into()),
         }
     }
 

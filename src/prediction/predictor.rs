@@ -94,7 +94,7 @@ pub trait Predictor: Send + Sync {
     fn ended(&self, _session: Uuid) {}
 }
 
-/// A source that reads the turn so far on the router's thread, within some milliseconds.
+/// A source that reads the turn so far on a [`super::RouterThread`], within some milliseconds.
 pub trait LocalPredictor: Send {
     /// Its name.
     fn source(&self) -> Source;

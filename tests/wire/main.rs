@@ -13,6 +13,7 @@ mod conformance;
 mod dead_backends;
 mod demonstration;
 mod doors;
+mod early;
 mod edge;
 mod foreign;
 mod injection;

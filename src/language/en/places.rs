@@ -3,6 +3,7 @@
 //! The names come from the cities of the IANA database and from `places.tsv`, our own table of cities,
 //! countries and states, which takes precedence.
 
+use super::sounds::{self, Sounds};
 use jiff::tz::TimeZoneDatabase;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -197,6 +198,18 @@ fn without_country(words: &[&str]) -> Option<usize> {
 /// Whether the name itself is in the tables. [`find`] also accepts any words before the name of a region.
 pub fn is_listed(name: &str) -> bool {
     PLACES.contains_key(&key_of(name))
+}
+
+/// The usual name of the listed place that sounds like the words, if only one does.
+pub fn by_sound(words: &str) -> Option<String> {
+    static SOUNDS: LazyLock<Vec<(Sounds, &'static str)>> = LazyLock::new(|| {
+        let named = |(name, entry): (&'static String, &'static Entry)| {
+            (Sounds::of(name), entry.place.name.as_str())
+        };
+        PLACES.iter().map(named).collect()
+    });
+    let names = SOUNDS.iter().map(|(sounds, name)| (sounds, *name));
+    sounds::nearest(words, names).map(str::to_owned)
 }
 
 /// Whether a longer known name begins with these words: "new" begins "new york".

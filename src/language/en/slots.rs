@@ -105,6 +105,17 @@ pub fn without_tail(words: &str) -> &str {
     tail.map_or(words, |found| &words[..found.start()])
 }
 
+/// The only words in quotation marks, as they were transcribed.
+pub fn quoted(said: &str) -> Option<&str> {
+    let is_mark = |c: char| matches!(c, '"' | '“' | '”');
+    let parts: Vec<&str> = said.split(is_mark).collect();
+    let [_, quoted, _] = parts.as_slice() else {
+        return None;
+    };
+    let quoted = quoted.trim_matches(|c: char| c.is_whitespace() || ".,!?".contains(c));
+    (!quoted.is_empty()).then_some(quoted)
+}
+
 /// The subject of a free-text request, without its article: "nearest pharmacy" of "search for the nearest
 /// pharmacy please".
 pub fn free_text(text: &str) -> Option<&str> {

@@ -1,9 +1,9 @@
 //! `calculate`: arithmetic, exact where it can be.
 
-use super::{declare, text};
+use super::{COMPUTED, lookup, text};
 use crate::language::en::expression;
 use crate::language::en::numbers::plain;
-use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Tool, ToolError};
 use fend_core::{Context, Interrupt};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
@@ -20,10 +20,9 @@ pub struct Calculate(Declaration);
 
 impl Default for Calculate {
     fn default() -> Self {
-        Self(declare(
+        Self(lookup(
             "calculate",
             "Works out an arithmetic expression.",
-            Effect::Read,
             json!({
                 "type": "object",
                 "properties": {
@@ -35,6 +34,7 @@ impl Default for Calculate {
                 "required": ["expression"],
                 "additionalProperties": false
             }),
+            COMPUTED,
         ))
     }
 }

@@ -1,8 +1,8 @@
 //! `get_time`: the time and the date, here or anywhere.
 
-use super::{declare, text};
+use super::{CURRENT, lookup, text};
 use crate::language::en::places::{self, Place};
-use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use jiff::{
     Timestamp,
@@ -16,10 +16,9 @@ pub struct GetTime(Declaration);
 
 impl Default for GetTime {
     fn default() -> Self {
-        Self(declare(
+        Self(lookup(
             "get_time",
             "The current time, date and day of the week, here or in another place.",
-            Effect::Read,
             json!({
                 "type": "object",
                 "properties": {
@@ -31,6 +30,7 @@ impl Default for GetTime {
                 },
                 "additionalProperties": false
             }),
+            CURRENT,
         ))
     }
 }

@@ -16,7 +16,9 @@ pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, W
 pub use units::ConvertUnits;
 
 use super::http::Web;
-use super::{Declaration, Effect, EndsCall, Registry, RegistryError, Tool, ToolError, ToolSpec};
+use super::{
+    Declaration, Effect, Eligibility, EndsCall, Registry, RegistryError, Tool, ToolError, ToolSpec,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -218,6 +220,11 @@ fn bad_file(path: &Path, problem: impl std::fmt::Display, fix: &str) -> (String,
     ("settings.file".into(), problem, fix.into())
 }
 
+/// A result that time makes stale.
+const CURRENT: Duration = Duration::from_secs(5);
+/// A result that depends on its arguments alone.
+const COMPUTED: Duration = Duration::from_secs(60);
+
 /// They only compute: a second is generous.
 fn declare(name: &str, description: &str, effect: Effect, parameters: Value) -> Declaration {
     let spec = ToolSpec {
@@ -226,6 +233,14 @@ fn declare(name: &str, description: &str, effect: Effect, parameters: Value) -> 
         parameters,
     };
     Declaration::new(spec, effect, Duration::from_secs(1))
+}
+
+/// A read of what this process knows: it may run early, and its result counts for so long.
+fn lookup(name: &str, description: &str, parameters: Value, ttl: Duration) -> Declaration {
+    let mut declaration = declare(name, description, Effect::Read, parameters);
+    declaration.speculation.eligibility = Eligibility::Full;
+    declaration.speculation.ttl = ttl;
+    declaration
 }
 
 fn text<'a>(arguments: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a str> {

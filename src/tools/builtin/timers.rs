@@ -1,6 +1,6 @@
 //! `set_timer`, `list_timers`, `cancel_timer`, and the list they work on.
 
-use super::{declare, text};
+use super::{CURRENT, declare, lookup, text};
 use crate::language::en::durations;
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
@@ -186,7 +186,7 @@ pub struct SetTimer(Declaration);
 
 impl Default for SetTimer {
     fn default() -> Self {
-        Self(declare(
+        let mut declaration = declare(
             "set_timer",
             "Starts a timer that rings after a length of time. It cannot ring at a time of day.",
             Effect::Reversible,
@@ -205,7 +205,9 @@ impl Default for SetTimer {
                 "required": ["seconds"],
                 "additionalProperties": false
             }),
-        ))
+        );
+        declaration.writes = vec!["timers".into()];
+        Self(declaration)
     }
 }
 
@@ -237,12 +239,14 @@ pub struct ListTimers(Declaration);
 
 impl Default for ListTimers {
     fn default() -> Self {
-        Self(declare(
+        let mut declaration = lookup(
             "list_timers",
             "The timers that are running, and how long each has left.",
-            Effect::Read,
             json!({"type": "object", "properties": {}, "additionalProperties": false}),
-        ))
+            CURRENT,
+        );
+        declaration.reads = vec!["timers".into()];
+        Self(declaration)
     }
 }
 
@@ -268,7 +272,7 @@ pub struct CancelTimer(Declaration);
 
 impl Default for CancelTimer {
     fn default() -> Self {
-        Self(declare(
+        let mut declaration = declare(
             "cancel_timer",
             "Stops a timer. Name it by one of the arguments; with none, the only timer is meant.",
             Effect::Reversible,
@@ -286,7 +290,9 @@ impl Default for CancelTimer {
                 "maxProperties": 1,
                 "additionalProperties": false
             }),
-        ))
+        );
+        declaration.writes = vec!["timers".into()];
+        Self(declaration)
     }
 }
 

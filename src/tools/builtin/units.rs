@@ -1,8 +1,8 @@
 //! `convert_units`: lengths, weights, volumes, temperatures, times, speeds, areas, data.
 
-use super::{declare, text};
+use super::{COMPUTED, lookup, text};
 use crate::language::en::units::Unit;
-use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
+use crate::tools::{CallContext, Declaration, Tool, ToolError};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 
@@ -22,10 +22,9 @@ pub struct ConvertUnits(Declaration);
 
 impl Default for ConvertUnits {
     fn default() -> Self {
-        Self(declare(
+        Self(lookup(
             "convert_units",
             "Converts a value between units of length, weight, volume, temperature, time, speed, area or data.",
-            Effect::Read,
             json!({
                 "type": "object",
                 "properties": {
@@ -36,6 +35,7 @@ impl Default for ConvertUnits {
                 "required": ["value", "from", "to"],
                 "additionalProperties": false
             }),
+            COMPUTED,
         ))
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn guesses(dice: &mut Dice, calls: &'static [&'static str]) -> Source
     let sources = [
         Source::Rule,
         Source::Intent,
+        Source::Example,
         Source::Transition,
         Source::Draft,
     ];

@@ -1,0 +1,239 @@
+//! Predictions without training: words are compared with the examples and the description of each tool.
+//!
+//! Sentence embeddings tell what words are about, and hardly whether they ask for it: "I don't want to
+//! know where my order is" lies next to "where is my order". So their form decides that
+//! ([`mood`](crate::language::en::mood)), and a call is predicted only with all its arguments.
+
+mod learning;
+mod likeness;
+mod masks;
+mod nothing;
+#[cfg(test)]
+mod tests;
+
+pub use learning::Desk;
+
+use super::fill::{Arguments, Form, Words};
+use super::parameters::{Kind, Today};
+use super::rules::{GROWING, OPEN};
+use super::{Embedder, Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Source};
+use crate::language::en::factuality::Factuality;
+use crate::language::en::mood::{self, Mood};
+use crate::language::en::text;
+use crate::tools::Declaration;
+use learning::{Learning, Learnt};
+use likeness::Likeness;
+use std::sync::Arc;
+
+/// Less likely calls are not predicted.
+const LEAST: f32 = 0.1;
+/// A free text is looked at again, without its subject, if the words are this near to the tool.
+const WORTH_A_LOOK: f32 = 0.2;
+
+/// Predicts calls of tools from their examples and descriptions.
+pub struct Matching {
+    tools: Vec<Matched>,
+    learning: Learning,
+    learnt: Option<Learnt>,
+    today: Today,
+    /// The last embedded texts: a pause changes no word.
+    last: Vec<(String, Vec<f32>)>,
+}
+
+/// A tool that words may ask for.
+#[derive(Debug)]
+pub(super) struct Matched {
+    pub name: String,
+    pub form: Form,
+    pub examples: Vec<String>,
+    pub description: String,
+    /// Signs that its examples share.
+    meant: Factuality,
+    takes_day: bool,
+    requires: bool,
+}
+
+/// A tool that words were compared with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Considered {
+    /// The tool.
+    pub tool: String,
+    /// The similarity to its nearest example or description, and what may be nearer.
+    pub likeness: Likeness,
+    /// How the words are meant.
+    pub mood: Mood,
+    /// The prediction, or the names of the required arguments that were not said.
+    pub call: Result<Prediction, Vec<String>>,
+}
+
+impl Matched {
+    fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
+        let form = Form::of(declaration, hints);
+        let examples: Vec<String> = super::examples(declaration, hints)
+            .into_iter()
+            .map(|example| text::normalise(&example))
+            .collect();
+        let is_day = |kind: &Kind| matches!(kind, Kind::Date | Kind::Day);
+        Self {
+            name: declaration.spec.name.clone(),
+            meant: Factuality::shared(examples.iter().map(String::as_str)),
+            takes_day: form.parameters.iter().any(|one| is_day(&one.kind)),
+            requires: form.parameters.iter().any(|one| one.required),
+            description: declaration.spec.description.clone(),
+            form,
+            examples,
+        }
+    }
+
+    /// A factor for words that deny, remember or suppose. A question that begins with "did" may be about now.
+    fn factuality(&self, clause: &str) -> f32 {
+        let asked = clause.strip_prefix("did ").unwrap_or(clause);
+        Factuality::of(asked).discount(self.meant, self.takes_day)
+    }
+}
+
+impl std::fmt::Debug for Matching {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.tools.iter().map(|tool| &tool.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Matching {
+    /// Learns these tools on a thread of its own. Until then nothing is predicted.
+    pub fn start(tools: &[(Arc<Declaration>, RouterHints)], desk: Desk, today: Today) -> Self {
+        let tools: Vec<Matched> = tools
+            .iter()
+            .map(|(declaration, hints)| Matched::of(declaration, hints))
+            .collect();
+        let samples = tools
+            .iter()
+            .flat_map(|tool| masks::samples(tool, today.date()));
+        Self {
+            learning: Learning::start(desk, samples.collect()),
+            tools,
+            learnt: None,
+            today,
+            last: Vec::new(),
+        }
+    }
+
+    /// Waits until the tools are learnt.
+    pub fn wait(&mut self) {
+        if self.learnt.is_none() {
+            self.learnt = self.learning.wait();
+        }
+    }
+
+    /// The tools that the words are compared with, the nearest first; none until they are learnt.
+    ///
+    /// # Errors
+    /// [`PredictError`] if the embeddings fail.
+    pub fn consider(&mut self, evidence: &Evidence) -> Result<Vec<Considered>, PredictError> {
+        if self.learnt.is_none() {
+            self.learnt = self.learning.done();
+        }
+        let normalised = text::normalise(&evidence.text);
+        let words = Words {
+            said: &evidence.text,
+            text: text::without_fillers(&normalised),
+            today: self.today.date(),
+        };
+        let Some(learnt) = &mut self.learnt else {
+            return Ok(Vec::new());
+        };
+        if words.text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let meant = mood::meant(&evidence.text);
+        let masked = masks::masked(words.text, &[]);
+        let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
+        let mut all: Vec<_> = self
+            .tools
+            .iter()
+            .map(|tool| {
+                let filled = tool.form.fill(&[], words);
+                (tool, filled, learnt.nearness(&tool.name, &embedding))
+            })
+            .collect();
+        all.sort_by(|a, b| b.2.total_cmp(&a.2));
+        // A subject may lie far from those of the examples: "how many pillows" from "how many red chairs".
+        let subject = all.iter_mut().find_map(|(tool, filled, near)| {
+            let subject = masks::subject(&tool.form, filled.as_ref().ok()?)?;
+            (*near >= WORTH_A_LOOK).then_some((tool.name.as_str(), near, subject))
+        });
+        if let Some((name, near, subject)) = subject
+            && meant.mood != Mood::Statement
+        {
+            let masked = masks::masked(words.text, &[subject]);
+            let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
+            *near = near.max(learnt.nearness(name, &embedding));
+        }
+        all.sort_by(|a, b| b.2.total_cmp(&a.2));
+        self.last.truncate(2);
+        let nothing = learnt.nothing(&embedding);
+        let second = all.get(1).map_or(0.0, |(.., near)| *near);
+        let first = all.first().map_or(0.0, |(.., near)| *near);
+        let considered = all.into_iter().map(|(tool, filled, near)| {
+            let likeness = Likeness {
+                near,
+                nothing,
+                other: if near == first { second } else { first },
+            };
+            let call = filled.map(|filled| {
+                let sure = likeness.confidence(tool.requires, meant.mood, evidence.paused);
+                Prediction {
+                    tool: tool.name.clone(),
+                    confidence: sure
+                        * tool.factuality(&meant.clause)
+                        * goes_on(&filled, evidence.paused),
+                    arguments: filled.values,
+                    source: Source::Example,
+                }
+            });
+            Considered {
+                tool: tool.name.clone(),
+                likeness,
+                mood: meant.mood,
+                call,
+            }
+        });
+        Ok(considered.collect())
+    }
+}
+
+fn goes_on(filled: &Arguments, paused: bool) -> f32 {
+    match (paused, filled.growing, filled.open) {
+        (true, _, _) | (false, false, false) => 1.0,
+        (false, true, _) => GROWING,
+        (false, false, true) => OPEN,
+    }
+}
+
+fn embedded(
+    last: &mut Vec<(String, Vec<f32>)>,
+    embedder: &mut Embedder,
+    text: &str,
+) -> Result<Vec<f32>, PredictError> {
+    if let Some((_, embedding)) = last.iter().find(|(known, _)| known == text) {
+        return Ok(embedding.clone());
+    }
+    let embedding = embedder.embed(text).map_err(|error| PredictError {
+        predictor: Source::Example,
+        reason: error.to_string(),
+    })?;
+    last.insert(0, (text.to_owned(), embedding.clone()));
+    Ok(embedding)
+}
+
+impl LocalPredictor for Matching {
+    fn source(&self) -> Source {
+        Source::Example
+    }
+
+    fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
+        let considered = self.consider(evidence)?.into_iter().take(2);
+        let calls = considered.filter_map(|one| one.call.ok());
+        Ok(calls.filter(|call| call.confidence >= LEAST).collect())
+    }
+}

@@ -1,0 +1,130 @@
+//! Tools as newcomers declare them, beside those that ship.
+
+use super::*;
+use crate::audio::testing::weights_and_runtime;
+use crate::prediction::{Router, Rules};
+use crate::tools::{Clock, declared};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const NEWCOMERS: &str = include_str!("../../../tests/parts/newcomers.toml");
+/// The least confidence that runs early, by default.
+const ENOUGH: f32 = 0.5;
+
+#[derive(Deserialize)]
+struct Newcomers {
+    nothing: BTreeMap<String, Vec<String>>,
+    tool: Vec<Newcomer>,
+}
+
+#[derive(Deserialize)]
+struct Newcomer {
+    #[serde(default)]
+    judged: bool,
+    declaration: String,
+    asks: Vec<(String, Map<String, Value>)>,
+    tells: Vec<String>,
+}
+
+/// Saturday, 21 November 2026.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+}
+
+/// The sources that a server with these declarations has by default.
+fn router(declarations: &[&str]) -> Router {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, declaration) in declarations.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{at}.toml")), declaration).unwrap();
+    }
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+    let mut tools = declared::load(&shipped, &|_| None).unwrap();
+    tools.extend(declared::load(folder.path(), &|_| None).unwrap());
+    let registry = declared::registry(&tools).unwrap();
+    let tools = registry.declarations().into_iter().map(|tool| {
+        let hints = registry.hints(&tool.spec.name).cloned();
+        (tool, hints.unwrap_or_default())
+    });
+    let tools: Vec<_> = tools.collect();
+    let today = Today::new(Arc::new(Still), TimeZone::UTC);
+    let desk = Desk {
+        embedder: weights_and_runtime().join("minilm"),
+        kept: None,
+    };
+    let mut matching = Matching::start(&tools, desk, today.clone());
+    matching.wait();
+    Router::new(vec![
+        Box::new(Rules::new(&tools, today).unwrap()),
+        Box::new(matching),
+    ])
+}
+
+fn early(router: &mut Router, said: &str, paused: bool) -> Vec<Prediction> {
+    let heard = Evidence {
+        text: said.into(),
+        paused,
+        calls: Vec::new(),
+    };
+    let mut likely = router.predict(&heard);
+    likely.retain(|one| one.confidence >= ENOUGH);
+    likely
+}
+
+/// Asserts that each tool is predicted for eight of its ten requests, and none for what asks for nothing.
+fn newcomers_are_understood(judged: bool) {
+    let all: Newcomers = toml::from_str(NEWCOMERS).unwrap();
+    let tools: Vec<&Newcomer> = all.tool.iter().filter(|one| one.judged == judged).collect();
+    let declarations: Vec<&str> = tools.iter().map(|one| one.declaration.as_str()).collect();
+    let mut router = router(&declarations);
+    let mut wrong = Vec::new();
+    let mut weak = false;
+    for tool in &tools {
+        let name: toml::Table = toml::from_str(&tool.declaration).unwrap();
+        let name = name["name"].as_str().unwrap();
+        let mut right = 0;
+        for (said, arguments) in &tool.asks {
+            let found = early(&mut router, said, true);
+            let fits = |one: &Prediction| one.tool == name && one.arguments == *arguments;
+            if found.iter().any(fits) {
+                right += 1;
+            } else {
+                wrong.push(format!("{name}: {said} -> {found:?}"));
+            }
+        }
+        eprintln!("{name}: {right} of {}", tool.asks.len());
+        weak |= right < 8;
+    }
+    let half = if judged { "judged" } else { "tuned" };
+    let told = tools.iter().flat_map(|tool| &tool.tells);
+    for said in told.chain(&all.nothing[half]) {
+        // A sentence is heard word by word.
+        let spaces = said.match_indices(' ').map(|(at, _)| (&said[..at], false));
+        for (heard, paused) in spaces.chain([(said.as_str(), true)]) {
+            let found = early(&mut router, heard, paused);
+            weak |= !found.is_empty();
+            if !found.is_empty() {
+                wrong.push(format!("{heard} | {said} -> {found:?}"));
+            }
+        }
+    }
+    assert!(!weak, "{wrong:#?}");
+    eprintln!("{wrong:#?}");
+}
+
+#[test]
+fn tools_that_the_matching_was_tuned_on_are_understood() {
+    newcomers_are_understood(false);
+}
+
+#[test]
+fn tools_that_the_matching_has_never_seen_are_understood() {
+    newcomers_are_understood(true);
+}
