@@ -1,5 +1,8 @@
 //! Rules that both Whisper engines share: audio context, stopping, and which transcripts to trust.
 
+use super::Recognised;
+use crate::language::en::endings::Marks;
+
 /// Samples of one encoder frame: 20 ms at 16 kHz.
 pub(super) const ENCODER_FRAME: usize = 320;
 
@@ -37,6 +40,8 @@ pub(super) struct Candidate {
     pub(super) confidence: f32,
     /// The model's probability that there is no speech.
     pub(super) no_speech: f32,
+    /// The marks behind the last word, if the engine tells.
+    pub(super) marks: Option<Marks>,
 }
 
 impl Candidate {
@@ -66,9 +71,9 @@ impl Candidate {
 pub(super) fn with_retry<E>(
     samples: usize,
     mut decode: impl FnMut(usize) -> Result<Candidate, E>,
-) -> Result<String, E> {
+) -> Result<Recognised, E> {
     let mut tried = 0;
-    let mut text = String::new();
+    let mut heard = Recognised::default();
     for context in audio_context(samples) {
         if context == tried {
             break;
@@ -76,15 +81,19 @@ pub(super) fn with_retry<E>(
         tried = context;
         let candidate = decode(context)?;
         let (loops, may_loop) = (candidate.loops(), candidate.may_loop());
-        text = match loops {
-            true => String::new(),
-            false => accept(candidate),
+        let marks = candidate.marks;
+        heard = match loops {
+            true => Recognised::default(),
+            false => Recognised {
+                text: accept(candidate),
+                marks,
+            },
         };
         if !loops && !may_loop {
             break;
         }
     }
-    Ok(text)
+    Ok(heard)
 }
 
 /// Bounds of one decoding.
@@ -165,6 +174,7 @@ mod tests {
             tokens: tokens.to_vec(),
             confidence,
             no_speech: 0.0,
+            marks: None,
         }
     }
 
@@ -187,7 +197,7 @@ mod tests {
         });
         assert_eq!(text, Ok("Tell me a joke.".into()));
         let text = with_retry(16_000, |_| Ok::<_, ()>(looping.clone()));
-        assert_eq!(text, Ok(String::new()));
+        assert_eq!(text, Ok(Recognised::default()));
     }
 
     #[test]
@@ -202,7 +212,7 @@ mod tests {
             contexts.push(frames);
             Ok::<_, ()>(twice.clone())
         });
-        assert_eq!(text, Ok("Yes please do. Yes please do.".into()));
+        assert_eq!(text.unwrap().text, "Yes please do. Yes please do.");
         assert_eq!(contexts, [512, 768, 1_500]);
     }
 

@@ -8,6 +8,7 @@ pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
 pub use whisper_onnx::WhisperOnnx;
 
+use crate::language::en::endings::Marks;
 use crate::time::Samples;
 use futures_util::future::BoxFuture;
 
@@ -38,6 +39,35 @@ pub trait Asr: Send {
     /// # Errors
     /// [`AsrError::Run`] if the model fails.
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError>;
+
+    /// Like [`Asr::transcribe`], with what else the model knows.
+    ///
+    /// # Errors
+    /// [`AsrError::Run`] if the model fails.
+    fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
+        self.transcribe(audio).map(Recognised::from)
+    }
+}
+
+/// Words, and what the recogniser knows beside them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recognised {
+    /// Plain text without bracketed sounds; empty if there is no speech.
+    pub text: String,
+    /// The marks that it would set behind the last word, if it tells.
+    pub marks: Option<Marks>,
+}
+
+impl From<String> for Recognised {
+    fn from(text: String) -> Self {
+        Self { text, marks: None }
+    }
+}
+
+impl From<&str> for Recognised {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
 }
 
 /// An asynchronous speech recogniser, such as one on a remote server. It is opened for each session that

@@ -61,6 +61,7 @@ impl WhisperCpp {
             tokens: Vec::new(),
             confidence: 0.0,
             no_speech: 0.0,
+            marks: None,
         };
         let mut count = 0;
         for segment in self.state.as_iter() {
@@ -93,7 +94,8 @@ impl Asr for WhisperCpp {
         // Shorter audio than 1 s is refused.
         let mut padded = audio.to_vec();
         padded.resize(audio.len().max(17_600), 0.0);
-        with_retry(audio.len(), |frames| self.decode(&padded, frames))
+        let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames));
+        heard.map(|heard| heard.text)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Whisper on ONNX Runtime: the embedded default, several times as fast as whisper.cpp on a CPU.
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
-use super::{Asr, AsrError};
+use super::{Asr, AsrError, Recognised};
 use crate::audio::mel::{BANDS, HOP, LogMel};
+use crate::language::en::endings::Marks;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, Tensor, TensorRef};
 use serde::Deserialize;
@@ -16,6 +17,10 @@ const START: i64 = 50_257;
 const NO_TIMESTAMPS: i64 = 50_362;
 const END: i64 = 50_256;
 const NO_SPEECH: usize = 50_361;
+
+/// Tokens of the marks that end a sentence (! . ?), and of those that show that it goes on (, - ...).
+const ENDING_MARKS: [usize; 3] = [0, 13, 30];
+const MARKS_IN_BETWEEN: [usize; 3] = [11, 12, 986];
 
 /// Tokens that the English models know.
 const VOCABULARY: i64 = 51_864;
@@ -88,6 +93,7 @@ impl WhisperOnnx {
         let mut tokens: Vec<u32> = Vec::new();
         let mut log_probability = 0.0;
         let mut no_speech = 0.0;
+        let mut marks = None;
         let mut next = START;
         for position in 0.. {
             let (logits, present) = step(&mut self.decoder, next, position, &past, &cross)?;
@@ -97,8 +103,14 @@ impl WhisperOnnx {
                 next = NO_TIMESTAMPS;
                 continue;
             }
-            let (token, log) = self.choose(logits, tokens.is_empty());
-            log_probability += log;
+            let chosen = self.choose(logits, tokens.is_empty());
+            let token = chosen.token;
+            log_probability += chosen.log_probability;
+            marks = match is_word(token) {
+                true => None,
+                // Those right behind the last word count.
+                false => marks.or(Some(chosen.marks)),
+            };
             if token == END || tokens.len() >= limits.tokens {
                 break;
             }
@@ -115,11 +127,12 @@ impl WhisperOnnx {
             tokens,
             confidence,
             no_speech,
+            marks,
         })
     }
 
-    /// The likeliest token and its log probability.
-    fn choose(&self, mut logits: Vec<f32>, first: bool) -> (i64, f32) {
+    /// Chooses the likeliest token.
+    fn choose(&self, mut logits: Vec<f32>, first: bool) -> Chosen {
         let banned = if first {
             &self.suppressed_first[..]
         } else {
@@ -139,7 +152,18 @@ impl WhisperOnnx {
             },
         );
         let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
-        (token as i64, -total.ln())
+        let sum = |tokens: [usize; 3]| {
+            let likely = tokens.iter().filter_map(|&token| logits.get(token));
+            likely.map(|logit| (logit - best).exp()).sum::<f32>() / total
+        };
+        Chosen {
+            token: token as i64,
+            log_probability: -total.ln(),
+            marks: Marks {
+                ends: sum(ENDING_MARKS),
+                goes_on: sum(MARKS_IN_BETWEEN),
+            },
+        }
     }
 }
 
@@ -149,9 +173,27 @@ impl Asr for WhisperOnnx {
     }
 
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+        self.hear(audio).map(|heard| heard.text)
+    }
+
+    fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
         let audio = &audio[..audio.len().min(MAX_SAMPLES)];
         with_retry(audio.len(), |frames| self.decode(audio, frames))
     }
+}
+
+/// A step of decoding.
+struct Chosen {
+    token: i64,
+    log_probability: f32,
+    /// How likely marks were in its place.
+    marks: Marks,
+}
+
+/// Whether a token belongs to a word.
+fn is_word(token: i64) -> bool {
+    let mut marks = ENDING_MARKS.iter().chain(&MARKS_IN_BETWEEN);
+    token != END && !marks.any(|&mark| token == mark as i64)
 }
 
 /// The probability of `token` among all of them.

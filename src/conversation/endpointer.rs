@@ -1,7 +1,6 @@
-//! Endpointing: whether the user is speaking, and how much silence ends the turn.
+//! Whether the user is speaking.
 
-use super::policy::{EndpointPolicy, VadPolicy};
-use crate::language::en::sentences::reads_unfinished;
+use super::policy::VadPolicy;
 use crate::time::Samples;
 
 /// Samples in one window of the voice activity detector.
@@ -62,25 +61,6 @@ impl SpeechDetector {
     }
 }
 
-/// The end-of-turn rule: how much silence, in ms since the last speech, ends the turn.
-///
-/// A turn that sounds complete gets the shortest wait, one that sounds or reads unfinished the longest, and
-/// all others the middle one.
-pub(super) fn silence_needed(
-    completeness: Option<f32>,
-    transcript: Option<&str>,
-    policy: &EndpointPolicy,
-) -> u64 {
-    if transcript.is_some_and(reads_unfinished) {
-        return policy.incomplete_ms;
-    }
-    match completeness {
-        Some(p) if p > policy.complete_above => policy.complete_ms,
-        Some(p) if p < policy.incomplete_below => policy.incomplete_ms,
-        _ => policy.unsure_ms,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,16 +87,5 @@ mod tests {
             detect(&[0.9, 0.9, 0.9, 0.4, 0.3]),
             [Silence, Silence, Started(start), Speech, Silence]
         );
-    }
-
-    #[test]
-    fn a_turn_that_sounds_complete_ends_soonest() {
-        let policy = EndpointPolicy::default();
-        let wait = |p, text| silence_needed(p, text, &policy);
-        assert_eq!(wait(Some(0.95), Some("What time is it?")), 200);
-        assert_eq!(wait(Some(0.5), Some("What time is it?")), 500);
-        assert_eq!(wait(None, None), 500);
-        assert_eq!(wait(Some(0.05), Some("What time")), 1_000);
-        assert_eq!(wait(Some(0.95), Some("Set a timer for")), 1_000);
     }
 }

@@ -4,6 +4,7 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
+use crate::language::en::endings::Marks;
 use crate::llm::{LlmEvent, Message, ToolChoice};
 use crate::prediction::Prediction;
 use crate::time::{Micros, Samples};
@@ -28,6 +29,9 @@ pub enum Input {
         request: RequestId,
         /// The text; empty if there was no speech.
         text: String,
+        /// The marks that the recogniser would set behind it, if it tells.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        marks: Option<Marks>,
     },
     /// An end-of-turn score is done.
     Completeness {

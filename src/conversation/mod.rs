@@ -56,6 +56,7 @@ mod keypad;
 mod latency;
 mod outcome;
 mod output;
+mod pause;
 mod playout;
 mod policy;
 mod preempt;

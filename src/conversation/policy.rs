@@ -106,19 +106,23 @@ pub struct VadPolicy {
 pub struct EndpointPolicy {
     /// Speech between two partials, ms.
     pub partial_every_ms: u64,
-    /// Silence after which the final transcript is requested, ms.
+    /// Silence after which the final transcript is requested, ms: so soon that it is made while the end of the
+    /// turn is still open.
     pub transcribe_after_ms: u64,
+    /// The same while the server is busy: many short silences are none.
+    #[serde(default)]
+    pub busy_transcribe_after_ms: u64,
     /// Silence after which the end-of-turn score is requested, ms.
     pub score_after_ms: u64,
-    /// Silence that ends a turn that the model scores as complete, ms.
+    /// Silence that ends a turn that sounds and reads complete, ms.
     pub complete_ms: u64,
-    /// Silence that ends a turn with an unclear score or none, ms.
+    /// Silence that ends a turn of which nothing is known, or that is as unclear as `incomplete_below`, ms.
     pub unsure_ms: u64,
     /// Silence that ends a turn that sounds or reads unfinished, ms.
     pub incomplete_ms: u64,
-    /// A turn with a score above this counts as complete.
+    /// A turn that is over with at least this probability gets the shortest wait.
     pub complete_above: f32,
-    /// A turn with a score below this counts as unfinished.
+    /// Below this probability the wait grows beyond `unsure_ms`; at five sixths of it, it is the longest.
     pub incomplete_below: f32,
     /// The longest audio that is transcribed at once, ms; the recogniser takes 30 s.
     pub segment_ms: u64,
@@ -198,6 +202,39 @@ impl EndpointPolicy {
             ..self
         }
     }
+
+    /// Silence after which the transcript is requested, ms.
+    pub(super) fn transcribe_after(&self, busy: bool) -> u64 {
+        match busy {
+            true => self.busy_transcribe_after_ms.max(self.transcribe_after_ms),
+            false => self.transcribe_after_ms,
+        }
+    }
+
+    /// How much silence, in ms since the last speech, ends a turn that is over with this probability: the
+    /// likelier, the less. If it is not known, the middle wait.
+    pub(super) fn silence_needed(&self, done: Option<f32>) -> u64 {
+        let Some(done) = done else {
+            return self.unsure_ms;
+        };
+        let (sure, unsure) = (self.complete_above, self.incomplete_below);
+        let between = |from: u64, to: u64, share: f32| {
+            let share = f64::from(share.clamp(0.0, 1.0));
+            from + ((to - from) as f64 * (1.0 - share)) as u64
+        };
+        match done >= unsure {
+            true => between(
+                self.complete_ms,
+                self.unsure_ms,
+                (done - unsure) / (sure - unsure),
+            ),
+            false => between(
+                self.unsure_ms,
+                self.incomplete_ms,
+                6.0 * done / unsure - 5.0,
+            ),
+        }
+    }
 }
 
 impl Default for Timeouts {
@@ -231,13 +268,14 @@ impl Default for EndpointPolicy {
     fn default() -> Self {
         Self {
             partial_every_ms: 500,
-            transcribe_after_ms: 96,
-            score_after_ms: 160,
-            complete_ms: 200,
+            transcribe_after_ms: 32,
+            busy_transcribe_after_ms: 96,
+            score_after_ms: 96,
+            complete_ms: 160,
             unsure_ms: 500,
-            incomplete_ms: 1_000,
-            complete_above: 0.8,
-            incomplete_below: 0.2,
+            incomplete_ms: 1_500,
+            complete_above: 0.75,
+            incomplete_below: 0.36,
             segment_ms: 25_000,
             ask_again_ms: Some(1_000),
         }

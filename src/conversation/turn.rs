@@ -8,6 +8,7 @@ use super::policy::VadPolicy;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
+use crate::asr::Recognised;
 use crate::time::{Samples, Time};
 use std::collections::VecDeque;
 
@@ -171,12 +172,20 @@ impl Turn {
             return false;
         };
         common.mark_activity();
-        let resumed = utterance.goes_on(end, common.now);
+        let every = common.policy.endpoint.partial_every_ms;
+        let resumed = utterance.goes_on(end, common.now, every);
         if resumed {
             common.timers.clear(Timer::EndOfTurn);
             common.timers.clear(Timer::TranscriptOverdue);
         }
         resumed
+    }
+
+    /// Handles a window of silence in the utterance.
+    pub(super) fn pauses(&mut self, common: &mut Common, rule: EndOfTurnRule, end: Samples) {
+        if let Some(utterance) = &mut self.utterance {
+            utterance.pauses(common, rule, end, self.busy);
+        }
     }
 
     /// Requests transcripts of the utterance so far. `resumed` after a pause.
@@ -193,11 +202,11 @@ impl Turn {
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
-        text: Result<String, ()>,
+        heard: Result<Recognised, ()>,
         now: Time,
     ) -> Transcribed {
         match &mut self.utterance {
-            Some(utterance) => utterance.on_transcript(request, text, now),
+            Some(utterance) => utterance.on_transcript(request, heard, now),
             None => Transcribed::Dead,
         }
     }

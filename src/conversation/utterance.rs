@@ -1,13 +1,15 @@
 //! The user's utterance, from the first sound to the final transcript.
 
 use super::common::Common;
-use super::endpointer::{WINDOW, silence_needed};
+use super::endpointer::WINDOW;
 use super::ids::RequestId;
 use super::latency::TurnLatency;
 use super::output::Output;
+use super::pause::Pause;
 use super::policy::CERTAIN;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
+use crate::asr::Recognised;
 use crate::time::{Micros, Samples, Time};
 
 #[cfg(test)]
@@ -59,17 +61,6 @@ enum Stage {
     Pausing,
     /// The client has committed it.
     Committed,
-}
-
-/// Requests made in a pause that may end the turn, and their results.
-#[derive(Debug, Default)]
-struct Pause {
-    transcription: Option<RequestId>,
-    /// When the transcription was requested.
-    asked: Time,
-    transcript: Option<(String, Time)>,
-    scoring: Option<RequestId>,
-    completeness: Option<(f32, Time)>,
 }
 
 #[derive(Debug)]
@@ -195,9 +186,14 @@ impl Utterance {
 /// Speech and silence.
 impl Utterance {
     /// Handles a window of speech that ends at `end`. `true` if it ended a pause.
-    pub(super) fn goes_on(&mut self, end: Samples, now: Time) -> bool {
+    pub(super) fn goes_on(&mut self, end: Samples, now: Time, partial_every_ms: u64) -> bool {
         self.last_speech = (end, now);
-        self.pause = Pause::default();
+        let pause = std::mem::take(&mut self.pause);
+        if let Some(request) = pause.transcription {
+            // It is the next partial.
+            self.partials.asked = pause.transcript.is_none().then_some(request);
+            self.partials.next = Samples(end.0 + Samples::from_ms(partial_every_ms).0);
+        }
         std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
     }
 
@@ -211,14 +207,21 @@ impl Utterance {
         Samples(self.certain * WINDOW).as_ms()
     }
 
-    /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript and
-    /// the end-of-turn score.
-    pub(super) fn pauses(&mut self, common: &mut Common, rule: EndOfTurnRule, end: Samples) {
+    /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
+    /// has to wait longer if the server is `busy`, and the end-of-turn score.
+    pub(super) fn pauses(
+        &mut self,
+        common: &mut Common,
+        rule: EndOfTurnRule,
+        end: Samples,
+        busy: bool,
+    ) {
         let policy = common.policy.endpoint;
+        let transcribe_after = policy.transcribe_after(busy);
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
         self.stage = Stage::Pausing;
         let pause = &self.pause;
-        let transcribe = pause.transcription.is_none() && silence >= policy.transcribe_after_ms;
+        let transcribe = pause.transcription.is_none() && silence >= transcribe_after;
         let score = pause.scoring.is_none()
             && silence >= policy.score_after_ms
             && rule == EndOfTurnRule::Semantic;
@@ -314,12 +317,12 @@ impl Utterance {
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
-        text: Result<String, ()>,
+        heard: Result<Recognised, ()>,
         now: Time,
     ) -> Transcribed {
         if let Some(segment) = self.segments.iter_mut().find(|s| s.request == request) {
-            match text {
-                Ok(text) => segment.text = Some(text),
+            match heard {
+                Ok(heard) => segment.text = Some(heard.text),
                 Err(()) => self.failed = true,
             }
             return Transcribed::Segment;
@@ -327,13 +330,14 @@ impl Utterance {
         if self.partials.asked == Some(request) {
             self.partials.asked = None;
             // Without a new partial, the words so far stay.
-            return text.map_or(Transcribed::Dead, Transcribed::Partial);
+            let partial = heard.map(|heard| Transcribed::Partial(heard.text));
+            return partial.unwrap_or(Transcribed::Dead);
         }
         if self.pause.transcription != Some(request) {
             return Transcribed::Dead;
         }
-        match text {
-            Ok(text) => self.pause.transcript = Some((text, now)),
+        match heard {
+            Ok(heard) => self.pause.transcript = Some((heard, now)),
             Err(()) => self.failed = true,
         }
         Transcribed::Pause(self.transcript())
@@ -363,8 +367,8 @@ impl Utterance {
 
     /// All words up to the current pause.
     fn transcript(&self) -> Option<String> {
-        let (text, _) = self.pause.transcript.as_ref()?;
-        Some(self.text(text))
+        let (heard, _) = self.pause.transcript.as_ref()?;
+        Some(self.text(&heard.text))
     }
 
     /// The words so far, with `tail` for the unfinished part.
@@ -403,8 +407,8 @@ impl Utterance {
             EndOfTurnRule::Silence { ms } => ms,
             EndOfTurnRule::Client => return EndOfTurn::NotYet,
             EndOfTurnRule::Semantic => {
-                let score = self.pause.completeness.map(|(score, _)| score);
-                silence_needed(score, transcript.as_deref(), &endpoint)
+                let done = self.pause.done(transcript.as_deref());
+                endpoint.silence_needed(done)
             }
         };
         let due = self.last_speech.1 + Micros::from_ms(wait);
@@ -412,7 +416,7 @@ impl Utterance {
         if common.now < due {
             common.timers.set(Timer::EndOfTurn, due);
             let is_unfinished =
-                detection.rule == EndOfTurnRule::Semantic && wait >= endpoint.incomplete_ms;
+                detection.rule == EndOfTurnRule::Semantic && wait > endpoint.unsure_ms;
             let plausible = transcript.filter(|_| !is_unfinished);
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }

@@ -74,6 +74,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         4 => (request(), text()).prop_map(|(request, text)| Input::Transcript {
             request,
             text: text.into(),
+            marks: None,
         }),
         2 => (request(), 0f32..1.0).prop_map(|(request, probability)| Input::Completeness {
             request,

@@ -12,7 +12,7 @@ use super::recorder::Recorded;
 use super::routing::{Answer, Routing};
 use super::voices::{Voice, Wanted};
 use super::{Inbound, Outbound};
-use crate::asr::Utterance;
+use crate::asr::{Recognised, Utterance};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
     CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
@@ -572,9 +572,13 @@ impl Driver {
         };
         let results = self.results.clone();
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
-        let done = move |text: Result<String, String>| {
-            let input = match text {
-                Ok(text) => Input::Transcript { request, text },
+        let done = move |heard: Result<Recognised, String>| {
+            let input = match heard {
+                Ok(Recognised { text, marks }) => Input::Transcript {
+                    request,
+                    text,
+                    marks,
+                },
                 Err(reason) => failed(reason),
             };
             drop(results.try_send(Done::Input(input)));

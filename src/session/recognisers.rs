@@ -4,7 +4,7 @@
 use super::builders::Build;
 use super::load::{Gauge, Stage};
 use super::{INBOX, reason};
-use crate::asr::{Asr, AsrError, AsrService, AsrSession, Utterance};
+use crate::asr::{Asr, AsrError, AsrService, AsrSession, Recognised, Utterance};
 use crate::conversation::Samples;
 use crate::worker::{Overloaded, SpawnError, Worker};
 use futures_util::FutureExt;
@@ -21,7 +21,7 @@ use tracing::Instrument;
 /// for any job, so that those of a service that hangs do not pile up.
 const IN_TIME: Duration = Duration::from_secs(10);
 
-type OnThread = Worker<HearJob, Result<String, AsrError>>;
+type OnThread = Worker<HearJob, Result<Recognised, AsrError>>;
 
 /// Audio for the recogniser.
 pub(super) struct HearJob {
@@ -46,9 +46,9 @@ impl Recognisers {
             if let Some(asked) = job.asked {
                 gauge.begun(Stage::Recogniser, asked);
             }
-            let (text, time) = gauge.measure(Stage::Recogniser, || asr.transcribe(&job.audio));
+            let (heard, time) = gauge.measure(Stage::Recogniser, || asr.hear(&job.audio));
             gauge.took(Stage::Recogniser, time);
-            text
+            heard
         })?;
         Ok(Self { shared, services })
     }
@@ -79,8 +79,8 @@ impl Recognisers {
     pub(super) async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
         let now = Instant::now();
         let asked = Some(now);
-        let text = self.shared.call_by(now, HearJob { audio, asked }).await;
-        logged(text.map_err(reason).and_then(|text| text.map_err(reason)))
+        let heard = self.shared.call_by(now, HearJob { audio, asked }).await;
+        logged(heard.map_err(reason).and_then(text_of))
     }
 }
 
@@ -101,7 +101,7 @@ impl Recogniser {
         }
     }
 
-    /// Transcribes a part of the user's audio. `done` is called with the text or the reason of a failure,
+    /// Transcribes a part of the user's audio. `done` is called with what was heard or the reason of a failure,
     /// on any thread. A partial never delays the final transcript of any session.
     #[allow(
         clippy::disallowed_methods,
@@ -112,7 +112,7 @@ impl Recogniser {
         part: Utterance,
         cancel: &CancellationToken,
         tasks: &mut JoinSet<()>,
-        done: impl FnOnce(Result<String, String>) + Send + 'static,
+        done: impl FnOnce(Result<Recognised, String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
         let worker = match self {
             Self::Shared(worker) => worker,
@@ -121,7 +121,7 @@ impl Recogniser {
                 let text = AssertUnwindSafe(text).catch_unwind();
                 let job = async move {
                     done(match text.await {
-                        Ok(Ok(text)) => text.map_err(reason),
+                        Ok(Ok(text)) => text.map(Recognised::from).map_err(reason),
                         Ok(Err(_)) => Err("the recogniser does not answer".into()),
                         Err(_) => Err("the recogniser panicked".into()),
                     });
@@ -133,8 +133,12 @@ impl Recogniser {
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
         let job = HearJob { audio, asked };
-        let done = move |text: Result<Result<_, _>, _>| {
-            done(text.map_err(reason).and_then(|text| text.map_err(reason)));
+        let done = move |heard: Result<Result<_, _>, _>| {
+            done(
+                heard
+                    .map_err(reason)
+                    .and_then(|heard| heard.map_err(reason)),
+            );
         };
         match part.partial {
             true => worker.offer(job, cancel, done),
@@ -153,8 +157,8 @@ impl Recogniser {
             Self::Shared(worker) => {
                 let asked = None;
                 let due = Instant::now() + IN_TIME;
-                let text = worker.call_by(due, HearJob { audio, asked }).await;
-                text.map_err(reason).and_then(|text| text.map_err(reason))
+                let heard = worker.call_by(due, HearJob { audio, asked }).await;
+                heard.map_err(reason).and_then(text_of)
             }
             Self::Service(session) => {
                 let whole = Utterance {
@@ -167,6 +171,10 @@ impl Recogniser {
             }
         })
     }
+}
+
+fn text_of(heard: Result<Recognised, AsrError>) -> Result<String, String> {
+    heard.map(|heard| heard.text).map_err(reason)
 }
 
 fn logged(text: Result<String, String>) -> Option<String> {

@@ -13,23 +13,31 @@ const RATE: usize = 16_000;
 /// The sentences of `speech.txt` as speech, 16 kHz, synthesised once.
 pub fn clips() -> &'static [Clip] {
     static CLIPS: OnceLock<Vec<Clip>> = OnceLock::new();
-    CLIPS.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let lines = include_str!("speech.txt").lines();
-        let lines = lines.filter(|line| !line.starts_with('#')).enumerate();
-        let spoken = lines.map(|(index, line)| {
-            let (voice, text) = line.split_once(": ").expect("a voice and its words");
-            let name = format!("{voice}-{index}.wav");
-            let path = folder.path().join(&name);
-            say(voice, text, path.to_str().expect("a path in UTF-8"));
-            Clip {
-                name,
-                text: text.into(),
-                samples: read(&path),
-            }
-        });
-        spoken.collect()
-    })
+    CLIPS.get_or_init(|| spoken(include_str!("speech.txt")))
+}
+
+/// The complete requests of `questions.txt` as speech, 16 kHz, synthesised once.
+pub fn questions() -> &'static [Clip] {
+    static QUESTIONS: OnceLock<Vec<Clip>> = OnceLock::new();
+    QUESTIONS.get_or_init(|| spoken(include_str!("questions.txt")))
+}
+
+/// The lines as speech: a voice and its words each.
+fn spoken(lines: &str) -> Vec<Clip> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = lines.lines().filter(|line| !line.starts_with('#'));
+    let spoken = lines.enumerate().map(|(index, line)| {
+        let (voice, text) = line.split_once(": ").expect("a voice and its words");
+        let name = format!("{voice}-{index}.wav");
+        let path = folder.path().join(&name);
+        say(voice, text, path.to_str().expect("a path in UTF-8"));
+        Clip {
+            name,
+            text: text.into(),
+            samples: read(&path),
+        }
+    });
+    spoken.collect()
 }
 
 /// A question in languages that the recogniser does not support.

@@ -204,8 +204,8 @@ fn wrong_types_and_values_are_refused_with_what_is_allowed() {
             &["llm.stall_filler_ms = 1500", "llm.give_up_ms = 1000"],
         ),
         (
-            "[turn]\nunsure_ms = 1500",
-            &["toml:2: ", "turn.unsure_ms = 1500", "turn.incomplete_ms"],
+            "[turn]\nunsure_ms = 1600",
+            &["toml:2: ", "turn.unsure_ms = 1600", "turn.incomplete_ms"],
         ),
         (
             "[turn]\nincomplete_ms = 300",

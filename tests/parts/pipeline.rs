@@ -4,9 +4,8 @@
 use super::asr;
 use crate::{common, support};
 use common::{Clip, Errors, speech};
-use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use undertone::asr::{Asr, WhisperOnnx};
+use undertone::asr::{Asr, Recognised, WhisperOnnx};
 use undertone::conversation::{
     Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
 };
@@ -16,7 +15,7 @@ use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
 
 /// The models that hear, and a clock that is the position in the audio: hours of it can be heard
 /// without waiting. A transcript takes 70 ms, a score 40 ms.
-struct Ears {
+pub(super) struct Ears {
     silero: SileroModel,
     asr: WhisperOnnx,
     turn_model: SmartTurn,
@@ -55,7 +54,7 @@ impl Ears {
     }
 
     /// Feeds `audio` to an agent that answers its turns, or not.
-    fn hear(&mut self, audio: &[f32], respond: bool) -> Heard {
+    pub(super) fn hear(&mut self, audio: &[f32], respond: bool) -> Heard {
         let mut core = Conversation::new(Policy {
             turn_detection: TurnDetection {
                 rule: EndOfTurnRule::Semantic,
@@ -69,65 +68,129 @@ impl Ears {
         padded.extend(audio);
         padded.extend(vec![0.0; 2 * 16_000]);
         let mut vad = Gated::new(self.silero.detector());
-        let mut due: VecDeque<(Time, Input)> = VecDeque::new();
+        let mut due: Vec<(Time, Input)> = Vec::new();
         let mut heard = Heard::default();
-        let again = Policy::default().phrases.asr_failed;
         for (index, window) in padded.as_chunks::<WINDOW>().0.iter().enumerate() {
             let end = Samples(((index + 1) * WINDOW) as u64);
             let now = Time(end.0 * 1_000_000 / 16_000);
-            while due.front().is_some_and(|(at, _)| *at <= now) {
-                let (at, input) = due.pop_front().unwrap();
-                core.handle_input(at, input);
-            }
-            core.handle_timeout(now);
             let probability = vad.push(window).unwrap();
             core.handle_input(now, Input::Vad { end, probability });
-            while let Some(output) = core.poll_output() {
-                match output {
-                    Output::Transcribe {
-                        request,
-                        from,
-                        to,
-                        partial,
-                    } => {
-                        let text = if partial {
-                            String::new()
-                        } else {
-                            self.asr
-                                .transcribe(&padded[from.0 as usize..to.0 as usize])
-                                .unwrap()
-                        };
-                        due.push_back((Time(now.0 + 70_000), Input::Transcript { request, text }));
-                    }
-                    Output::ScoreEndOfTurn { request, from, to } => {
-                        let heard = &padded[from.0 as usize..to.0 as usize];
-                        let probability = self.turn_model.completeness(heard).unwrap();
-                        let input = Input::Completeness {
-                            request,
-                            probability,
-                        };
-                        due.push_back((Time(now.0 + 70_000), input));
-                    }
-                    Output::Notify(Event::UserItem { text, .. }) => heard.turns.push(text),
-                    Output::Speak { text, .. } if text == again => heard.asked_again += 1,
-                    _ => {}
+            self.obey(&mut core, now, &padded, &mut due, &mut heard);
+            // What happens until the next window.
+            for tick in 1..16 {
+                let now = Time(now.0 + tick * 2_000);
+                let (done, rest) = due.into_iter().partition(|(at, _)| *at <= now);
+                due = rest;
+                for (_, input) in done {
+                    core.handle_input(now, input);
                 }
+                core.handle_timeout(now);
+                self.obey(&mut core, now, &padded, &mut due, &mut heard);
             }
         }
         heard
+    }
+
+    /// Does what the core wants done.
+    fn obey(
+        &mut self,
+        core: &mut Conversation,
+        now: Time,
+        audio: &[f32],
+        due: &mut Vec<(Time, Input)>,
+        heard: &mut Heard,
+    ) {
+        let again = Policy::default().phrases.asr_failed;
+        while let Some(output) = core.poll_output() {
+            match output {
+                Output::Transcribe {
+                    request,
+                    from,
+                    to,
+                    partial,
+                } => {
+                    let part = &audio[from.0 as usize..to.0 as usize];
+                    let recognised = match partial {
+                        true => Recognised::default(),
+                        false => self.asr.hear(part).unwrap(),
+                    };
+                    if !partial {
+                        heard.last = recognised.clone();
+                    }
+                    let input = Input::Transcript {
+                        request,
+                        text: recognised.text,
+                        marks: recognised.marks,
+                    };
+                    due.push((Time(now.0 + 70_000), input));
+                }
+                Output::ScoreEndOfTurn { request, from, to } => {
+                    let part = &audio[from.0 as usize..to.0 as usize];
+                    let probability = self.turn_model.completeness(part).unwrap();
+                    heard.sound = Some(probability);
+                    let input = Input::Completeness {
+                        request,
+                        probability,
+                    };
+                    due.push((Time(now.0 + 40_000), input));
+                }
+                Output::Generate { .. } => heard.asked = Some(now),
+                Output::Notify(Event::SpeechStopped { at }) => {
+                    let spoken = Time(at.0 * 1_000_000 / 16_000);
+                    heard.ends.push(Ended {
+                        spoken,
+                        at: now,
+                        asked: heard.asked.take(),
+                        words: std::mem::take(&mut heard.last),
+                        sound: heard.sound.take(),
+                    });
+                }
+                Output::Notify(Event::UserItem { text, .. }) => heard.turns.push(text),
+                Output::Speak { text, .. } if text == again => heard.asked_again += 1,
+                _ => {}
+            }
+        }
     }
 }
 
 /// The turns recognised in a clip.
 #[derive(Debug, Default)]
-struct Heard {
-    turns: Vec<String>,
+pub(super) struct Heard {
+    pub(super) turns: Vec<String>,
     /// How often the user was asked to repeat it.
     asked_again: usize,
+    /// The utterances that ended.
+    pub(super) ends: Vec<Ended>,
+    /// When the language model was last asked.
+    asked: Option<Time>,
+    /// The latest results of recogniser and end-of-turn model.
+    last: Recognised,
+    sound: Option<f32>,
+}
+
+/// An utterance that ended.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    /// When its last speech was heard.
+    pub(super) spoken: Time,
+    /// When it was decided that it is over.
+    pub(super) at: Time,
+    /// When the language model was asked for the answer.
+    pub(super) asked: Option<Time>,
+    /// The latest results of recogniser and end-of-turn model.
+    pub(super) words: Recognised,
+    pub(super) sound: Option<f32>,
+}
+
+impl Ended {
+    /// From the last speech to the end of the turn, ms.
+    pub(super) fn wait_ms(&self) -> u64 {
+        self.at.since(self.spoken).as_ms()
+    }
 }
 
 /// Runs `hear` with the models, which are loaded once and used by one test at a time.
-fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
+pub(super) fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
     static EARS: LazyLock<Mutex<Ears>> = LazyLock::new(|| Mutex::new(Ears::load()));
     hear(&mut EARS.lock().unwrap_or_else(PoisonError::into_inner))
 }

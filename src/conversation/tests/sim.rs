@@ -2,6 +2,7 @@
 //! send it, and nothing sleeps.
 
 use super::super::*;
+use crate::language::en::endings::Marks;
 use crate::llm::{LlmEvent, Prompt};
 use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;
@@ -343,7 +344,18 @@ impl Sim {
                 }
                 Output::Transcribe { request, .. } => {
                     let text = self.words.clone();
-                    self.later(self.asr_ms, Input::Transcript { request, text });
+                    let (ends, goes_on) = match self.completeness {
+                        done if done > 0.8 => (0.99, 0.001),
+                        done if done < 0.2 => (0.05, 0.4),
+                        _ => (0.8, 0.02),
+                    };
+                    let marks = Some(Marks { ends, goes_on });
+                    let heard = Input::Transcript {
+                        request,
+                        text,
+                        marks,
+                    };
+                    self.later(self.asr_ms, heard);
                 }
                 Output::ScoreEndOfTurn { request, .. } if self.turn_model_fails => {
                     let job = Job::Completeness(request);

@@ -18,8 +18,8 @@ fn speaking(ms: u64) -> (Utterance, Common) {
 /// The utterance with a pause at `ms` and these words.
 fn paused(ms: u64, words: &str) -> (Utterance, Common) {
     let (mut utterance, mut common) = speaking(ms);
-    utterance.goes_on(at(ms), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(ms + 200));
+    utterance.goes_on(at(ms), common.now, 500);
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(ms + 200), false);
     let request = utterance.pause.transcription.unwrap();
     let transcribed = utterance.on_transcript(request, Ok(words.into()), common.now);
     assert_eq!(transcribed, Transcribed::Pause(Some(words.into())));
@@ -51,9 +51,9 @@ fn a_turn_may_be_over_at_once_and_is_after_a_silence() {
 #[test]
 fn an_unfinished_sentence_gets_a_longer_wait() {
     let (utterance, mut common) = paused(1_000, "set a timer for");
-    assert_eq!(judge(&utterance, &mut common, 1_900), EndOfTurn::NotYet);
+    assert_eq!(judge(&utterance, &mut common, 2_400), EndOfTurn::NotYet);
     assert!(matches!(
-        judge(&utterance, &mut common, 2_000),
+        judge(&utterance, &mut common, 2_500),
         EndOfTurn::Over(_)
     ));
 }
@@ -62,9 +62,9 @@ fn an_unfinished_sentence_gets_a_longer_wait() {
 fn requests_of_a_pause_die_with_it() {
     let (mut utterance, mut common) = paused(1_000, "what time");
     let scoring = utterance.pause.scoring.unwrap();
-    assert!(utterance.goes_on(at(1_300), common.now));
+    assert!(utterance.goes_on(at(1_300), common.now, 500));
     assert!(
-        !utterance.goes_on(at(1_332), common.now),
+        !utterance.goes_on(at(1_332), common.now, 500),
         "it went on before"
     );
     assert!(!utterance.on_completeness(scoring, 0.9, common.now));
@@ -74,8 +74,8 @@ fn requests_of_a_pause_die_with_it() {
 #[test]
 fn a_turn_without_its_transcript_waits_for_it() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200));
+    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200), false);
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::NotYet);
     assert!(common.timers.is_set(Timer::TranscriptOverdue));
     let request = utterance.pause.transcription.unwrap();
@@ -156,4 +156,32 @@ fn an_utterance_in_words_is_wordless_until_they_come() {
     utterance.on_partial("what");
     assert!(!utterance.is_wordless());
     assert_eq!(utterance.words(), "what");
+}
+
+#[test]
+fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_032), false);
+    let request = utterance.pause.transcription.expect("it is decoded ahead");
+    utterance.goes_on(at(1_064), common.now, 500);
+    let transcribed = utterance.on_transcript(request, Ok("what".into()), common.now);
+    assert_eq!(transcribed, Transcribed::Partial("what".into()));
+    let asked = common.outputs.len();
+    utterance.ask_partial(&mut common, at(1_500));
+    assert_eq!(
+        common.outputs.len(),
+        asked,
+        "the next one is due 500 ms later"
+    );
+}
+
+#[test]
+fn a_busy_server_does_not_decode_ahead() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_064), true);
+    assert!(utterance.pause.transcription.is_none());
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_096), true);
+    assert!(utterance.pause.transcription.is_some());
 }

@@ -16,6 +16,7 @@ mod text_limits;
 mod tools;
 mod turn;
 
+use crate::asr::Recognised;
 use crate::conversation::agenda::Agenda;
 use crate::conversation::answer::Answer;
 use crate::conversation::aside::Asides;
@@ -102,7 +103,11 @@ impl Conversation {
         }
         match input {
             Input::Vad { end, probability } => self.on_vad(end, probability),
-            Input::Transcript { request, text } => self.on_transcript(request, Ok(text)),
+            Input::Transcript {
+                request,
+                text,
+                marks,
+            } => self.on_transcript(request, Ok(Recognised { text, marks })),
             Input::Completeness {
                 request,
                 probability,

@@ -1,6 +1,7 @@
 //! The user's turn, from the first sound to the final transcript.
 
 use super::Conversation;
+use crate::asr::Recognised;
 use crate::conversation::endpointer::Heard;
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
@@ -39,9 +40,7 @@ impl Conversation {
                 self.turn.transcribe_so_far(&mut self.common, end, resumed);
             }
             Some(Heard::Silence) => {
-                if let Some(utterance) = self.turn.utterance_mut() {
-                    utterance.pauses(&mut self.common, rule, end);
-                }
+                self.turn.pauses(&mut self.common, rule, end);
                 self.try_end_turn();
             }
         }
@@ -62,8 +61,8 @@ impl Conversation {
     }
 
     /// Handles a finished transcription; `Err` if the recogniser failed.
-    pub(super) fn on_transcript(&mut self, request: RequestId, text: Result<String, ()>) {
-        match self.turn.on_transcript(request, text, self.common.now) {
+    pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
+        match self.turn.on_transcript(request, heard, self.common.now) {
             Transcribed::Dead => return,
             Transcribed::Partial(text) => return self.on_partial(&text),
             Transcribed::Segment => {}

@@ -3,6 +3,7 @@
 pub(crate) mod assent;
 pub mod dates;
 pub(crate) mod durations;
+pub mod endings;
 pub mod expression;
 pub(crate) mod factuality;
 pub(crate) mod money;

@@ -1,0 +1,107 @@
+//! A silence that may be the end of the turn: what is known of the words and the sound before it.
+
+use super::ids::RequestId;
+use crate::asr::Recognised;
+use crate::language::en::endings::{finished, log_odds};
+use crate::language::en::sentences::reads_unfinished;
+use crate::time::Time;
+
+/// Requests made in a pause, and their results.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    pub(super) transcription: Option<RequestId>,
+    /// When the transcription was requested.
+    pub(super) asked: Time,
+    pub(super) transcript: Option<(Recognised, Time)>,
+    pub(super) scoring: Option<RequestId>,
+    pub(super) completeness: Option<(f32, Time)>,
+}
+
+/// How much the sound weighs beside the words. On recordings with pauses put into them, the words alone tell as
+/// much as both; but a voice that is held up in thought is heard only in the sound.
+const SOUND: f32 = 0.15;
+
+/// The most that a turn is over whose last word cannot end a sentence.
+const LEADS_ON: f32 = 0.02;
+
+impl Pause {
+    /// The probability, 0..1, that the user is done, who has said these words in all. `None` if neither the
+    /// words nor the sound are known yet.
+    pub(super) fn done(&self, words: Option<&str>) -> Option<f32> {
+        let sound = self.completeness.map(|(score, _)| score);
+        let marks = self.transcript.as_ref().and_then(|(heard, _)| heard.marks);
+        let Some(words) = words.filter(|words| !words.is_empty()) else {
+            return sound;
+        };
+        let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds);
+        let done = 1.0 / (1.0 + (-odds).exp());
+        Some(match reads_unfinished(words) {
+            true => done.min(LEADS_ON),
+            false => done,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::policy::EndpointPolicy;
+    use crate::language::en::endings::Marks;
+
+    /// How long the silence must be behind these words, ms.
+    fn wait(words: &str, marks: Option<(f32, f32)>, sound: Option<f32>) -> u64 {
+        let heard = Recognised {
+            text: words.to_owned(),
+            marks: marks.map(|(ends, goes_on)| Marks { ends, goes_on }),
+        };
+        let pause = Pause {
+            transcript: Some((heard, Time(0))),
+            completeness: sound.map(|score| (score, Time(0))),
+            ..Pause::default()
+        };
+        EndpointPolicy::default().silence_needed(pause.done(Some(words)))
+    }
+
+    const FINISHED: Option<(f32, f32)> = Some((0.97, 0.003));
+
+    #[test]
+    fn the_wait_follows_from_words_marks_and_sound() {
+        let question = "What time is it?";
+        assert_eq!(wait(question, FINISHED, Some(0.95)), 160);
+        assert_eq!(wait(question, FINISHED, None), 160, "the sound is late");
+        assert_eq!(
+            wait("Is there a talk by", Some((0.2, 0.3)), Some(0.5)),
+            1_500
+        );
+        let unclear = Some((0.85, 0.02));
+        let (bright, dull) = (0.99, 0.01);
+        let between = wait(question, unclear, Some(bright));
+        assert!(
+            (160..wait(question, unclear, Some(dull))).contains(&between),
+            "{between}"
+        );
+    }
+
+    #[test]
+    fn a_word_that_leads_on_is_waited_for_whatever_the_rest_says() {
+        assert_eq!(wait("Set a timer for", FINISHED, Some(0.95)), 1_500);
+        assert_eq!(wait("Well, um...", FINISHED, Some(0.95)), 1_500);
+    }
+
+    #[test]
+    fn a_recogniser_without_marks_is_judged_by_its_words() {
+        assert!(wait("what is the weather in boston", None, None) < 500);
+        assert!(wait("tell me the name of", None, None) > 500);
+    }
+
+    #[test]
+    fn before_anything_is_known_the_wait_is_the_middle_one() {
+        let endpoint = EndpointPolicy::default();
+        assert_eq!(endpoint.silence_needed(Pause::default().done(None)), 500);
+        assert_eq!(endpoint.silence_needed(Some(0.36)), 500);
+        let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 1.0];
+        let waits = waits.map(|done| endpoint.silence_needed(Some(done)));
+        assert!(waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
+        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 160));
+    }
+}

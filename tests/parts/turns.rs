@@ -1,0 +1,178 @@
+//! Measures when turns end: how long a finished request waits, and how often the agent speaks into a pause
+//! in the middle of one. Real detectors, virtual time.
+
+use super::pipeline::{Ended, with_ears};
+use crate::common;
+use common::{Clip, speech};
+
+/// Hz.
+const RATE: usize = 16_000;
+
+/// The pause that is put into the middle of a request.
+const PAUSE_MS: u64 = 900;
+
+/// Samples over which loudness is measured: 10 ms.
+const FRAME: usize = RATE / 100;
+
+/// The loudness of each 10 ms, smoothed over three, dB.
+fn loudness(samples: &[f32]) -> Vec<f32> {
+    let power: Vec<f32> = samples
+        .chunks_exact(FRAME)
+        .map(|frame| frame.iter().map(|s| s * s).sum::<f32>() / FRAME as f32)
+        .collect();
+    (0..power.len())
+        .map(|at| {
+            let near = &power[at.saturating_sub(1)..(at + 2).min(power.len())];
+            10.0 * (near.iter().sum::<f32>() / near.len() as f32 + 1e-9).log10()
+        })
+        .collect()
+}
+
+/// Quiet places between 30 and 80 % of the speech, the quietest first, at least 0.2 s apart: between
+/// words or inside one. Samples.
+fn quiet_places(samples: &[f32]) -> Vec<usize> {
+    let loud = loudness(samples);
+    let most = loud.iter().copied().fold(f32::MIN, f32::max);
+    let first = loud.iter().position(|db| *db > most - 30.0).unwrap_or(0);
+    let last = loud.iter().rposition(|db| *db > most - 30.0).unwrap_or(0);
+    let length = last - first;
+    let mut places: Vec<usize> = (first + length * 3 / 10..first + length * 8 / 10)
+        .filter(|&at| {
+            let near = &loud[at.saturating_sub(8)..(at + 9).min(loud.len())];
+            near.iter().all(|db| loud[at] <= *db) && loud[at] < most - 12.0
+        })
+        .collect();
+    places.sort_by(|a, b| loud[*a].total_cmp(&loud[*b]));
+    let mut apart: Vec<usize> = Vec::new();
+    for place in places {
+        if apart.iter().all(|other| other.abs_diff(place) >= 20) {
+            apart.push(place);
+        }
+    }
+    apart.into_iter().map(|frame| frame * FRAME).collect()
+}
+
+/// The quietest 0.2 s of the recording, there and back again, for so many samples.
+fn room(samples: &[f32], length: usize) -> Vec<f32> {
+    let window = RATE / 5;
+    let starts = (0..samples.len().saturating_sub(window)).step_by(400);
+    let power = |start: usize| {
+        samples[start..start + window]
+            .iter()
+            .map(|s| s * s)
+            .sum::<f32>()
+    };
+    let quietest = starts.min_by(|a, b| power(*a).total_cmp(&power(*b)));
+    let quiet = &samples[quietest.unwrap_or(0)..][..window.min(samples.len())];
+    let there_and_back = quiet.iter().chain(quiet.iter().rev());
+    there_and_back.cycle().take(length).copied().collect()
+}
+
+/// What the agent hears of a clip up to `place`, and 2 s of the clip's own room behind it: the end of its
+/// first utterance.
+fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
+    let mut samples = room(&clip.samples, RATE / 2);
+    samples.extend(&clip.samples[..place]);
+    samples.extend(room(&clip.samples, 2 * RATE));
+    let heard = with_ears(|ears| ears.hear(&samples, true));
+    heard.ends.into_iter().next()
+}
+
+/// The ends of whole clips, and of clips at quiet places in their middle.
+#[derive(Default)]
+struct Measured {
+    whole: Vec<u64>,
+    paused: Vec<u64>,
+}
+
+impl Measured {
+    /// Adds a clip, and up to `places` pauses in it.
+    fn add(&mut self, kind: &str, clip: &Clip, places: usize) {
+        let end = end_behind(clip, clip.samples.len()).expect("an end");
+        print(&format!("{kind} whole"), &clip.name, &end);
+        self.whole.push(end.wait_ms());
+        for place in quiet_places(&clip.samples).into_iter().take(places) {
+            let at = format!("{} at {:.2} s", clip.name, place as f64 / RATE as f64);
+            if let Some(end) = end_behind(clip, place) {
+                print(&format!("{kind} pause"), &at, &end);
+                self.paused.push(end.wait_ms());
+            }
+        }
+    }
+
+    /// The wait that so many percent of the whole clips do not exceed.
+    fn percentile(&self, percent: usize) -> u64 {
+        let mut waits = self.whole.clone();
+        waits.sort_unstable();
+        waits[(waits.len() * percent).div_ceil(100).max(1) - 1]
+    }
+
+    /// How many of the pauses the agent speaks into, percent.
+    fn spoken_into(&self) -> usize {
+        let into = self.paused.iter().filter(|ms| **ms < PAUSE_MS).count();
+        100 * into / self.paused.len().max(1)
+    }
+
+    fn report(&self, kind: &str) {
+        println!(
+            "{kind}: {} whole clips wait {} ms (p50), {} ms (p95); the agent speaks into {} % of {} pauses",
+            self.whole.len(),
+            self.percentile(50),
+            self.percentile(95),
+            self.spoken_into(),
+            self.paused.len(),
+        );
+    }
+}
+
+fn print(kind: &str, name: &str, end: &Ended) {
+    let marks = end.words.marks;
+    let (ends, goes_on) = marks.map_or((-1.0, -1.0), |marks| (marks.ends, marks.goes_on));
+    let asked = end.asked.map(|asked| asked.since(end.spoken).as_ms());
+    println!(
+        "{kind}\t{name}\t{}\t{:.3}\t{ends:.3}\t{goes_on:.3}\t{asked:?}\t{}",
+        end.wait_ms(),
+        end.sound.unwrap_or(-1.0),
+        end.words.text,
+    );
+}
+
+/// Generated voices are hard for the rule: their melody ends no sentence, so that only the words and the marks
+/// tell. Measured: 160 ms in the middle, 496 ms of 95 %; of 20 pauses the agent speaks into half, where the words
+/// are finished before the pause.
+#[test]
+fn requests_end_soon_and_pauses_are_waited_out() {
+    let mut questions = Measured::default();
+    for clip in speech::questions() {
+        questions.add("questions", clip, 1);
+    }
+    questions.report("questions");
+    assert!(questions.percentile(50) <= 300);
+    assert!(questions.percentile(95) <= 620);
+    assert!(questions.spoken_into() <= 65);
+}
+
+/// The weights of the rule are fitted to the first half of the recordings and to the generated clips; the
+/// second half and the questions are held out.
+#[test]
+#[ignore = "measures recordings: make measure"]
+fn recorded_requests_end_soon_and_pauses_are_waited_out() {
+    let (mut fitted, mut held_out) = (Measured::default(), Measured::default());
+    for (index, clip) in common::recorded_speech().iter().enumerate() {
+        match index % 2 {
+            0 => fitted.add("fitted", clip, 5),
+            _ => held_out.add("held out", clip, 5),
+        }
+    }
+    let (mut made, mut questions) = (Measured::default(), Measured::default());
+    for clip in speech::clips() {
+        made.add("made", clip, 2);
+    }
+    for clip in speech::questions() {
+        questions.add("questions", clip, 1);
+    }
+    fitted.report("recordings, fitted");
+    held_out.report("recordings, held out");
+    made.report("generated, fitted");
+    questions.report("questions, held out");
+}
