@@ -320,11 +320,14 @@ async function bargeIn() {
   step('speaking over the agent silences it');
   const browser = await launch(chromium, sounds.interruption);
   const { page, complaints } = await open(browser, address);
-  await say(page, 'What can you do?');
-  await page.waitForSelector('.sounding', { timeout: PATIENCE });
-  await page.click('#microphone');
-  await page.waitForSelector('#log s', { timeout: PATIENCE });
-  await page.waitForFunction(() => /Tokyo/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
+  const interrupt = async () => {
+    if (await isOn(page)) await page.click('#microphone');
+    await say(page, 'What can you do?');
+    await page.waitForSelector('.sounding', { timeout: PATIENCE });
+    await page.click('#microphone');
+    await page.waitForSelector('#log s', { timeout: PATIENCE });
+  };
+  await insist(page, interrupt, 'Tokyo');
   await calm(page);
   await page.waitForFunction(() => !/–/.test(document.querySelector('#metrics .tile:nth-child(4) .value').textContent), null, { timeout: PATIENCE });
   measured.barge_in_stop = await page.locator('#metrics .tile:nth-child(4) .value').textContent();
