@@ -9,7 +9,9 @@ use crate::models::Models;
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
-use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
+use crate::tools::{
+    Audience, Clock, Declaration, Journal, JournalFile, Registry, SystemClock, declared,
+};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
@@ -177,12 +179,17 @@ pub(super) fn predictable(
 }
 
 fn prediction_settings(config: &Config, models: &Models, tools: &Registry) -> prediction::Settings {
-    let hinted = tools.declarations().into_iter().map(|tool| {
+    let hinted = |tool: Arc<Declaration>| {
         let hints = tools.hints(&tool.spec.name).cloned();
         (tool, hints.unwrap_or_default())
-    });
+    };
+    // Most sessions are not offered the demonstration's tools.
+    let shown = tools.offered_to(Audience::Demonstration).into_iter();
+    let own = [Audience::Everyone, Audience::Calls].into_iter();
+    let own = own.flat_map(|audience| tools.offered_to(audience));
     Settings {
-        tools: hinted.collect(),
+        tools: own.map(hinted).collect(),
+        by_rules: shown.map(hinted).collect(),
         desk: Desk {
             embedder: models.minilm(),
             kept: config.cache.as_ref().map(|cache| cache.join("router.json")),

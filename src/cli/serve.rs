@@ -276,6 +276,7 @@ fn named(keys: &str, bound: Result<TcpListener, ServerError>) -> Result<TcpListe
 mod tests {
     use super::*;
     use crate::config::{Environment, load};
+    use crate::models::Models;
 
     fn names(config: &Config) -> Vec<&str> {
         let tools = config.tools.declared.iter();
@@ -298,5 +299,29 @@ mod tests {
         config.demonstration = false;
         assert!(demonstration(&mut config, server::ANYWHERE).is_none());
         assert_eq!(names(&config), names(&shipped));
+    }
+
+    #[tokio::test]
+    async fn the_demonstrations_tools_compete_with_no_others_for_words() {
+        let mut config = load(&Flags::default(), &Environment::default())
+            .unwrap()
+            .config;
+        let _running = demonstration(&mut config, server::ANYWHERE).unwrap();
+        let models = Models::open(&config.models).unwrap();
+        let (_, settings) = super::super::engines::predictable(&config, &models).unwrap();
+        let is_shown = |name: &str| name.contains("demo");
+        assert!(!settings.tools.is_empty() && !settings.by_rules.is_empty());
+        assert!(
+            !settings
+                .tools
+                .iter()
+                .any(|(tool, _)| is_shown(&tool.spec.name))
+        );
+        assert!(
+            settings
+                .by_rules
+                .iter()
+                .all(|(tool, _)| is_shown(&tool.spec.name))
+        );
     }
 }

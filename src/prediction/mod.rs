@@ -83,6 +83,9 @@ impl Source {
 pub struct Settings {
     /// The tools that may be predicted, and how people ask for them.
     pub tools: Vec<(Arc<Declaration>, RouterHints)>,
+    /// Further tools, predicted by their rules alone, so that they do not compete with the others for
+    /// words.
+    pub by_rules: Vec<(Arc<Declaration>, RouterHints)>,
     /// Where the tools' examples are learnt.
     pub desk: Desk,
     /// A trained head, if there is one.
@@ -153,7 +156,8 @@ impl Trial {
 }
 
 fn rules(settings: &Settings) -> Result<Rules, PredictError> {
-    Rules::new(&settings.tools, settings.today.clone()).map_err(unusable(Source::Rule))
+    let tools = [&settings.tools[..], &settings.by_rules[..]].concat();
+    Rules::new(&tools, settings.today.clone()).map_err(unusable(Source::Rule))
 }
 
 /// The trained head, if there is one.
@@ -163,6 +167,7 @@ fn intents(settings: &Settings) -> Result<Option<Intents>, PredictError> {
         desk,
         head,
         today,
+        by_rules: _,
     } = settings;
     let Some(head) = head else {
         return Ok(None);
