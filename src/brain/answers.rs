@@ -1,6 +1,7 @@
 //! Fixed answers, and results in words. They state nothing that is not in the result.
 
 use super::request::Talk;
+use super::when::{self, Asked};
 use crate::language::en::{durations, expression, money, numbers::plain};
 use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
@@ -74,21 +75,13 @@ pub(super) fn abilities(has: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// The part of a result of `get_time` that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    Time,
-    Date,
-    Zone,
-}
-
 /// A result in words: a sentence for built-in tools, otherwise its text or its entries.
-pub(super) fn result(tool: &str, output: &Value, asked: Asked) -> String {
+pub(super) fn result(tool: &str, output: &Value, asked: &Asked) -> String {
     if let Some(error) = output.get("error") {
         return failure(tool, &words(error));
     }
     let ours = match tool {
-        "get_time" => time(output, asked),
+        "get_time" => when::in_words(output, asked),
         "calculate" => sum(output),
         "convert_units" => conversion(output),
         "set_timer" => timer_set(output),
@@ -126,25 +119,6 @@ fn failure(tool: &str, error: &str) -> String {
         }
     };
     said.to_owned()
-}
-
-fn time(output: &Value, asked: Asked) -> Option<String> {
-    let field = |name: &str| output.get(name)?.as_str();
-    let what = match asked {
-        Asked::Time => field("time")?.to_owned(),
-        Asked::Date => field("date")?.to_owned(),
-        Asked::Zone => format!(
-            "{} by the {} time zone",
-            field("time")?,
-            field("zone")?.replace('_', " ")
-        ),
-    };
-    Some(match (field("place"), field("reference")) {
-        (None, _) => format!("It's {what}."),
-        (Some(place), None) if place.ends_with(" Time") => format!("It's {what} {place}."),
-        (Some(place), None) => format!("It's {what} in {place}."),
-        (Some(place), Some(city)) => format!("In {place}, going by {city}, it's {what}."),
-    })
 }
 
 fn sum(output: &Value) -> Option<String> {
@@ -314,12 +288,12 @@ mod tests {
 
     #[test]
     fn results_are_said_in_words() {
-        let say = |tool, output| result(tool, &output, Asked::Time);
+        let say = |tool, output| result(tool, &output, &Asked::Time);
         let tokyo =
             json!({"place": "Tokyo", "time": "3:05 PM", "date": "Friday", "zone": "Asia/Tokyo"});
         assert_eq!(say("get_time", tokyo.clone()), "It's 3:05 PM in Tokyo.");
         assert_eq!(
-            result("get_time", &tokyo, Asked::Date),
+            result("get_time", &tokyo, &Asked::Date),
             "It's Friday in Tokyo."
         );
         let error = json!({"error": "unknown place: Atlantis"});
@@ -356,7 +330,7 @@ mod tests {
 
     #[test]
     fn amounts_in_results_of_other_tools_are_spelled_out() {
-        let say = |output| result("probe", &output, Asked::Time);
+        let say = |output| result("probe", &output, &Asked::Time);
         for (output, said) in [
             (json!("You have 12500.0 USD"), "You have 12,500 US dollars."),
             (
@@ -411,7 +385,7 @@ mod tests {
             ),
         ] {
             let output = json!({ "error": error.to_string() });
-            assert_eq!(result("convert_currency", &output, Asked::Time), said);
+            assert_eq!(result("convert_currency", &output, &Asked::Time), said);
         }
     }
 }

@@ -11,6 +11,7 @@ mod parts;
 mod request;
 mod respond;
 mod rules;
+mod when;
 
 pub use classifier::ClassifierError;
 

@@ -1,7 +1,7 @@
 //! Splits an utterance where a second request may begin.
 
 use super::rules;
-use crate::language::en::text;
+use crate::language::en::{places, slots, text};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,10 +15,12 @@ const MOST_PIECES: usize = 12;
 pub(super) struct Piece {
     pub range: Range<usize>,
     pub begins_sentence: bool,
+    /// It follows an "and", which may be between two items of a list.
+    pub after_and: bool,
 }
 
 /// The pieces of an utterance: its sentences, cut at commas and at "and". A sentence that reports or supposes
-/// something is not cut. If any sentence negates or corrects something, nothing is cut, because that may
+/// something, or dictates a reminder, is not cut. If any sentence negates or corrects something, nothing is cut, because that may
 /// apply to all pieces. Empty if there is only one piece.
 pub(super) fn pieces(said: &str) -> Vec<Piece> {
     let sentences = text::sentences(said);
@@ -30,24 +32,61 @@ pub(super) fn pieces(said: &str) -> Vec<Piece> {
     }
     let mut pieces: Vec<Piece> = Vec::new();
     for sentence in sentence_ranges(said) {
-        let told = rules::is_told(&text::normalise(&said[sentence.clone()]));
-        let mut start = sentence.start;
-        for border in borders(&said[sentence.clone()]).filter(|_| !told) {
+        let words = text::normalise(&said[sentence.clone()]);
+        let whole = rules::is_told(&words) || rules::is_reminder(&words);
+        let (mut start, mut after_and) = (sentence.start, false);
+        for border in borders(&said[sentence.clone()]).filter(|_| !whole) {
             pieces.push(Piece {
                 range: start..sentence.start + border.start,
                 begins_sentence: start == sentence.start,
+                after_and,
             });
             start = sentence.start + border.end;
+            let border = &said[sentence.start + border.start..start];
+            after_and = border.to_lowercase().contains("and");
         }
         pieces.push(Piece {
             range: start..sentence.end,
             begins_sentence: start == sentence.start,
+            after_and,
         });
     }
     match pieces.len() {
         2..=MOST_PIECES => pieces,
         _ => Vec::new(),
     }
+}
+
+/// The request `first` for each place of a list that ends with `last`: "the weather in Oslo" and "Rome
+/// tomorrow" are the weather tomorrow in both. Empty if they are no list of known places.
+pub(super) fn for_each_place(first: &str, last: &str) -> Vec<String> {
+    static PLACES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)^(?P<request>.*\b(?:in|for|at|near)) (?P<places>.+)$").ok()
+    });
+    let found = PLACES.as_ref().and_then(|places| places.captures(first));
+    let Some(found) = found else {
+        return Vec::new();
+    };
+    let last = text::normalise(last);
+    let last = last
+        .split_once(' ')
+        .filter(|(word, _)| ["in", "for", "at", "near"].contains(word))
+        .map_or(last.as_str(), |(_, place)| place);
+    let name = slots::without_tail(last);
+    let mut names: Vec<String> = match text::normalise(&found["places"]) {
+        one if places::is_known(&one) => vec![one],
+        _ => found["places"].split(',').map(text::normalise).collect(),
+    };
+    let is_one = names
+        .iter()
+        .any(|other| places::is_known(&format!("{other} and {name}")));
+    names.push(name.to_owned());
+    if is_one || !names.iter().all(|name| places::is_known(name)) {
+        return Vec::new();
+    }
+    let (request, tail) = (&found["request"], &last[name.len()..]);
+    let each = names.iter().map(|name| places::title_case(name));
+    each.map(|name| format!("{request} {name}{tail}")).collect()
 }
 
 fn sentence_ranges(said: &str) -> Vec<Range<usize>> {
@@ -106,6 +145,37 @@ mod tests {
             .map(|piece| piece.begins_sentence)
             .collect();
         assert_eq!(begins, [true, false, true]);
+    }
+
+    #[test]
+    fn a_list_of_places_is_a_request_for_each() {
+        for (first, last, each) in [
+            (
+                "the weather in London",
+                "Paris",
+                vec!["the weather in London", "the weather in Paris"],
+            ),
+            (
+                "weather in Oslo",
+                "in Rome tomorrow",
+                vec!["weather in Oslo tomorrow", "weather in Rome tomorrow"],
+            ),
+            (
+                "weather in Oslo, Rome",
+                "Paris",
+                vec!["weather in Oslo", "weather in Rome", "weather in Paris"],
+            ),
+            ("the weather in Trinidad", "Tobago", vec![]),
+            ("the weather in Oslo", "my mood", vec![]),
+            ("a timer", "Paris", vec![]),
+        ] {
+            assert_eq!(for_each_place(first, last), each, "{first} and {last}");
+        }
+    }
+
+    #[test]
+    fn a_reminder_is_not_cut() {
+        assert_eq!(cut("Remind me to check the time and the weather."), [""; 0]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Turns a prompt into speech and calls. Pure except for the embeddings.
 
-use super::answers::{self, Asked};
+use super::answers;
 use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
 use super::parts;
 use super::request::{Request, Talk, Target};
 use super::rules;
+use super::when::Asked;
 use crate::language::en::units::Unit;
-use crate::language::en::{durations, expression, slots, text};
+use crate::language::en::{durations, expression, money, slots, text};
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice};
 use crate::prediction::EmbedError;
 use crate::tools::ToolSpec;
@@ -26,8 +27,10 @@ const CERTAIN: f32 = 0.75;
 const ONE_MOMENT: &str = "One moment.";
 /// The beginning of the question for a missing argument.
 const FOR_THAT_I_NEED: &str = "For that I need the ";
-/// The most tool calls in one answer.
-const MOST_CALLS: usize = 3;
+/// The most tool calls in one answer: as many as an utterance may have pieces.
+const MOST_CALLS: usize = 12;
+/// Said if there are more.
+const TOO_MANY: &str = "That was a lot at once, so I do the first twelve.";
 
 /// The brain's answer to a prompt.
 pub(super) fn respond(
@@ -115,7 +118,7 @@ fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
 /// The results since anybody last spoke, in words.
 fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
     let messages = &prompt.messages;
-    let asked = asked(last_user(messages));
+    let asked = Asked::of(last_user(messages));
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
     let result = |message: &Message| match message {
@@ -124,7 +127,7 @@ fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
             let failed = output.get("error").is_some();
             let ours = !failed && !known.is_others(name, prompt.tools.iter());
             let said = ours.then(declared).flatten();
-            Some(said.unwrap_or_else(|| answers::result(name, output, asked)))
+            Some(said.unwrap_or_else(|| answers::result(name, output, &asked)))
         }
         _ => None,
     };
@@ -145,21 +148,6 @@ fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
         _ => None,
     });
     found.unwrap_or_default()
-}
-
-fn asked(said: &str) -> Asked {
-    let said = text::normalise(said);
-    let says = |words: &[&str]| said.split(' ').any(|word| words.contains(&word));
-    if said.contains("time zone") || said.contains("timezone") {
-        Asked::Zone
-    } else if says(&[
-        "day", "date", "today", "today's", "month", "year", "weekday",
-    ]) && !says(&["time"])
-    {
-        Asked::Date
-    } else {
-        Asked::Time
-    }
 }
 
 fn last_user(messages: &[Message]) -> &str {
@@ -274,6 +262,8 @@ fn answer_to(
 /// One request among several in an utterance.
 struct Part {
     range: Range<usize>,
+    /// Its words, if they are not those of its range: "the weather in Paris" for "and Paris".
+    words: Option<String>,
     /// The answer to its words; `None` if more words have been added since.
     answer: Option<Vec<LlmEvent>>,
     /// The call takes dictation, so the rest of the sentence may belong to it.
@@ -298,12 +288,16 @@ fn several(
         }
         let last = parts.last_mut();
         if let Some(last) = last.filter(|last| last.dictates && !piece.begins_sentence) {
-            last.extend(piece.range.end);
+            last.extend(said, piece.range.end);
             continue;
         }
         let words = &said[piece.range.clone()];
         let answer = answer_to_one(words, &[], prompt, known, classifier)?.unwrap_or_default();
-        if has_call(&answer) || lacks_argument(&answer) {
+        // "What time is it in Tokyo and what day is it" is one question.
+        let goes_on = !piece.begins_sentence && tells_time(&answer);
+        let last = parts.last().and_then(|last| last.answer.as_deref());
+        let same = goes_on && last.is_some_and(tells_time);
+        if (has_call(&answer) || lacks_argument(&answer)) && !same {
             let start = if parts.is_empty() {
                 lead
             } else {
@@ -311,12 +305,35 @@ fn several(
             };
             parts.push(Part {
                 range: start..piece.range.end,
+                words: None,
                 dictates: dictates(&answer, prompt, known),
                 answer: Some(answer),
             });
-        } else if let Some(last) = parts.last_mut() {
-            last.extend(piece.range.end);
+            continue;
         }
+        let Some(mut last) = parts.pop() else {
+            continue;
+        };
+        let listed = match piece.after_and {
+            true => parts::for_each_place(last.words(said), words),
+            false => Vec::new(),
+        };
+        let mut answers = Vec::new();
+        for words in &listed {
+            answers.extend(answer_to_one(words, &[], prompt, known, classifier)?);
+        }
+        if listed.is_empty() || answers.len() < listed.len() || !answers.iter().all(|a| has_call(a))
+        {
+            last.extend(said, piece.range.end);
+            parts.push(last);
+            continue;
+        }
+        parts.extend(listed.into_iter().zip(answers).map(|(words, answer)| Part {
+            range: piece.range.clone(),
+            words: Some(words),
+            dictates: false,
+            answer: Some(answer),
+        }));
     }
     if parts.len() < 2 {
         return Ok(None);
@@ -324,8 +341,8 @@ fn several(
     let place = slots::place(&text::normalise(said));
     let mut answers = Vec::new();
     for part in parts.into_iter().take(MOST_CALLS) {
-        let words = &said[part.range];
-        let whole = answer_to_one(words, before, prompt, known, classifier)?;
+        let words = part.words(said).to_owned();
+        let whole = answer_to_one(&words, before, prompt, known, classifier)?;
         let whole = whole.filter(|whole| has_call(whole) || part.answer.is_none());
         let mut answer = whole.or(part.answer).unwrap_or_else(|| beyond(prompt));
         // In "the weather and the time in Tokyo" both requests share the place.
@@ -336,13 +353,30 @@ fn several(
             let placed = answer_to_one(&words, before, prompt, known, classifier)?;
             answer = placed.filter(|placed| has_call(placed)).unwrap_or(answer);
         }
-        answers.push(answer);
+        if !tells_time(&answer) || !answers.contains(&answer) {
+            answers.push(answer);
+        }
     }
     Ok(Some(answers))
 }
 
+/// The answer only asks for the time, and needs no words.
+fn tells_time(answer: &[LlmEvent]) -> bool {
+    let is_clock =
+        |event: &LlmEvent| !matches!(event, LlmEvent::ToolOpened { name } if name != "get_time");
+    has_call(answer) && answer.iter().all(is_clock)
+}
+
 impl Part {
-    fn extend(&mut self, end: usize) {
+    fn words<'a>(&'a self, said: &'a str) -> &'a str {
+        let own = self.words.as_deref();
+        own.unwrap_or(&said[self.range.clone()])
+    }
+
+    fn extend(&mut self, said: &str, end: usize) {
+        if let Some(words) = &mut self.words {
+            words.push_str(&said[self.range.end..end]);
+        }
         self.range.end = end;
         self.answer = None;
     }
@@ -357,7 +391,26 @@ fn dictates(answer: &[LlmEvent], prompt: &Prompt, known: &Known) -> bool {
     answer.iter().any(changes)
 }
 
+/// The answer to one request. Amounts are read as written and, if that is no call, in words: "50 dollars" for
+/// "$50".
 fn answer_to_one(
+    said: &str,
+    before: &[Message],
+    prompt: &Prompt,
+    known: &Known,
+    classifier: &mut Classifier,
+) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
+    let answer = answer_as_written(said, before, prompt, known, classifier)?;
+    let is_call = |answer: &Option<Vec<LlmEvent>>| answer.as_deref().is_some_and(has_call);
+    let spelled = money::without_signs(said);
+    if is_call(&answer) || spelled == said {
+        return Ok(answer);
+    }
+    let other = answer_as_written(&spelled, before, prompt, known, classifier)?;
+    Ok(if is_call(&other) { other } else { answer })
+}
+
+fn answer_as_written(
     said: &str,
     before: &[Message],
     prompt: &Prompt,
@@ -462,6 +515,13 @@ fn understand(
     }
     if requests.iter().any(Request::needs_tool) {
         requests.retain(Request::needs_tool);
+        let mut times: Vec<Request> = Vec::new();
+        requests.retain(|request| {
+            let again = times.contains(request);
+            let is_time = matches!(request, Request::Time(_));
+            times.extend(is_time.then(|| request.clone()));
+            !again
+        });
     } else if requests.contains(&Request::Unknown) {
         requests = vec![Request::Unknown];
     }
@@ -491,34 +551,47 @@ fn sentence_requests(
     if !read.is_empty() {
         return Ok(read);
     }
+    if rules::is_reminder(sentence) {
+        return Ok(vec![Request::Unknown]);
+    }
     by_classifier(sentence, classifier)
 }
 
 /// Splits "set a timer for 5 minutes and tell me the time", if each part matches a rule.
 fn in_parts(sentence: &str) -> Option<Vec<Request>> {
+    if rules::is_reminder(sentence) {
+        return None;
+    }
     let parts: Vec<&str> = sentence.split(" and ").collect();
     let read: Vec<Vec<Request>> = parts.iter().map(|part| rules::read(part)).collect();
     let all = parts.len() > 1 && read.iter().all(|read| read.iter().any(Request::needs_tool));
-    all.then(|| read.into_iter().flatten().collect())
+    let shares = |at: usize| shares_place(at, &parts, &read);
+    let own = (0..parts.len()).filter(|&at| all && !shares(at));
+    let own: Vec<Request> = own.flat_map(|at| read[at].clone()).collect();
+    all.then_some(own)
 }
 
-/// Reads a negated sentence, which never calls a tool.
+/// Whether a part asks for the date where another asks for the time, or the other way round: "what time is it
+/// in Tokyo and what day is it".
+fn shares_place(at: usize, parts: &[&str], read: &[Vec<Request>]) -> bool {
+    let is_date = |at: usize| rules::is_date(&rules::core(parts[at]));
+    let placed = |other: usize| matches!(read[other].as_slice(), [Request::Time(Some(_))]);
+    read[at] == [Request::Time(None)]
+        && (0..parts.len()).any(|other| placed(other) && is_date(other) != is_date(at))
+}
+
+/// Reads a negated sentence. Only what it asks for instead is done.
 fn negated(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Request>, EmbedError> {
-    const WISHES: [&str; 8] = [
-        "do not",
-        "never mind",
-        "nevermind",
-        "no need",
-        "no timer",
-        "forget",
-        "rather not",
-        "skip",
-    ];
-    if WISHES.iter().any(|wish| sentence.contains(wish)) {
+    let instead = rules::instead(sentence);
+    if !instead.is_empty() {
+        return Ok(instead);
+    }
+    if rules::is_refusal(sentence) {
         return Ok(vec![Request::Refused]);
     }
     let guess = classifier.intent(sentence)?;
-    let talk = talk_of(&guess.class).filter(|_| guess.probability >= SURE);
+    let talk = talk_of(&guess.class)
+        .filter(|talk| guess.probability >= SURE && rules::is_evident(*talk, sentence));
     Ok(vec![talk.map_or(Request::Unknown, Request::Talk)])
 }
 
@@ -528,7 +601,8 @@ fn by_classifier(sentence: &str, classifier: &mut Classifier) -> Result<Vec<Requ
     let told = rules::is_told(&core);
     let enough = if told { CERTAIN } else { LIKELY };
     if let Some(talk) = talk_of(&guess.class).filter(|_| guess.probability >= enough) {
-        return Ok(vec![Request::Talk(talk)]);
+        let talk = Some(talk).filter(|talk| rules::is_evident(*talk, sentence));
+        return Ok(vec![talk.map_or(Request::Unknown, Request::Talk)]);
     }
     if guess.probability < SURE || guess.class == "none" {
         return Ok(vec![Request::Unknown]);
@@ -795,6 +869,9 @@ fn abilities(tools: &[&ToolSpec]) -> String {
 fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
     let is_there = |name: &str| tools.iter().any(|tool| tool.name == name);
     let mut events = Vec::new();
+    if requests.len() > MOST_CALLS {
+        events.extend(speech(TOO_MANY.into()));
+    }
     for request in requests.iter().take(MOST_CALLS) {
         match tool_of(request.clone()) {
             Some((name, arguments)) if is_there(name) => events.extend(call(name, arguments)),

@@ -1,6 +1,7 @@
 //! Rules for plain requests. A sentence that one of them matches completely needs no classifier.
 
 use super::request::{Request, Talk, Target};
+use super::when;
 use crate::language::en::places;
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, text, units};
@@ -36,6 +37,40 @@ rule!(
     NEGATED,
     r"\b(?:do not|does not|did not|never ?mind|not|never|no need|without|rather not|no timers?|forget (?:about )?(?:it|that|the)|skip|instead of|will not|cannot)\b|^no\b"
 );
+rule!(
+    COURTESY,
+    r"\bif (?:you|it) (?:do|does|would) not (?:mind|bother you)\b"
+);
+rule!(
+    REFUSAL,
+    r"\b(?:never ?mind|no need|no timers?|forget|rather not|skip)\b"
+);
+rule!(
+    INSTEAD,
+    r"\b(?:but(?: just)?|instead|i (?:just|only|simply) (?:want|wanted|would like|meant|wish) to(?: say)?|just) (?P<rest>[^,]+)$"
+);
+rule!(
+    GREETS,
+    r"^(?:hello|hi|hey|hiya|howdy|good (?:morning|afternoon|evening|day))\b"
+);
+rule!(
+    LEAVES,
+    r"\b(?:bye|goodbye|good night|night|later|leave|leaving|go|going|run|hang|farewell|take care|see you|see ya|ciao|cheers|cheerio|off|done|end|ttyl|tomorrow)\b"
+);
+rule!(
+    REPEATS,
+    r"\b(?:say|said|saying|repeat|again|hear|heard|catch|caught|pardon|once more|one more time|come again|excuse me|sorry|understand|louder|slower|slowly|what was that)\b"
+);
+rule!(
+    STOPS,
+    r"\b(?:stop|quiet|enough|shut|silence|silent|hush|shush|cancel|leave|drop|forget|mind|talking|pause|wait|end)\b"
+);
+rule!(REMINDER, r"^remind (?:me|us)\b");
+rule!(
+    REMIND_LATER,
+    r"^(?:remind|alert|ping|notify) me (?:to|about|of) (?P<what>[a-z ]+?) in (?:about )?(?P<length>\d.+)$"
+);
+
 // Signs of a report, a question about how to do something, or a supposition.
 rule!(
     TOLD,
@@ -57,6 +92,10 @@ rule!(
 rule!(
     DATE,
     r"^(?:what (?:is )?(?:the )?(?:(?:current|today's|todays) )?(?:day|date|month|year|weekday)(?: and (?:month|year|date|day))?(?: of the (?:week|month))?(?: is it| is today| it is| do we have| are we on)?|which (?:day|date|month|year)(?: of the week)? (?:is it|is today|it is)|what is today(?:'s)?(?: date)?|what day (?:is|of the week is|of the week) (?:it|today)|today(?:'s|s)? (?:date|day)|the (?:current |today's )?date|the day of the week|the day|today is what (?:day|date)|what today's date is|what today is|what the date is)(?: (?:over )?in (?P<place>.+))?$"
+);
+rule!(
+    TIME_AND_DATE,
+    r"^(?:what is |what are )?(?:the )?(?:current |exact |local )?(?:time and (?:the )?(?:date|day)|(?:date|day) and (?:the )?(?:current )?time)(?: is it)?(?: (?:in|for|at) (?P<place>.+))?$"
 );
 rule!(
     ZONE,
@@ -135,11 +174,11 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Thanks,
-        r"^(?:(?:many |great |okay |ok |perfect |cool )?thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?(?: for your help)?|i appreciate it|cheers)$",
+        r"^(?:(?:many |great |okay |ok |perfect |cool )?(?:thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?)(?: for (?:that|this|everything|(?:your|the|all the|all your) help))?|i appreciate it|cheers)$",
     ),
     (
         Talk::Goodbye,
-        r"^(?:(?:(?:okay|ok|all right|well|thanks|thank you) )*(?:good ?)?bye(?: bye)?(?: for now)?|(?:please |you can |let us )?(?:hang up|end (?:the|this) call)(?: now| please)?|good ?night|see you(?: later| soon| tomorrow)?|talk to you later|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
+        r"^(?:(?:(?:okay|ok|all right|well|thanks|thank you) )*(?:good ?)?bye(?: bye)?(?: for now)?|(?:please |you can |let us )?(?:hang up|end (?:the|this) call)(?: now| please)?|good ?night|see you(?: later| soon| tomorrow)?|(?:i (?:have|need|have got) to (?:run|go|leave) )?(?:talk|speak)(?: to you)? (?:later|soon)|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
     ),
     (
         Talk::Greeting,
@@ -205,9 +244,81 @@ pub(super) fn core(sentence: &str) -> String {
     }
 }
 
-/// Whether the user asks not to do something.
+/// Whether the user asks not to do something, or says what is not so.
 pub(super) fn is_negated(sentence: &str) -> bool {
-    matches(&NEGATED, sentence)
+    matches(&NEGATED, &without(&COURTESY, sentence))
+}
+
+/// Whether a negated sentence refuses something: "do not set it", but not "I do not know".
+pub(super) fn is_refusal(sentence: &str) -> bool {
+    const PEOPLE: [&str; 7] = ["i", "we", "they", "people", "really", "still", "actually"];
+    const WISHES: [&str; 8] = [
+        "want", "need", "wish", "require", "like", "care", "really", "actually",
+    ];
+    const STATES: [&str; 9] = [
+        "know",
+        "think",
+        "remember",
+        "recall",
+        "understand",
+        "see",
+        "believe",
+        "hear",
+        "mean",
+    ];
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let refuses = |at: usize| {
+        let before = at.checked_sub(1).map(|before| words[before]);
+        let next = words.get(at + 2).copied().unwrap_or_default();
+        match before {
+            Some(person) if PEOPLE.contains(&person) => WISHES.contains(&next),
+            _ => !STATES.contains(&next),
+        }
+    };
+    let not = |at: &usize| words[*at..].starts_with(&["do", "not"]);
+    matches(&REFUSAL, sentence) || (0..words.len()).filter(not).any(refuses)
+}
+
+/// What a negated sentence asks for instead: "I do not want a timer, just tell me the time".
+pub(super) fn instead(sentence: &str) -> Vec<Request> {
+    let found = INSTEAD.as_ref().and_then(|rule| rule.captures(sentence));
+    let rest = found.and_then(|found| found.name("rest"));
+    let rest = rest.map_or("", |rest| rest.as_str());
+    match is_negated(rest) {
+        true => Vec::new(),
+        false => read(rest),
+    }
+}
+
+/// Whether the words of a sentence that was classified as this talk are evidence of it. These answers
+/// embarrass if they are wrong.
+pub(super) fn is_evident(talk: Talk, sentence: &str) -> bool {
+    match talk {
+        Talk::Goodbye => matches(&LEAVES, sentence) && !matches(&GREETS, sentence),
+        Talk::Repeat => matches(&REPEATS, sentence),
+        Talk::Stop => matches(&STOPS, sentence),
+        _ => true,
+    }
+}
+
+/// Whether the sentence dictates a reminder.
+pub(super) fn is_reminder(sentence: &str) -> bool {
+    matches(&REMINDER, &core(sentence))
+}
+
+/// Whether the core of a sentence asks for the time.
+pub(super) fn is_time(core: &str) -> bool {
+    matches(&TIME, core) || matches(&TIME_FIRST, core)
+}
+
+/// Whether the core of a sentence asks for the date.
+pub(super) fn is_date(core: &str) -> bool {
+    matches(&DATE, core)
+}
+
+/// Whether the core of a sentence asks for both.
+pub(super) fn is_time_and_date(core: &str) -> bool {
+    matches(&TIME_AND_DATE, core)
 }
 
 /// Whether the user reports or supposes something, or asks how to do it.
@@ -224,10 +335,15 @@ pub(super) fn is_corrected(sentence: &str) -> bool {
 pub(super) fn read(sentence: &str) -> Vec<Request> {
     let core = core(sentence);
     if let Some(talk) = talk(sentence).or_else(|| talk(&core)) {
-        return vec![Request::Talk(talk)];
+        // "Hello bye" is a greeting that was misheard.
+        let greets = talk == Talk::Goodbye && matches(&GREETS, sentence);
+        return vec![Request::Talk(if greets { Talk::Greeting } else { talk })];
     }
     if is_list(&core) || is_list(sentence) {
         return vec![Request::ListTimers];
+    }
+    if let Some(place) = when::place(&core) {
+        return place.map_or_else(|| vec![Request::Time(None)], here_or_there);
     }
     if is_told(&core) {
         return Vec::new();
@@ -260,6 +376,7 @@ fn is_list(core: &str) -> bool {
 fn time(core: &str) -> Option<Vec<Request>> {
     let place = captured(&TIME, core, &["place"])
         .or_else(|| captured(&DATE, core, &["place"]))
+        .or_else(|| captured(&TIME_AND_DATE, core, &["place"]))
         .or_else(|| captured(&TIME_FIRST, core, &["place"]))
         .or_else(|| known_only(captured(&ZONE, core, &["a", "b", "c"])))
         .or_else(|| known_only(captured(&TIME_OF, core, &["place"])))?;
@@ -371,6 +488,10 @@ fn set(core: &str) -> Option<Vec<Request>> {
 fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
     let names = ["rest", "when", "down", "clock", "time"];
     let (core, whole) = (durations::plain(core), durations::plain(sentence));
+    if let Some(found) = REMIND_LATER.as_ref()?.captures(&core) {
+        let only = durations::without(&found["length"]).trim().is_empty();
+        return only.then(|| timers(&core, &format!("to {}", &found["what"])));
+    }
     let found = captured(&REMIND, &core, &names).or_else(|| captured(&REMIND, &whole, &names));
     let rest = found??;
     let rest = rest.trim_start_matches("about ");
@@ -438,7 +559,11 @@ fn label(around: &str) -> Option<String> {
     let (before, after) = around.split_once(',').unwrap_or(("", &around));
     let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
     let meant = |words: &String| !words.is_empty() && words.len() <= 40 && !matches(&NOISE, words);
-    let after = tidy(after);
+    // "for 10 minutes for the fish" without its length.
+    let mut after = tidy(after);
+    while let Some(rest) = after.strip_prefix("for for ") {
+        after = format!("for {rest}");
+    }
     let named =
         captured(&NAMED, &after, &["name"]).or_else(|| captured(&MEANT_FOR, &after, &["name"]));
     let named = named

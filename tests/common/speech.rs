@@ -23,7 +23,7 @@ pub fn questions() -> &'static [Clip] {
 }
 
 /// The lines as speech: a voice and its words each.
-fn spoken(lines: &str) -> Vec<Clip> {
+pub fn spoken(lines: &str) -> Vec<Clip> {
     let folder = tempfile::tempdir().expect("a folder");
     let lines = lines.lines().filter(|line| !line.starts_with('#'));
     let spoken = lines.enumerate().map(|(index, line)| {

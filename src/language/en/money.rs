@@ -186,6 +186,24 @@ pub(crate) fn spelled(text: &str) -> String {
         .into_owned()
 }
 
+/// A text with the signs of its amounts as words behind them: "$50" becomes "50 dollars".
+pub(crate) fn without_signs(text: &str) -> String {
+    static SIGN: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"([$€£]) ?(\d+(?:,\d{3})*(?:\.\d+)?)").ok());
+    let Some(sign) = SIGN.as_ref() else {
+        return text.to_owned();
+    };
+    let say = |c: &Captures<'_>| {
+        let unit = match &c[1] {
+            "$" => "dollars",
+            "€" => "euros",
+            _ => "pounds",
+        };
+        format!("{} {unit}", &c[2])
+    };
+    sign.replace_all(text, say).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,6 +25,8 @@ const REWRITES: &[(&str, &str)] = &[
     (r"\b(i|you|we|they)'ve\b", "$1 have"),
     (r"\b(i|you|we|they|it)'ll\b", "$1 will"),
     (r"\blet'?s\b", "let us"),
+    // Recognisers write the past tense.
+    (r"\bred (my|me|out)\b", "read $1"),
     (r"\b(gonna)\b", "going to"),
     (r"\b(wanna)\b", "want to"),
     (r"\bo'?clock\b", "oclock"),
