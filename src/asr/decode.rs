@@ -1,6 +1,6 @@
 //! Rules that both Whisper engines share: audio context, stopping, and which transcripts to trust.
 
-use super::Recognised;
+use super::{Doubt, Recognised};
 use crate::language::en::endings::Marks;
 
 /// Samples of one encoder frame: 20 ms at 16 kHz.
@@ -81,13 +81,9 @@ pub(super) fn with_retry<E>(
         tried = context;
         let candidate = decode(context)?;
         let (loops, may_loop) = (candidate.loops(), candidate.may_loop());
-        let marks = candidate.marks;
         heard = match loops {
             true => Recognised::default(),
-            false => Recognised {
-                text: accept(candidate),
-                marks,
-            },
+            false => accept(candidate),
         };
         if !loops && !may_loop {
             break;
@@ -119,24 +115,30 @@ fn audio_context(samples: usize) -> [usize; 3] {
     [first, second, MAX_FRAMES]
 }
 
-/// The text of a candidate, without bracketed sounds; empty if it is not to be believed.
-fn accept(candidate: Candidate) -> String {
+/// What is believed of a candidate: its text without bracketed sounds, or none and why.
+fn accept(candidate: Candidate) -> Recognised {
     let Candidate {
         confidence,
         no_speech,
+        marks,
         ..
     } = candidate;
-    let doubtful = no_speech > MAX_NO_SPEECH && confidence < MIN_CONFIDENCE_IN_DOUBT;
-    if confidence < MIN_CONFIDENCE || doubtful {
-        tracing::debug!(text = candidate.text, confidence, no_speech, "not believed");
-        return String::new();
-    }
     let text = without_sounds(&candidate.text);
-    if text.chars().any(char::is_alphanumeric) && !is_hallucination(&text, candidate.confidence) {
-        text
-    } else {
-        String::new()
+    if !text.chars().any(char::is_alphanumeric) || is_hallucination(&text, confidence) {
+        return Recognised::default();
     }
+    let doubt = match () {
+        () if confidence < MIN_CONFIDENCE => Some(Doubt::Unclear),
+        () if no_speech > MAX_NO_SPEECH && confidence < MIN_CONFIDENCE_IN_DOUBT => {
+            Some(Doubt::NoSpeech(text.clone()))
+        }
+        () => None,
+    };
+    if doubt.is_some() {
+        tracing::debug!(text, confidence, no_speech, "not believed");
+    }
+    let text = if doubt.is_none() { text } else { String::new() };
+    Recognised { text, marks, doubt }
 }
 
 /// Texts that Whisper typically invents for silence and noise, unless it is confident.
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn sounds_are_not_words() {
-        let text = |text| accept(candidate(text, &[], 0.0));
+        let text = |text| accept(candidate(text, &[], 0.0)).text;
         assert_eq!(text(" (static)"), "");
         assert_eq!(text(" [BLANK_AUDIO] Hello there."), "Hello there.");
         assert_eq!(text(" ..."), "");
@@ -226,14 +228,20 @@ mod tests {
 
     #[test]
     fn unsure_text_is_not_believed() {
-        assert_eq!(accept(candidate("Banana", &[], -1.5)), "");
+        let unclear = accept(candidate("Banana", &[], -1.5));
+        assert_eq!(
+            (unclear.text, unclear.doubt),
+            (String::new(), Some(Doubt::Unclear))
+        );
         let doubtful = Candidate {
             no_speech: 0.5,
             ..candidate("Oh", &[], -0.55)
         };
-        assert_eq!(accept(doubtful), "");
-        assert_eq!(accept(candidate("You", &[], -0.7)), "");
-        assert_eq!(accept(candidate("You", &[], -0.1)), "You");
+        let noise = accept(doubtful);
+        let no_speech = Some(Doubt::NoSpeech("Oh".into()));
+        assert_eq!((noise.text, noise.doubt), (String::new(), no_speech));
+        assert_eq!(accept(candidate("You", &[], -0.7)), Recognised::default());
+        assert_eq!(accept(candidate("You", &[], -0.1)).text, "You");
     }
 
     #[test]

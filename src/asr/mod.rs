@@ -11,6 +11,7 @@ pub use whisper_onnx::WhisperOnnx;
 use crate::language::en::endings::Marks;
 use crate::time::Samples;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 /// Why audio could not be transcribed.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +57,26 @@ pub struct Recognised {
     pub text: String,
     /// The marks that it would set behind the last word, if it tells.
     pub marks: Option<Marks>,
+    /// Why there is no text, although the model heard words.
+    pub doubt: Option<Doubt>,
+}
+
+/// Why words are not believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The sound may be no speech; if it is, these are the words.
+    NoSpeech(String),
+    /// The words are unclear.
+    Unclear,
 }
 
 impl From<String> for Recognised {
     fn from(text: String) -> Self {
-        Self { text, marks: None }
+        Self {
+            text,
+            ..Self::default()
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
+use crate::asr::Doubt;
 use crate::language::en::endings::Marks;
 use crate::llm::{LlmEvent, Message, ToolChoice};
 use crate::prediction::Prediction;
@@ -32,6 +33,9 @@ pub enum Input {
         /// The marks that the recogniser would set behind it, if it tells.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Marks>,
+        /// Why the text is empty, although the recogniser heard words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        doubt: Option<Doubt>,
     },
     /// An end-of-turn score is done.
     Completeness {

@@ -40,6 +40,7 @@ mod answer;
 mod answer_end;
 mod aside;
 mod calls;
+mod clarity;
 mod clauses;
 mod client_settings;
 mod common;

@@ -25,14 +25,12 @@ const SOUND: f32 = 0.15;
 const LEADS_ON: f32 = 0.02;
 
 impl Pause {
-    /// The probability, 0..1, that the user is done, who has said these words in all. `None` if neither the
-    /// words nor the sound are known yet.
+    /// The probability, 0..1, that the user is done, who has said these words in all. `None` if there are
+    /// none: the sound alone does not end a turn.
     pub(super) fn done(&self, words: Option<&str>) -> Option<f32> {
         let sound = self.completeness.map(|(score, _)| score);
         let marks = self.transcript.as_ref().and_then(|(heard, _)| heard.marks);
-        let Some(words) = words.filter(|words| !words.is_empty()) else {
-            return sound;
-        };
+        let words = words.filter(|words| !words.is_empty())?;
         let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds);
         let done = 1.0 / (1.0 + (-odds).exp());
         Some(match reads_unfinished(words) {
@@ -53,6 +51,7 @@ mod tests {
         let heard = Recognised {
             text: words.to_owned(),
             marks: marks.map(|(ends, goes_on)| Marks { ends, goes_on }),
+            doubt: None,
         };
         let pause = Pause {
             transcript: Some((heard, Time(0))),

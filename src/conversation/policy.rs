@@ -132,11 +132,6 @@ pub struct EndpointPolicy {
     pub ask_again_ms: Option<u64>,
 }
 
-/// A window with at least this probability is certainly speech. In 6 s each of a crowd, coughs, a dog, a
-/// horn, music and white noise, no window exceeds 0.9. In speech that Whisper does not recognise (another
-/// language, muffled, in noise), most windows exceed this value.
-pub(super) const CERTAIN: f32 = 0.97;
-
 impl Policy {
     /// The server's tool of this name, even if the client has since declared one of the same name: a call
     /// committed to the server's tool stays there.

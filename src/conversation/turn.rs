@@ -101,7 +101,7 @@ impl Turn {
     /// Counts a window of the utterance, and sets the deadline for more audio.
     pub(super) fn watch_audio(&mut self, common: &mut Common, probability: f32) {
         if let Some(utterance) = &mut self.utterance {
-            utterance.count(probability);
+            utterance.clarity().count(probability);
             let stalled = common.now + common.policy.timeouts.audio_timeout;
             common.timers.set(Timer::AudioStalled, stalled);
         }
@@ -237,11 +237,17 @@ impl Turn {
 
 /// Utterances without words.
 impl Turn {
-    /// Whether to ask the user to repeat an utterance that was not understood. Only once in a row, since the
-    /// speech may be meant for others.
-    pub(super) fn may_ask_again(&self, common: &Common, utterance: &Utterance) -> bool {
+    /// Whether to ask the user to repeat an utterance that was not understood; `expected` if a question waits
+    /// for its answer. Only once in a row, since the speech may be meant for others.
+    pub(super) fn may_ask_again(
+        &self,
+        common: &Common,
+        utterance: &mut Utterance,
+        expected: bool,
+    ) -> bool {
         let least = common.policy.endpoint.ask_again_ms;
-        least.is_some_and(|least| utterance.certain_ms() >= least) && !self.asked_again
+        least.is_some_and(|least| utterance.clarity().had_words(least, expected))
+            && !self.asked_again
     }
 
     /// Notes that the user is asked to repeat.

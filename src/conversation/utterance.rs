@@ -1,12 +1,11 @@
 //! The user's utterance, from the first sound to the final transcript.
 
+use super::clarity::Clarity;
 use super::common::Common;
-use super::endpointer::WINDOW;
 use super::ids::RequestId;
 use super::latency::TurnLatency;
 use super::output::Output;
 use super::pause::Pause;
-use super::policy::CERTAIN;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::asr::Recognised;
@@ -33,8 +32,7 @@ pub(super) struct Utterance {
     /// Where the unfinished part begins.
     segment_from: Samples,
     partials: Partials,
-    /// Windows that were certainly speech.
-    certain: u64,
+    clarity: Clarity,
     /// A part of it could not be transcribed.
     failed: bool,
     /// Preemptive generations that were requested.
@@ -122,7 +120,7 @@ impl Utterance {
                 text: String::new(),
                 next: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
             },
-            certain: 0,
+            clarity: Clarity::default(),
             failed: false,
             generations: 0,
             given_up: false,
@@ -197,14 +195,9 @@ impl Utterance {
         std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
     }
 
-    /// Counts a window with this probability of speech.
-    pub(super) fn count(&mut self, probability: f32) {
-        self.certain += u64::from(probability >= CERTAIN);
-    }
-
-    /// How much of it was certainly speech, ms.
-    pub(super) fn certain_ms(&self) -> u64 {
-        Samples(self.certain * WINDOW).as_ms()
+    /// Whether it was clearly speech.
+    pub(super) fn clarity(&mut self) -> &mut Clarity {
+        &mut self.clarity
     }
 
     /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
@@ -337,7 +330,7 @@ impl Utterance {
             return Transcribed::Dead;
         }
         match heard {
-            Ok(heard) => self.pause.transcript = Some((heard, now)),
+            Ok(heard) => self.pause.transcript = Some((self.clarity.weigh(heard), now)),
             Err(()) => self.failed = true,
         }
         Transcribed::Pause(self.transcript())

@@ -75,6 +75,7 @@ fn inputs() -> impl Strategy<Value = Input> {
             request,
             text: text.into(),
             marks: None,
+            doubt: None,
         }),
         2 => (request(), 0f32..1.0).prop_map(|(request, probability)| Input::Completeness {
             request,

@@ -574,10 +574,11 @@ impl Driver {
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
         let done = move |heard: Result<Recognised, String>| {
             let input = match heard {
-                Ok(Recognised { text, marks }) => Input::Transcript {
+                Ok(Recognised { text, marks, doubt }) => Input::Transcript {
                     request,
                     text,
                     marks,
+                    doubt,
                 },
                 Err(reason) => failed(reason),
             };

@@ -40,6 +40,19 @@ pub fn spoken(lines: &str) -> Vec<Clip> {
     spoken.collect()
 }
 
+/// Short answers, some of which the recogniser takes for noise or does not understand, at two levels.
+pub fn short_answers() -> Vec<Clip> {
+    let answers = ["en-gb: Yes.", "en-us: Yes.", "awb: Yes.", "en-us: No."];
+    let clips = spoken(&answers.join("\n"));
+    let quiet = |clip: &Clip| Clip {
+        name: format!("{}, quiet", clip.name),
+        text: clip.text.clone(),
+        samples: clip.samples.iter().map(|sample| sample / 16.0).collect(),
+    };
+    let all: Vec<Clip> = clips.iter().map(quiet).collect();
+    all.into_iter().chain(clips).collect()
+}
+
 /// A question in languages that the recogniser does not support.
 pub fn foreign() -> Vec<Clip> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -65,7 +78,7 @@ pub fn foreign() -> Vec<Clip> {
 /// Writes the `text` as speech to the WAV `file`.
 fn say(voice: &str, text: &str, file: &str) {
     let (program, arguments) = match voice {
-        "en-gb" | "fi" | "fr" => (
+        "en-gb" | "en-us" | "fi" | "fr" => (
             "espeak-ng",
             ["-v", voice, "-s", "150", "-w", file, text].to_vec(),
         ),

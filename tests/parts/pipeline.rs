@@ -121,6 +121,7 @@ impl Ears {
                         request,
                         text: recognised.text,
                         marks: recognised.marks,
+                        doubt: recognised.doubt,
                     };
                     due.push((Time(now.0 + 70_000), input));
                 }
@@ -346,6 +347,19 @@ fn the_user_is_asked_to_repeat_unintelligible_speech_but_not_noise() {
     for noise in speech::noises().iter().chain([&babble]) {
         let asked = with_ears(|ears| ears.asks_again(&noise.samples));
         assert_eq!(asked, 0, "{}", noise.name);
+    }
+}
+
+/// Whisper takes some of these for noise and others for no word at all.
+#[test]
+fn a_short_answer_is_understood_or_asked_for_again() {
+    for clip in &speech::short_answers() {
+        let heard = with_ears(|ears| ears.hear(&clip.samples, true));
+        println!(
+            "{}: {:?}, asked {}",
+            clip.name, heard.turns, heard.asked_again
+        );
+        assert_eq!(heard.turns.len() + heard.asked_again, 1, "{}", clip.name);
     }
 }
 

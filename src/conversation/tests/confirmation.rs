@@ -117,6 +117,19 @@ fn a_yes_over_the_question_does_not_count() {
 }
 
 #[test]
+fn a_short_answer_without_words_is_asked_for_again() {
+    let mut sim = asked();
+    let said = sim.spoken().len();
+    sim.words = String::new();
+    sim.windows(400, 0.96);
+    sim.silence(6_000);
+    let again = Phrases::default().asr_failed;
+    assert_eq!(sim.spoken()[said..], [&again, "Send 5 dollars to Ann?"]);
+    ask(&mut sim, "yes", 3_000);
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Accepted));
+}
+
+#[test]
 fn noise_over_the_question_repeats_it() {
     let mut sim = transfer();
     ask(&mut sim, "send five dollars to ann", 2_000);

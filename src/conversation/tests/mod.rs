@@ -12,6 +12,7 @@ mod terms;
 mod text_limits;
 
 use super::*;
+use crate::asr::Doubt;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, Prompts};
 use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
 use crate::tts::Speaker;
@@ -196,6 +197,23 @@ fn the_user_is_asked_once_to_repeat_clear_speech_without_words() {
     let spoken = sim.spoken().len();
     mumble(&mut sim, 2_000);
     assert_eq!(sim.spoken()[spoken..], [again()]);
+}
+
+#[test]
+fn a_quiet_yes_that_the_recogniser_doubts_is_not_dropped_in_silence() {
+    let quiet_yes = |doubt| {
+        let mut sim = sim();
+        sim.words = String::new();
+        sim.doubt = Some(doubt);
+        sim.windows(640, 0.96);
+        sim.silence(3_000);
+        sim
+    };
+    let heard = quiet_yes(Doubt::NoSpeech("Yes.".into()));
+    let is_yes = |e: &Event| matches!(e, Event::UserItem { text, .. } if text == "Yes.");
+    assert!(heard.saw(is_yes));
+    let unclear = quiet_yes(Doubt::Unclear);
+    assert_eq!(unclear.spoken(), [Phrases::default().asr_failed]);
 }
 
 #[test]

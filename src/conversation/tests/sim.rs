@@ -2,6 +2,7 @@
 //! send it, and nothing sleeps.
 
 use super::super::*;
+use crate::asr::Doubt;
 use crate::language::en::endings::Marks;
 use crate::llm::{LlmEvent, Prompt};
 use crate::prediction::{Evidence, Prediction};
@@ -76,6 +77,8 @@ pub(super) struct Sim {
     /// The recogniser's transcript.
     pub(super) words: String,
     pub(super) completeness: f32,
+    /// Why the recogniser does not believe what it hears.
+    pub(super) doubt: Option<Doubt>,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
     /// Durations of tools that differ from the default, ms.
@@ -135,6 +138,7 @@ impl Sim {
             play_clock: Time(0),
             words: "what time is it".into(),
             completeness: 0.9,
+            doubt: None,
             scripts: VecDeque::new(),
             tool_ms: 0,
             router: Box::new(|_| Vec::new()),
@@ -354,6 +358,7 @@ impl Sim {
                         request,
                         text,
                         marks,
+                        doubt: self.doubt.clone(),
                     };
                     self.later(self.asr_ms, heard);
                 }

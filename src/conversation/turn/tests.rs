@@ -143,12 +143,16 @@ fn certain(turn: &mut Turn, common: &mut Common, windows: usize) -> Utterance {
 #[test]
 fn a_user_who_was_not_understood_is_asked_once_to_say_it_again() {
     let (mut turn, mut common) = heard(0);
-    let short = certain(&mut turn, &mut common, 31);
-    assert!(!turn.may_ask_again(&common, &short), "992 ms");
-    let long = certain(&mut turn, &mut common, 32);
-    assert!(turn.may_ask_again(&common, &long));
+    let mut short = certain(&mut turn, &mut common, 31);
+    assert!(!turn.may_ask_again(&common, &mut short, false), "992 ms");
+    assert!(
+        turn.may_ask_again(&common, &mut short, true),
+        "an answer is expected"
+    );
+    let mut long = certain(&mut turn, &mut common, 32);
+    assert!(turn.may_ask_again(&common, &mut long, false));
     turn.ask_again();
-    assert!(!turn.may_ask_again(&common, &long));
+    assert!(!turn.may_ask_again(&common, &mut long, false));
     turn.was_understood();
-    assert!(turn.may_ask_again(&common, &long));
+    assert!(turn.may_ask_again(&common, &mut long, false));
 }

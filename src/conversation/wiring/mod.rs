@@ -107,7 +107,8 @@ impl Conversation {
                 request,
                 text,
                 marks,
-            } => self.on_transcript(request, Ok(Recognised { text, marks })),
+                doubt,
+            } => self.on_transcript(request, Ok(Recognised { text, marks, doubt })),
             Input::Completeness {
                 request,
                 probability,

@@ -108,14 +108,14 @@ impl Conversation {
 
     /// Ends the user's turn with these words; without words it was a false alarm.
     pub(super) fn end_turn(&mut self, text: &str) {
-        let Some(utterance) = self.turn.end(&mut self.common) else {
+        let Some(mut utterance) = self.turn.end(&mut self.common) else {
             return;
         };
         if text.is_empty() {
             self.common.notify(Event::UtteranceDropped);
             self.speculation
                 .drop_heard(&mut self.common, Discard::NoTurn);
-            if self.may_ask_again(&utterance) {
+            if self.may_ask_again(&mut utterance) {
                 self.turn.ask_again();
                 self.ask_again();
             }
@@ -194,10 +194,11 @@ impl Conversation {
 
     /// Whether to ask the user to repeat what was not understood. An answer that the sound has interrupted is
     /// resumed instead.
-    fn may_ask_again(&self, utterance: &Utterance) -> bool {
+    fn may_ask_again(&self, utterance: &mut Utterance) -> bool {
         let answers = self.client.turn_detection.respond && !self.client.transcribe_only;
         let is_next = self.agenda.has_next_answer() || self.ending.hang_up().is_some();
-        self.turn.may_ask_again(&self.common, utterance)
+        let expected = self.confirmation.is_open();
+        self.turn.may_ask_again(&self.common, utterance, expected)
             && answers
             && !is_next
             && !self.interruption.is_judging()
