@@ -421,7 +421,9 @@ async fn a_conversation_with_the_local_brain() {
     let turns = std::fs::read_to_string(&turns).expect("turns");
     let first = turns.lines().next().expect("a turn");
     let turn: LoggedTurn = serde_json::from_str(first).expect("JSON");
-    let run = &turn.turn.runs[0];
+    // Before "Tokyo" was said, the time here may have been looked up for nothing.
+    let runs = &turn.turn.runs;
+    let run = runs.last().expect("an early run");
     assert_eq!(run.tool, "get_time");
-    assert!(matches!(run.fate, Fate::Committed { .. }), "{run:?}");
+    assert!(matches!(run.fate, Fate::Committed { .. }), "{runs:?}");
 }
