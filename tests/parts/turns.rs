@@ -138,8 +138,7 @@ fn print(kind: &str, name: &str, end: &Ended) {
 }
 
 /// Generated voices are hard for the rule: their melody ends no sentence, so that only the words and the marks
-/// tell. Measured: 160 ms in the middle, 496 ms of 95 %; of 20 pauses the agent speaks into half, where the words
-/// are finished before the pause.
+/// tell. Measured: 160 ms in the middle, 496 ms of 95 %; of 20 pauses the agent speaks into 6.
 #[test]
 fn requests_end_soon_and_pauses_are_waited_out() {
     let mut questions = Measured::default();
@@ -153,7 +152,8 @@ fn requests_end_soon_and_pauses_are_waited_out() {
 }
 
 /// The weights of the rule are fitted to the first half of the recordings and to the generated clips; the
-/// second half and the questions are held out.
+/// second half and the questions are held out. Measured there: 160 ms in the middle and 500 ms of 95 %; of 55
+/// pauses the agent speaks into 41 %.
 #[test]
 #[ignore = "measures recordings: make measure"]
 fn recorded_requests_end_soon_and_pauses_are_waited_out() {
@@ -175,4 +175,6 @@ fn recorded_requests_end_soon_and_pauses_are_waited_out() {
     held_out.report("recordings, held out");
     made.report("generated, fitted");
     questions.report("questions, held out");
+    assert!(held_out.percentile(95) <= 620);
+    assert!(held_out.spoken_into() <= 50);
 }
