@@ -3,7 +3,7 @@
 use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::language::en::{slots, text};
-use crate::prediction::{EmbedError, RouterHints, RuleError, Rules, Today};
+use crate::prediction::{EmbedError, Form, RouterHints, RuleError, Rules, Today, Words};
 use crate::tools::{Declaration, Effect, Registry, ToolSpec};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -36,6 +36,8 @@ pub(super) enum Match {
 #[derive(Debug)]
 pub(super) struct Known {
     tools: HashMap<String, (Arc<Declaration>, RouterHints)>,
+    forms: HashMap<String, Form>,
+    today: Today,
     rules: Rules,
 }
 
@@ -46,12 +48,19 @@ impl Known {
             (declaration, hints.unwrap_or_default())
         });
         let tools: Vec<_> = tools.collect();
-        let rules = Rules::new(&tools, Today::default())?;
+        let today = Today::default();
+        let rules = Rules::new(&tools, today.clone())?;
+        let form = |(tool, hints): &(Arc<Declaration>, RouterHints)| {
+            (tool.spec.name.clone(), Form::of(tool, hints))
+        };
+        let forms = tools.iter().map(form).collect();
         let named = tools
             .into_iter()
             .map(|tool| (tool.0.spec.name.clone(), tool));
         Ok(Self {
             tools: named.collect(),
+            forms,
+            today,
             rules,
         })
     }
@@ -123,6 +132,21 @@ impl Known {
         crate::tools::say(declaration, template, arguments, Some(result))
     }
 
+    /// A call of a tool with the arguments in the user's words: for our own as the router reads them, so
+    /// that what it has started early is the call that is made.
+    pub(super) fn call(&self, said: &str, sentence: &str, tool: &ToolSpec) -> Match {
+        let words = Words {
+            said,
+            text: sentence,
+            today: self.today.date(),
+        };
+        let form = self.forms.get(&tool.name).filter(|_| self.is_ours(tool));
+        match form.and_then(|form| form.fill(&[], words).ok()) {
+            Some(filled) => Match::Call(tool.name.clone(), filled.values),
+            None => call(said, sentence, tool),
+        }
+    }
+
     fn examples(&self, tool: &ToolSpec) -> &[String] {
         let known = self.tools.get(&tool.name).filter(|_| self.is_ours(tool));
         known.map_or(&[], |(_, hints)| &hints.examples)
@@ -156,7 +180,7 @@ pub(super) fn find(
     let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
     let certain = near.example >= SAME || shares_word(sentence, tool);
     Ok(if fits && certain {
-        call(said, sentence, tool)
+        known.call(said, sentence, tool)
     } else {
         Match::None
     })

@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 
 /// Arguments, and whether more words could change one of them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
+    /// By the parameters' names.
     pub values: Map<String, Value>,
     /// The last words of the text are in an argument that may go on.
     pub growing: bool,
@@ -28,24 +29,25 @@ pub(super) struct Arguments {
 
 /// A tool's parameters, and the words around the subject of requests for it.
 #[derive(Debug, Clone)]
-pub(super) struct Form {
-    pub parameters: Vec<Parameter>,
-    pub frame: Frame,
+pub(crate) struct Form {
+    pub(super) parameters: Vec<Parameter>,
+    frame: Frame,
 }
 
 /// Words in which arguments are looked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Words<'a> {
+pub(crate) struct Words<'a> {
     /// As they were transcribed.
     pub said: &'a str,
     /// Normalised.
     pub text: &'a str,
+    /// The day on which they were said.
     pub today: Date,
 }
 
 impl Form {
     /// The form of a declared tool.
-    pub(super) fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
+    pub(crate) fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
         Self {
             parameters: parameters(declaration, hints),
             frame: Frame::of(declaration, hints),
@@ -54,7 +56,7 @@ impl Form {
 
     /// The arguments of a call: what the tagger named first, then what is found in the words. The names of
     /// the required ones that are not there if any is missing.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         tagged: &[(String, String)],
         words: Words<'_>,

@@ -30,6 +30,7 @@ pub mod training;
 
 pub use crate::tools::RouterHints;
 pub use embed::{EmbedError, Embedder, cosine};
+pub(crate) use fill::{Form, Words};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};

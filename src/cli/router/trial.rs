@@ -4,7 +4,7 @@ use crate::cli::engines;
 use crate::cli::{print, print_json};
 use crate::config::Config;
 use crate::conversation::{Because, SpeculationPolicy, verdict};
-use crate::language::en::mood::Mood;
+use crate::language::en::mood::{self, Mood};
 use crate::models::Models;
 use crate::prediction::{Considered, Evidence, Prediction, Trial};
 use crate::tools::declared::Declared;
@@ -68,7 +68,8 @@ impl Try {
             calls: Vec::new(),
         };
         let trial = Trial::of(&settings, &heard)?;
-        let report = report(&trial, &registry, config);
+        let meant = mood::meant(&self.words).mood;
+        let report = report(meant, &trial, &registry, config);
         if self.json {
             return print_json(&report);
         }
@@ -76,7 +77,7 @@ impl Try {
     }
 }
 
-fn report(trial: &Trial, registry: &Registry, config: &Config) -> Report {
+fn report(meant: Mood, trial: &Trial, registry: &Registry, config: &Config) -> Report {
     let call = |prediction: &Prediction| {
         let same = |one: &&Prediction| {
             one.tool == prediction.tool && one.arguments == prediction.arguments
@@ -104,9 +105,8 @@ fn report(trial: &Trial, registry: &Registry, config: &Config) -> Report {
             missing: missing.clone(),
         })
     };
-    let mood = trial.considered.first().map(|one| one.mood);
     Report {
-        meant: mood.map_or("nothing", mood_name).into(),
+        meant: mood_name(meant).into(),
         calls: trial.merged.iter().map(call).collect(),
         near: trial.considered.iter().filter_map(near).take(2).collect(),
     }

@@ -6,6 +6,8 @@ use crate::language::en::mood::Mood;
 /// tuned half of `tests/parts/newcomers.toml` against 1,300 sentences of CLINC150: 97 % of the requests lie
 /// above, 1.5 % of the others; most of those lack an argument.
 const EVEN: f32 = 0.45;
+/// The same if an argument was said that few other sentences have: a listed value, or a code with letters.
+const EVEN_TELLING: f32 = 0.4;
 /// The same for a tool that requires no argument: nothing else speaks for it.
 const EVEN_BARE: f32 = 0.55;
 /// How fast certainty grows with similarity.
@@ -21,6 +23,17 @@ const UNFINISHED: f32 = 0.5;
 /// Factor for what is told.
 const TOLD: f32 = 0.2;
 
+/// What the arguments that were said tell of the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It requires none.
+    NoneRequired,
+    /// Required ones were said.
+    Some,
+    /// One of them is rare in other sentences.
+    Telling,
+}
+
 /// Similarities, -1..1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Likeness {
@@ -34,8 +47,12 @@ pub struct Likeness {
 
 impl Likeness {
     /// The confidence that words of this mood ask for the tool, 0..1.
-    pub(super) fn confidence(self, requires: bool, mood: Mood, paused: bool) -> f32 {
-        let even = if requires { EVEN } else { EVEN_BARE };
+    pub(super) fn confidence(self, said: Said, mood: Mood, paused: bool) -> f32 {
+        let even = match said {
+            Said::Telling => EVEN_TELLING,
+            Said::Some => EVEN,
+            Said::NoneRequired => EVEN_BARE,
+        };
         let sure = MOST / (1.0 + (-STEEPNESS * (self.near - even)).exp());
         let rivalled = self.other >= self.near || self.nothing >= self.near;
         let by_mood = match mood {

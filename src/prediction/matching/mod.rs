@@ -22,13 +22,18 @@ use crate::language::en::mood::{self, Mood};
 use crate::language::en::text;
 use crate::tools::Declaration;
 use learning::{Learning, Learnt};
-use likeness::Likeness;
+use likeness::{Likeness, Said};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Less likely calls are not predicted.
 const LEAST: f32 = 0.1;
-/// A free text is looked at again, without its subject, if the words are this near to the tool.
+/// Arguments are looked for if the words are this near to a tool, -1..1.
 const WORTH_A_LOOK: f32 = 0.2;
+/// For so many tools at most.
+const MOST: usize = 4;
+/// So much nearer at most are words without their subject: "do you have hobbies" is not about stocks.
+const LIFT: f32 = 0.05;
 
 /// Predicts calls of tools from their examples and descriptions.
 pub struct Matching {
@@ -50,7 +55,6 @@ pub(super) struct Matched {
     /// Signs that its examples share.
     meant: Factuality,
     takes_day: bool,
-    requires: bool,
 }
 
 /// A tool that words were compared with.
@@ -78,11 +82,31 @@ impl Matched {
             name: declaration.spec.name.clone(),
             meant: Factuality::shared(examples.iter().map(String::as_str)),
             takes_day: form.parameters.iter().any(|one| is_day(&one.kind)),
-            requires: form.parameters.iter().any(|one| one.required),
             description: declaration.spec.description.clone(),
             form,
             examples,
         }
+    }
+
+    /// What the arguments tell.
+    fn said(&self, filled: &Arguments) -> Said {
+        let mut required = self
+            .form
+            .parameters
+            .iter()
+            .filter(|one| one.required)
+            .peekable();
+        if required.peek().is_none() {
+            return Said::NoneRequired;
+        }
+        let telling = required.any(|one| match (&one.kind, filled.values.get(&one.name)) {
+            (Kind::Choice(_), Some(_)) => true,
+            (Kind::Code, Some(Value::String(code))) => {
+                code.contains(|c: char| c.is_ascii_alphabetic())
+            }
+            _ => false,
+        });
+        if telling { Said::Telling } else { Said::Some }
     }
 
     /// A factor for words that deny, remember or suppose. A question that begins with "did" may be about now.
@@ -148,26 +172,29 @@ impl Matching {
         let meant = mood::meant(&evidence.text);
         let masked = masks::masked(words.text, &[]);
         let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
-        let mut all: Vec<_> = self
-            .tools
-            .iter()
-            .map(|tool| {
-                let filled = tool.form.fill(&[], words);
-                (tool, filled, learnt.nearness(&tool.name, &embedding))
-            })
-            .collect();
-        all.sort_by(|a, b| b.2.total_cmp(&a.2));
+        let mut near: Vec<(&Matched, f32)> = Vec::new();
+        for tool in &self.tools {
+            near.push((tool, learnt.nearness(&tool.name, &embedding)));
+        }
+        near.sort_by(|a, b| b.1.total_cmp(&a.1));
+        near.retain(|(_, near)| *near >= WORTH_A_LOOK);
+        near.truncate(MOST);
+        let filled = near
+            .into_iter()
+            .map(|(tool, near)| (tool, tool.form.fill(&[], words), near));
+        let mut all: Vec<_> = filled.collect();
         // A subject may lie far from those of the examples: "how many pillows" from "how many red chairs".
         let subject = all.iter_mut().find_map(|(tool, filled, near)| {
             let subject = masks::subject(&tool.form, filled.as_ref().ok()?)?;
-            (*near >= WORTH_A_LOOK).then_some((tool.name.as_str(), near, subject))
+            Some((tool.name.as_str(), near, subject))
         });
         if let Some((name, near, subject)) = subject
             && meant.mood != Mood::Statement
         {
             let masked = masks::masked(words.text, &[subject]);
             let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
-            *near = near.max(learnt.nearness(name, &embedding));
+            let without = learnt.nearness(name, &embedding);
+            *near = near.max(without.min(*near + LIFT));
         }
         all.sort_by(|a, b| b.2.total_cmp(&a.2));
         self.last.truncate(2);
@@ -181,7 +208,7 @@ impl Matching {
                 other: if near == first { second } else { first },
             };
             let call = filled.map(|filled| {
-                let sure = likeness.confidence(tool.requires, meant.mood, evidence.paused);
+                let sure = likeness.confidence(tool.said(&filled), meant.mood, evidence.paused);
                 Prediction {
                     tool: tool.name.clone(),
                     confidence: sure

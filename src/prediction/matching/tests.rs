@@ -128,3 +128,50 @@ fn tools_that_the_matching_was_tuned_on_are_understood() {
 fn tools_that_the_matching_has_never_seen_are_understood() {
     newcomers_are_understood(true);
 }
+
+#[test]
+fn what_was_learnt_is_kept_until_a_declaration_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk {
+        embedder: weights_and_runtime().join("minilm"),
+        kept: Some(folder.path().join("new/router.json")),
+    };
+    let learn = |example: &str| {
+        let spec = crate::tools::ToolSpec {
+            name: "get_stock".into(),
+            description: "How many of an article are in stock.".into(),
+            parameters: serde_json::json!({"type": "object", "properties": {}}),
+        };
+        let effect = crate::tools::Effect::Read;
+        let tool = Declaration::new(spec, effect, std::time::Duration::from_secs(1));
+        let hints = RouterHints {
+            examples: vec![example.into()],
+            ..RouterHints::default()
+        };
+        let tools = [(Arc::new(tool), hints)];
+        let mut matching = Matching::start(&tools, desk.clone(), Today::default());
+        matching.wait();
+        let heard = Evidence {
+            text: "how many articles are left in stock".into(),
+            paused: true,
+            calls: Vec::new(),
+        };
+        let likeness = matching.consider(&heard).unwrap()[0].likeness;
+        (
+            likeness,
+            std::fs::read_to_string(desk.kept.as_ref().unwrap()).unwrap(),
+        )
+    };
+    let (first, kept) = learn("is anything left");
+    // What is in the file counts, not what would be learnt again.
+    let written = desk.kept.as_ref().unwrap();
+    std::fs::write(written, kept.replace('}', ", \"unknown\": 1}")).unwrap();
+    let (again, kept_again) = learn("is anything left");
+    assert_eq!(first, again);
+    assert!(kept_again.contains("unknown"), "it was learnt twice");
+    let (changed, kept) = learn("how many are there");
+    assert_ne!(first, changed);
+    assert!(!kept.contains("unknown"), "a changed declaration is learnt");
+    std::fs::write(written, "broken").unwrap();
+    assert_eq!(learn("how many are there").0, changed);
+}
