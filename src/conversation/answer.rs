@@ -12,24 +12,13 @@ use super::interruption::Unfinished;
 use super::latency::{Stamps, TurnLatency};
 use super::outcome::ResponseStatus;
 use super::output::Event;
-use super::playout::Playout;
+use super::playout::{Playout, Words};
 use super::policy::AnswerPolicy;
 use crate::llm::TokenUsage;
 use crate::time::Time;
 
 #[cfg(test)]
 mod tests;
-
-/// Who chose some words, and what they are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Words {
-    /// The model's.
-    Answer,
-    /// A fixed phrase or a question of the server's.
-    Own,
-    /// A filler while the user waits.
-    Filler,
-}
 
 /// A queued answer, given when nobody speaks.
 #[derive(Debug, Default)]
@@ -65,6 +54,8 @@ pub(super) struct Answer {
     /// Nothing was said or done since the agent last spoke, so the model may say nothing.
     pub(super) nothing_new: bool,
     failure: Option<Failure>,
+    /// Fillers that were not said, or not to their end, because the answer was there.
+    pub(super) dropped_fillers: u32,
 }
 
 /// How an answer failed. The user was told, if the voice still works.
@@ -100,6 +91,7 @@ impl Answer {
             has_spoken: false,
             nothing_new: false,
             failure: None,
+            dropped_fillers: 0,
         }
     }
 
@@ -126,6 +118,12 @@ impl Answer {
             steps: self.calls.rounds(),
             has_called: self.calls.are_under_way(),
         })
+    }
+
+    /// A call is under way, or its result is known and the model has not said a word about it.
+    pub(super) fn awaits_result(&self) -> bool {
+        let is_next = self.calls.rounds() > 0 && self.is_generating() && !self.has_spoken;
+        self.calls.are_under_way() || is_next
     }
 
     /// Something other than a filler was queued since the generation began.
@@ -261,8 +259,7 @@ impl Answer {
             self.stamps.queued(clause);
         }
         let index = history.add_clause(item, &text);
-        let of_model = words == Words::Answer;
-        playout.push(clause, (item, index), text, of_model);
+        playout.push(clause, (item, index), text, words);
         clause
     }
 

@@ -2,6 +2,7 @@
 //! their results.
 
 use super::ids::CallId;
+use crate::llm::Message;
 use serde_json::Value;
 
 #[cfg(test)]
@@ -66,6 +67,25 @@ impl Calls {
     pub(super) fn open(&self) -> Vec<CallId> {
         let open = self.waiting.iter().filter(|w| w.result.is_none());
         open.map(|waiting| waiting.call).collect()
+    }
+
+    /// All calls so far have results, and the client runs none of them.
+    pub(super) fn have_all_results(&self) -> bool {
+        !self.waiting.is_empty() && !self.by_client && self.open().is_empty()
+    }
+
+    /// The results so far as the model will see them, after the calls in `messages`.
+    pub(super) fn results(&self, messages: &[Message]) -> Vec<Message> {
+        let named = |waiting: &Waiting| {
+            let id = waiting.call.to_string();
+            let name = messages.iter().find_map(|message| match message {
+                Message::ToolCall { id: call, name, .. } if *call == id => Some(name.clone()),
+                _ => None,
+            })?;
+            let output = waiting.result.clone()?;
+            Some(Message::ToolResult { id, name, output })
+        };
+        self.waiting.iter().filter_map(named).collect()
     }
 
     /// Takes the calls of the round once all of them have results; empty before that. With `tell` a

@@ -1,9 +1,11 @@
 //! State that every rule may use and none owns: time, decisions, deadlines, identifiers and the operator's
 //! settings.
 
-use super::ids::{ItemId, RequestId, RunId, TurnId};
+use super::ids::{CallId, ItemId, RequestId, RunId, TurnId};
+use super::model_pace::ModelPace;
 use super::output::{Event, Output};
 use super::policy::{Declarations, Policy};
+use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -20,20 +22,30 @@ pub(super) struct Common {
     pub(super) outputs: VecDeque<Output>,
     pub(super) timers: Timers,
     pub(super) ids: Ids,
+    pub(super) pace: ModelPace,
+    /// The held-back generations that have ended since the last record of a turn.
+    pub(super) held: Vec<HeldRecord>,
 }
 
-/// Creates identifiers. Those that the client sees share one counter; work has another, so that speculative
-/// work leaves no gaps in the visible ones.
+/// Creates identifiers. Those that the client sees share one counter, except for calls; work has another, so
+/// that speculative work leaves no gaps in the visible ones. Calls are counted alone, so that the id of the
+/// next one is known before the model has committed it.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     seen: u64,
     work: u64,
+    calls: u64,
 }
 
 impl Ids {
     pub(super) fn next(&mut self) -> u64 {
         self.seen += 1;
         self.seen
+    }
+
+    /// The id that the next call will have.
+    pub(super) fn coming_call(&self) -> CallId {
+        CallId(self.calls + 1)
     }
 
     fn next_work(&mut self) -> u64 {
@@ -52,6 +64,8 @@ impl Common {
             outputs: VecDeque::new(),
             timers: Timers::default(),
             ids: Ids::default(),
+            pace: ModelPace::default(),
+            held: Vec::new(),
         };
         let end = common.now + common.policy.timeouts.session;
         common.timers.set(Timer::SessionEnd, end);
@@ -84,6 +98,12 @@ impl Common {
 
     pub(super) fn run_id(&mut self) -> RunId {
         RunId(self.ids.next_work())
+    }
+
+    pub(super) fn call_id(&mut self) -> CallId {
+        let call = self.ids.coming_call();
+        self.ids.calls = call.0;
+        call
     }
 
     pub(super) fn item_id(&mut self) -> ItemId {

@@ -7,6 +7,7 @@ use super::ids::CallId;
 use super::policy::{FillerLead, FillerPolicy};
 use super::speculation::{Speculation, Track};
 use super::template::render;
+use super::wait::Wait;
 use crate::time::{Micros, Time};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
@@ -17,8 +18,12 @@ mod tests;
 /// The most fillers that the conversation says in one response.
 const MOST: u32 = 2;
 
-/// A wait shorter than this is not filled.
-const NEAR: Micros = Micros::from_ms(400);
+/// Silence after the agent's own words, while a call is under way, that is filled: a listener takes a longer
+/// one for the end.
+const AFTER_SPEECH: Micros = Micros::from_ms(350);
+
+/// If the answer comes neither now nor soon, the decision is made again after this time.
+const AGAIN: Micros = Micros::from_ms(100);
 
 /// The silence while an answer is due.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub(super) struct DeadAir {
     since: Time,
     /// Fillers said so far.
     fillers: u32,
+    /// Of these, fillers said because it was silent for too long.
+    again: u32,
     /// No filler before this.
     silent_until: Time,
 }
@@ -37,6 +44,7 @@ impl DeadAir {
         Self {
             since: now,
             fillers: 0,
+            again: 0,
             silent_until: Time(0),
         }
     }
@@ -51,20 +59,28 @@ impl DeadAir {
     }
 
     /// When the next filler is due, if it has been silent since `silent_since`. `None` if there were enough.
-    pub(super) fn ends(&self, silent_since: Time, patience: Micros) -> Option<Time> {
-        let wait = Micros(patience.0 * u64::from(self.fillers + 1));
+    /// `calls`: a call is under way, or the model has not said a word about its result.
+    pub(super) fn ends(&self, silent_since: Time, patience: Micros, calls: bool) -> Option<Time> {
+        let wait = match calls && silent_since > self.since && self.again == 0 {
+            true => AFTER_SPEECH.min(patience),
+            false => Micros(patience.0 * u64::from(self.again + 1)),
+        };
         let end = (silent_since.max(self.since) + wait).max(self.silent_until);
         (self.fillers < MOST).then_some(end)
     }
 
-    /// Whether to wait a little longer instead of saying a filler, because the answer is expected in `wait`.
-    /// At most once.
-    pub(super) fn goes_on(&mut self, now: Time, wait: Micros) -> bool {
-        let goes_on = wait.0 > 0 && wait < NEAR && self.silent_until < now;
-        if goes_on {
-            self.silent_until = now + wait + NEAR;
-        }
-        goes_on
+    /// Decides again later: the answer is near, or no filler is short enough.
+    pub(super) fn put_off(&mut self, now: Time, wait: Wait) {
+        let soon = match wait.is_near() {
+            true => wait.expected.max(AGAIN),
+            false => AGAIN,
+        };
+        self.silent_until = now + soon;
+    }
+
+    /// Counts a filler that is said because of the silence.
+    pub(super) fn fill_again(&mut self) {
+        self.again += 1;
     }
 
     /// Counts a filler.
@@ -105,33 +121,39 @@ pub(super) fn of_prediction(
     render(tool, &choose(tool, wait, policy)?, &call.arguments)
 }
 
-/// The filler for a call that the model made without a word before it.
+/// The filler for a call that the model made without a word before it, `wait` before the answer.
 pub(super) fn of_call(
     common: &Common,
-    speculation: &Speculation,
-    call: CallId,
+    wait: Wait,
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Option<String> {
     let tool = common.policy.tool(name)?;
-    let wait = speculation.remaining_wait(&[call], common.now);
-    let wait = wait.unwrap_or(Micros::from_ms(1_000));
-    let template = choose(tool, wait, &common.policy.filler)?;
-    render(tool, &template, arguments)
+    let template = choose(tool, wait.expected, &common.policy.filler)?;
+    let own = render(tool, &template, arguments);
+    let short = Some(&common.policy.phrases.one_moment);
+    let fits = |text: &String| Wait::has_room(wait.expected, text);
+    own.filter(fits).or(short.cloned().filter(fits))
 }
 
-/// The next filler of a long wait, after `fillers` others: the tool's own, or else the general one.
+/// The next filler of a long wait, after `fillers` others: the tool's own, or else a general one. `None` if each
+/// would delay the answer.
 pub(super) fn again(
     common: &Common,
     speculation: &Speculation,
     waiting: &[CallId],
+    wait: Wait,
     fillers: u32,
-) -> String {
+) -> Option<String> {
     let own = speculation.run_of(waiting).and_then(|run| {
         let tool = common.policy.tool(&run.tool)?;
         let again = &tool.fillers.again;
         let template = again.get(fillers as usize % again.len().max(1))?;
         render(tool, template, &run.arguments)
     });
-    own.unwrap_or_else(|| common.policy.phrases.still_working.clone())
+    let phrases = &common.policy.phrases;
+    let general = [&phrases.still_working, &phrases.one_moment].map(Clone::clone);
+    let all = own.into_iter().chain(general);
+    all.into_iter()
+        .find(|text| Wait::has_room(wait.least, text))
 }

@@ -4,6 +4,7 @@
 use super::clauses::Clauses;
 use super::ids::RequestId;
 use crate::llm::{LlmEvent, TokenUsage, tokens_of};
+use crate::time::Time;
 
 #[cfg(test)]
 mod tests;
@@ -15,13 +16,27 @@ const WITHHELD: usize = 1;
 /// The most calls of one generation. A model that makes more is looping, and is stopped.
 const MOST_CALLS: usize = 16;
 
+/// Clauses that are not spoken yet.
+#[derive(Debug, PartialEq)]
+enum Withheld {
+    /// There are none: words are spoken as they come.
+    No,
+    /// After the router's filler, until they turn out to be more than a second filler.
+    AfterFiller(Vec<String>),
+    /// Before a call of this tool, whose answer is being generated already.
+    BeforeCall(String, Vec<String>),
+}
+
 /// A running generation.
 #[derive(Debug)]
 pub(super) struct Generation {
     request: RequestId,
     cutter: Clauses,
-    /// Clauses withheld after the router's filler, until they turn out to be more than a second filler.
-    withheld: Option<Vec<String>>,
+    /// When it was requested.
+    asked: Time,
+    /// An event of it has come.
+    has_begun: bool,
+    withheld: Withheld,
     /// The tool whose call is open.
     open_call: Option<String>,
     /// Calls that have begun.
@@ -41,12 +56,18 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// A generation from a prompt of about `tokens`. With `after_filler` its first clause is withheld.
-    pub(super) fn new(request: RequestId, tokens: u64, after_filler: bool) -> Self {
+    /// A generation that was requested at `asked` from a prompt of about `tokens`. With `after_filler` its
+    /// first clause is withheld.
+    pub(super) fn new(request: RequestId, asked: Time, tokens: u64, after_filler: bool) -> Self {
         Self {
             request,
+            asked,
+            has_begun: false,
             cutter: Clauses::default(),
-            withheld: after_filler.then(Vec::new),
+            withheld: match after_filler {
+                true => Withheld::AfterFiller(Vec::new()),
+                false => Withheld::No,
+            },
             open_call: None,
             calls: 0,
             may_call: true,
@@ -69,6 +90,50 @@ impl Generation {
 
     pub(super) fn request(&self) -> RequestId {
         self.request
+    }
+
+    /// When it was requested.
+    pub(super) fn asked(&self) -> Time {
+        self.asked
+    }
+
+    /// Whether this is its first event.
+    pub(super) fn begins(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_begun, true)
+    }
+
+    /// The tool whose call is open.
+    pub(super) fn open_call(&self) -> Option<&str> {
+        self.open_call.as_deref()
+    }
+
+    /// Withholds the words before a call of this tool, because its answer may come at once. Words of which
+    /// nothing may be withheld are spoken.
+    pub(super) fn withhold_for(&mut self, tool: &str) {
+        if self.withheld == Withheld::No {
+            self.withheld = Withheld::BeforeCall(tool.to_owned(), Vec::new());
+        }
+    }
+
+    /// Words before an expected call are withheld.
+    pub(super) fn withholds_for_call(&self) -> bool {
+        matches!(self.withheld, Withheld::BeforeCall(..))
+    }
+
+    /// Returns the words that were withheld before a call; from now on, words are spoken as they come.
+    pub(super) fn end_withholding(&mut self) -> Vec<String> {
+        match std::mem::replace(&mut self.withheld, Withheld::No) {
+            Withheld::BeforeCall(_, clauses) => clauses,
+            other => {
+                self.withheld = other;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether the model talks on after a call.
+    pub(super) fn talks_on(&self, text: &str) -> bool {
+        self.calls > 0 && self.open_call.is_none() && !text.trim().is_empty()
     }
 
     /// Counts the characters of an event.
@@ -119,8 +184,16 @@ impl Generation {
         self.overstepped |= !self.may_call;
         self.open_call = Some(tool.to_owned());
         self.calls += 1;
-        if self.withheld.take().is_some() {
-            self.cutter = Clauses::default();
+        match &mut self.withheld {
+            Withheld::No => {}
+            Withheld::AfterFiller(_) => {
+                self.withheld = Withheld::No;
+                self.cutter = Clauses::default();
+            }
+            Withheld::BeforeCall(expected, clauses) if expected == tool => {
+                clauses.extend(std::mem::take(&mut self.cutter).finish());
+            }
+            Withheld::BeforeCall(..) => return Some(self.finish()),
         }
         Some(self.last_words())
     }
@@ -161,10 +234,17 @@ impl Generation {
 
     /// Ends the generation and returns the remaining clauses.
     pub(super) fn finish(&mut self) -> Vec<String> {
-        let mut clauses = self.withheld.take().unwrap_or_default();
+        let mut clauses = self.take_withheld();
         self.said += clauses.len();
         clauses.extend(self.last_words());
         clauses
+    }
+
+    fn take_withheld(&mut self) -> Vec<String> {
+        match std::mem::replace(&mut self.withheld, Withheld::No) {
+            Withheld::No => Vec::new(),
+            Withheld::AfterFiller(clauses) | Withheld::BeforeCall(_, clauses) => clauses,
+        }
     }
 
     /// The words since the last clause. Clauses after them belong to another item.
@@ -176,12 +256,14 @@ impl Generation {
     /// The clauses to speak now that `clause` has come.
     fn release(&mut self, clause: String) -> Vec<String> {
         match &mut self.withheld {
-            Some(withheld) if withheld.len() < WITHHELD => {
+            Withheld::AfterFiller(withheld) | Withheld::BeforeCall(_, withheld)
+                if withheld.len() < WITHHELD =>
+            {
                 withheld.push(clause);
                 Vec::new()
             }
-            withheld => {
-                let mut clauses = withheld.take().unwrap_or_default();
+            _ => {
+                let mut clauses = self.take_withheld();
                 clauses.push(clause);
                 self.said += clauses.len();
                 clauses

@@ -3,6 +3,7 @@
 
 use super::ids::{CallId, ItemId};
 use super::input::Place;
+use super::sentence::letters;
 use crate::llm::Message;
 use crate::time::Micros;
 use serde_json::{Map, Value};
@@ -39,6 +40,8 @@ struct Speech {
     heard: Option<Micros>,
     /// The model never sees it.
     outside: bool,
+    /// Fillers that were not said. The model has seen them, and its prompts begin alike.
+    unsaid: Vec<String>,
 }
 
 impl Speech {
@@ -90,18 +93,6 @@ impl Speech {
             })
         })
     }
-}
-
-/// Letters and digits of a text in lower case, each with the end, in bytes, of itself and the punctuation
-/// right after it.
-fn letters(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let letters = text.char_indices().filter(|(_, c)| c.is_alphanumeric());
-    letters.flat_map(|(at, c)| {
-        let behind = &text[at + c.len_utf8()..];
-        let marks = behind.find(|c: char| c.is_whitespace() || c.is_alphanumeric());
-        let end = text.len() - behind.len() + marks.unwrap_or(behind.len());
-        c.to_lowercase().map(move |c| (end, c))
-    })
 }
 
 /// The whole words of `clause` heard in the first `heard` of its `length`.
@@ -177,6 +168,15 @@ impl History {
     pub(super) fn drop_clause(&mut self, id: ItemId, index: usize) {
         if let Some((text, _)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
             text.clear();
+        }
+    }
+
+    /// Notes that a filler was not said, although the model has seen it.
+    pub(super) fn leave_unsaid(&mut self, id: ItemId, index: usize) {
+        if let Some(speech) = self.speech(id)
+            && let Some((text, _)) = speech.clauses.get_mut(index)
+        {
+            speech.unsaid.push(std::mem::take(text));
         }
     }
 
@@ -436,8 +436,13 @@ impl Item {
             Content::Fixed(message) => Some(message.clone()),
             Content::Spoken(speech) if speech.outside => None,
             Content::Spoken(speech) => {
-                let text = speech.text();
                 let interrupted = speech.heard.is_some_and(|heard| heard < speech.length());
+                let unsaid = if interrupted { &[][..] } else { &speech.unsaid };
+                let text = [&[speech.text()][..], unsaid]
+                    .concat()
+                    .join(" ")
+                    .trim()
+                    .to_owned();
                 (!text.is_empty()).then_some(Message::Agent { text, interrupted })
             }
         }

@@ -21,6 +21,7 @@
 //! | `aside` | text responses outside the conversation |
 //! | `speculation` | which calls may run before they are committed, and how runs end |
 //! | `preempt` | answers that are generated before the end of the turn is certain |
+//! | `assumed` | answers that are generated before their call is committed |
 //! | `ending` | how the conversation ends: by a tool call or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `filler` | speech that covers a wait |
@@ -39,6 +40,7 @@ mod agenda;
 mod answer;
 mod answer_end;
 mod aside;
+mod assumed;
 mod calls;
 mod clarity;
 mod clauses;
@@ -49,12 +51,14 @@ mod ending;
 mod endpointer;
 mod filler;
 mod generation;
+mod held;
 mod history;
 mod ids;
 mod input;
 mod interruption;
 mod keypad;
 mod latency;
+mod model_pace;
 mod outcome;
 mod output;
 mod pause;
@@ -72,6 +76,7 @@ mod timer;
 mod turn;
 mod turn_detection;
 mod utterance;
+mod wait;
 mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};
@@ -88,8 +93,8 @@ pub use policy::{
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use speculation::{
-    Because, Decision, Decline, Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent,
-    TurnRecord, Verdict, verdict,
+    Because, Decision, Decline, Discard, Fate, HeldRecord, PredictionRecord, RunRecord,
+    SpeculationEvent, TurnRecord, Verdict, verdict,
 };
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

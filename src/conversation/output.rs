@@ -43,6 +43,17 @@ pub enum Output {
         /// The prompt.
         prompt: Prompt,
     },
+    /// Synthesise the first clause of a held-back generation in advance. Nobody hears it unless a `Speak` with
+    /// the same words in the same voice follows; it may be skipped when the voice is busy.
+    Prepare {
+        /// The generation. When it is cancelled, the clause is no longer wanted.
+        request: RequestId,
+        /// The words.
+        text: String,
+        /// The voice and language.
+        #[serde(default, skip_serializing_if = "Speaker::is_default")]
+        speaker: Speaker,
+    },
     /// Stop a generation whose answer is no longer wanted.
     CancelGeneration {
         /// The generation.

@@ -6,6 +6,7 @@
 
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, words};
+use crate::language::en::fillers::is_filler;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
@@ -33,14 +34,25 @@ pub(super) struct Playout {
     lateness: VecDeque<Micros>,
 }
 
+/// Who chose some words, and what they are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Words {
+    /// The model's.
+    Answer,
+    /// A fixed phrase or a question of the server's.
+    Own,
+    /// A filler while the user waits.
+    Filler,
+}
+
 /// One clause.
 #[derive(Debug)]
 pub(super) struct Clause {
     pub(super) id: ClauseId,
     pub(super) item: ItemId,
     pub(super) text: String,
-    /// The model's words; only these have a limit.
-    of_model: bool,
+    /// The model's words have a limit.
+    pub(super) words: Words,
     /// Its index among the clauses of its item.
     pub(super) index: usize,
     pub(super) asked: bool,
@@ -64,6 +76,15 @@ pub(super) struct Place {
 }
 
 impl Clause {
+    /// It only covers a wait.
+    fn is_filler(&self) -> bool {
+        match self.words {
+            Words::Own => false,
+            Words::Filler => true,
+            Words::Answer => is_filler(&self.text),
+        }
+    }
+
     fn all_sent(&self) -> bool {
         self.complete && self.sent >= self.made
     }
@@ -75,13 +96,13 @@ impl Playout {
         id: ClauseId,
         (item, index): (ItemId, usize),
         text: String,
-        of_model: bool,
+        words: Words,
     ) {
         self.clauses.push_back(Clause {
             id,
             item,
             text,
-            of_model,
+            words,
             index,
             asked: false,
             announced: false,
@@ -259,7 +280,7 @@ impl Playout {
 
     /// The place of a clause of the model; `None` for other words.
     pub(super) fn place_in_answer(&self, id: ClauseId) -> Option<Place> {
-        let answer = || self.clauses.iter().filter(|c| c.of_model);
+        let answer = || self.clauses.iter().filter(|c| c.words == Words::Answer);
         let clause = answer().find(|c| c.id == id)?;
         let before = answer().take_while(|c| c.id != id).last();
         let rest = answer().skip_while(|c| c.id != id);
@@ -278,18 +299,23 @@ impl Playout {
 
     /// The words and the length of a clause of the model that was synthesised in full.
     pub(super) fn made_of_answer(&mut self, id: ClauseId) -> Option<(usize, Micros)> {
-        let clause = self.get(id).filter(|c| c.of_model && c.complete)?;
+        let clause = self
+            .get(id)
+            .filter(|c| c.words == Words::Answer && c.complete)?;
         Some((words(&clause.text), clause.made))
     }
 
     /// Removes the model's clauses from `from` on, and those of the same sentence before it, unless they were
     /// announced; returns them. If there is no earlier sentence, the clauses before `from` stay.
     pub(super) fn cut_answer(&mut self, from: ClauseId) -> Vec<Clause> {
-        let ends_before = |c: &&Clause| c.of_model && c.id < from && ends_sentence(&c.text);
+        let ends_before =
+            |c: &&Clause| c.words == Words::Answer && c.id < from && ends_sentence(&c.text);
         let kept = self.clauses.iter().rfind(ends_before).map(|c| c.id);
         let mut cut = Vec::new();
         let goes = |c: &Clause| {
-            c.of_model && !c.announced && (c.id >= from || kept.is_some_and(|kept| c.id > kept))
+            c.words == Words::Answer
+                && !c.announced
+                && (c.id >= from || kept.is_some_and(|kept| c.id > kept))
         };
         for clause in std::mem::take(&mut self.clauses) {
             match goes(&clause) {
@@ -298,6 +324,18 @@ impl Playout {
             }
         }
         cut
+    }
+
+    /// Removes the fillers whose playout has not begun, and returns them.
+    pub(super) fn drop_unsaid_fillers(&mut self) -> Vec<Clause> {
+        let mut dropped = Vec::new();
+        for clause in std::mem::take(&mut self.clauses) {
+            match clause.is_filler() && !clause.announced {
+                true => dropped.push(clause),
+                false => self.clauses.push_back(clause),
+            }
+        }
+        dropped
     }
 
     /// Forgets the clauses of an item.
@@ -329,7 +367,7 @@ mod tests {
         };
         for _ in 0..200 {
             let mut playout = Playout::default();
-            playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), true);
+            playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), Words::Answer);
             playout.made(ClauseId(1), Micros::from_ms(20_000), true);
             let stop = 1_000 + next(15_000);
             let mut reports = Vec::new();
@@ -366,7 +404,7 @@ mod tests {
     #[test]
     fn silence_after_a_flush_begins_at_once() {
         let mut playout = Playout::default();
-        playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), true);
+        playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), Words::Answer);
         playout.made(ClauseId(1), Micros::from_ms(1_000), true);
         playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
         playout.played(Time::from_ms(700), ClauseId(1), Micros::from_ms(500));

@@ -381,6 +381,13 @@ pub struct SpeculationPolicy {
     pub preemptive: bool,
     /// The most preemptive generations in one turn.
     pub generations_per_turn: u32,
+    /// The most assumed commits in one turn: second generations that are requested before the model has
+    /// committed the call whose result they speak of.
+    #[serde(default)]
+    pub assumed_per_turn: u32,
+    /// The price of a million of the language model's tokens, in the operator's currency.
+    #[serde(default)]
+    pub token_price: f64,
 }
 
 impl Default for SpeculationPolicy {
@@ -392,6 +399,8 @@ impl Default for SpeculationPolicy {
             value_per_second: 0.01,
             preemptive: true,
             generations_per_turn: 2,
+            assumed_per_turn: 1,
+            token_price: 0.0,
         }
     }
 }

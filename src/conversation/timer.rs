@@ -16,6 +16,8 @@ pub(super) enum Timer {
     SynthesisOverdue,
     /// The agent has been silent too long while an answer is due.
     DeadAir,
+    /// The model's words were held back for long enough.
+    FillerHeld,
     /// The language model has streamed nothing for too long.
     GenerationOverdue,
     /// A yes no longer counts.
@@ -33,12 +35,13 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 12] = [
+    const ALL: [Timer; 13] = [
         Timer::EndOfTurn,
         Timer::TranscriptOverdue,
         Timer::AudioStalled,
         Timer::SynthesisOverdue,
         Timer::DeadAir,
+        Timer::FillerHeld,
         Timer::GenerationOverdue,
         Timer::ConfirmationExpired,
         Timer::PlayoutEnd,

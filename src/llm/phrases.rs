@@ -20,6 +20,9 @@ pub struct Phrases {
     pub tts_failed: String,
     /// A tool takes a long time.
     pub still_working: String,
+    /// A tool takes a moment more.
+    #[serde(default = "one_moment")]
+    pub one_moment: String,
     /// The user has been silent for some time.
     pub still_there: String,
     /// The user declined a call by key or click.
@@ -30,6 +33,11 @@ pub struct Phrases {
     pub goodbye_idle: String,
     /// The session reached its maximum length.
     pub goodbye_too_long: String,
+}
+
+/// The phrase of recordings that were made before it could be configured.
+fn one_moment() -> String {
+    "One moment.".into()
 }
 
 /// Why the phrases cannot be used.
@@ -85,12 +93,13 @@ impl Phrases {
     }
 
     /// All phrases, to be synthesised in advance.
-    pub fn all(&self) -> [&str; 9] {
+    pub fn all(&self) -> [&str; 10] {
         [
             &self.llm_failed,
             &self.asr_failed,
             &self.tts_failed,
             &self.still_working,
+            &self.one_moment,
             &self.still_there,
             &self.declined,
             &self.goodbye,

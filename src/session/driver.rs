@@ -1,5 +1,6 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
+use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::detectors::VadJob;
 use super::engines::Engines;
@@ -41,6 +42,9 @@ use tracing::Instrument;
 /// means that the session hangs, and then what is in it is lost with the session.
 const RESULTS: usize = 1_024;
 
+/// Clauses that are synthesised in advance are due this much later than those that a user waits for.
+const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
+
 /// The result of a job.
 pub(super) enum Done {
     /// Something for the conversation.
@@ -51,6 +55,8 @@ pub(super) enum Done {
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
     VadFailed(String),
+    /// A part of a clause that is synthesised in advance, with its number.
+    Ahead(u64, Part),
     /// Audio of a clause, at the voice's rate.
     Audio {
         clause: ClauseId,
@@ -76,6 +82,7 @@ pub(super) struct Driver {
     /// The voice failed and has produced no audio since.
     voice_failed: bool,
     clauses: HashMap<ClauseId, Clause>,
+    ahead: Ahead,
     generations: HashMap<RequestId, AbortHandle>,
     runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
@@ -162,6 +169,7 @@ impl Driver {
             voices: HashMap::new(),
             voice_failed: false,
             clauses: HashMap::new(),
+            ahead: Ahead::default(),
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
@@ -434,6 +442,11 @@ impl Driver {
                 }
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
+            Done::Ahead(id, part) => {
+                if let Some((clause, part)) = self.ahead.receive(id, part) {
+                    self.on_part(clause, part);
+                }
+            }
             Done::Audio {
                 clause,
                 samples,
@@ -507,7 +520,13 @@ impl Driver {
             } => self.transcribe(request, from, to, partial),
             Output::ScoreEndOfTurn { request, from, to } => self.score(request, from, to),
             Output::Generate { request, prompt } => self.generate(request, prompt),
+            Output::Prepare {
+                request,
+                text,
+                speaker,
+            } => self.speak_ahead(request, text, speaker),
             Output::CancelGeneration { request } => {
+                self.ahead.cancel(request);
                 if let Some(generation) = self.generations.remove(&request) {
                     generation.abort();
                 }
@@ -542,10 +561,12 @@ impl Driver {
             Output::CancelClause { clause } => {
                 self.pacer.cancel(clause);
                 self.clauses.remove(&clause);
+                self.ahead.cancel_clause(clause);
             }
             Output::Flush => {
                 self.pacer.flush(self.now());
                 self.clauses.clear();
+                self.ahead.clear();
                 self.send(Outbound::Clear)?;
                 if let Some(found) = self.speech_found {
                     let stop = self.now().since(found);
@@ -734,6 +755,7 @@ impl Driver {
         let now = std::time::Instant::now();
         let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
         self.pacer.expect(clause, item, spoken_length(&text));
+        let early = self.ahead.take(&text, &speaker, clause);
         let voices = &self.engines.voices;
         let voice = self.voices.entry(speaker);
         let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
@@ -752,6 +774,15 @@ impl Driver {
         self.clauses.insert(clause, being_made);
         if let Some(clip) = prepared {
             return self.on_audio(clause, &clip.samples, true);
+        }
+        if let Some(TakenOver { audio, ended }) = early {
+            if !audio.is_empty() {
+                self.on_part(clause, Part::Audio(audio));
+            }
+            if let Some(ended) = ended {
+                self.on_part(clause, Part::End(ended));
+            }
+            return;
         }
         let failed = move |reason: String| failure(Job::Synthesis(clause), reason);
         let results = self.results.clone();
@@ -787,6 +818,55 @@ impl Driver {
         let sent = voice.speak(wanted, cancel, &mut self.tasks, Box::new(chunk), done);
         if let Err(error) = sent {
             self.input(failed(error.to_string()));
+        }
+    }
+
+    /// Synthesises a clause that may be spoken next, unless the voice is busy.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: when audio is needed is a matter of real time"
+    )]
+    fn speak_ahead(&mut self, request: RequestId, text: String, speaker: Speaker) {
+        if self.options.spoken_by != SpokenBy::Server || self.engines.are_busy() {
+            return;
+        }
+        let voices = &self.engines.voices;
+        let voice = self.voices.entry(speaker.clone());
+        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
+        if voices.prepared(voice, &text).is_some() {
+            return;
+        }
+        let cancel = self.cancel.child_token();
+        let id = self
+            .ahead
+            .begin(request, text.clone(), speaker, cancel.clone());
+        let results = self.results.clone();
+        let chunk = move |samples| match results.try_send(Done::Ahead(id, Part::Audio(samples))) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        let results = self.results.clone();
+        let done = move |ended| drop(results.try_send(Done::Ahead(id, Part::End(ended))));
+        let wanted = Wanted {
+            text,
+            needed: std::time::Instant::now() + AHEAD_OF_NEED,
+            asked: None,
+        };
+        let sent = voice.speak(wanted, cancel, &mut self.tasks, Box::new(chunk), done);
+        if sent.is_err() {
+            self.ahead.cancel(request);
+        }
+    }
+
+    /// Takes in a part of a clause whose synthesis began before it was to be spoken.
+    fn on_part(&mut self, clause: ClauseId, part: Part) {
+        match part {
+            Part::Audio(samples) => {
+                self.voice_failed = false;
+                self.on_audio(clause, &samples, false);
+            }
+            Part::End(Ok(())) => self.on_audio(clause, &[], true),
+            Part::End(Err(reason)) => self.input(failure(Job::Synthesis(clause), reason)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
+mod ahead;
 mod budget;
 mod builders;
 mod clause;

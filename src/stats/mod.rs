@@ -253,6 +253,8 @@ pub(crate) mod testing {
             }],
             runs: vec![early_run("weather", None)],
             fillers: 0,
+            fillers_dropped: 0,
+            held: Vec::new(),
         }
     }
 }

@@ -183,6 +183,9 @@ pub struct SpeculationLimits {
     pub min_confidence: f32,
     /// Cost of one call, in the operator's currency.
     pub cost: f64,
+    /// The language model may be asked for the answer before it has committed the call.
+    #[serde(default)]
+    pub assume: bool,
     /// Speculative calls of this tool in one turn.
     pub per_turn: u32,
     /// Speculative calls of this tool in a day, of all sessions; no limit if `None`.
@@ -200,6 +203,7 @@ impl Default for SpeculationLimits {
             shareable: false,
             min_confidence: 0.5,
             cost: 0.0,
+            assume: true,
             per_turn: 3,
             per_day: None,
             cost_per_day: None,

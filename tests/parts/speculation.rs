@@ -231,7 +231,7 @@ fn ask(folder: &Path, question: &str, config: &Path, seen: &Seen) -> Asked {
 }
 
 #[test]
-fn speculation_removes_the_dead_air_before_the_answer() {
+fn speculation_brings_the_answer_sooner() {
     let _alone = common::alone_blocking();
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
@@ -249,14 +249,18 @@ fn speculation_removes_the_dead_air_before_the_answer() {
                 asked.dead_air_ms()
             );
         }
-        assert_eq!(fast.answer["said"], slow.answer["said"]);
+        // Without it, a second filler covers the wait.
+        let answer = |asked: &Asked| {
+            let said = asked.answer["said"].as_array().and_then(|said| said.last());
+            let said = said.and_then(Value::as_str).expect("an answer");
+            said.trim_start_matches("One moment. ").to_owned()
+        };
+        assert_eq!(answer(&fast), answer(&slow));
         let run = &fast.answer["records"][0]["runs"][0];
         assert_eq!(run["fate"]["kind"], "committed", "{run}");
         assert!(run["source"].is_string(), "it ran early: {run}");
         assert!(slow.answer["records"][0]["runs"][0]["source"].is_null());
-        (fast.requests.0, slow.requests.0) == (1, 1)
-            && fast.dead_air_ms() < slow.dead_air_ms()
-            && fast.answer_ms() < slow.answer_ms()
+        (fast.requests.0, slow.requests.0) == (1, 1) && fast.answer_ms() < slow.answer_ms()
     });
     assert!(
         faster,

@@ -280,7 +280,7 @@ async fn a_model_that_stalls() {
         ..mind(remote(address))
     };
     let phrases = Phrases::default();
-    let wanted = [phrases.still_working.as_str(), phrases.llm_failed.as_str()];
+    let wanted = [phrases.one_moment.as_str(), phrases.llm_failed.as_str()];
     let delays = survives("stalled", stalls, &wanted).await;
     assert!(delays[0] < delays[1], "{delays:?}");
     drop(listener);

@@ -386,7 +386,7 @@ async fn what_was_prepared_is_said_in_the_sessions_own_voice() {
     });
     for (model, level, events) in futures_util::future::join_all(turns).await {
         let said = said(&events);
-        for phrase in [&phrases.still_working, &phrases.llm_failed] {
+        for phrase in [&phrases.one_moment, &phrases.llm_failed] {
             assert!(said.contains(phrase), "{model}: {said}");
         }
         let quietest = events.iter().filter(|heard| heard.audio_ms() > 0);

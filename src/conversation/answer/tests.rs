@@ -15,7 +15,7 @@ fn answer() -> Answer {
 
 fn generating() -> Answer {
     let mut answer = answer();
-    answer.begin_generation(Generation::new(RequestId(1), 10, false), Time(0));
+    answer.begin_generation(Generation::new(RequestId(1), Time(0), 10, false), Time(0));
     answer
 }
 
@@ -88,7 +88,7 @@ fn the_tokens_of_all_generations_are_counted() {
     let mut answer = generating();
     assert_eq!(answer.usage().input, 10, "of the one that is running, too");
     answer.stop_generation();
-    answer.begin_generation(Generation::new(RequestId(2), 5, false), Time(0));
+    answer.begin_generation(Generation::new(RequestId(2), Time(0), 5, false), Time(0));
     assert_eq!(answer.usage().input, 15);
 }
 

@@ -44,30 +44,46 @@ fn a_filler_of_the_other_length_is_better_than_none() {
 #[test]
 fn each_filler_waits_longer_and_there_are_two() {
     let mut silence = DeadAir::since(Time::from_ms(1_000));
-    let ends = |silence: &DeadAir| silence.ends(Time(0), PATIENCE);
+    let ends = |silence: &DeadAir| silence.ends(Time(0), PATIENCE, false);
+    let say = |silence: &mut DeadAir| {
+        silence.fill_again();
+        silence.fill();
+    };
     assert_eq!(ends(&silence), Some(Time::from_ms(2_500)));
-    silence.fill();
+    say(&mut silence);
     assert_eq!(ends(&silence), Some(Time::from_ms(4_000)));
-    silence.fill();
+    say(&mut silence);
     assert_eq!(ends(&silence), None);
 }
 
 #[test]
 fn silence_counts_from_the_last_sound() {
     let silence = DeadAir::since(Time::from_ms(1_000));
-    let end = silence.ends(Time::from_ms(3_000), PATIENCE);
+    let end = silence.ends(Time::from_ms(3_000), PATIENCE, false);
     assert_eq!(end, Some(Time::from_ms(4_500)));
 }
 
 #[test]
-fn a_near_answer_postpones_a_filler_once() {
+fn silence_behind_a_filler_is_filled_soon_and_once() {
+    let mut silence = DeadAir::since(Time::from_ms(1_000));
+    silence.fill();
+    let end = |silence: &DeadAir| silence.ends(Time::from_ms(3_000), PATIENCE, true).unwrap();
+    assert!(end(&silence) < Time::from_ms(3_450));
+    silence.fill_again();
+    assert_eq!(end(&silence), Time::from_ms(6_000));
+}
+
+#[test]
+fn a_near_answer_puts_a_filler_off() {
     let mut silence = DeadAir::since(Time(0));
-    let now = Time::from_ms(1_500);
-    assert!(!silence.goes_on(now, NEAR), "it is not near");
-    assert!(!silence.goes_on(now, Micros(0)), "it is overdue");
-    assert!(silence.goes_on(now, Micros::from_ms(100)));
-    assert_eq!(silence.ends(Time(0), PATIENCE), Some(Time::from_ms(2_000)));
-    assert!(!silence.goes_on(now, Micros::from_ms(100)));
+    let (now, ms) = (Time::from_ms(1_500), Micros::from_ms);
+    let wait = |expected| Wait {
+        expected: ms(expected),
+        least: ms(0),
+    };
+    assert!(wait(399).is_near() && !wait(400).is_near());
+    silence.put_off(now, wait(200));
+    assert_eq!(silence.ends(Time(0), PATIENCE, false), Some(now + ms(200)));
 }
 
 #[test]
@@ -76,6 +92,6 @@ fn a_restarted_wait_has_its_full_length() {
     common.now = Time::from_ms(8_000);
     let mut silence = DeadAir::since(Time(0));
     silence.restart(&common);
-    let end = silence.ends(Time(0), PATIENCE);
+    let end = silence.ends(Time(0), PATIENCE, false);
     assert_eq!(end, Some(common.now + common.policy.timeouts.dead_air));
 }

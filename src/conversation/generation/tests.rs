@@ -3,11 +3,11 @@
 use super::*;
 
 fn generation() -> Generation {
-    Generation::new(RequestId(1), 10, false)
+    Generation::new(RequestId(1), Time(0), 10, false)
 }
 
 fn after_filler() -> Generation {
-    Generation::new(RequestId(1), 10, true)
+    Generation::new(RequestId(1), Time(0), 10, true)
 }
 
 #[test]

@@ -13,13 +13,16 @@ mod track;
 
 pub use gate::{Because, Decision, Decline, Verdict, verdict};
 pub(super) use ledger::Run;
-pub use record::{Discard, Fate, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord};
+pub use record::{
+    Discard, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord,
+};
 pub(super) use track::{Track, TrackId};
 
 use super::common::Common;
 use super::ids::{CallId, RequestId};
 use super::latency::TurnLatency;
 use super::output::Event;
+use super::wait::{Wait, left};
 use crate::prediction::PastCall;
 use crate::time::{Micros, Time};
 use crate::tools::{Declaration, canonical};
@@ -29,6 +32,9 @@ use std::collections::BTreeMap;
 
 /// The quantile of a tool's latencies that is expected as the wait: three of four calls are faster.
 const FORESEEN: f64 = 0.75;
+
+/// The quantile of a tool's latencies that hardly any call undercuts.
+const FASTEST: f64 = 0.1;
 
 /// A session's tracks and runs, and the latencies of its tools.
 #[derive(Debug, Default)]
@@ -115,9 +121,15 @@ impl Speculation {
             predictions: track.predictions,
             runs: self.ledger.close(id, common.now),
             fillers: 0,
+            fillers_dropped: 0,
+            held: std::mem::take(&mut common.held),
         };
         describe(&mut record);
-        if record.turn.is_some() || !record.predictions.is_empty() || !record.runs.is_empty() {
+        if record.turn.is_some()
+            || !record.predictions.is_empty()
+            || !record.runs.is_empty()
+            || !record.held.is_empty()
+        {
             common.notify(Event::TurnRecorded(Box::new(record)));
         }
     }
@@ -145,17 +157,19 @@ impl Speculation {
         Some(expected.map(|expected| Micros(expected.0.saturating_sub(elapsed.0))))
     }
 
-    /// How much longer the committed calls without results are expected to take: the longest of them. `None`
-    /// if one of their tools was never called.
-    pub(super) fn remaining_wait(&self, calls: &[CallId], now: Time) -> Option<Micros> {
+    /// How much longer the committed calls without results take: the longest of them.
+    pub(super) fn remaining_wait(&self, calls: &[CallId], now: Time) -> Wait {
         let of = |call: &CallId| self.ledger.runs().find(|run| run.calls.contains(call));
-        let mut longest = Micros(0);
+        let mut longest = Wait::default();
         for run in calls.iter().filter_map(of).filter(|r| r.outcome.is_none()) {
-            let expected = self.ledger.observed(&run.tool, FORESEEN)?;
             let elapsed = now.since(run.started);
-            longest = longest.max(Micros(expected.0.saturating_sub(elapsed.0)));
+            let least = self.ledger.observed(&run.tool, FASTEST).unwrap_or_default();
+            longest = longest.max(Wait {
+                expected: left(self.ledger.expected(&run.tool, FORESEEN), elapsed),
+                least: Micros(least.0.saturating_sub(elapsed.0)),
+            });
         }
-        Some(longest)
+        longest
     }
 
     /// The run of one of these calls.

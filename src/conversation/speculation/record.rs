@@ -4,6 +4,7 @@ use super::gate::Decision;
 use crate::conversation::ids::{CallId, RunId, TurnId};
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::outcome::ResponseStatus;
+use crate::llm::TokenUsage;
 use crate::prediction::Source;
 use crate::time::{Micros, Time};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,38 @@ pub struct TurnRecord {
     pub runs: Vec<RunRecord>,
     /// Fillers said by the conversation rather than the model.
     pub fillers: u32,
+    /// Fillers that were dropped or cut short because the answer was ready.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fillers_dropped: u32,
+    /// Generations that were requested before they were certain to be needed, in the order of their ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldRecord>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A generation that was requested before it was certain to be needed, and held back until then.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldRecord {
+    /// The tool whose call was assumed to be committed; `None` if the end of the turn was assumed.
+    pub tool: Option<String>,
+    /// When it was requested.
+    pub began: Time,
+    /// When it was used or discarded.
+    pub ended: Time,
+    /// It became the answer, or a part of it.
+    pub used: bool,
+    /// How much earlier its first word came than if it had been requested when it was certain. Zero if it was
+    /// discarded.
+    pub saved: Micros,
+    /// Its tokens up to then: counted by the engine, or else estimated.
+    pub usage: TokenUsage,
 }
 
 /// One prediction.

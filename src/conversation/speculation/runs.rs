@@ -4,6 +4,7 @@ use super::gate;
 use super::ledger::Run;
 use super::record::{Discard, SpeculationEvent};
 use super::{Speculation, TrackId};
+use crate::conversation::assumed::Guess;
 use crate::conversation::common::Common;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
@@ -38,6 +39,63 @@ impl Speculation {
         }
         self.start_committed(common, track, call, name, arguments, tool.as_deref());
         None
+    }
+
+    /// The run that a commit of this call would take over.
+    pub(in crate::conversation) fn run_for(
+        &self,
+        common: &Common,
+        track: TrackId,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Option<RunId> {
+        let tool = common.policy.tool(name)?;
+        if gate::eligibility(tool, &common.policy.speculation) < Eligibility::Full {
+            return None;
+        }
+        let run = (self.ledger).committable(track, tool, &canonical(tool, arguments))?;
+        (!self.ledger.is_expired(run, tool, common.now)).then_some(run)
+    }
+
+    /// Whether a run has a result that a commit may use, and is not committed.
+    pub(in crate::conversation) fn is_ready(&self, common: &Common, run: RunId) -> bool {
+        let Some(run) = self.ledger.get(run) else {
+            return false;
+        };
+        let is_fresh = |tool| !self.ledger.is_expired(run.id, tool, common.now);
+        let tool = common.policy.tool(&run.tool);
+        matches!(run.outcome, Some((_, Ok(_))))
+            && !run.stale
+            && !run.is_committed()
+            && tool.is_some_and(|tool| is_fresh(tool))
+    }
+
+    /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is
+    /// calling one.
+    pub(in crate::conversation) fn ready(
+        &self,
+        common: &Common,
+        track: TrackId,
+        called: Option<&str>,
+    ) -> Option<Guess> {
+        let runs = self.ledger.runs().filter(|run| {
+            run.track == track
+                && called.is_none_or(|tool| tool == run.tool)
+                && self.is_ready(common, run.id)
+        });
+        let guess = |run: &Run| {
+            let (_, confidence) = run.predicted?;
+            let (_, result) = run.outcome.as_ref()?;
+            Some(Guess {
+                run: run.id,
+                tool: run.tool.clone(),
+                arguments: run.arguments.clone(),
+                confidence,
+                result: result.as_ref().ok()?.clone(),
+            })
+        };
+        let likelier = |a: &Guess, b: &Guess| a.confidence.total_cmp(&b.confidence);
+        runs.filter_map(guess).max_by(likelier)
     }
 
     fn take_over(

@@ -1,6 +1,7 @@
 //! Scripted conversations under a virtual clock.
 
 mod answer_end;
+mod assumed;
 mod confirmation;
 mod properties;
 mod relayed;
@@ -561,7 +562,7 @@ fn a_stalled_model_gets_a_filler_and_then_an_apology() {
     ask(&mut sim, "what time is it", 10_000);
     let spoken = sim.spoken().join(" ");
     assert!(
-        spoken.starts_with(&Phrases::default().still_working),
+        spoken.starts_with(&Phrases::default().one_moment),
         "{spoken}"
     );
     assert!(spoken.ends_with(&Phrases::default().llm_failed), "{spoken}");

@@ -4,7 +4,7 @@
 use super::super::*;
 use crate::asr::Doubt;
 use crate::language::en::endings::Marks;
-use crate::llm::{LlmEvent, Prompt};
+use crate::llm::{LlmEvent, Message, Prompt};
 use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;
 use crate::tools::{Effect, ToolError};
@@ -104,6 +104,11 @@ pub(super) struct Sim {
     /// Whether the client has its own voice and gets the words at once.
     pub(super) client_speaks: bool,
     pub(super) prompts: Vec<Prompt>,
+    /// Whether the model's script depends on the prompt alone: on how many messages of the user and results
+    /// it has. Otherwise each prompt takes the next script.
+    pub(super) by_prompt: bool,
+    /// Generations that were cancelled or have failed.
+    pub(super) given_up: HashSet<RequestId>,
     pub(super) events: Vec<(Time, Event)>,
     pub(super) outputs: Vec<(Time, Output)>,
     pub(super) tools_started: Vec<String>,
@@ -156,6 +161,8 @@ impl Sim {
             tts_hangs: false,
             client_speaks: false,
             prompts: Vec::new(),
+            by_prompt: false,
+            given_up: HashSet::new(),
             events: Vec::new(),
             outputs: Vec::new(),
             tools_started: Vec::new(),
@@ -170,6 +177,13 @@ impl Sim {
     /// Feeds one input, or a timeout, and takes its decisions at once, so that each follows its cause in the
     /// recording.
     fn feed(&mut self, input: Option<Input>) {
+        if let Some(Input::Failed {
+            job: Job::Generation(request),
+            ..
+        }) = &input
+        {
+            self.given_up.insert(*request);
+        }
         if let Some(tape) = &mut self.tape {
             tape.step(self.now, input.clone());
         }
@@ -435,7 +449,7 @@ impl Sim {
                     );
                 }
                 // Here aborted tools keep running: their results must be ignored.
-                Output::AbortTool { .. } | Output::WarmUp { .. } => {}
+                Output::AbortTool { .. } | Output::WarmUp { .. } | Output::Prepare { .. } => {}
                 Output::Speak { clause, text, .. } if self.client_speaks => {
                     self.hand_over(clause, &text);
                 }
@@ -447,18 +461,27 @@ impl Sim {
                 }
                 Output::Notify(event) => self.events.push((self.now, event)),
                 Output::HangUp { reason } => self.hung_up = Some(reason),
-                Output::CancelGeneration { .. } => {}
+                Output::CancelGeneration { request } => {
+                    self.given_up.insert(request);
+                }
             }
         }
     }
 
     /// Cancelled generations keep streaming here: their events must be ignored.
     fn generate(&mut self, request: RequestId, prompt: Prompt) {
+        let counts = |message: &&Message| {
+            matches!(message, Message::User { .. } | Message::ToolResult { .. })
+        };
+        let script = match self.by_prompt {
+            true => {
+                let nth = prompt.messages.iter().filter(counts).count();
+                self.scripts.get(nth.saturating_sub(1)).cloned()
+            }
+            false => self.scripts.pop_front(),
+        };
+        let script = script.unwrap_or_else(|| vec![say("All right."), end()]);
         self.prompts.push(prompt);
-        let script = self
-            .scripts
-            .pop_front()
-            .unwrap_or_else(|| vec![say("All right."), end()]);
         let mut at = 20;
         for step in script {
             match step {

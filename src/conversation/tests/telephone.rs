@@ -357,7 +357,8 @@ fn no_apology_for_a_model_that_breaks_off_after_its_call() {
     sim.scripts
         .extend([script, vec![say("It is noon."), end()]]);
     ask(&mut sim, "what time is it", 4_000);
-    assert_eq!(sim.spoken(), ["Let me see.", "It is noon."]);
+    // The answer is there before the filler begins.
+    assert_eq!(sim.spoken(), ["It is noon."]);
     assert_eq!(sim.ended(), [ResponseStatus::Completed]);
 
     let mut sim = Sim::new(with(vec![ending("transfer", EndsCall::HandOver)]));

@@ -2,8 +2,9 @@
 
 use super::Conversation;
 
-use crate::conversation::answer::{Answer, NextAnswer, Words};
+use crate::conversation::answer::{Answer, NextAnswer};
 use crate::conversation::calls::Calls;
+use crate::conversation::playout::Words;
 
 use crate::conversation::ending::EndingCall;
 
@@ -41,7 +42,7 @@ impl Conversation {
         if let Some(answer) = &mut self.answer {
             answer.nothing_new = nothing_new;
         }
-        let speaks = self.preempt.began_without_filler();
+        let speaks = self.held.preempt.began_without_filler();
         let track = self.speculation.answering();
         let filler = track.and_then(|track| self.router_filler(track));
         let filler = filler.filter(|_| !speaks);
@@ -119,6 +120,7 @@ impl Conversation {
     /// over its terms.
     pub(super) fn open_response(&mut self, latency: TurnLatency) {
         self.speculation.begin_answer();
+        self.held.assumed.begin_turn();
         let next = self.agenda.take_next_answer().unwrap_or_default();
         self.forget_resuming();
         self.open_untracked(latency, next);
@@ -144,18 +146,27 @@ impl Conversation {
         self.start_generation(false);
     }
 
+    /// Asks the model again when all calls have their results. `false` if that is not due. A generation that
+    /// was held back may be over at once, and its calls may have results.
+    fn begin_next_round(&mut self) -> bool {
+        self.take_results();
+        let is_due = |answer: &Answer| {
+            !answer.is_generating() && answer.calls.is_next_round_due() && answer.may_go_on()
+        };
+        let Some(answer) = self.answer.as_mut().filter(|answer| is_due(answer)) else {
+            return false;
+        };
+        if self.ending.is_promised() {
+            return false;
+        }
+        answer.calls.begin_round();
+        self.start_generation(false);
+        true
+    }
+
     /// Advances the response: requests audio and the next generation, and ends it when all is done.
     pub(super) fn advance_response(&mut self) {
-        self.take_results();
-        if let Some(answer) = &mut self.answer
-            && !answer.is_generating()
-            && answer.calls.is_next_round_due()
-            && answer.may_go_on()
-            && !self.ending.is_promised()
-        {
-            answer.calls.begin_round();
-            self.start_generation(false);
-        }
+        while self.begin_next_round() {}
         while let Some(clause) = self.playout.next_to_ask().map(|clause| clause.id) {
             if self.ends_before(clause) {
                 continue;
@@ -230,6 +241,7 @@ impl Conversation {
         self.add_results(answer.calls.take_all());
         let (turn, latency) = (answer.turn, answer.stamps.latency);
         let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
+        let dropped = answer.dropped_fillers;
         self.common.notify(Event::ResponseDone {
             turn,
             status,
@@ -242,6 +254,7 @@ impl Conversation {
                 record.status = Some(status);
                 record.latency = latency;
                 record.fillers = fillers;
+                record.fillers_dropped = dropped;
             });
     }
 
@@ -256,9 +269,11 @@ impl Conversation {
             Job::Completeness(_) => {}
             Job::Generation(request) => {
                 if self.asides.on_failed(&mut self.common, request) {
-                } else if self.preempt.is(request) {
+                } else if self.held.preempt.is(request) {
                     // Nobody waits for it yet; it is requested again when needed.
-                    self.preempt.fail();
+                    self.held.preempt.fail(&mut self.common);
+                } else if self.held.assumed.is(request) {
+                    self.held.assumed.fail(&mut self.common);
                 } else if self.answer.as_ref().and_then(Answer::request) == Some(request) {
                     self.on_generation_failed(request, reason);
                 }

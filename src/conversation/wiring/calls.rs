@@ -1,12 +1,12 @@
 //! Commits of complete calls, and the delivery of their results.
 
 use super::Conversation;
-use crate::conversation::answer::Words;
 use crate::conversation::calls::Waiting;
 use crate::conversation::confirm::Pending;
 use crate::conversation::ending::{EndingCall, Promise};
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::latency::TurnLatency;
+use crate::conversation::playout::Words;
 use crate::conversation::speculation::TrackId;
 use crate::conversation::template::render;
 use crate::conversation::timer::Timer;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 impl Conversation {
     /// Commits a complete call of the model. Nothing before this point lets a call take effect.
     pub(super) fn commit(&mut self, name: &str, arguments: Result<Map<String, Value>, String>) {
-        let call = CallId(self.common.ids.next());
+        let call = self.common.call_id();
         let now = self.common.now;
         let Some(terms) = self.answer.as_ref().map(|a| &a.terms) else {
             return;
@@ -51,6 +51,7 @@ impl Conversation {
         if is_clients {
             return self.hand_to_client(call, name, arguments);
         }
+        let arguments = self.meet_assumption(name, arguments);
         match self.common.policy.tool(name).cloned() {
             Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_deref()),

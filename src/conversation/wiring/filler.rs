@@ -1,12 +1,14 @@
 //! Fillers, and the dead air that they cover.
 
 use super::Conversation;
-use crate::conversation::answer::Words;
+use crate::conversation::Output;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::filler;
 use crate::conversation::ids::CallId;
+use crate::conversation::playout::Words;
 use crate::conversation::speculation::Track;
 use crate::conversation::timer::Timer;
+use crate::conversation::wait::{Wait, left};
 use serde_json::{Map, Value};
 
 impl Conversation {
@@ -29,10 +31,30 @@ impl Conversation {
             .as_ref()
             .filter(|a| !a.has_spoken() && a.dead_air.fillers() == 0)
             .is_some_and(|a| a.calls.open().contains(&call));
-        let filler = filler::of_call(&self.common, &self.speculation, call, name, arguments);
-        if let Some(text) = filler.filter(|_| silent) {
+        if !silent {
+            return;
+        }
+        let wait = self.answer_wait();
+        if let Some(text) = filler::of_call(&self.common, wait, name, arguments) {
             self.say_filler(&text);
         }
+    }
+
+    /// How long it still takes until the answer is heard.
+    fn answer_wait(&self) -> Wait {
+        let now = self.common.now;
+        let first = self.common.pace.first_event();
+        let Some(answer) = &self.answer else {
+            return Wait::default();
+        };
+        let open = answer.calls.open();
+        let model = match &answer.generation {
+            Some(generation) if !answer.calls.are_under_way() => {
+                left(first, now.since(generation.asked()))
+            }
+            _ => self.held.assumed.first_event(first, now).unwrap_or(first),
+        };
+        self.speculation.remaining_wait(&open, now).then(model)
     }
 
     /// Sets the deadline for a filler while an answer is due and nothing is being said.
@@ -41,26 +63,31 @@ impl Conversation {
             return;
         };
         let patience = self.common.policy.timeouts.dead_air;
-        let end = answer.dead_air.ends(self.playout.sent_until(), patience);
+        let calls = answer.awaits_result();
+        let end = answer
+            .dead_air
+            .ends(self.playout.sent_until(), patience, calls);
         match end.filter(|_| self.playout.all_sent()) {
             Some(end) => self.common.timers.set(Timer::DeadAir, end),
             None => self.common.timers.clear(Timer::DeadAir),
         }
     }
 
-    /// Says a filler, or waits a little longer if the answer is about to come.
+    /// Says a filler, unless it would delay the answer.
     pub(super) fn fill_dead_air(&mut self) {
+        let wait = self.answer_wait();
         let Some(answer) = &mut self.answer else {
             return;
         };
-        let (now, waiting) = (self.common.now, answer.calls.open());
-        let remaining = self.speculation.remaining_wait(&waiting, now);
-        if remaining.is_some_and(|wait| answer.dead_air.goes_on(now, wait)) {
-            return;
+        let (waiting, fillers) = (answer.calls.open(), answer.dead_air.fillers());
+        let text = filler::again(&self.common, &self.speculation, &waiting, wait, fillers);
+        match text.filter(|_| !wait.is_near()) {
+            Some(text) => {
+                answer.dead_air.fill_again();
+                self.say_filler(&text);
+            }
+            None => answer.dead_air.put_off(self.common.now, wait),
         }
-        let fillers = answer.dead_air.fillers();
-        let text = filler::again(&self.common, &self.speculation, &waiting, fillers);
-        self.say_filler(&text);
     }
 
     /// Says a filler. It joins the history like all speech, but does not count as an answer.
@@ -69,5 +96,27 @@ impl Conversation {
             answer.dead_air.fill();
             self.speak(text, Words::Filler);
         }
+    }
+
+    /// Drops the fillers whose playout has not begun: the answer is here.
+    pub(super) fn drop_unsaid_fillers(&mut self) {
+        let dropped = self.playout.drop_unsaid_fillers();
+        let Some(answer) = self.answer.as_mut().filter(|_| !dropped.is_empty()) else {
+            return;
+        };
+        answer.dropped_fillers += dropped.len() as u32;
+        for clause in dropped {
+            match clause.words {
+                Words::Answer => self.history.leave_unsaid(clause.item, clause.index),
+                Words::Filler | Words::Own => self.history.drop_clause(clause.item, clause.index),
+            }
+            if clause.asked {
+                let clause = clause.id;
+                self.common
+                    .outputs
+                    .push_back(Output::CancelClause { clause });
+            }
+        }
+        self.watch_synthesis();
     }
 }

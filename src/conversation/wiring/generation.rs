@@ -4,12 +4,14 @@ use super::Conversation;
 
 use super::client::missing_tool;
 
-use crate::conversation::answer::{Answer, Words};
+use crate::conversation::answer::Answer;
 use crate::conversation::client_settings::ClientTools;
+use crate::conversation::playout::Words;
 
 use crate::conversation::common::Common;
 
 use crate::conversation::generation::Generation;
+use crate::conversation::held::Taken;
 
 use crate::conversation::ids::RequestId;
 
@@ -39,25 +41,23 @@ impl Conversation {
         let (rounds, used) = (answer.calls.rounds(), answer.usage().output);
         let prompt = self.prompt(messages, &answer.terms, rounds, used);
         let (tokens, may_call) = (prompt.estimate(), prompt.may_call());
-        let held = match answer.terms.is_outside() {
-            true => None,
-            false => self.preempt.take(&mut self.common, &prompt),
-        };
-        let (request, began, events) = match held {
-            Some(held) => held,
-            None => {
-                let request = self.common.request_id();
-                self.common
-                    .outputs
-                    .push_back(Output::Generate { request, prompt });
-                (request, self.common.now, Vec::new())
-            }
-        };
+        let is_outside = answer.terms.is_outside();
+        let Taken {
+            request,
+            began,
+            events,
+        } = self.taken_or_asked(prompt, is_outside);
         watch_generation(&mut self.common);
         if let Some(answer) = &mut self.answer {
-            let mut generation = Generation::new(request, tokens, after_filler);
+            let mut generation = Generation::new(request, began, tokens, after_filler);
             if !may_call {
                 generation.forbid_calls();
+            }
+            if !events.is_empty() {
+                generation.begins();
+            }
+            if let Some(tool) = self.held.assumed.withholds(request) {
+                generation.withhold_for(tool);
             }
             answer.begin_generation(generation, began);
         }
@@ -129,8 +129,11 @@ impl Conversation {
         if self.asides.on_llm(&mut self.common, request, &event) {
             return;
         }
-        if self.preempt.is(request) {
+        if self.held.preempt.is(request) {
             return self.hold(event);
+        }
+        if self.held.assumed.is(request) {
+            return self.hold_next(event);
         }
         let Some(answer) = self.answer.as_mut() else {
             return;
@@ -145,17 +148,20 @@ impl Conversation {
             return;
         };
         llm_first.get_or_insert(self.common.now);
+        if generation.begins() {
+            let wait = self.common.now.since(generation.asked());
+            self.common.pace.began(wait);
+        }
         generation.count(&event);
         let may_call = generation.may_call();
+        let beside = self.held.assumed.is_streaming();
+        self.common.pace.event(request, self.common.now, beside);
         watch_generation(&mut self.common);
         match event {
             LlmEvent::Speech { text } => self.on_words(&text),
             LlmEvent::ToolOpened { name } => match generation.begin_call(&name) {
                 Some(before) => {
-                    self.say_clauses(before);
-                    if let Some(answer) = &mut self.answer {
-                        answer.items.close();
-                    }
+                    self.say_before_call(before);
                     let track = self.speculation.answering().map(|track| track.id);
                     if let Some(track) = track.filter(|_| may_call) {
                         self.on_tool_opened(track, &name);
@@ -191,8 +197,14 @@ impl Conversation {
             return;
         };
         let (request, has_called) = (generation.request(), generation.has_begun_call());
+        if generation.talks_on(text) {
+            // Words after a call cannot know its result: nobody waits for the rest of them.
+            self.cancel_generation(request);
+            return self.end_generation();
+        }
         let clauses = generation.words(text);
         self.say_clauses(clauses);
+        self.watch_withheld();
         let Some(answer) = &mut self.answer else {
             return;
         };
@@ -209,6 +221,7 @@ impl Conversation {
     /// Handles the end of a generation.
     pub(super) fn end_generation(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::FillerHeld);
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let clauses = generation.map(Generation::finish);
         self.say_clauses(clauses.unwrap_or_default());
@@ -239,6 +252,7 @@ impl Conversation {
     /// Stops the model: the answer is long enough.
     pub(super) fn end_answer(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::FillerHeld);
         let Some(answer) = &mut self.answer else {
             return;
         };

@@ -156,6 +156,7 @@ impl Conversation {
     pub(super) fn clear_response_timers(&mut self) {
         self.common.timers.clear(Timer::DeadAir);
         self.common.timers.clear(Timer::GenerationOverdue);
+        self.common.timers.clear(Timer::FillerHeld);
         self.common.timers.clear(Timer::SynthesisOverdue);
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod aside;
+mod assumed;
 mod calls;
 mod client;
 mod filler;
@@ -28,7 +29,6 @@ use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
 use crate::conversation::keypad::Keypad;
 use crate::conversation::playout::Playout;
-use crate::conversation::preempt::Preempt;
 use crate::conversation::speculation::Speculation;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn::Turn;
@@ -36,6 +36,7 @@ use crate::conversation::{
     CallId, Discard, HangUpReason, Input, ItemId, Output, Policy, ResponseStatus, ResponseTerms,
     Time,
 };
+use assumed::HeldBack;
 use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
@@ -51,7 +52,7 @@ pub struct Conversation {
     pub(super) answer: Option<Answer>,
     pub(super) playout: Playout,
     pub(super) speculation: Speculation,
-    pub(super) preempt: Preempt,
+    pub(super) held: HeldBack,
     pub(super) confirmation: Confirmation,
     /// Committed calls that the server is running, with their history items.
     pub(super) running: BTreeMap<CallId, ItemId>,
@@ -72,7 +73,7 @@ impl Conversation {
             answer: None,
             playout: Playout::default(),
             speculation: Speculation::default(),
-            preempt: Preempt::default(),
+            held: HeldBack::default(),
             confirmation: Confirmation::default(),
             running: BTreeMap::new(),
             interruption: Interruption::default(),
@@ -178,6 +179,7 @@ impl Conversation {
                 Timer::AudioStalled => self.on_audio_stalled(),
                 Timer::SynthesisOverdue => self.on_synthesis_overdue(),
                 Timer::DeadAir => self.fill_dead_air(),
+                Timer::FillerHeld => self.release_filler(),
                 Timer::GenerationOverdue => self.on_generation_overdue(),
                 Timer::ConfirmationExpired => {
                     let user_speaks = self.turn.is_open();
@@ -222,6 +224,7 @@ impl Conversation {
         }
         loop {
             self.advance_response();
+            self.look_ahead();
             self.begin_committed_turn();
             if self.turn.is_open() || self.answer.is_some() {
                 self.common.timers.clear(Timer::Silence);
@@ -282,6 +285,7 @@ impl Conversation {
     /// Stops everything but committed calls: the session is over.
     fn hang_up(&mut self) {
         self.drop_held();
+        self.held.assumed.drop(&mut self.common, false);
         self.forget_interrupted();
         if let Some(answer) = self.answer.take() {
             self.close_response(answer, ResponseStatus::Cancelled, Discard::HungUp);

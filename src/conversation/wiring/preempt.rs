@@ -2,8 +2,8 @@
 
 use super::Conversation;
 use crate::conversation::client_settings::ClientTools;
+use crate::conversation::held::HeldCall;
 use crate::conversation::input::ResponseTerms;
-use crate::conversation::preempt::HeldCall;
 use crate::llm::{LlmEvent, Message};
 
 impl Conversation {
@@ -13,7 +13,7 @@ impl Conversation {
         let free = self.answer.is_none()
             && !self.agenda.has_next_answer()
             && !self.confirmation.is_open()
-            && self.preempt.is_idle();
+            && self.held.preempt.is_idle();
         if !policy.enabled
             || !policy.preemptive
             || !self.client.turn_detection.respond
@@ -41,12 +41,12 @@ impl Conversation {
             });
         }
         let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
-        self.preempt.begin(&mut self.common, prompt, led);
+        self.held.preempt.begin(&mut self.common, prompt, led);
     }
 
     /// Keeps an event of the held-back answer.
     pub(super) fn hold(&mut self, event: LlmEvent) {
-        match self.preempt.hold(&mut self.common, event) {
+        match self.held.preempt.hold(&mut self.common, event) {
             Some(HeldCall::Opened(name)) => {
                 let track = self.speculation.listening().id;
                 self.on_tool_opened(track, &name);
@@ -63,6 +63,6 @@ impl Conversation {
 
     /// Discards the held-back answer.
     pub(super) fn drop_held(&mut self) {
-        self.preempt.drop(&mut self.common);
+        self.held.preempt.drop(&mut self.common);
     }
 }

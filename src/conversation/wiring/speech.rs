@@ -2,8 +2,9 @@
 
 use super::Conversation;
 
-use crate::conversation::answer::{Answer, Words};
+use crate::conversation::answer::Answer;
 use crate::conversation::clauses::Clauses;
+use crate::conversation::playout::Words;
 
 use crate::conversation::ids::ClauseId;
 use crate::conversation::sentence::words;
@@ -17,6 +18,10 @@ use crate::conversation::{Event, Job, Output};
 impl Conversation {
     /// Queues the model's clauses until the answer is too long.
     pub(super) fn say_clauses(&mut self, clauses: Vec<String>) {
+        let is_answer = |answer: &Answer| answer.calls.rounds() > 0 && !answer.has_spoken();
+        if !clauses.is_empty() && self.answer.as_ref().is_some_and(is_answer) {
+            self.drop_unsaid_fillers();
+        }
         for text in clauses {
             let Some(answer) = self.answer.as_mut().filter(|a| !a.length.is_cut) else {
                 return;

@@ -19,7 +19,7 @@ impl Conversation {
         let in_flight = self.answer.is_some()
             || !self.running.is_empty()
             || self.speculation.has_runs()
-            || !self.preempt.is_idle()
+            || !self.held.preempt.is_idle()
             || self.confirmation.is_wanted()
             || self.confirmation.awaited().is_some()
             || self.ending.is_near()

@@ -6,6 +6,7 @@ pub(crate) mod durations;
 pub mod endings;
 pub mod expression;
 pub(crate) mod factuality;
+pub(crate) mod fillers;
 pub(crate) mod money;
 pub(crate) mod mood;
 pub mod numbers;

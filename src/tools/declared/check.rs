@@ -375,6 +375,7 @@ impl Check<'_> {
             shareable: typed.shareable,
             min_confidence: confidence,
             cost: typed.cost,
+            assume: typed.assume.unwrap_or(defaults.assume),
             per_turn: typed.per_turn.unwrap_or(defaults.per_turn),
             per_day: typed.per_day,
             cost_per_day: typed.cost_per_day,

@@ -55,6 +55,7 @@ pub(super) struct RawSpeculation {
     pub(super) shareable: bool,
     pub(super) min_confidence: Option<f32>,
     pub(super) cost: f64,
+    pub(super) assume: Option<bool>,
     pub(super) per_turn: Option<u32>,
     pub(super) per_day: Option<u32>,
     pub(super) cost_per_day: Option<f64>,

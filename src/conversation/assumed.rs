@@ -1,0 +1,295 @@
+//! Assumed commits. When a speculative run has its result before the model has committed the call, the model
+//! is asked a second time, with the history as it will be after that commit. The answer is held back. If the
+//! model then commits exactly that call, the held-back generation is the answer; otherwise it is discarded,
+//! unheard.
+//!
+//! The comparison is of whole prompts, so a generation is never used for another history than the one that it
+//! saw.
+
+use super::common::Common;
+use super::held::{Held, Taken};
+use super::ids::{RequestId, RunId};
+use super::wait::left;
+use crate::llm::{LlmEvent, Prompt};
+use crate::time::{Micros, Time};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, VecDeque};
+
+#[cfg(test)]
+mod tests;
+
+/// How long the model's words before a call are held back at most, and how much later than the model's first
+/// generation the second may be requested without them.
+pub(super) const HOLD: Micros = Micros::from_ms(400);
+
+/// The tries of a tool that are remembered.
+const REMEMBERED: usize = 50;
+
+/// A tool whose share of hits is lower is no longer assumed to be called.
+const LEAST_SHARE: f64 = 0.6;
+
+/// The tries, and the hits among them, that a tool begins with.
+const PRIOR: (f64, f64) = (10.0, 8.0);
+
+/// One chance in this many is still used for a tool that is off.
+const TRIAL: u32 = 20;
+
+/// The time saved by a hit that is expected: a common time to the first token.
+const GAIN_MS: f64 = 350.0;
+
+/// The second generation of an answer, and the experience with earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Assumed {
+    next: Option<Next>,
+    /// Assumed commits in the current turn.
+    begun: u32,
+    /// The last run that was not worth it.
+    declined: Option<RunId>,
+    tries: BTreeMap<String, Tries>,
+}
+
+/// A generation with the history as it will be when the current one has ended.
+#[derive(Debug)]
+struct Next {
+    held: Held,
+    /// The generation that it follows.
+    main: RequestId,
+    tool: String,
+    /// The call that is assumed; `None` if all calls were committed before it was requested.
+    guess: Option<Guess>,
+    /// The words of the main generation so far are in its prompt.
+    has_words: bool,
+    /// When the call was committed.
+    committed: Option<Time>,
+}
+
+/// A call that is assumed to be committed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Guess {
+    /// The run that has its result.
+    pub(super) run: RunId,
+    pub(super) tool: String,
+    pub(super) arguments: Map<String, Value>,
+    /// The confidence of its prediction, 0..1.
+    pub(super) confidence: f32,
+    pub(super) result: Value,
+}
+
+#[derive(Debug, Default)]
+struct Tries {
+    /// Whether the last tries were hits, oldest first.
+    last: VecDeque<bool>,
+    /// Chances not used because the tool is off.
+    skipped: u32,
+}
+
+impl Tries {
+    /// The estimated probability that a result that is ready will be committed.
+    fn share(&self) -> f64 {
+        let hits = self.last.iter().filter(|hit| **hit).count() as f64;
+        (hits + PRIOR.1) / (self.last.len() as f64 + PRIOR.0)
+    }
+
+    fn add(&mut self, hit: bool) {
+        if self.last.len() == REMEMBERED {
+            self.last.pop_front();
+        }
+        self.last.push_back(hit);
+    }
+}
+
+impl Assumed {
+    /// A new turn begins. What was assumed while the user paused belongs to it.
+    pub(super) fn begin_turn(&mut self) {
+        (self.begun, self.declined) = (u32::from(!self.is_idle()), None);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Whether this generation is held back.
+    pub(super) fn is(&self, request: RequestId) -> bool {
+        let is = |next: &Next| next.held.request == request;
+        self.next.as_ref().is_some_and(is)
+    }
+
+    /// Whether the limits allow the commit of this call to be assumed.
+    pub(super) fn is_allowed(&self, common: &Common, guess: &Guess) -> bool {
+        let policy = &common.policy.speculation;
+        let tool = common.policy.tool(&guess.tool);
+        policy.enabled
+            && tool.is_some_and(|tool| tool.speculation.assume)
+            && self.begun < policy.assumed_per_turn
+            && self.declined != Some(guess.run)
+            && !common.pace.is_slowed()
+    }
+
+    /// Whether the commit of this call is often enough assumed rightly, and worth the tokens. Asked once for each
+    /// run.
+    pub(super) fn is_worth_it(&mut self, common: &Common, guess: &Guess, tokens: u64) -> bool {
+        let policy = &common.policy.speculation;
+        let tries = self.tries.entry(guess.tool.clone()).or_default();
+        let share = tries.share();
+        let hit = share * f64::from(guess.confidence);
+        let cost = tokens as f64 * policy.token_price / 1e6;
+        let is_worth_it = hit * GAIN_MS / 1e3 * policy.value_per_second >= (1.0 - hit) * cost;
+        let mut may = is_worth_it;
+        if share < LEAST_SHARE {
+            tries.skipped += 1;
+            may &= tries.skipped.is_multiple_of(TRIAL);
+        }
+        if !may {
+            self.declined = Some(guess.run);
+        }
+        may
+    }
+
+    /// Asks the model with the history after the assumed commit. `has_words`: the prompt has the words of the
+    /// generation `main`, which are complete.
+    pub(super) fn assume(
+        &mut self,
+        common: &mut Common,
+        prompt: Prompt,
+        main: RequestId,
+        has_words: bool,
+        guess: Guess,
+    ) {
+        self.begun += 1;
+        self.next = Some(Next {
+            held: Held::begin(common, prompt),
+            main,
+            tool: guess.tool.clone(),
+            guess: Some(guess),
+            has_words,
+            committed: None,
+        });
+    }
+
+    /// Asks the model with the results of all calls so far, which were committed. It is used unless the
+    /// generation `main` calls another tool.
+    pub(super) fn go_on(
+        &mut self,
+        common: &mut Common,
+        prompt: Prompt,
+        main: RequestId,
+        tool: String,
+    ) {
+        self.next = Some(Next {
+            held: Held::begin(common, prompt),
+            main,
+            tool,
+            guess: None,
+            has_words: true,
+            committed: Some(common.now),
+        });
+    }
+
+    /// The tool whose call is assumed, if the words of `main` before it are held back.
+    pub(super) fn withholds(&self, main: RequestId) -> Option<&str> {
+        let next = self.next.as_ref()?;
+        let withholds = next.main == main && !next.has_words && next.committed.is_none();
+        withholds.then_some(&next.tool)
+    }
+
+    /// Keeps an event of the second generation.
+    pub(super) fn hold(&mut self, common: &mut Common, event: LlmEvent) {
+        if let Some(next) = &mut self.next {
+            next.held.hold(common, event);
+        }
+    }
+
+    /// How much longer its first event takes that was expected `first` after the request; `None` if there is no
+    /// held-back generation.
+    pub(super) fn first_event(&self, first: Micros, now: Time) -> Option<Micros> {
+        let held = &self.next.as_ref()?.held;
+        Some(match held.has_begun() {
+            true => Micros(0),
+            false => left(first, now.since(held.asked())),
+        })
+    }
+
+    /// Whether the held-back generation is still being streamed.
+    pub(super) fn is_streaming(&self) -> bool {
+        let streams = |next: &Next| !next.held.has_ended();
+        self.next.as_ref().is_some_and(streams)
+    }
+
+    /// Handles a commit, which takes over the run `taken`. Returns the arguments in the prompt of the held-back
+    /// generation if that is the assumed call; otherwise the generation is discarded.
+    pub(super) fn commit(
+        &mut self,
+        common: &mut Common,
+        taken: Option<RunId>,
+    ) -> Option<Map<String, Value>> {
+        let next = self.next.as_mut()?;
+        let guess = next.guess.as_ref().filter(|_| next.committed.is_none());
+        match guess.filter(|guess| Some(guess.run) == taken) {
+            Some(guess) => {
+                next.committed = Some(common.now);
+                self.tries.entry(next.tool.clone()).or_default().add(true);
+                Some(guess.arguments.clone())
+            }
+            None => {
+                self.drop(common, true);
+                None
+            }
+        }
+    }
+
+    /// Whether the held-back generation may still become the answer. `spoken`: words of the main generation
+    /// were said; `called`: the tool that it is calling; `is_ready`: the result of the run may still be used.
+    pub(super) fn may_be_used(
+        &self,
+        spoken: bool,
+        called: Option<&str>,
+        is_ready: impl Fn(RunId) -> bool,
+    ) -> bool {
+        let Some(next) = &self.next else {
+            return true;
+        };
+        match &next.guess {
+            Some(guess) if next.committed.is_none() => {
+                spoken == next.has_words
+                    && called.is_none_or(|tool| tool == next.tool)
+                    && is_ready(guess.run)
+            }
+            _ => called.is_none(),
+        }
+    }
+
+    /// The generation that the held-back one follows.
+    pub(super) fn main(&self) -> Option<RequestId> {
+        self.next.as_ref().map(|next| next.main)
+    }
+
+    /// Takes the generation if it answers exactly this prompt; otherwise discards it.
+    pub(super) fn take(&mut self, common: &mut Common, prompt: &Prompt) -> Option<Taken> {
+        let fits = |next: &Next| next.held.prompt() == prompt && next.committed.is_some();
+        if !self.next.as_ref().is_some_and(fits) {
+            self.drop(common, false);
+            return None;
+        }
+        let next = self.next.take()?;
+        let certain = next.committed.unwrap_or(common.now);
+        Some(next.held.take(common, Some(&next.tool), certain))
+    }
+
+    /// The generation failed. It is requested again when it is needed.
+    pub(super) fn fail(&mut self, common: &mut Common) {
+        if let Some(next) = self.next.take() {
+            next.held.record(common, Some(&next.tool), None);
+        }
+    }
+
+    /// Discards the held-back generation. `missed`: the model did not commit the call.
+    pub(super) fn drop(&mut self, common: &mut Common, missed: bool) {
+        let Some(next) = self.next.take() else {
+            return;
+        };
+        next.held.discard(common, Some(&next.tool));
+        if missed && next.committed.is_none() {
+            self.tries.entry(next.tool).or_default().add(false);
+        }
+    }
+}

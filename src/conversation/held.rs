@@ -1,0 +1,222 @@
+//! A generation whose output is held back: nothing of it is heard before it is taken over.
+
+use super::clauses::Clauses;
+use super::common::Common;
+use super::ids::RequestId;
+use super::output::Output;
+use super::speculation::HeldRecord;
+use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
+use crate::time::Time;
+use serde_json::{Map, Value};
+
+/// A generation whose output is held back.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) request: RequestId,
+    prompt: Prompt,
+    began: Time,
+    events: Vec<LlmEvent>,
+    /// When its first event came.
+    first: Option<Time>,
+    /// Bytes of speech streamed.
+    streamed: usize,
+    /// The tool whose call is open.
+    open_tool: Option<String>,
+    /// Cuts its words until the first clause is complete, which is then prepared.
+    first_clause: Option<Clauses>,
+}
+
+/// A call in a held-back answer. It may run early like any prediction, but is not committed.
+#[derive(Debug)]
+pub(super) enum HeldCall {
+    /// The call of a tool has begun.
+    Opened(String),
+    /// The call is complete.
+    Complete(String, Map<String, Value>),
+}
+
+/// A generation that was taken over.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) request: RequestId,
+    /// When it was requested.
+    pub(super) began: Time,
+    /// Its events so far.
+    pub(super) events: Vec<LlmEvent>,
+}
+
+impl Taken {
+    /// Asks the model for a generation that is not held back.
+    pub(super) fn begin(common: &mut Common, prompt: Prompt) -> Self {
+        let request = common.request_id();
+        common
+            .outputs
+            .push_back(Output::Generate { request, prompt });
+        Self {
+            request,
+            began: common.now,
+            events: Vec::new(),
+        }
+    }
+}
+
+impl Held {
+    /// Asks the model.
+    pub(super) fn begin(common: &mut Common, prompt: Prompt) -> Self {
+        let Taken {
+            request,
+            began,
+            events,
+        } = Taken::begin(common, prompt.clone());
+        Self {
+            request,
+            prompt,
+            began,
+            events,
+            first: None,
+            streamed: 0,
+            open_tool: None,
+            first_clause: Some(Clauses::default()),
+        }
+    }
+
+    /// When it was requested.
+    pub(super) fn asked(&self) -> Time {
+        self.began
+    }
+
+    pub(super) fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    /// It has produced something.
+    pub(super) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// It has begun to call a tool.
+    pub(super) fn has_called(&self) -> bool {
+        let opens = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. });
+        self.events.iter().any(opens)
+    }
+
+    /// It is complete.
+    pub(super) fn has_ended(&self) -> bool {
+        self.events.last() == Some(&LlmEvent::End)
+    }
+
+    /// Keeps an event of the model. Returns the call that it begins or completes.
+    pub(super) fn hold(&mut self, common: &mut Common, event: LlmEvent) -> Option<HeldCall> {
+        let most = common.policy.answer.bytes();
+        if self.streamed > most {
+            return None;
+        }
+        if self.first.is_none() {
+            self.first = Some(common.now);
+            common.pace.began(common.now.since(self.began));
+        }
+        self.events.push(event.clone());
+        let may_call = self.prompt.may_call();
+        match event {
+            LlmEvent::Speech { text } => {
+                self.streamed += text.len();
+                if self.streamed > most {
+                    // More is held than will ever be spoken.
+                    let request = self.request;
+                    common
+                        .outputs
+                        .push_back(Output::CancelGeneration { request });
+                }
+                self.prepare(common, |clauses| clauses.push(&text).into_iter().next());
+                None
+            }
+            LlmEvent::ToolOpened { name } => {
+                self.prepare(common, Clauses::finish);
+                self.open_tool = Some(name.clone());
+                may_call.then_some(HeldCall::Opened(name))
+            }
+            LlmEvent::ToolClosed { arguments } => {
+                let name = self.open_tool.take()?;
+                let call = HeldCall::Complete(name, arguments.ok()?);
+                may_call.then_some(call)
+            }
+            LlmEvent::End => {
+                self.prepare(common, Clauses::finish);
+                None
+            }
+            LlmEvent::ToolArguments { .. }
+            | LlmEvent::Unable
+            | LlmEvent::Cut
+            | LlmEvent::Used { .. } => None,
+        }
+    }
+
+    /// Has the first clause synthesised in advance, so that it is heard at once if it is to be said.
+    fn prepare(&mut self, common: &mut Common, first: impl Fn(&mut Clauses) -> Option<String>) {
+        let Some(text) = self.first_clause.as_mut().and_then(first) else {
+            return;
+        };
+        self.first_clause = None;
+        common.outputs.push_back(Output::Prepare {
+            request: self.request,
+            text,
+            speaker: common.policy.speaker.clone(),
+        });
+    }
+
+    /// Takes it over. `certain`: the earliest time at which it could have been requested if nothing were ever
+    /// held back.
+    pub(super) fn take(self, common: &mut Common, tool: Option<&str>, certain: Time) -> Taken {
+        self.record(common, tool, Some(certain));
+        Taken {
+            request: self.request,
+            began: self.began,
+            events: self.events,
+        }
+    }
+
+    /// Discards it.
+    pub(super) fn discard(&self, common: &mut Common, tool: Option<&str>) {
+        let request = self.request;
+        common
+            .outputs
+            .push_back(Output::CancelGeneration { request });
+        self.record(common, tool, None);
+    }
+
+    /// Records how it ended; `certain` is `None` if it was discarded.
+    pub(super) fn record(&self, common: &mut Common, tool: Option<&str>, certain: Option<Time>) {
+        let saved = certain.map(|certain| {
+            let until = self.first.map_or(certain, |first| first.min(certain));
+            until.since(self.began)
+        });
+        let now = common.now;
+        common.held.push(HeldRecord {
+            tool: tool.map(str::to_owned),
+            began: self.began,
+            ended: now,
+            used: certain.is_some(),
+            saved: saved.unwrap_or_default(),
+            usage: self.usage(),
+        });
+    }
+
+    /// Its tokens so far: counted by the engine, or else estimated.
+    fn usage(&self) -> TokenUsage {
+        let mut written = 0;
+        for event in &self.events {
+            written += match event {
+                LlmEvent::Used { usage } => return *usage,
+                LlmEvent::Speech { text } => text.chars().count(),
+                LlmEvent::ToolOpened { name } => name.chars().count(),
+                LlmEvent::ToolArguments { piece } => piece.chars().count(),
+                _ => 0,
+            };
+        }
+        TokenUsage {
+            input: self.prompt.estimate(),
+            cached: 0,
+            output: tokens_of(written),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Sessions with assumed commits: the answer to a call is generated before the model has made it.
+
+use super::sim::{Script, Sim, Step, call_with, end, say};
+use super::*;
+use crate::llm::Message;
+use crate::prediction::{Prediction, Source};
+use crate::tools::Eligibility;
+use serde_json::{Value, json};
+
+const QUESTION: &str = "what is the weather in boulder";
+
+fn early(name: &str) -> Declaration {
+    let mut tool = (*tool(name, Effect::Read)).clone();
+    tool.speculation.eligibility = Eligibility::Full;
+    tool
+}
+
+/// The model says a filler for `filler_ms`, then takes `call_ms` for its call.
+fn calling(city: &str, filler_ms: u64, call_ms: u64) -> Script {
+    let mut script = vec![
+        Step::Wait(330),
+        say("Checking the forecast for you. "),
+        Step::Wait(filler_ms),
+    ];
+    let [opened, closed] = call_with("weather", json!({"city": city}));
+    script.extend([opened, Step::Wait(call_ms), closed, Step::Wait(15), end()]);
+    script
+}
+
+fn answering() -> Script {
+    vec![Step::Wait(330), say("It is sunny."), end()]
+}
+
+/// A session in which rules predict the weather for the last word.
+fn session(scripts: impl IntoIterator<Item = Script>, tool_ms: u64) -> Sim {
+    let mut sim = Sim::new(with(vec![early("weather"), early("clock")]));
+    sim.router = Box::new(|heard| {
+        let city = heard.text.split(' ').next_back().unwrap_or_default();
+        let arguments = json!({ "city": city }).as_object().cloned().unwrap();
+        let weather = Prediction {
+            tool: "weather".into(),
+            arguments,
+            confidence: 0.9,
+            source: Source::Rule,
+        };
+        if heard.text.contains("weather") {
+            vec![weather]
+        } else {
+            Vec::new()
+        }
+    });
+    sim.tool_ms = tool_ms;
+    sim.scripts.extend(scripts);
+    sim
+}
+
+fn asked(scripts: impl IntoIterator<Item = Script>, tool_ms: u64) -> Sim {
+    let mut sim = session(scripts, tool_ms);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    sim
+}
+
+fn held(sim: &Sim) -> Vec<HeldRecord> {
+    let records = sim.records().into_iter().flat_map(|record| record.held);
+    records.filter(|held| held.tool.is_some()).collect()
+}
+
+/// From the commit to the first sound of the answer, ms.
+fn after_commit(sim: &Sim) -> u64 {
+    let latency = sim.latency();
+    latency
+        .answer_audio
+        .unwrap()
+        .since(latency.commit.unwrap())
+        .as_ms()
+}
+
+#[test]
+fn a_result_before_the_first_word_makes_the_filler_unnecessary() {
+    let sim = asked([calling("boulder", 100, 150), answering()], 100);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    assert!(after_commit(&sim) <= 100, "{} ms", after_commit(&sim));
+    let held = held(&sim);
+    assert!(
+        held.len() == 1 && held[0].used && held[0].saved >= Micros::from_ms(200),
+        "{held:?}"
+    );
+    assert_eq!(sim.records()[0].fillers_dropped, 1);
+    let roles = sim.core.history.messages();
+    assert!(matches!(&roles[1], Message::ToolCall { .. }), "{roles:?}");
+}
+
+#[test]
+fn a_result_after_the_first_word_is_used_behind_the_filler() {
+    // The result comes while the model says its filler; the second generation starts when its call opens.
+    let sim = asked([calling("boulder", 500, 300), answering()], 1_600);
+    assert_eq!(
+        sim.spoken(),
+        ["Checking the forecast for you.", "It is sunny."]
+    );
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    let prompt = &sim.prompts[1].messages;
+    assert_eq!(prompt[..], sim.core.history.messages()[..prompt.len()]);
+}
+
+#[test]
+fn words_without_a_call_are_said_and_the_assumed_answer_is_not() {
+    let no = vec![Step::Wait(330), say("All right, I won't."), end()];
+    let sim = asked([no, answering()], 100);
+    assert_eq!(sim.spoken(), ["All right, I won't."]);
+    let held = held(&sim);
+    assert!(
+        held.len() == 1 && !held[0].used && held[0].usage.input > 0,
+        "{held:?}"
+    );
+    let first = sim.latency().first_audio.unwrap();
+    let asked = sim.latency().generation.unwrap();
+    assert!(
+        first.since(asked) < Micros::from_ms(600),
+        "the words were held back too long"
+    );
+}
+
+#[test]
+fn another_call_is_answered_by_its_own_result() {
+    let other = vec![answering(), vec![Step::Wait(100), say("It rains."), end()]];
+    let scripts = [calling("denver", 100, 150)].into_iter().chain(other);
+    let sim = asked(scripts, 100);
+    assert_eq!(
+        sim.spoken(),
+        ["Checking the forecast for you.", "It rains."]
+    );
+    assert!(held(&sim).iter().all(|held| !held.used));
+}
+
+#[test]
+fn a_part_of_the_answer_before_the_call_is_said() {
+    let mut first = calling("boulder", 100, 100);
+    first[1] = say("It is noon. ");
+    let sim = asked([first, answering(), answering()], 100);
+    assert_eq!(sim.spoken(), ["It is noon.", "It is sunny."]);
+}
+
+#[test]
+fn a_second_call_in_the_same_breath_is_not_lost() {
+    let mut both = calling("boulder", 50, 50);
+    both.truncate(both.len() - 1);
+    both.extend(call_with("clock", json!({})));
+    both.push(end());
+    let sim = asked(
+        [both, answering(), vec![say("Sunny, at noon."), end()]],
+        100,
+    );
+    assert_eq!(sim.spoken(), ["Sunny, at noon."]);
+    let calls = |message: &Message| matches!(message, Message::ToolCall { .. });
+    let history = sim.core.history.messages();
+    assert_eq!(history.iter().filter(|m| calls(m)).count(), 2);
+}
+
+/// The second generation was held back, is over when it is taken over, and its own call has a result by then.
+#[test]
+fn a_held_back_answer_with_a_call_of_its_own_is_followed_by_the_answer_to_that() {
+    let call = |name, wait| {
+        let [opened, closed] = call_with(name, json!({"city": "boulder"}));
+        vec![opened, closed, Step::Wait(wait), end()]
+    };
+    let mut sim = session(
+        [
+            call("weather", 200),
+            call("clock", 0),
+            vec![say("Done."), end()],
+        ],
+        0,
+    );
+    sim.router = Box::new(|_| {
+        let arguments = json!({"city": "boulder"}).as_object().cloned().unwrap();
+        let predict = |tool: &str| Prediction {
+            tool: tool.into(),
+            arguments: arguments.clone(),
+            confidence: 0.9,
+            source: Source::Rule,
+        };
+        vec![predict("clock")]
+    });
+    sim.speak(QUESTION, 1_500);
+    sim.silence(5_000);
+    assert_eq!(sim.spoken(), ["Done."]);
+}
+
+#[test]
+fn words_are_held_back_for_a_limited_time() {
+    let sim = asked(
+        [calling("boulder", 2_000, 100), answering(), answering()],
+        100,
+    );
+    assert_eq!(
+        sim.spoken(),
+        ["Checking the forecast for you.", "It is sunny."]
+    );
+    let (first, generation) = (
+        sim.latency().first_audio.unwrap(),
+        sim.latency().generation.unwrap(),
+    );
+    assert!(first.since(generation) < Micros::from_ms(1_000));
+    assert_eq!(sim.records()[0].fillers_dropped, 0);
+}
+
+#[test]
+fn a_model_that_talks_on_behind_its_call_delays_nothing() {
+    let talk = |words: usize| {
+        let mut script = calling("boulder", 100, 100);
+        script.truncate(script.len() - 1);
+        for _ in 0..words {
+            script.extend([say("and on "), Step::Wait(15)]);
+        }
+        script.push(end());
+        script
+    };
+    let brief = after_commit(&asked([talk(0), answering()], 1_600));
+    let long = after_commit(&asked([talk(200), answering()], 1_600));
+    assert!(long <= brief + 20, "{brief} and {long} ms");
+}
+
+#[test]
+fn the_history_has_the_call_that_the_assumed_answer_saw() {
+    let mut sim = session([calling("Boulder", 100, 100), answering()], 100);
+    let mut weather = early("weather");
+    weather.equivalence = [("city".to_owned(), vec![crate::tools::Equivalence::Case])].into();
+    sim.policy().tools = Arc::new(vec![Arc::new(weather)]);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    assert!(held(&sim)[0].used);
+    let history = sim.core.history.messages();
+    let call = history.iter().find_map(|message| match message {
+        Message::ToolCall { arguments, .. } => arguments.get("city").cloned(),
+        _ => None,
+    });
+    assert_eq!(call, Some(Value::from("boulder")));
+}
+
+#[test]
+fn nothing_is_assumed_where_the_operator_forbids_it() {
+    let mut sim = session([calling("boulder", 100, 100), answering()], 100);
+    let mut weather = early("weather");
+    weather.speculation.assume = false;
+    sim.policy().tools = Arc::new(vec![Arc::new(weather)]);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    assert_eq!(sim.spoken().len(), 2);
+    let mut sim = session([calling("boulder", 100, 100), answering()], 100);
+    sim.policy().speculation.assumed_per_turn = 0;
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    assert_eq!(sim.spoken().len(), 2);
+}
+
+#[test]
+fn a_barge_in_discards_the_assumed_answer() {
+    let mut sim = session([calling("boulder", 300, 300), answering()], 100);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(500);
+    sim.speak("stop", 700);
+    sim.silence(5_000);
+    assert!(held(&sim).iter().all(|held| !held.used));
+    assert!(!sim.spoken().contains(&"It is sunny.".to_owned()));
+}
+
+/// A filler begins soon after the model's own, and an answer is never late because of one.
+#[test]
+fn a_wait_behind_a_filler_is_filled_without_delaying_the_answer() {
+    for tool_ms in (0..4_000).step_by(100) {
+        let mut policy = with(vec![early("weather")]);
+        policy.speculation.enabled = false;
+        let mut sim = Sim::new(policy);
+        sim.tool_ms = tool_ms;
+        sim.scripts
+            .extend([calling("boulder", 100, 150), answering()]);
+        sim.speak(QUESTION, 1_500);
+        sim.silence(15_000);
+        let latency = sim.latency();
+        let ended = latency.tool_result.unwrap();
+        let answer = latency.answer_audio.unwrap().since(ended).as_ms();
+        let filler = 5 * 300;
+        let after_filler = (latency.first_audio.unwrap() + Micros::from_ms(filler)).since(ended);
+        assert!(
+            answer <= (350 + 400).max(after_filler.as_ms()),
+            "{answer} ms after the result of {tool_ms} ms"
+        );
+    }
+}

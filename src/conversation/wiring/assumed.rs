@@ -1,0 +1,254 @@
+//! Generations that begin before the one before them has ended: after an assumed commit, or when all calls so
+//! far have results.
+
+use super::Conversation;
+use crate::conversation::answer::Answer;
+use crate::conversation::assumed::{Assumed, Guess, HOLD};
+use crate::conversation::generation::Generation;
+use crate::conversation::held::Taken;
+use crate::conversation::ids::RequestId;
+use crate::conversation::input::ResponseTerms;
+use crate::conversation::preempt::Preempt;
+use crate::conversation::timer::Timer;
+use crate::language::en::fillers::is_filler;
+use crate::llm::{LlmEvent, Message, Prompt};
+use serde_json::{Map, Value};
+
+/// The generations that are held back.
+#[derive(Debug, Default)]
+pub(in crate::conversation) struct HeldBack {
+    /// Until the end of the turn is certain.
+    pub(in crate::conversation) preempt: Preempt,
+    /// Until a call is committed.
+    pub(in crate::conversation) assumed: Assumed,
+}
+
+impl Conversation {
+    /// Runs after every change: discards a held-back generation that can no longer be used, and requests one
+    /// if there is a reason to.
+    pub(super) fn look_ahead(&mut self) {
+        self.drop_useless();
+        if self.held.assumed.is_idle() && !self.go_on_at_once() {
+            self.assume_commit();
+        }
+    }
+
+    fn drop_useless(&mut self) {
+        let Some(main) = self.held.assumed.main() else {
+            return;
+        };
+        if self.held.preempt.is(main) {
+            return;
+        }
+        let Some(answer) = &self.answer else {
+            return self.held.assumed.drop(&mut self.common, false);
+        };
+        let generation = answer.generation.as_ref().filter(|g| g.request() == main);
+        let is_ready = |run| self.speculation.is_ready(&self.common, run);
+        let called = generation.and_then(Generation::open_call);
+        let may = generation.is_some()
+            && self
+                .held
+                .assumed
+                .may_be_used(answer.has_spoken(), called, is_ready);
+        if !may {
+            self.held.assumed.drop(&mut self.common, true);
+        }
+    }
+
+    /// Requests the next generation if all calls so far have results: the rest of the model's stream is not
+    /// waited for, unless it brings another call.
+    fn go_on_at_once(&mut self) -> bool {
+        let Some(answer) = &self.answer else {
+            return false;
+        };
+        let Some(generation) = &answer.generation else {
+            return false;
+        };
+        let is_due = generation.has_called()
+            && generation.open_call().is_none()
+            && answer.calls.have_all_results()
+            && answer.may_go_on()
+            && !self.ending.is_promised()
+            && !self.confirmation.is_wanted();
+        if !is_due || !self.has_foreseeable_prompt(&answer.terms) {
+            return false;
+        }
+        let mut messages = self.history.messages();
+        messages.extend(answer.calls.results(&messages));
+        let tool = match messages.last() {
+            Some(Message::ToolResult { name, .. }) => name.clone(),
+            _ => return false,
+        };
+        let prompt = self.prompt(messages, &answer.terms, answer.calls.rounds() + 1, 0);
+        let main = generation.request();
+        self.held
+            .assumed
+            .go_on(&mut self.common, prompt, main, tool);
+        true
+    }
+
+    /// Requests the generation after a call that the model has not committed yet, if its result is ready and
+    /// the commit is likely.
+    fn assume_commit(&mut self) {
+        let Some((main, base, has_words)) = self.foreseen() else {
+            return;
+        };
+        let terms = ResponseTerms::default();
+        let terms = self.answer.as_ref().map_or(&terms, |answer| &answer.terms);
+        if !self.has_foreseeable_prompt(terms) {
+            return;
+        }
+        let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
+        let called = generation.and_then(Generation::open_call);
+        let track = match self.held.preempt.is_idle() {
+            true => self.speculation.answering(),
+            false => Some(self.speculation.listening()),
+        };
+        let guess = track.and_then(|track| self.speculation.ready(&self.common, track.id, called));
+        let Some(guess) = guess.filter(|guess| self.held.assumed.is_allowed(&self.common, guess))
+        else {
+            return;
+        };
+        let base = base.map_or_else(|| self.history.messages(), <[Message]>::to_vec);
+        let rounds = self.answer.as_ref().map_or(0, |a| a.calls.rounds());
+        let prompt = self.prompt(self.with_call(base, &guess), terms, rounds + 1, 0);
+        let tokens = prompt.estimate();
+        if !self.held.assumed.is_worth_it(&self.common, &guess, tokens) {
+            return;
+        }
+        let tool = guess.tool.clone();
+        self.held
+            .assumed
+            .assume(&mut self.common, prompt, main, has_words, guess);
+        if let Some(generation) = self.answer.as_mut().and_then(Answer::generation)
+            && !has_words
+        {
+            generation.withhold_for(&tool);
+        }
+    }
+
+    /// The generation whose next event may be a call, the messages before it if they are not the history's,
+    /// and whether its words so far are complete and part of them.
+    fn foreseen(&self) -> Option<(RequestId, Option<&[Message]>, bool)> {
+        if let Some(held) = self.held.preempt.held() {
+            let base = Some(held.prompt().messages.as_slice());
+            return (!held.has_called()).then_some((held.request, base, false));
+        }
+        let answer = self.answer.as_ref()?;
+        let generation = answer.generation.as_ref()?;
+        let request = generation.request();
+        if !generation.may_call() || answer.calls.are_under_way() || self.ending.is_promised() {
+            return None;
+        }
+        if generation.open_call().is_some() {
+            return (!generation.has_called()).then_some((request, None, true));
+        }
+        // Later the words before the call would have to be held back for too long.
+        let in_time = self.common.now.since(generation.asked()) <= HOLD;
+        let silent = !answer.has_spoken() && !generation.has_begun_call();
+        (silent && in_time).then_some((request, None, false))
+    }
+
+    /// Whether the prompt after a commit is known before it: it must not depend on the number of tokens used
+    /// until then, nor on a history of the client's.
+    fn has_foreseeable_prompt(&self, terms: &ResponseTerms) -> bool {
+        let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
+        most.number().is_none() && !terms.is_outside() && terms.context.is_none()
+    }
+
+    fn with_call(&self, mut messages: Vec<Message>, guess: &Guess) -> Vec<Message> {
+        let id = self.common.ids.coming_call().to_string();
+        messages.push(Message::ToolCall {
+            id: id.clone(),
+            name: guess.tool.clone(),
+            arguments: guess.arguments.clone(),
+        });
+        messages.push(Message::ToolResult {
+            id,
+            name: guess.tool.clone(),
+            output: guess.result.clone(),
+        });
+        messages
+    }
+
+    /// Keeps an event of the held-back generation after the current one.
+    pub(super) fn hold_next(&mut self, event: LlmEvent) {
+        self.held.assumed.hold(&mut self.common, event);
+    }
+
+    /// Handles the commit of a call: the words before it are said now, or never if the answer to the call is
+    /// there already. Returns the arguments for the history.
+    pub(super) fn meet_assumption(
+        &mut self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Map<String, Value> {
+        self.common.timers.clear(Timer::FillerHeld);
+        let track = self.speculation.answering().map(|track| track.id);
+        let taken = track
+            .and_then(|track| (self.speculation).run_for(&self.common, track, name, &arguments));
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        let unsaid = generation.map(Generation::end_withholding);
+        let unsaid = unsaid.unwrap_or_default();
+        // A part of the answer must be heard, and the held-back generation does not know it.
+        let taken = taken.filter(|_| unsaid.iter().all(|clause| is_filler(clause)));
+        let seen = self.held.assumed.commit(&mut self.common, taken);
+        match seen {
+            Some(seen) => {
+                if let Some(answer) = &mut self.answer {
+                    answer.dropped_fillers += unsaid.len() as u32;
+                }
+                seen
+            }
+            None => {
+                self.say_before_call(unsaid);
+                arguments
+            }
+        }
+    }
+
+    /// Says the words before a call.
+    pub(super) fn say_before_call(&mut self, clauses: Vec<String>) {
+        self.say_clauses(clauses);
+        if let Some(answer) = &mut self.answer {
+            answer.items.close();
+        }
+    }
+
+    /// Says the words that were held back: the call that was assumed takes too long.
+    pub(super) fn release_filler(&mut self) {
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        let Some(generation) = generation else {
+            return;
+        };
+        let is_calling = generation.open_call().is_some();
+        let clauses = generation.end_withholding();
+        match is_calling {
+            true => self.say_before_call(clauses),
+            false => self.say_clauses(clauses),
+        }
+    }
+
+    /// Limits how long the model's words are held back.
+    pub(super) fn watch_withheld(&mut self) {
+        let generation = self.answer.as_mut().and_then(Answer::generation);
+        let withholds = generation.is_some_and(|generation| generation.withholds_for_call());
+        if withholds && !self.common.timers.is_set(Timer::FillerHeld) {
+            let end = self.common.now + HOLD;
+            self.common.timers.set(Timer::FillerHeld, end);
+        }
+    }
+
+    /// Asks the model, or takes over a generation with this prompt.
+    pub(super) fn taken_or_asked(&mut self, prompt: Prompt, outside: bool) -> Taken {
+        if !outside {
+            let held = self.held.preempt.take(&mut self.common, &prompt);
+            let held = held.or_else(|| self.held.assumed.take(&mut self.common, &prompt));
+            if let Some(taken) = held {
+                return taken;
+            }
+        }
+        Taken::begin(&mut self.common, prompt)
+    }
+}

@@ -1,0 +1,162 @@
+//! Fillers: words that announce work and say nothing else, such as "Let me check that for you."
+
+/// Words with which a filler may begin, and which mean nothing here.
+const OPENERS: [&str; 18] = [
+    "alright",
+    "certainly",
+    "course",
+    "fine",
+    "good",
+    "great",
+    "hmm",
+    "no",
+    "of",
+    "okay",
+    "ok",
+    "problem",
+    "question",
+    "right",
+    "sure",
+    "thanks",
+    "well",
+    "yes",
+];
+
+/// What begins a filler, after the openers.
+const PROMISES: [&str; 26] = [
+    "a moment",
+    "all right let",
+    "bear with",
+    "checking",
+    "fetching",
+    "finding",
+    "getting",
+    "give me",
+    "hang on",
+    "hold on",
+    "just a",
+    "just checking",
+    "let me",
+    "let us",
+    "let's",
+    "looking",
+    "one moment",
+    "one second",
+    "one sec",
+    "please hold",
+    "please wait",
+    "pulling",
+    "searching",
+    "still looking",
+    "still working",
+    "working on",
+];
+
+/// Verbs of work that follow "I will", "I'll" or "I'm going to".
+const WORK: [&str; 14] = [
+    "ask", "check", "do", "fetch", "find", "get", "just", "look", "pull", "quickly", "search",
+    "see", "take", "work",
+];
+
+/// The same behind "I'm" or "I am".
+const WORKING: [&str; 10] = [
+    "asking",
+    "checking",
+    "fetching",
+    "finding",
+    "getting",
+    "just",
+    "looking",
+    "pulling",
+    "searching",
+    "working",
+];
+
+/// The most words of a filler.
+const MOST_WORDS: usize = 14;
+
+/// Words behind which facts come, whatever they began with.
+const FACTS: [&str; 7] = ["is", "are", "was", "were", "it's", "that's", "because"];
+
+/// Whether a clause only announces work. It may be left unsaid when the result is there. If in doubt it is not
+/// one: a part of an answer must never be lost.
+pub fn is_filler(clause: &str) -> bool {
+    if clause.contains(|c: char| c.is_ascii_digit()) {
+        return false;
+    }
+    let lower = clause.to_lowercase().replace('’', "'");
+    let words: Vec<&str> = lower
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() || words.len() > MOST_WORDS {
+        return false;
+    }
+    let opening = words
+        .iter()
+        .take_while(|word| OPENERS.contains(word))
+        .count();
+    let rest = &words[opening..];
+    let Some(first) = rest.first() else {
+        return words.len() <= 3;
+    };
+    if rest.iter().any(|word| FACTS.contains(word)) {
+        return false;
+    }
+    let text = rest.join(" ");
+    let begins = |promise: &&str| {
+        text.strip_prefix(*promise)
+            .is_some_and(|behind| behind.is_empty() || behind.starts_with(' '))
+    };
+    let follows = |verbs: &[&str], at: usize| rest.get(at).is_some_and(|word| verbs.contains(word));
+    PROMISES.iter().any(begins)
+        || *first == "i'll" && follows(&WORK, 1)
+        || text.starts_with("i will") && follows(&WORK, 2)
+        || text.starts_with("i'm going to") && follows(&WORK, 3)
+        || *first == "i'm" && follows(&WORKING, 1)
+        || text.starts_with("i am") && follows(&WORKING, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_of_work_are_fillers() {
+        for filler in [
+            "Let me check that.",
+            "Sure, let me look that up for you.",
+            "Checking the forecast for Boulder.",
+            "One moment.",
+            "Okay, just a second, please.",
+            "I’ll check the calendar.",
+            "I am looking for flights to Denver.",
+            "Good question, let me see.",
+            "Of course.",
+            "Sure!",
+        ] {
+            assert!(is_filler(filler), "{filler}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_an_answer_is_no_filler() {
+        for answer in [
+            "It is noon in Paris.",
+            "Your order was sent yesterday.",
+            "I'm sorry, I can't do that.",
+            "Yes, you have two meetings today.",
+            "Let me see, it's 12 degrees.",
+            "Let me tell you, that's a long story.",
+            "No.  Your table is not free.",
+            "Getting there takes an hour because of the snow.",
+            "Looking good, the sky is clear.",
+            "I will remind you at six.",
+            "Paris is lovely, and now the weather there.",
+            "",
+            "...",
+        ] {
+            assert!(!is_filler(answer), "{answer}");
+        }
+    }
+}
