@@ -52,6 +52,7 @@ mod endpointer;
 mod filler;
 mod generation;
 mod held;
+mod held_back;
 mod history;
 mod ids;
 mod input;

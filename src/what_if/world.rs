@@ -248,7 +248,14 @@ fn stretch(output: &Output) -> Option<(&'static str, u64, u64)> {
     }
 }
 
+/// The prompt without the ids of calls, and without the fillers before them: other rules may leave a filler unsaid.
 fn nameless(mut prompt: Prompt) -> Prompt {
+    let calls = |message: Option<&Message>| matches!(message, Some(Message::ToolCall { .. }));
+    let says = |message: &Message| matches!(message, Message::Agent { .. });
+    let messages = prompt.messages.iter().enumerate();
+    let kept =
+        messages.filter(|(at, message)| !(says(message) && calls(prompt.messages.get(at + 1))));
+    prompt.messages = kept.map(|(_, message)| message.clone()).collect();
     for message in &mut prompt.messages {
         if let Message::ToolCall { id, .. } | Message::ToolResult { id, .. } = message {
             id.clear();

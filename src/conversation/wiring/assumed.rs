@@ -3,25 +3,15 @@
 
 use super::Conversation;
 use crate::conversation::answer::Answer;
-use crate::conversation::assumed::{Assumed, Guess, HOLD};
+use crate::conversation::assumed::{Guess, HOLD};
 use crate::conversation::generation::Generation;
 use crate::conversation::held::Taken;
 use crate::conversation::ids::RequestId;
 use crate::conversation::input::ResponseTerms;
-use crate::conversation::preempt::Preempt;
 use crate::conversation::timer::Timer;
 use crate::language::en::fillers::is_filler;
 use crate::llm::{LlmEvent, Message, Prompt};
 use serde_json::{Map, Value};
-
-/// The generations that are held back.
-#[derive(Debug, Default)]
-pub(in crate::conversation) struct HeldBack {
-    /// Until the end of the turn is certain.
-    pub(in crate::conversation) preempt: Preempt,
-    /// Until a call is committed.
-    pub(in crate::conversation) assumed: Assumed,
-}
 
 impl Conversation {
     /// Runs after every change: discards a held-back generation that can no longer be used, and requests one

@@ -25,6 +25,7 @@ use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
 use crate::conversation::confirm::Confirmation;
 use crate::conversation::ending::Ending;
+use crate::conversation::held_back::HeldBack;
 use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
 use crate::conversation::keypad::Keypad;
@@ -36,7 +37,6 @@ use crate::conversation::{
     CallId, Discard, HangUpReason, Input, ItemId, Output, Policy, ResponseStatus, ResponseTerms,
     Time,
 };
-use assumed::HeldBack;
 use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
