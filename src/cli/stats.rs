@@ -1,6 +1,6 @@
 //! `undertone stats`.
 
-use crate::stats::{Collector, Counts, LoggedTurn, Quantiles, Stats as Figures};
+use crate::stats::{Ahead, Collector, Counts, LoggedTurn, Quantiles, Stats as Figures};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -73,6 +73,9 @@ pub(super) fn table(figures: &Figures) -> String {
             "waste               {} calls, {:.2} s, {:.4} in money",
             total.wasted_calls, total.wasted_seconds, total.wasted_cost
         ),
+        ahead("asked at the pause", &figures.preemptive),
+        ahead("asked at the result", &figures.assumed),
+        format!("fillers not needed  {}", figures.fillers_dropped),
         format!(
             "blocked             {} predictions, {} of them of tools that change something",
             figures.blocked, figures.blocked_state_changing
@@ -93,6 +96,14 @@ pub(super) fn table(figures: &Figures) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// Generations that were requested before they were certain to be needed.
+fn ahead(name: &str, ahead: &Ahead) -> String {
+    format!(
+        "{name:<19} {} of {} used, {:.2} s saved, {} tokens wasted",
+        ahead.used, ahead.begun, ahead.saved_seconds, ahead.wasted_tokens
+    )
 }
 
 fn counts(counts: &Counts) -> String {

@@ -223,6 +223,8 @@ pub(super) struct RawSpeculation {
     pub(super) at_once: i64,
     pub(super) value_per_second: f64,
     pub(super) preemptive: bool,
+    pub(super) assumed_per_turn: i64,
+    pub(super) token_price: f64,
 }
 
 impl Default for RawSpeculation {
@@ -233,6 +235,8 @@ impl Default for RawSpeculation {
             at_once: 2,
             value_per_second: 0.01,
             preemptive: true,
+            assumed_per_turn: 1,
+            token_price: 0.0,
         }
     }
 }

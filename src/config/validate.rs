@@ -322,13 +322,16 @@ impl Check<'_> {
     }
 
     fn speculation(&self, raw: &RawSpeculation) -> Checked<SpeculationPolicy> {
-        let value = raw.value_per_second;
+        let (value, price) = (raw.value_per_second, raw.token_price);
+        let assumed = raw.assumed_per_turn;
         Ok(SpeculationPolicy {
             enabled: raw.enabled,
             per_turn: self.whole("speculation.per_turn", raw.per_turn, 0..=20)?,
             at_once: self.whole("speculation.at_once", raw.at_once, 0..=20)?,
             value_per_second: self.real("speculation.value_per_second", value, 0.0..=1_000.0)?,
             preemptive: raw.preemptive,
+            assumed_per_turn: self.whole("speculation.assumed_per_turn", assumed, 0..=5)?,
+            token_price: self.real("speculation.token_price", price, 0.0..=100_000.0)?,
             ..SpeculationPolicy::default()
         })
     }

@@ -5,7 +5,9 @@ mod log;
 
 pub use log::{LoggedTurn, TurnLog};
 
-use crate::conversation::{Decision, Decline, Fate, Micros, Time, TurnLatency, TurnRecord};
+use crate::conversation::{
+    Decision, Decline, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
+};
 use crate::metrics::was_refused;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,6 +33,12 @@ pub struct Stats {
     pub blocked_state_changing: u64,
     /// Predictions of any tool that speculation was not allowed to run.
     pub blocked: u64,
+    /// Answers that were generated before the end of the turn was certain.
+    pub preemptive: Ahead,
+    /// Answers that were generated before the model had committed the call that they speak of.
+    pub assumed: Ahead,
+    /// Fillers that were not said because the answer was there.
+    pub fillers_dropped: u64,
     /// All tools and sources together.
     pub total: Counts,
     /// By tool and source of the prediction.
@@ -46,6 +54,30 @@ pub struct Quantiles {
     pub p50_ms: u64,
     /// The 95th percentile, ms.
     pub p95_ms: u64,
+}
+
+/// Generations that were requested before it was certain that they are needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Ahead {
+    /// Requested.
+    pub begun: u64,
+    /// Used.
+    pub used: u64,
+    /// How much earlier the first words of the used ones came, seconds.
+    pub saved_seconds: f64,
+    /// Tokens of the discarded ones, prompts included.
+    pub wasted_tokens: u64,
+}
+
+impl Ahead {
+    fn add(&mut self, held: &HeldRecord) {
+        self.begun += 1;
+        self.used += u64::from(held.used);
+        self.saved_seconds += seconds(held.saved);
+        if !held.used {
+            self.wasted_tokens += held.usage.input + held.usage.output;
+        }
+    }
 }
 
 /// The figures of one tool and one source.
@@ -110,6 +142,13 @@ impl Collector {
             self.stats.turns += 1;
         }
         self.latency(&record.latency);
+        self.stats.fillers_dropped += u64::from(record.fillers_dropped);
+        for held in &record.held {
+            match held.tool {
+                Some(_) => self.stats.assumed.add(held),
+                None => self.stats.preemptive.add(held),
+            }
+        }
         for prediction in &record.predictions {
             self.row(&prediction.tool, prediction.source.name())
                 .predictions += 1;
@@ -197,9 +236,10 @@ fn seconds(span: Micros) -> f64 {
 #[cfg(test)]
 pub(crate) mod testing {
     use crate::conversation::{
-        CallId, Decision, Discard, Fate, Micros, PredictionRecord, ResponseStatus, RunId,
-        RunRecord, Time, TurnId, TurnLatency, TurnRecord,
+        CallId, Decision, Discard, Fate, HeldRecord, Micros, PredictionRecord, ResponseStatus,
+        RunId, RunRecord, Time, TurnId, TurnLatency, TurnRecord,
     };
+    use crate::llm::TokenUsage;
     use crate::prediction::Source;
     use serde_json::json;
 
@@ -253,8 +293,15 @@ pub(crate) mod testing {
             }],
             runs: vec![early_run("weather", None)],
             fillers: 0,
-            fillers_dropped: 0,
-            held: Vec::new(),
+            fillers_dropped: 1,
+            held: vec![HeldRecord {
+                tool: Some("weather".into()),
+                began: Time::from_ms(1_300),
+                ended: Time::from_ms(1_500),
+                used: true,
+                saved: Micros::from_ms(200),
+                usage: TokenUsage::default(),
+            }],
         }
     }
 }
@@ -315,6 +362,9 @@ mod tests {
             .map(|row| row.tool.as_str())
             .collect();
         assert_eq!(rows, ["book", "weather"]);
+        assert_eq!((stats.assumed.begun, stats.assumed.used), (1, 1));
+        assert!((stats.assumed.saved_seconds - 0.2).abs() < 1e-9);
+        assert_eq!((stats.preemptive.begun, stats.fillers_dropped), (0, 1));
     }
 
     #[test]
