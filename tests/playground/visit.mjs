@@ -148,7 +148,8 @@ async function firstVisit(browser) {
   await calm(page);
   assert.equal(await page.locator('#drawing :is(.used, .started, .asked)').count(), 0);
   assert.match(await page.locator('#story').innerText(), /^It began looking up the weather when you had sent your words; /);
-  assert.equal(await page.locator('#drawing .dead').count(), 1, 'silence between filler and answer is visible');
+  const fillers = new Set(await page.locator('#log').innerText().then((text) => text.match(/Checking the weather in London|One moment|taking a little longer/g)));
+  assert.ok(fillers.size > 1 || await page.locator('#drawing .dead').count() === 1, 'the wait behind the filler is silence that is seen, or another filler');
   await page.evaluate(() => scrollTo(0, 0));
   await shot(page, 'without-early-start');
   await page.click('#early');
