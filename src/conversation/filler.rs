@@ -20,7 +20,7 @@ const MOST: u32 = 2;
 
 /// Silence after the agent's own words, while a call is under way, that is filled: a listener takes a longer
 /// one for the end.
-const AFTER_SPEECH: Micros = Micros::from_ms(350);
+const AFTER_SPEECH: Micros = Micros::from_ms(250);
 
 /// If the answer comes neither now nor soon, the decision is made again after this time.
 const AGAIN: Micros = Micros::from_ms(100);
