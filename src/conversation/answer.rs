@@ -54,8 +54,6 @@ pub(super) struct Answer {
     /// Nothing was said or done since the agent last spoke, so the model may say nothing.
     pub(super) nothing_new: bool,
     failure: Option<Failure>,
-    /// Fillers that were not said, or not to their end, because the answer was there.
-    pub(super) dropped_fillers: u32,
 }
 
 /// How an answer failed. The user was told, if the voice still works.
@@ -91,7 +89,6 @@ impl Answer {
             has_spoken: false,
             nothing_new: false,
             failure: None,
-            dropped_fillers: 0,
         }
     }
 

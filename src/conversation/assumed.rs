@@ -54,13 +54,25 @@ struct Next {
     held: Held,
     /// The generation that it follows.
     main: RequestId,
-    tool: String,
-    /// The call that is assumed; `None` if all calls were committed before it was requested.
-    guess: Option<Guess>,
-    /// The words of the main generation so far are in its prompt.
-    has_words: bool,
-    /// When the call was committed.
-    committed: Option<Time>,
+    stage: Stage,
+}
+
+/// How certain it is that the generation is needed.
+#[derive(Debug)]
+enum Stage {
+    /// A call is assumed. `has_words`: the words of the main generation so far are in the prompt.
+    Assumed { guess: Guess, has_words: bool },
+    /// All calls in its prompt were committed, the last one at `at`.
+    Committed { tool: String, at: Time },
+}
+
+impl Next {
+    fn tool(&self) -> &str {
+        match &self.stage {
+            Stage::Assumed { guess, .. } => &guess.tool,
+            Stage::Committed { tool, .. } => tool,
+        }
+    }
 }
 
 /// A call that is assumed to be committed.
@@ -159,10 +171,7 @@ impl Assumed {
         self.next = Some(Next {
             held: Held::begin(common, prompt),
             main,
-            tool: guess.tool.clone(),
-            guess: Some(guess),
-            has_words,
-            committed: None,
+            stage: Stage::Assumed { guess, has_words },
         });
     }
 
@@ -178,18 +187,22 @@ impl Assumed {
         self.next = Some(Next {
             held: Held::begin(common, prompt),
             main,
-            tool,
-            guess: None,
-            has_words: true,
-            committed: Some(common.now),
+            stage: Stage::Committed {
+                tool,
+                at: common.now,
+            },
         });
     }
 
     /// The tool whose call is assumed, if the words of `main` before it are held back.
     pub(super) fn withholds(&self, main: RequestId) -> Option<&str> {
-        let next = self.next.as_ref()?;
-        let withholds = next.main == main && !next.has_words && next.committed.is_none();
-        withholds.then_some(&next.tool)
+        match &self.next.as_ref().filter(|next| next.main == main)?.stage {
+            Stage::Assumed {
+                guess,
+                has_words: false,
+            } => Some(&guess.tool),
+            Stage::Assumed { .. } | Stage::Committed { .. } => None,
+        }
     }
 
     /// Keeps an event of the second generation.
@@ -223,18 +236,20 @@ impl Assumed {
         taken: Option<RunId>,
     ) -> Option<Map<String, Value>> {
         let next = self.next.as_mut()?;
-        let guess = next.guess.as_ref().filter(|_| next.committed.is_none());
-        match guess.filter(|guess| Some(guess.run) == taken) {
-            Some(guess) => {
-                next.committed = Some(common.now);
-                self.tries.entry(next.tool.clone()).or_default().add(true);
-                Some(guess.arguments.clone())
-            }
-            None => {
-                self.drop(common, true);
-                None
-            }
+        let Stage::Assumed { guess, .. } = &mut next.stage else {
+            self.drop(common, false);
+            return None;
+        };
+        if Some(guess.run) != taken {
+            self.drop(common, true);
+            return None;
         }
+        let arguments = std::mem::take(&mut guess.arguments);
+        let tool = std::mem::take(&mut guess.tool);
+        self.tries.entry(tool.clone()).or_default().add(true);
+        let at = common.now;
+        next.stage = Stage::Committed { tool, at };
+        Some(arguments)
     }
 
     /// Whether the held-back generation may still become the answer. `spoken`: words of the main generation
@@ -248,13 +263,13 @@ impl Assumed {
         let Some(next) = &self.next else {
             return true;
         };
-        match &next.guess {
-            Some(guess) if next.committed.is_none() => {
-                spoken == next.has_words
-                    && called.is_none_or(|tool| tool == next.tool)
+        match &next.stage {
+            Stage::Assumed { guess, has_words } => {
+                spoken == *has_words
+                    && called.is_none_or(|tool| tool == guess.tool)
                     && is_ready(guess.run)
             }
-            _ => called.is_none(),
+            Stage::Committed { .. } => called.is_none(),
         }
     }
 
@@ -265,20 +280,24 @@ impl Assumed {
 
     /// Takes the generation if it answers exactly this prompt; otherwise discards it.
     pub(super) fn take(&mut self, common: &mut Common, prompt: &Prompt) -> Option<Taken> {
-        let fits = |next: &Next| next.held.prompt() == prompt && next.committed.is_some();
-        if !self.next.as_ref().is_some_and(fits) {
-            self.drop(common, false);
-            return None;
+        match self.next.take() {
+            Some(Next {
+                held,
+                stage: Stage::Committed { tool, at },
+                ..
+            }) if held.prompt() == prompt => Some(held.take(common, Some(&tool), at)),
+            other => {
+                self.next = other;
+                self.drop(common, false);
+                None
+            }
         }
-        let next = self.next.take()?;
-        let certain = next.committed.unwrap_or(common.now);
-        Some(next.held.take(common, Some(&next.tool), certain))
     }
 
     /// The generation failed. It is requested again when it is needed.
     pub(super) fn fail(&mut self, common: &mut Common) {
         if let Some(next) = self.next.take() {
-            next.held.record(common, Some(&next.tool), None);
+            next.held.record(common, Some(next.tool()), None);
         }
     }
 
@@ -287,9 +306,11 @@ impl Assumed {
         let Some(next) = self.next.take() else {
             return;
         };
-        next.held.discard(common, Some(&next.tool));
-        if missed && next.committed.is_none() {
-            self.tries.entry(next.tool).or_default().add(false);
+        next.held.discard(common, Some(next.tool()));
+        if let Stage::Assumed { guess, .. } = next.stage
+            && missed
+        {
+            self.tries.entry(guess.tool).or_default().add(false);
         }
     }
 }

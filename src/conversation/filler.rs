@@ -34,6 +34,8 @@ pub(super) struct DeadAir {
     fillers: u32,
     /// Of these, fillers said because it was silent for too long.
     again: u32,
+    /// Clauses of fillers that were not said, because the answer was there.
+    unsaid: u32,
     /// No filler before this.
     silent_until: Time,
 }
@@ -45,6 +47,7 @@ impl DeadAir {
             since: now,
             fillers: 0,
             again: 0,
+            unsaid: 0,
             silent_until: Time(0),
         }
     }
@@ -81,6 +84,15 @@ impl DeadAir {
     /// Counts a filler that is said because of the silence.
     pub(super) fn fill_again(&mut self) {
         self.again += 1;
+    }
+
+    /// Counts clauses of fillers that are not said.
+    pub(super) fn leave_unsaid(&mut self, clauses: usize) {
+        self.unsaid += clauses as u32;
+    }
+
+    pub(super) fn unsaid(&self) -> u32 {
+        self.unsaid
     }
 
     /// Counts a filler.

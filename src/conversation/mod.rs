@@ -93,6 +93,7 @@ pub use policy::{
     AnswerPolicy, Briefing, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
+pub use sentence::spoken_length;
 pub use speculation::{
     Because, Decision, Decline, Discard, Fate, HeldRecord, PredictionRecord, RunRecord,
     SpeculationEvent, TurnRecord, Verdict, verdict,

@@ -1,5 +1,17 @@
 //! Words and sentences of the agent's clauses.
 
+use crate::time::Micros;
+
+/// How long English is spoken for each of its characters, spaces and marks included: 15 a second.
+/// Our own voice, joe, says the phrases of `prompts/phrases.toml` at 17 (`undertone say`); not to
+/// take words for heard that are not, an estimate had better be slow.
+const CHARACTER: Micros = Micros::from_ms(66);
+
+/// How long it takes to say `text`, about.
+pub fn spoken_length(text: &str) -> Micros {
+    Micros(text.chars().count() as u64 * CHARACTER.0)
+}
+
 /// The words of a text.
 pub(super) fn words(text: &str) -> usize {
     text.split_whitespace().count()

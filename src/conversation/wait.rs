@@ -1,5 +1,6 @@
 //! How long the user still has to wait for the answer.
 
+use super::sentence::spoken_length;
 use crate::time::Micros;
 
 /// A wait shorter than this is not filled.
@@ -10,9 +11,6 @@ const DELAY: Micros = Micros::from_ms(300);
 
 /// From a model's first event to the first sound: the rest of the clause and its synthesis.
 const SYNTHESIS: Micros = Micros::from_ms(150);
-
-/// Time of speech for each character of a filler, marks and spaces included.
-const CHARACTER: Micros = Micros::from_ms(62);
 
 /// How long something still takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,7 +46,7 @@ impl Wait {
 
     /// Whether `text` can be said without a noticeable delay of an answer that comes after `wait`.
     pub(super) fn has_room(wait: Micros, text: &str) -> bool {
-        CHARACTER.0 * text.chars().count() as u64 <= wait.0 + DELAY.0
+        spoken_length(text) <= wait + DELAY
     }
 }
 

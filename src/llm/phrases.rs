@@ -35,9 +35,9 @@ pub struct Phrases {
     pub goodbye_too_long: String,
 }
 
-/// The phrase of recordings that were made before it could be configured.
+/// For recordings that were made before there was this phrase.
 fn one_moment() -> String {
-    "One moment.".into()
+    Phrases::default().one_moment
 }
 
 /// Why the phrases cannot be used.

@@ -2,12 +2,13 @@
 
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
+use super::clause::TakeChunk;
 use super::detectors::VadJob;
 use super::engines::Engines;
 use super::items::{self, Unheard};
 use super::offer::Offer;
 use super::options::{SessionOptions, SpokenBy};
-use super::pacer::{Pacer, spoken_length};
+use super::pacer::Pacer;
 use super::recognisers::Recogniser;
 use super::recorder::Recorded;
 use super::routing::{Answer, Routing};
@@ -17,7 +18,7 @@ use crate::asr::{Recognised, Utterance};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
     CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
-    Samples, Time,
+    Samples, Time, spoken_length,
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
@@ -55,14 +56,8 @@ pub(super) enum Done {
     Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
     VadFailed(String),
-    /// A part of a clause that is synthesised in advance, with its number.
-    Ahead(u64, Part),
-    /// Audio of a clause, at the voice's rate.
-    Audio {
-        clause: ClauseId,
-        samples: Vec<f32>,
-        last: bool,
-    },
+    /// A part of what the voice is synthesising.
+    Spoken(Synthesis, Part),
 }
 
 /// One running session.
@@ -100,6 +95,15 @@ pub(super) struct Driver {
     /// The conversation was told that the models are busy.
     busy: bool,
     _open: OpenSession,
+}
+
+/// What the voice is synthesising.
+#[derive(Clone, Copy)]
+pub(super) enum Synthesis {
+    /// A clause that is to be spoken.
+    Clause(ClauseId),
+    /// A clause that may be spoken, by its number in [`Ahead`].
+    Ahead(u64),
 }
 
 /// The user's audio on its way to the models.
@@ -442,18 +446,14 @@ impl Driver {
                 }
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
-            Done::Ahead(id, part) => {
-                if let Some((clause, part)) = self.ahead.receive(id, part) {
+            Done::Spoken(synthesis, part) => {
+                let part = match synthesis {
+                    Synthesis::Clause(clause) => Some((clause, part)),
+                    Synthesis::Ahead(id) => self.ahead.receive(id, part),
+                };
+                if let Some((clause, part)) = part {
                     self.on_part(clause, part);
                 }
-            }
-            Done::Audio {
-                clause,
-                samples,
-                last,
-            } => {
-                self.voice_failed = false;
-                self.on_audio(clause, &samples, last);
             }
         }
     }
@@ -755,9 +755,8 @@ impl Driver {
         let now = std::time::Instant::now();
         let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
         self.pacer.expect(clause, item, spoken_length(&text));
-        let early = self.ahead.take(&text, &speaker, clause);
         let voices = &self.engines.voices;
-        let voice = self.voices.entry(speaker);
+        let voice = self.voices.entry(speaker.clone());
         let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
         let prepared = voices.prepared(voice, &text).or_else(|| {
             let lost = self.voice_failed;
@@ -775,7 +774,7 @@ impl Driver {
         if let Some(clip) = prepared {
             return self.on_audio(clause, &clip.samples, true);
         }
-        if let Some(TakenOver { audio, ended }) = early {
+        if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause) {
             if !audio.is_empty() {
                 self.on_part(clause, Part::Audio(audio));
             }
@@ -784,40 +783,15 @@ impl Driver {
             }
             return;
         }
-        let failed = move |reason: String| failure(Job::Synthesis(clause), reason);
-        let results = self.results.clone();
-        let chunk = move |samples| {
-            let audio = Done::Audio {
-                clause,
-                samples,
-                last: false,
-            };
-            match results.try_send(audio) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        };
-        let results = self.results.clone();
-        let done = move |outcome: Result<(), String>| {
-            let done = match outcome {
-                Ok(()) => Done::Audio {
-                    clause,
-                    samples: Vec::new(),
-                    last: true,
-                },
-                Err(reason) => Done::Input(failed(reason)),
-            };
-            drop(results.try_send(done));
-        };
-        let asked = first.then_some(now);
         let wanted = Wanted {
             text,
             needed,
-            asked,
+            asked: first.then_some(now),
         };
-        let sent = voice.speak(wanted, cancel, &mut self.tasks, Box::new(chunk), done);
+        let (chunk, done) = parts(&self.results, Synthesis::Clause(clause));
+        let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
         if let Err(error) = sent {
-            self.input(failed(error.to_string()));
+            self.on_part(clause, Part::End(Err(error.to_string())));
         }
     }
 
@@ -840,25 +814,19 @@ impl Driver {
         let id = self
             .ahead
             .begin(request, text.clone(), speaker, cancel.clone());
-        let results = self.results.clone();
-        let chunk = move |samples| match results.try_send(Done::Ahead(id, Part::Audio(samples))) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        };
-        let results = self.results.clone();
-        let done = move |ended| drop(results.try_send(Done::Ahead(id, Part::End(ended))));
         let wanted = Wanted {
             text,
             needed: std::time::Instant::now() + AHEAD_OF_NEED,
             asked: None,
         };
-        let sent = voice.speak(wanted, cancel, &mut self.tasks, Box::new(chunk), done);
+        let (chunk, done) = parts(&self.results, Synthesis::Ahead(id));
+        let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
         if sent.is_err() {
             self.ahead.cancel(request);
         }
     }
 
-    /// Takes in a part of a clause whose synthesis began before it was to be spoken.
+    /// Takes in a part of a clause.
     fn on_part(&mut self, clause: ClauseId, part: Part) {
         match part {
             Part::Audio(samples) => {
@@ -905,6 +873,23 @@ impl Driver {
 
 /// Where jobs' results come in.
 pub(super) struct Results(mpsc::Receiver<Done>);
+
+/// Sends what the voice makes to the session.
+fn parts(
+    results: &mpsc::Sender<Done>,
+    synthesis: Synthesis,
+) -> (TakeChunk, impl FnOnce(Result<(), String>) + Send + use<>) {
+    let (chunks, end) = (results.clone(), results.clone());
+    let chunk = Box::new(move |samples| {
+        let part = Done::Spoken(synthesis, Part::Audio(samples));
+        match chunks.try_send(part) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    });
+    let done = move |ended| drop(end.try_send(Done::Spoken(synthesis, Part::End(ended))));
+    (chunk, done)
+}
 
 fn failure(job: Job, reason: String) -> Input {
     Input::Failed { job, reason }

@@ -26,7 +26,7 @@ pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
 pub use observers::Observers;
 pub use options::{Profile, SessionOptions, SpokenBy};
-pub(crate) use pacer::{CHARACTER, Pacer};
+pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
 
 use driver::Driver;

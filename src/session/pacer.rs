@@ -11,16 +11,6 @@ const FRAME: Micros = Micros::from_ms(20);
 /// than a minute of it.
 const LEAD: Micros = Micros::from_ms(200);
 
-/// How long English is spoken for each of its characters, spaces and marks included: 15 a second.
-/// Our own voice, joe, says the phrases of `prompts/phrases.toml` at 17 (`undertone say`); not to
-/// take words for heard that are not, an estimate had better be slow.
-pub(crate) const CHARACTER: Micros = Micros::from_ms(66);
-
-/// How long it takes to say `text`, about.
-pub(crate) fn spoken_length(text: &str) -> Micros {
-    Micros(text.chars().count() as u64 * CHARACTER.0)
-}
-
 /// Audio that waits to be sent.
 #[derive(Debug)]
 pub(crate) struct Pacer {

@@ -1,10 +1,9 @@
 //! The recorded jobs of models and tools: their durations and results.
 
 use crate::conversation::{
-    ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time,
+    ClauseId, Input, Job as Failing, Micros, Output, RequestId, RunId, Time, spoken_length,
 };
 use crate::llm::{LlmEvent, Message, Prompt};
-use crate::session::CHARACTER;
 use crate::tools::{Declaration, canonical};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -206,12 +205,11 @@ impl World {
 
     /// The estimated synthesis time and length of a clause, from the recorded clauses.
     pub(super) fn estimate(&self, text: &str) -> (Micros, Micros) {
-        let characters = text.chars().count() as u64;
         let length = match self.spoken {
-            (0, _) | (_, Micros(0)) => characters * CHARACTER.0,
-            (spoken, took) => characters * took.0 / spoken,
+            (0, _) | (_, Micros(0)) => spoken_length(text),
+            (spoken, took) => Micros(text.chars().count() as u64 * took.0 / spoken),
         };
-        (SYNTHESIS, Micros(length))
+        (SYNTHESIS, length)
     }
 
     /// A key for the request, without ids that differ between sessions.

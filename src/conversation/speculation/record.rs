@@ -25,7 +25,7 @@ pub struct TurnRecord {
     pub runs: Vec<RunRecord>,
     /// Fillers said by the conversation rather than the model.
     pub fillers: u32,
-    /// Fillers that were dropped or cut short because the answer was ready.
+    /// Clauses of fillers that were not said because the answer was there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fillers_dropped: u32,
     /// Generations that were requested before they were certain to be needed, in the order of their ends.

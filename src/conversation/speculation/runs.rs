@@ -50,11 +50,23 @@ impl Speculation {
         arguments: &Map<String, Value>,
     ) -> Option<RunId> {
         let tool = common.policy.tool(name)?;
-        if gate::eligibility(tool, &common.policy.speculation) < Eligibility::Full {
-            return None;
-        }
-        let run = (self.ledger).committable(track, tool, &canonical(tool, arguments))?;
+        let run = self.early_run(common, track, tool, arguments)?;
         (!self.ledger.is_expired(run, tool, common.now)).then_some(run)
+    }
+
+    /// The run of this call that has begun early, fresh or expired.
+    fn early_run(
+        &self,
+        common: &Common,
+        track: TrackId,
+        tool: &Declaration,
+        arguments: &Map<String, Value>,
+    ) -> Option<RunId> {
+        let may_run = gate::eligibility(tool, &common.policy.speculation) == Eligibility::Full;
+        let key = canonical(tool, arguments);
+        self.ledger
+            .committable(track, tool, &key)
+            .filter(|_| may_run)
     }
 
     /// Whether a run has a result that a commit may use, and is not committed.
@@ -106,11 +118,8 @@ impl Speculation {
         call: CallId,
         arguments: &Map<String, Value>,
     ) -> Option<RunId> {
-        if gate::eligibility(tool, &common.policy.speculation) < Eligibility::Full {
-            return None;
-        }
-        let (now, key) = (common.now, canonical(tool, arguments));
-        let run = self.ledger.committable(track, tool, &key)?;
+        let now = common.now;
+        let run = self.early_run(common, track, tool, arguments)?;
         if self.ledger.is_expired(run, tool, now) {
             self.discard(common, run, Discard::Expired);
             return None;

@@ -241,7 +241,7 @@ impl Conversation {
         self.add_results(answer.calls.take_all());
         let (turn, latency) = (answer.turn, answer.stamps.latency);
         let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
-        let dropped = answer.dropped_fillers;
+        let dropped = answer.dead_air.unsaid();
         self.common.notify(Event::ResponseDone {
             turn,
             status,

@@ -187,7 +187,7 @@ impl Conversation {
         match seen {
             Some(seen) => {
                 if let Some(answer) = &mut self.answer {
-                    answer.dropped_fillers += unsaid.len() as u32;
+                    answer.dead_air.leave_unsaid(unsaid.len());
                 }
                 seen
             }

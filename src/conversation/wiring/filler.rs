@@ -1,7 +1,6 @@
 //! Fillers, and the dead air that they cover.
 
 use super::Conversation;
-use crate::conversation::Output;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::filler;
 use crate::conversation::ids::CallId;
@@ -104,19 +103,13 @@ impl Conversation {
         let Some(answer) = self.answer.as_mut().filter(|_| !dropped.is_empty()) else {
             return;
         };
-        answer.dropped_fillers += dropped.len() as u32;
-        for clause in dropped {
+        answer.dead_air.leave_unsaid(dropped.len());
+        for clause in &dropped {
             match clause.words {
                 Words::Answer => self.history.leave_unsaid(clause.item, clause.index),
                 Words::Filler | Words::Own => self.history.drop_clause(clause.item, clause.index),
             }
-            if clause.asked {
-                let clause = clause.id;
-                self.common
-                    .outputs
-                    .push_back(Output::CancelClause { clause });
-            }
         }
-        self.watch_synthesis();
+        self.cancel_clauses(&dropped);
     }
 }

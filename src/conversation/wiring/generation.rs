@@ -220,8 +220,7 @@ impl Conversation {
 
     /// Handles the end of a generation.
     pub(super) fn end_generation(&mut self) {
-        self.common.timers.clear(Timer::GenerationOverdue);
-        self.common.timers.clear(Timer::FillerHeld);
+        self.clear_generation_timers();
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let clauses = generation.map(Generation::finish);
         self.say_clauses(clauses.unwrap_or_default());
@@ -249,10 +248,14 @@ impl Conversation {
         self.fail_response("llm", reason, |p| &p.llm_failed);
     }
 
-    /// Stops the model: the answer is long enough.
-    pub(super) fn end_answer(&mut self) {
+    pub(super) fn clear_generation_timers(&mut self) {
         self.common.timers.clear(Timer::GenerationOverdue);
         self.common.timers.clear(Timer::FillerHeld);
+    }
+
+    /// Stops the model: the answer is long enough.
+    pub(super) fn end_answer(&mut self) {
+        self.clear_generation_timers();
         let Some(answer) = &mut self.answer else {
             return;
         };

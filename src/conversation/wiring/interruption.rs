@@ -155,8 +155,7 @@ impl Conversation {
 
     pub(super) fn clear_response_timers(&mut self) {
         self.common.timers.clear(Timer::DeadAir);
-        self.common.timers.clear(Timer::GenerationOverdue);
-        self.common.timers.clear(Timer::FillerHeld);
+        self.clear_generation_timers();
         self.common.timers.clear(Timer::SynthesisOverdue);
     }
 }

@@ -4,7 +4,7 @@ use super::Conversation;
 
 use crate::conversation::answer::Answer;
 use crate::conversation::clauses::Clauses;
-use crate::conversation::playout::Words;
+use crate::conversation::playout::{Clause, Words};
 
 use crate::conversation::ids::ClauseId;
 use crate::conversation::sentence::words;
@@ -37,17 +37,23 @@ impl Conversation {
     /// Ends the answer before the clause `from`, if possible after a whole sentence: clauses before `from` go
     /// too, unless their playout has begun. Stops the model.
     pub(super) fn cut_answer(&mut self, from: ClauseId) {
-        for clause in self.playout.cut_answer(from) {
+        let cut = self.playout.cut_answer(from);
+        for clause in &cut {
             self.history.drop_clause(clause.item, clause.index);
-            if clause.asked {
-                let clause = clause.id;
-                self.common
-                    .outputs
-                    .push_back(Output::CancelClause { clause });
-            }
+        }
+        self.cancel_clauses(&cut);
+        self.end_answer();
+    }
+
+    /// Stops the synthesis of clauses that were removed.
+    pub(super) fn cancel_clauses(&mut self, removed: &[Clause]) {
+        for Clause { id: clause, .. } in removed.iter().filter(|clause| clause.asked) {
+            let clause = *clause;
+            self.common
+                .outputs
+                .push_back(Output::CancelClause { clause });
         }
         self.watch_synthesis();
-        self.end_answer();
     }
 
     /// Queues `text` as part of the response, clause by clause.

@@ -126,6 +126,14 @@ pub(super) const KINDS: &[Kind] = &[
         ..TALK
     },
     Kind {
+        name: "passing_results",
+        policy: with_tools,
+        calls: &["brief", "brief", "costly", "costly"],
+        calling: 90,
+        moves: &[Move::Speak, Move::Speak, Move::Pause, Move::Wait],
+        ..TALK
+    },
+    Kind {
         name: "tools",
         policy: with_tools,
         calls: &[
