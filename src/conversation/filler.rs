@@ -19,8 +19,8 @@ mod tests;
 const MOST: u32 = 2;
 
 /// Silence after the agent's own words, while a call is under way, that is filled: a listener takes a longer
-/// one for the end.
-const AFTER_SPEECH: Micros = Micros::from_ms(250);
+/// one for the end. The pause of some 120 ms with which a sentence ends comes before it.
+const AFTER_SPEECH: Micros = Micros::from_ms(150);
 
 /// If the answer comes neither now nor soon, the decision is made again after this time.
 const AGAIN: Micros = Micros::from_ms(100);

@@ -80,7 +80,8 @@ impl Conversation {
         };
         let (waiting, fillers) = (answer.calls.open(), answer.dead_air.fillers());
         let text = filler::again(&self.common, &self.speculation, &waiting, wait, fillers);
-        match text.filter(|_| !wait.is_near()) {
+        // A filler joins the history; an answer that is already being made would not fit behind it.
+        match text.filter(|_| !wait.is_near() && self.held.assumed.is_idle()) {
             Some(text) => {
                 answer.dead_air.fill_again();
                 self.say_filler(&text);
