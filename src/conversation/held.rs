@@ -26,11 +26,13 @@ pub(super) struct Held {
     first_clause: Option<Clauses>,
 }
 
-/// A call in a held-back answer. It may run early like any prediction, but is not committed.
+/// News of a call in a held-back answer. It may run early like any prediction, but is not committed.
 #[derive(Debug)]
 pub(super) enum HeldCall {
     /// The call of a tool has begun.
     Opened(String),
+    /// These arguments of the call are finished, and whether there are no others.
+    Read(Map<String, Value>, bool),
     /// The call is complete.
     Complete(String, Map<String, Value>),
 }
@@ -134,6 +136,9 @@ impl Held {
                 self.prepare(common, Clauses::finish);
                 self.open_tool = Some(name.clone());
                 may_call.then_some(HeldCall::Opened(name))
+            }
+            LlmEvent::ToolRead { arguments, whole } => {
+                may_call.then_some(HeldCall::Read(arguments, whole))
             }
             LlmEvent::ToolClosed { arguments } => {
                 let name = self.open_tool.take()?;

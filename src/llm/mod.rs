@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 /// An event in a model's stream. Every engine produces exactly these.
 ///
-/// The events of a call come in order: one `ToolOpened`, any number of `ToolArguments`, one `ToolClosed`.
+/// The events of a call come in order: one `ToolOpened`, any number of `ToolArguments` and `ToolRead`, one
+/// `ToolClosed`.
 /// Calls do not nest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -39,6 +40,14 @@ pub enum LlmEvent {
     ToolArguments {
         /// The raw piece.
         piece: String,
+    },
+    /// The arguments of the open call that are finished so far. Nothing of a further one has been written.
+    /// This commits nothing: more may follow, and the call may still turn out to be malformed.
+    ToolRead {
+        /// The arguments by name.
+        arguments: Map<String, Value>,
+        /// Their list is closed: only the end of the call is missing.
+        whole: bool,
     },
     /// The open call is complete. This commits it.
     ToolClosed {

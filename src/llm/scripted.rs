@@ -316,10 +316,14 @@ mod tests {
             ]
         );
         assert_eq!(began.elapsed(), Duration::from_millis(500));
-        let broken = vec![Step::text("<tool>f()"), Step::Error("gone".into())];
+        let broken = vec![Step::text("<tool>f(n=1"), Step::Error("gone".into())];
         assert_eq!(
             all(Scripted::always(broken).generate(prompt(vec![]))).await,
-            ["Ok(ToolOpened { name: \"f\" })", "Err(Stream(\"gone\"))"]
+            [
+                "Ok(ToolOpened { name: \"f\" })",
+                "Ok(ToolArguments { piece: \"n=1\" })",
+                "Err(Stream(\"gone\"))"
+            ]
         );
     }
 

@@ -107,6 +107,28 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+impl ToolSpec {
+    /// The parameters without which a call is refused. What has a default may be left out.
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        let required = self.parameters.get("required").and_then(Value::as_array);
+        let names = required.into_iter().flatten().filter_map(Value::as_str);
+        names.filter(|name| self.property(name).and_then(|p| p.get("default")).is_none())
+    }
+
+    /// The declared parameters.
+    pub fn properties(&self) -> impl Iterator<Item = &str> {
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
+        properties
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+    }
+
+    fn property(&self, name: &str) -> Option<&Value> {
+        self.parameters.get("properties")?.get(name)
+    }
+}
+
 /// A tool as its author and the server's operator declared it. Pure data: the conversation decides
 /// by it, and a recording carries it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

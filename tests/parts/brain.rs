@@ -106,7 +106,7 @@ async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolS
                 said.calls.push((name.clone(), arguments.unwrap()))
             }
             LlmEvent::Unable => said.unable = true,
-            LlmEvent::ToolArguments { .. } | LlmEvent::End => {}
+            LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } | LlmEvent::End => {}
             LlmEvent::Cut | LlmEvent::Used { .. } => {}
         }
     }

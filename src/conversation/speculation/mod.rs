@@ -9,6 +9,7 @@ mod ledger;
 mod predictions;
 mod record;
 mod runs;
+mod stream;
 mod track;
 
 pub use gate::{Because, Decision, Decline, Verdict, verdict};

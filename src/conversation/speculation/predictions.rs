@@ -6,7 +6,7 @@ use super::record::{Discard, PredictionRecord, SpeculationEvent};
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
-use crate::conversation::ids::RequestId;
+use crate::conversation::ids::{RequestId, RunId};
 use crate::conversation::output::{Event, Output};
 use crate::llm::ToolChoice;
 use crate::prediction::{Evidence, PastCall, Prediction, Source};
@@ -14,9 +14,6 @@ use crate::tools::{Declaration, Eligibility, canonical};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The confidence of a call in the model's own stream, which lacks only the closing tag.
-const STREAMED: f32 = 0.95;
 
 /// Opened connections stay open for at least this long (reqwest's pool: 90 s).
 const STAYS_WARM_MS: u64 = 60_000;
@@ -134,63 +131,25 @@ impl Speculation {
         }
     }
 
-    /// Handles the beginning of a call in the model's stream: a prediction for that tool is now almost
-    /// certain.
-    pub(in crate::conversation) fn on_tool_opened(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        track: TrackId,
-        name: &str,
-    ) {
-        let candidate = self.track(track).and_then(|t| t.candidates.get(name));
-        if let Some(candidate) = candidate.cloned() {
-            let prediction = Prediction {
-                confidence: candidate.confidence.max(STREAMED),
-                source: Source::Stream,
-                ..candidate
-            };
-            self.follow(common, clients, track, prediction);
-        } else if let Some(tool) = clients.servers(&common.policy, name)
-            && gate::eligibility(tool, &common.policy.speculation) > Eligibility::Forbid
-        {
-            self.warm_up(common, name);
-        }
-    }
-
-    /// Handles a complete call in a held-back answer. It is a prediction until the answer is used.
-    pub(in crate::conversation) fn on_held_call(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        tool: &str,
-        arguments: Map<String, Value>,
-    ) {
-        let prediction = Prediction {
-            tool: tool.to_owned(),
-            arguments,
-            confidence: STREAMED,
-            source: Source::Stream,
-        };
-        self.follow(common, clients, self.listening.id, prediction);
-    }
-
-    /// Passes a prediction through the gate and carries out the decision.
-    fn follow(
+    /// Passes a prediction through the gate and carries out the decision. Returns the run that it started.
+    pub(super) fn follow(
         &mut self,
         common: &mut Common,
         clients: ClientTools,
         id: TrackId,
         prediction: Prediction,
-    ) {
+    ) -> Option<RunId> {
         let tool = clients.servers(&common.policy, &prediction.tool).cloned();
+        let mut started = None;
         let decision = match tool {
             None => Decision::Declined(Decline::UnknownTool),
             Some(tool) => {
                 let key = canonical(&tool, &prediction.arguments);
                 let decision = self.judge(common, id, &tool, &key, prediction.confidence);
                 match decision {
-                    Decision::Started => self.start_early(common, id, &tool, key, &prediction),
+                    Decision::Started => {
+                        started = Some(self.start_early(common, id, &tool, key, &prediction));
+                    }
                     Decision::WarmedUp => self.warm_up(common, &prediction.tool),
                     Decision::Known | Decision::Declined(_) => {}
                 }
@@ -212,6 +171,7 @@ impl Speculation {
             track.predictions.push(record);
             track.candidates.insert(prediction.tool.clone(), prediction);
         }
+        started
     }
 
     fn judge(
@@ -260,7 +220,7 @@ impl Speculation {
         tool: &Declaration,
         key: Map<String, Value>,
         prediction: &Prediction,
-    ) {
+    ) -> RunId {
         let run = common.run_id();
         let name = &tool.spec.name;
         if let Some(track) = self.track(track) {
@@ -286,9 +246,10 @@ impl Speculation {
             source: prediction.source,
             confidence: prediction.confidence,
         }));
+        run
     }
 
-    fn warm_up(&mut self, common: &mut Common, name: &str) {
+    pub(super) fn warm_up(&mut self, common: &mut Common, name: &str) {
         let warm = self.warmed.get(name);
         if warm.is_some_and(|at| common.now.since(*at).as_ms() < STAYS_WARM_MS) {
             return;

@@ -127,7 +127,7 @@ pub enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discard {
-    /// The same tool was predicted with other arguments.
+    /// The same tool was predicted or called with other arguments.
     Superseded,
     /// The turn ended without a commit.
     TurnEnded,

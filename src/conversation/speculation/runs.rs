@@ -69,7 +69,8 @@ impl Speculation {
             .filter(|_| may_run)
     }
 
-    /// Whether a run has a result that a commit may use, and is not committed.
+    /// Whether a run has a result that a commit may use, and is not committed. A call that the model has begun
+    /// with other arguments will not use it.
     pub(in crate::conversation) fn is_ready(&self, common: &Common, run: RunId) -> bool {
         let Some(run) = self.ledger.get(run) else {
             return false;
@@ -79,7 +80,7 @@ impl Speculation {
         matches!(run.outcome, Some((_, Ok(_))))
             && !run.stale
             && !run.is_committed()
-            && tool.is_some_and(|tool| is_fresh(tool))
+            && tool.is_some_and(|tool| is_fresh(tool) && !self.is_refuted(run, tool))
     }
 
     /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is

@@ -1,6 +1,7 @@
 //! The speculation of one utterance and of the answer to it.
 
 use super::record::PredictionRecord;
+use super::stream::OpenCall;
 use crate::prediction::{Evidence, Prediction};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub(in crate::conversation) struct Track {
     pub(super) started: BTreeMap<String, u32>,
     /// Speculative runs that failed, which are not repeated early.
     pub(super) failed: Vec<(String, Map<String, Value>)>,
+    /// The call that the model has begun.
+    pub(super) open: Option<OpenCall>,
     /// The last input of the prediction sources.
     pub(super) asked: Evidence,
 }

@@ -1,6 +1,6 @@
 //! Sessions with assumed commits: the answer to a call is generated before the model has made it.
 
-use super::sim::{Script, Sim, Step, call_with, end, say};
+use super::sim::{Script, Sim, Step, call_with, end, say, streamed};
 use super::*;
 use crate::llm::Message;
 use crate::prediction::{Prediction, Source};
@@ -133,6 +133,44 @@ fn another_call_is_answered_by_its_own_result() {
         ["Checking the forecast for you.", "It rains."]
     );
     assert!(held(&sim).iter().all(|held| !held.used));
+}
+
+/// Without a prediction, and before the end of the call.
+#[test]
+fn a_result_of_a_run_that_the_stream_started_is_answered_before_the_commit() {
+    let mut first = vec![Step::Wait(330), say("Let me see. "), Step::Wait(500)];
+    first.extend(streamed("clock", json!({}), 50, 400));
+    first.push(end());
+    let mut sim = session([first, answering()], 20);
+    ask(&mut sim, "how late are we", 12_000);
+    assert_eq!(sim.spoken(), ["Let me see.", "It is sunny."]);
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    let run = &sim.records()[0].runs[0];
+    assert_eq!(run.source, Some(Source::Stream));
+}
+
+/// The call was predicted for Boulder; when the stream says Denver, the answer about Boulder is dropped before
+/// the call is complete.
+#[test]
+fn an_assumed_answer_is_dropped_when_the_stream_shows_another_call() {
+    let mut first = vec![Step::Wait(330), say("Checking the forecast for you. ")];
+    first.extend(streamed("weather", json!({"city": "denver"}), 200, 1_000));
+    first.push(end());
+    let rains = vec![Step::Wait(100), say("It rains."), end()];
+    let sim = asked([first, answering(), rains.clone(), rains], 100);
+    let held = held(&sim);
+    let wrong = held.first().expect("an assumed commit");
+    assert!(!wrong.used);
+    let commit = sim.latency().commit.unwrap();
+    assert!(
+        commit.since(wrong.ended) >= Micros::from_ms(900),
+        "{held:?}"
+    );
+    let runs = &sim.records()[0].runs;
+    assert!(runs.iter().any(|run| run.arguments["city"] == "denver"
+        && run.source == Some(Source::Stream)
+        && run.saved > Micros(0)));
 }
 
 #[test]

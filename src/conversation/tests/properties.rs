@@ -1,7 +1,7 @@
 //! Properties that must hold for any inputs in any order.
 
 use super::super::*;
-use super::sim::{Sim, Sources, Step, call, call_with, end, say};
+use super::sim::{Script, Sim, Sources, Step, call, call_with, end, read, say, streamed};
 use super::{tool, with};
 use crate::language::en::fillers::is_filler;
 use crate::llm::{Message, Prompt};
@@ -309,11 +309,24 @@ fn answers() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..12)
 }
 
+/// A call in pieces, which may turn out otherwise than its arguments so far.
+fn streamed_call() -> impl Strategy<Value = Script> {
+    let pieces = (0u64..600, 0u64..600, 0u8..3, any::<bool>());
+    (any_call(), pieces).prop_map(|((name, n), (written, closed, before, whole))| {
+        let mut script = streamed(name, json!({ "n": n }), written, closed);
+        if before != n {
+            script.insert(3, read(json!({ "n": before }), whole));
+        }
+        script
+    })
+}
+
 fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let step = prop_oneof![
         2 => Just(vec![say("Some words to say. ")]),
         2 => Just(vec![say("Let me check. ")]),
         4 => any_call().prop_map(|(name, n)| call_with(name, json!({ "n": n })).to_vec()),
+        4 => streamed_call(),
         1 => (0u64..2_000).prop_map(|ms| vec![Step::Wait(ms)]),
         1 => Just(vec![Step::Break]),
     ];

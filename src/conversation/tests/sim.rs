@@ -47,6 +47,27 @@ pub(super) fn call_with(name: &str, arguments: Value) -> [Step; 2] {
     ]
 }
 
+/// Arguments of an open call that are finished; `whole` if there are no others.
+pub(super) fn read(arguments: Value, whole: bool) -> Step {
+    Step::Event(LlmEvent::ToolRead {
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        whole,
+    })
+}
+
+/// A call in pieces: its name, after `written_ms` all its arguments, after `closed_ms` more its end.
+pub(super) fn streamed(name: &str, arguments: Value, written_ms: u64, closed_ms: u64) -> Script {
+    let [opened, closed] = call_with(name, arguments.clone());
+    vec![
+        opened,
+        read(Value::Null, false),
+        Step::Wait(written_ms),
+        read(arguments, true),
+        Step::Wait(closed_ms),
+        closed,
+    ]
+}
+
 pub(super) fn end() -> Step {
     Step::Event(LlmEvent::End)
 }

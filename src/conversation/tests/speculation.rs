@@ -1,6 +1,6 @@
 //! Sessions with speculation: which tools run early, how much time that saves, and that it does no harm.
 
-use super::sim::{Script, Sim, Step, call_with, end, say};
+use super::sim::{Script, Sim, Step, call_with, end, read, say, streamed};
 use super::*;
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Eligibility, EndsCall};
@@ -444,6 +444,179 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
     let run = &sim.records()[0].runs[0];
     assert_eq!(run.source, Some(Source::Stream));
     assert_eq!(run.saved, Micros::from_ms(400));
+}
+
+/// A read with these parameters, required or not, that may run early.
+fn taking(name: &str, required: &[&str], optional: &[&str]) -> Declaration {
+    let mut tool = early(name);
+    let all = required.iter().chain(optional);
+    let properties: serde_json::Map<_, _> = all
+        .map(|name| ((*name).to_owned(), json!({"type": "string"})))
+        .collect();
+    tool.spec.parameters =
+        json!({"type": "object", "properties": properties, "required": required});
+    tool
+}
+
+/// A session without predictions whose model streams a call, and the tool takes 600 ms.
+fn streaming(tool: Declaration, call: Script) -> Sim {
+    let mut sim = Sim::new(with(vec![tool]));
+    sim.tool_ms = 600;
+    // The call begins when the turn is over.
+    let mut first = vec![Step::Wait(1_000), say("Let me check.")];
+    first.extend(call);
+    first.push(end());
+    sim.scripts.push_back(first);
+    sim.scripts.push_back(vec![say("It is sunny."), end()]);
+    ask(&mut sim, "how is it outside", 6_000);
+    sim
+}
+
+fn run_started(sim: &Sim, nth: usize) -> Time {
+    let starts = sim.outputs.iter();
+    let mut starts = starts.filter(|(_, o)| matches!(o, Output::StartTool { .. }));
+    starts.nth(nth).expect("a run").0
+}
+
+/// How much earlier the run began than the call was committed, ms.
+fn ahead(sim: &Sim, nth: usize) -> u64 {
+    let commit = sim.latency().commit.expect("a commit");
+    commit.since(run_started(sim, nth)).as_ms()
+}
+
+#[test]
+fn a_tool_without_parameters_starts_at_its_name() {
+    let call = streamed("clock", json!({}), 45, 15);
+    let sim = streaming(taking("clock", &[], &[]), call.clone());
+    assert_eq!(sim.started(), [(false, "clock".to_owned())]);
+    assert_eq!(ahead(&sim, 0), 60);
+    let record = &sim.records()[0];
+    let run = &record.runs[0];
+    assert_eq!(
+        (run.source, run.saved),
+        (Some(Source::Stream), Micros::from_ms(60))
+    );
+    assert_eq!(record.predictions.len(), 1, "{:?}", record.predictions);
+    let late = |sim: &Sim| {
+        let latency = sim.latency();
+        latency.tool_result.unwrap().since(latency.commit.unwrap())
+    };
+    let mut off = taking("clock", &[], &[]);
+    off.speculation.eligibility = Eligibility::WarmUp;
+    let slow = streaming(off, call);
+    assert_eq!(late(&slow).as_ms() - late(&sim).as_ms(), 60);
+    assert_eq!(sim.core.history.messages(), slow.core.history.messages());
+}
+
+#[test]
+fn a_tool_with_optional_arguments_starts_at_its_name_and_again_with_them() {
+    let clock = || taking("clock", &[], &["place"]);
+    let sim = streaming(clock(), streamed("clock", json!({}), 45, 15));
+    assert_eq!(
+        (sim.started().len(), ahead(&sim, 0)),
+        (1, 60),
+        "it was right"
+    );
+    let sim = streaming(clock(), streamed("clock", json!({"place": "Rome"}), 45, 15));
+    let twice = [(false, "clock".to_owned()), (false, "clock".to_owned())];
+    assert_eq!(sim.started(), twice);
+    assert_eq!((ahead(&sim, 0), ahead(&sim, 1)), (60, 15));
+    let runs = &sim.records()[0].runs;
+    let superseded = |run: &RunRecord| {
+        let reason = Discard::Superseded;
+        matches!(run.fate, Fate::Discarded { reason: was, .. } if was == reason)
+    };
+    assert!(superseded(&runs[0]), "{runs:?}");
+    assert_eq!(runs[0].wasted, Micros::from_ms(45), "it is aborted at once");
+    assert!(matches!(runs[1].fate, Fate::Committed { .. }));
+    let aborts = sim.outputs.iter();
+    let aborts = aborts.filter(|(_, o)| matches!(o, Output::AbortTool { .. }));
+    assert_eq!(aborts.count(), 1);
+    let mut sure = clock();
+    sure.speculation.min_confidence = 0.9;
+    let sim = streaming(sure, streamed("clock", json!({}), 45, 15));
+    assert_eq!((sim.started().len(), ahead(&sim, 0)), (1, 15));
+}
+
+#[test]
+fn a_call_starts_when_its_arguments_are_complete() {
+    let weather = || taking("weather", &["city"], &[]);
+    let call = streamed("weather", json!({"city": "Denver"}), 100, 40);
+    let sim = streaming(weather(), call);
+    assert_eq!((sim.started().len(), ahead(&sim, 0)), (1, 40));
+    // No other argument can follow, so the list need not be closed.
+    let mut call = streamed("weather", json!({"city": "Denver"}), 100, 40);
+    call.splice(
+        2..2,
+        [Step::Wait(50), read(json!({"city": "Denver"}), false)],
+    );
+    let sim = streaming(weather(), call);
+    assert_eq!((sim.started().len(), ahead(&sim, 0)), (1, 140));
+    // Another may follow: the list must be closed.
+    let mut call = streamed("weather", json!({"city": "Denver"}), 100, 40);
+    call.splice(
+        2..2,
+        [Step::Wait(50), read(json!({"city": "Denver"}), false)],
+    );
+    let sim = streaming(taking("weather", &["city"], &["day"]), call);
+    assert_eq!((sim.started().len(), ahead(&sim, 0)), (1, 40));
+}
+
+#[test]
+fn an_open_call_runs_nothing_that_its_end_would_not() {
+    let call = || streamed("weather", json!({"city": "Denver"}), 100, 40);
+    let mut missing = call();
+    missing.truncate(2);
+    missing.push(Step::Wait(200));
+    missing.push(read(json!({"day": "Monday"}), true));
+    missing.push(Step::Event(LlmEvent::ToolClosed {
+        arguments: Err("the list is not closed".into()),
+    }));
+    let sim = streaming(taking("weather", &["city"], &["day"]), missing);
+    assert_eq!(sim.started(), [], "a required argument is missing");
+    let mut write = taking("weather", &["city"], &[]);
+    write.effect = Effect::Reversible;
+    let sim = streaming(write, call());
+    assert_eq!(sim.started(), [(true, "weather".to_owned())]);
+    let mut policy = off(with(vec![taking("weather", &["city"], &[])]));
+    policy.timeouts.dead_air = Micros::from_ms(60_000);
+    let mut sim = Sim::new(policy);
+    let mut script = call();
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "how is it outside", 6_000);
+    assert_eq!(sim.started(), [(true, "weather".to_owned())]);
+}
+
+#[test]
+fn a_predicted_call_in_the_stream_is_one_run() {
+    let mut sim = Sim::new(with(vec![taking("weather", &["city"], &[])]));
+    weather_router(&mut sim);
+    sim.tool_ms = 600;
+    let mut script = vec![Step::Wait(300)];
+    script.extend(streamed("weather", json!({"city": "boulder"}), 100, 40));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "weather in boulder", 6_000);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    assert_eq!(sim.records()[0].runs[0].source, Some(Source::Rule));
+}
+
+#[test]
+fn a_held_back_call_starts_its_tool_once() {
+    // The model calls at the first pause, before the turn is over.
+    let mut sim = Sim::new(with(vec![taking("weather", &["city"], &[])]));
+    sim.tool_ms = 600;
+    let mut script = streamed("weather", json!({"city": "Denver"}), 20, 10);
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("It is sunny."), end()]);
+    sim.completeness = 0.5;
+    ask(&mut sim, "how is it outside", 6_000);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    let record = &sim.records()[0];
+    assert!(matches!(record.runs[0].fate, Fate::Committed { .. }));
+    assert_eq!(record.runs[0].source, Some(Source::Stream));
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::conversation::timer::Timer;
 use crate::conversation::{Event, Job, Output, ResponseTerms};
 use crate::llm::{Demands, LlmEvent, Message, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 impl Conversation {
@@ -72,6 +73,27 @@ impl Conversation {
         let clients = ClientTools::of(&self.client, terms);
         self.speculation
             .on_tool_opened(&mut self.common, clients, track, name);
+    }
+
+    /// Arguments of the open call are finished.
+    pub(super) fn on_arguments_read(
+        &mut self,
+        track: TrackId,
+        arguments: Map<String, Value>,
+        whole: bool,
+    ) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        self.speculation
+            .on_arguments_read(&mut self.common, clients, track, arguments, whole);
+    }
+
+    /// The track of the answer, if its calls are carried out.
+    fn calling_track(&self) -> Option<TrackId> {
+        let answer = self.answer.as_ref()?;
+        let may_call = answer.generation.as_ref()?.may_call();
+        let track = self.speculation.answering()?;
+        (may_call && !answer.terms.is_outside()).then_some(track.id)
     }
 
     /// The prompt after `steps` rounds of tools, of an answer that has used `used` output tokens so far.
@@ -153,7 +175,6 @@ impl Conversation {
             self.common.pace.began(wait);
         }
         generation.count(&event);
-        let may_call = generation.may_call();
         let beside = self.held.assumed.is_streaming();
         self.common.pace.event(request, self.common.now, beside);
         watch_generation(&mut self.common);
@@ -162,8 +183,7 @@ impl Conversation {
             LlmEvent::ToolOpened { name } => match generation.begin_call(&name) {
                 Some(before) => {
                     self.say_before_call(before);
-                    let track = self.speculation.answering().map(|track| track.id);
-                    if let Some(track) = track.filter(|_| may_call) {
+                    if let Some(track) = self.calling_track() {
                         self.on_tool_opened(track, &name);
                     }
                 }
@@ -173,8 +193,20 @@ impl Conversation {
                 }
             },
             LlmEvent::ToolArguments { .. } => {}
+            LlmEvent::ToolRead { arguments, whole } => {
+                if let Some(track) = self.calling_track() {
+                    self.on_arguments_read(track, arguments, whole);
+                }
+            }
             LlmEvent::ToolClosed { arguments } => {
                 if let Some(name) = generation.end_call() {
+                    if let Some(track) = self.speculation.answering().map(|track| track.id) {
+                        self.speculation.on_tool_closed(
+                            &mut self.common,
+                            track,
+                            arguments.as_ref().ok(),
+                        );
+                    }
                     self.commit(&name, arguments);
                 }
             }

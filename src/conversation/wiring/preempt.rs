@@ -51,6 +51,10 @@ impl Conversation {
                 let track = self.speculation.listening().id;
                 self.on_tool_opened(track, &name);
             }
+            Some(HeldCall::Read(arguments, whole)) => {
+                let track = self.speculation.listening().id;
+                self.on_arguments_read(track, arguments, whole);
+            }
             Some(HeldCall::Complete(name, arguments)) => {
                 let terms = self.answer.as_ref().map(|a| &a.terms);
                 let clients = ClientTools::of(&self.client, terms);

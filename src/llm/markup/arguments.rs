@@ -7,6 +7,10 @@ use std::str::Chars;
 /// The deepest nesting of lists and objects.
 const MAX_DEPTH: usize = 32;
 
+/// Arguments longer than this are read only when their call is closed. It bounds the time for reading the
+/// same text again with each piece.
+const MAX_BEGUN_BYTES: usize = 2 * 1024;
+
 /// Reads the text between the parentheses of a call: `city="Boulder", days=3`, or one object.
 ///
 /// # Errors
@@ -21,6 +25,23 @@ pub fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     };
     reader.end()?;
     Ok(arguments)
+}
+
+/// Reads the beginning of a call's arguments, as far as they are written. Returns them and whether they are
+/// an object that is closed; `None` if the text ends within an argument or behind a comma, or is malformed.
+pub(crate) fn parse_begun(text: &str) -> Option<(Map<String, Value>, bool)> {
+    // A number or a word may go on: 12 may become 120.
+    let may_go_on = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '+' | '_');
+    let is_within = text.ends_with(may_go_on) || text.trim_end().ends_with(',');
+    if text.len() > MAX_BEGUN_BYTES || is_within {
+        return None;
+    }
+    let is_object = text.trim_start().starts_with('{');
+    match parse_arguments(text) {
+        Ok(arguments) => Some((arguments, is_object)),
+        Err(_) if is_object => Some((parse_arguments(&format!("{text}}}")).ok()?, false)),
+        Err(_) => None,
+    }
 }
 
 /// Reads a whole call as an object: `{"name": "f", "arguments": {...}}`. The arguments may also be a string

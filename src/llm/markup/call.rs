@@ -1,6 +1,6 @@
 //! Parses the text between `<tool>` and `</tool>`.
 
-use super::arguments::{parse_arguments, parse_envelope};
+use super::arguments::{parse_arguments, parse_begun, parse_envelope};
 use super::{Events, Kind, MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, MAX_TAG_CHARS, Tag};
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
@@ -20,6 +20,7 @@ pub(super) struct Call {
     /// Characters since a `<` that may begin a tag.
     tag: String,
     error: Option<String>,
+    told: Told,
 }
 
 /// How much of a call has been parsed.
@@ -63,6 +64,7 @@ impl Call {
             quotes: Quotes::default(),
             tag: String::new(),
             error: None,
+            told: Told::default(),
         };
         if name.is_some() {
             call.open_named(out);
@@ -205,6 +207,18 @@ impl Call {
         }
     }
 
+    /// Reports the arguments that are finished at the end of a piece of the stream.
+    pub(super) fn tell(&mut self, out: &mut Events) {
+        let read = match self.stage {
+            Stage::Tail => parse_arguments(&self.raw).ok().map(|read| (read, true)),
+            Stage::Arguments | Stage::Body if self.opened => parse_begun(&self.raw),
+            _ => None,
+        };
+        if let Some(event) = read.and_then(|(arguments, whole)| self.told.tell(arguments, whole)) {
+            out.push(event);
+        }
+    }
+
     /// Closes the call at `</tool>`.
     pub(super) fn close(&mut self, out: &mut Events) {
         let arguments = match self.error.take() {
@@ -268,6 +282,19 @@ fn within_parentheses(text: &str) -> &str {
     text.strip_prefix('(')
         .and_then(|t| t.strip_suffix(')'))
         .unwrap_or(text)
+}
+
+/// What was reported of the arguments of an open call: how many, and whether their list is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Option<(usize, bool)>);
+
+impl Told {
+    /// The event that reports these arguments, if they have not been reported yet.
+    pub(crate) fn tell(&mut self, arguments: Map<String, Value>, whole: bool) -> Option<LlmEvent> {
+        let told = Some((arguments.len(), whole));
+        let is_new = std::mem::replace(&mut self.0, told) != told;
+        is_new.then_some(LlmEvent::ToolRead { arguments, whole })
+    }
 }
 
 /// Which quotes and brackets are open.

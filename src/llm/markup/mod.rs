@@ -1,8 +1,8 @@
 //! Incremental parser of the markup in which the language model answers.
 //!
 //! Pure: characters in, [`LlmEvent`]s out. However the input is split, the events are the same once
-//! adjacent pieces of speech and of arguments are joined. No input causes a panic, and `<` and `>` are
-//! never spoken.
+//! adjacent pieces of speech and of arguments are joined, except [`LlmEvent::ToolRead`], which tells what is
+//! finished at the end of a piece. No input causes a panic, and `<` and `>` are never spoken.
 //!
 //! ```text
 //! answer    = { speech | tool | think | fence | text }
@@ -34,13 +34,17 @@
 //! - Entities are decoded in speech and never open a tag. In arguments they stay as they are.
 //! - In a quoted argument `)` and `</tool>` are text. Elsewhere `</tool>` ends the call even if it is
 //!   incomplete, and `<speech>` or `<tool>` ends it as unclosed, which is an error.
+//! - If a piece of the input ends behind the name of a call, behind a finished argument or behind all of them, the
+//!   arguments so far are reported in [`LlmEvent::ToolRead`].
 //! - An error in a call is reported in [`LlmEvent::ToolClosed`], with a message for the model.
 
 mod arguments;
 mod call;
 mod utf8;
 
+pub(crate) use arguments::parse_begun;
 pub use arguments::{format_call, parse_arguments};
+pub(crate) use call::Told;
 pub(crate) use utf8::Utf8Decoder;
 
 use crate::llm::LlmEvent;
@@ -135,6 +139,9 @@ impl Parser {
     pub fn push(&mut self, text: &str) -> Vec<LlmEvent> {
         for c in text.chars() {
             self.step(c);
+        }
+        if let Mode::Tool(call) = &mut self.mode {
+            call.tell(&mut self.out);
         }
         std::mem::take(&mut self.out.0)
     }

@@ -2,11 +2,12 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Joins adjacent pieces.
+/// Joins adjacent pieces, and leaves out what depends on how the text is cut.
 fn merged(events: impl IntoIterator<Item = LlmEvent>) -> Vec<LlmEvent> {
     let mut joined = Events::default();
     for event in events {
         match event {
+            LlmEvent::ToolRead { .. } => {}
             LlmEvent::Speech { text } => text.chars().for_each(|c| joined.speech(c)),
             LlmEvent::ToolArguments { piece } => piece.chars().for_each(|c| joined.argument(c)),
             other => joined.push(other),
@@ -90,7 +91,7 @@ fn the_end_of_speech_and_the_name_of_a_tool_are_known_at_once() {
     );
     assert_eq!(parser.push("<tool>now"), []);
     assert_eq!(
-        parser.push("("),
+        merged(parser.push("(")),
         [LlmEvent::ToolOpened { name: "now".into() }]
     );
 }
@@ -247,6 +248,85 @@ fn memory_is_bounded() {
     assert_eq!((spoken.as_str(), calls.len()), ("go on", 1));
 }
 
+/// The arguments that are reported behind each piece, with a mark if there are no others.
+fn reads(pieces: &[&str]) -> Vec<String> {
+    let mut parser = Parser::new();
+    let events = pieces.iter().map(|piece| parser.push(piece));
+    let read = |events: Vec<LlmEvent>| {
+        let reads = events.into_iter().filter_map(|event| match event {
+            LlmEvent::ToolRead { arguments, whole } => {
+                let end = if whole { "." } else { "" };
+                Some(format!("{}{end}", Value::Object(arguments)))
+            }
+            _ => None,
+        });
+        reads.collect::<Vec<_>>().join(" ")
+    };
+    events.map(read).collect()
+}
+
+#[test]
+fn finished_arguments_are_reported_before_the_call_is_closed() {
+    let pieces = [
+        "<tool>", "w", "(", "city", "=\"Den", "ver", "\"", ", ", "days", "=3", ")", "</", "tool>",
+    ];
+    let expected = [
+        "",
+        "",
+        "{}",
+        "",
+        "",
+        "",
+        r#"{"city":"Denver"}"#,
+        "",
+        "",
+        "",
+        r#"{"city":"Denver","days":3}."#,
+        "",
+        "",
+    ];
+    assert_eq!(reads(&pieces), expected);
+}
+
+#[test]
+fn a_number_is_finished_when_something_follows_it() {
+    let pieces = ["<tool>f(n=1", "2", " ", ")"];
+    assert_eq!(reads(&pieces), ["", "", r#"{"n":12}"#, r#"{"n":12}."#]);
+}
+
+#[test]
+fn finished_arguments_of_every_form_of_a_call_are_reported() {
+    let named = ["<tool name=\"w\">", "{\"city\": \"Rome\"", "}"];
+    let rome = r#"{"city":"Rome"}"#;
+    assert_eq!(reads(&named), ["{}", rome, &format!("{rome}.")]);
+    let object = ["<tool>w", "{", "\"city\": \"Rome\"", "} "];
+    assert_eq!(reads(&object), ["", "{}", rome, &format!("{rome}.")]);
+    let nested = ["<tool>w(a=[\"x\"", "], b={\"c\": \"y\"", "}", ")"];
+    let all = r#"{"a":["x"],"b":{"c":"y"}}"#;
+    assert_eq!(reads(&nested), ["", "", all, &format!("{all}.")]);
+    assert_eq!(reads(&["<tool>now()", "</tool>"]), ["{}.", ""]);
+}
+
+#[test]
+fn a_call_in_one_piece_is_not_reported_before_its_end() {
+    assert_eq!(reads(&["<tool>w(city=\"Rome\")</tool>"]), [""]);
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_not_reported() {
+    for text in [
+        "w(Rome",
+        "w(city=Rome)",
+        "w(city=\"Rome\" and",
+        "w(a=\"1\", a=\"2\"",
+        "w(a=\"1\") v(",
+    ] {
+        assert_eq!(reads(&["<tool>", text]), ["", ""], "{text}");
+    }
+    let long = format!("w(text=\"{}\"", "x".repeat(MAX_ARGUMENT_BYTES / 2));
+    assert_eq!(reads(&["<tool>", &long]), ["", ""]);
+}
+
 #[test]
 fn bytes_that_are_not_text() {
     let mut parser = Parser::new();
@@ -300,7 +380,7 @@ fn well_formed(events: &[LlmEvent]) -> bool {
         LlmEvent::ToolOpened { name } => {
             !std::mem::replace(&mut open, true) && (1..=MAX_NAME_CHARS).contains(&name.len())
         }
-        LlmEvent::ToolArguments { .. } => open,
+        LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } => open,
         LlmEvent::ToolClosed { .. } => std::mem::replace(&mut open, false),
         LlmEvent::Unable | LlmEvent::Cut | LlmEvent::Used { .. } | LlmEvent::End => false,
     }) && !open
@@ -352,6 +432,28 @@ proptest! {
         let whole = parse(&String::from_utf8_lossy(&bytes));
         prop_assert!(well_formed(&whole), "{:?}", whole);
         prop_assert_eq!(in_pieces(&bytes, &cuts), whole);
+    }
+
+    /// What was reported of a call that can be read is a part of it, and all of it if it was reported as whole.
+    #[test]
+    fn reported_arguments_are_those_of_the_call(
+        arguments in arguments(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let text = format_call("f", &arguments);
+        let mut parser = Parser::new();
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        at.sort_unstable();
+        let mut from = 0;
+        for to in at {
+            for event in parser.push_bytes(&text.as_bytes()[from..to]) {
+                if let LlmEvent::ToolRead { arguments: read, whole } = event {
+                    prop_assert!(read.iter().all(|(name, value)| arguments.get(name) == Some(value)));
+                    prop_assert!(!whole || read == arguments);
+                }
+            }
+            from = to;
+        }
     }
 
     #[test]

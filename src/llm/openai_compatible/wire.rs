@@ -1,6 +1,8 @@
 //! Turns the data of a chat completion stream into events. Pure.
 
-use crate::llm::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, parse_arguments};
+use crate::llm::markup::{
+    MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, Told, parse_arguments, parse_begun,
+};
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -106,6 +108,8 @@ struct NativeCall {
     raw: String,
     /// How many bytes of `raw` were reported; `None` before the call was opened.
     told: Option<usize>,
+    /// What was reported of its finished arguments.
+    read: Told,
     error: Option<&'static str>,
 }
 
@@ -153,6 +157,9 @@ impl Decoder {
         }
         if let Some(reason) = choice.finish_reason {
             self.finish(reason, events);
+        }
+        if let Some(open) = self.calls.get_mut(self.closed) {
+            open.tell_read(events);
         }
     }
 
@@ -233,6 +240,7 @@ impl NativeCall {
             name: String::new(),
             raw: String::new(),
             told: None,
+            read: Told::default(),
             error: None,
         }
     }
@@ -277,6 +285,16 @@ impl NativeCall {
         }
     }
 
+    /// Reports the arguments that are finished.
+    fn tell_read(&mut self, events: &mut Vec<LlmEvent>) {
+        let is_empty = self.raw.trim().is_empty();
+        if self.told.is_none() || self.error.is_some() || !(is_empty || is_object(&self.raw)) {
+            return;
+        }
+        let read = parse_begun(&self.raw);
+        events.extend(read.and_then(|(arguments, whole)| self.read.tell(arguments, whole)));
+    }
+
     fn close(&mut self, whole: bool, events: &mut Vec<LlmEvent>) {
         if self.name.is_empty() {
             self.error = Some("the call has no name");
@@ -293,8 +311,12 @@ impl NativeCall {
     }
 }
 
+fn is_object(raw: &str) -> bool {
+    raw.trim_start().starts_with('{')
+}
+
 fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
-    if raw.trim_start().starts_with('{') {
+    if is_object(raw) {
         parse_arguments(raw)
     } else {
         Err("the arguments are not an object".into())
@@ -327,8 +349,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Decodes chunks and `[DONE]`, with one line for each event.
+    /// Decodes chunks and `[DONE]`, with one line for each event but reports of finished arguments.
     fn decode(chunks: &[Value]) -> Vec<String> {
+        let mut lines = decode_with_reads(chunks);
+        lines.retain(|line| !line.starts_with("read"));
+        lines
+    }
+
+    fn decode_with_reads(chunks: &[Value]) -> Vec<String> {
         let mut decoder = Decoder::default();
         let mut lines = Vec::new();
         for chunk in chunks
@@ -351,6 +379,10 @@ mod tests {
             LlmEvent::Speech { text } => format!("say {text}"),
             LlmEvent::ToolOpened { name } => format!("open {name}"),
             LlmEvent::ToolArguments { piece } => format!("piece {piece}"),
+            LlmEvent::ToolRead { arguments, whole } => {
+                let read = Value::Object(arguments.clone());
+                format!("read {read}{}", if *whole { " whole" } else { "" })
+            }
             LlmEvent::ToolClosed { arguments: Ok(map) } => {
                 format!("close {}", Value::Object(map.clone()))
             }
@@ -426,6 +458,35 @@ mod tests {
             "end",
         ];
         assert_eq!(lines, expected);
+    }
+
+    /// The shape in which OpenAI and vLLM stream a call: the name, the arguments by tokens, the reason.
+    #[test]
+    fn finished_arguments_of_a_native_call_are_reported_before_its_end() {
+        let pieces = [
+            "", "{\"", "city", "\":\"", "Den", "ver", "\",", "\"days", "\":1", "2", "}",
+        ];
+        let chunks = pieces.iter().enumerate().map(|(nth, piece)| match nth {
+            0 => call(0, "a", "w", piece),
+            _ => call(0, "", "", piece),
+        });
+        let chunks: Vec<_> = chunks.chain([finish("tool_calls")]).collect();
+        let lines = decode_with_reads(&chunks);
+        let reads: Vec<_> = lines.iter().filter(|l| !l.starts_with("piece")).collect();
+        let expected = [
+            "open w",
+            "read {}",
+            "read {\"city\":\"Denver\",\"days\":12} whole",
+            "close {\"city\":\"Denver\",\"days\":12}",
+            "end",
+        ];
+        assert_eq!(reads, expected);
+        // The quote and the comma behind it may come apart.
+        let apart = [
+            call(0, "a", "w", "{\"city\":\"Denver\""),
+            call(0, "", "", ",\"days\":"),
+        ];
+        assert!(decode_with_reads(&apart).contains(&"read {\"city\":\"Denver\"}".to_owned()));
     }
 
     #[test]

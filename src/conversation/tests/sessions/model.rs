@@ -1,6 +1,6 @@
 //! The model and the prediction sources of a generated session.
 
-use super::super::sim::{Script, Sources, Step, call_with, end, say};
+use super::super::sim::{Script, Sources, Step, call_with, end, read, say, streamed};
 use super::super::*;
 use super::{Dice, Kind};
 use crate::llm::TokenUsage;
@@ -85,7 +85,22 @@ fn called(dice: &mut Dice, calls: &[&str]) -> Script {
     }
     let piece = format!("{{\"n\": {n}");
     let piece = Step::Event(LlmEvent::ToolArguments { piece });
-    vec![opened, piece, Step::Wait(dice.pick(&[100, 800])), closed]
+    if dice.chance(40) {
+        return vec![opened, piece, Step::Wait(dice.pick(&[100, 800])), closed];
+    }
+    let mut script = streamed(
+        dice.pick(calls),
+        json!({ "n": n }),
+        dice.pick(&[20, 300]),
+        dice.pick(&[30, 800]),
+    );
+    if dice.chance(20) {
+        // The call turns out to be another one.
+        let other = read(json!({ "n": n + 1 }), dice.chance(50));
+        script.splice(3..3, [other, Step::Wait(dice.pick(&[10, 500]))]);
+    }
+    script.insert(2, piece);
+    script
 }
 
 fn fault(dice: &mut Dice) -> Script {
