@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use undertone::asr::WhisperOnnx;
 use undertone::config::{Config, Environment, Flags};
+use undertone::llm::Llm;
 use undertone::llm::scripted::Scripted;
 use undertone::session::{Builders, Engines, Observers};
 use undertone::tts::{Piper, Tts};
@@ -13,21 +14,35 @@ use undertone::vad::{Gated, SileroModel, Vad};
 
 /// Engines with the shipped settings and all models, but long timeouts.
 pub(crate) fn shipped(change: impl FnOnce(&mut Config), observers: Observers) -> Arc<Engines> {
-    let loaded = undertone::config::load(&Flags::default(), &Environment::default());
-    let mut config = loaded.expect("the defaults").config;
-    config.cache = Some(cache());
+    let mut config = defaults();
     change(&mut config);
     configured(&config, observers)
 }
 
+/// The same with another language model.
+pub(crate) fn shipped_with(llm: Arc<dyn Llm>) -> Arc<Engines> {
+    let built = built(&defaults(), Observers::default());
+    Engines::start(Builders { llm, ..built }).expect("engines")
+}
+
 /// The engines of a configuration, but with long timeouts.
 pub(crate) fn configured(config: &Config, observers: Observers) -> Arc<Engines> {
+    Engines::start(built(config, observers)).expect("engines")
+}
+
+fn defaults() -> Config {
+    let loaded = undertone::config::load(&Flags::default(), &Environment::default());
+    let mut config = loaded.expect("the defaults").config;
+    config.cache = Some(cache());
+    config
+}
+
+fn built(config: &Config, observers: Observers) -> Builders {
     let built = undertone::cli::engines::builders(config, observers).expect("the models");
-    let patient = Builders {
+    Builders {
         policy: live::patient(built.policy),
         ..built
-    };
-    Engines::start(patient).expect("engines")
+    }
 }
 
 /// A cache of the tests' own, so that the engines of one run synthesise the fixed phrases once.
