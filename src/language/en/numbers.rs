@@ -35,10 +35,58 @@ const SCALES: [(&str, f64); 5] = [
     ("billion", 1e9),
 ];
 
-/// Before these, "one" is a pronoun: "cancel that one".
-const PRONOUN_BEFORE: [&str; 12] = [
-    "that", "this", "which", "the", "no", "any", "every", "another", "first", "last", "other",
-    "some",
+/// Behind these, "one" is a pronoun: "cancel that one".
+const PRONOUN_BEHIND: [&str; 17] = [
+    "that", "this", "which", "the", "no", "any", "every", "each", "either", "neither", "another",
+    "first", "second", "next", "last", "other", "some",
+];
+
+/// Behind these and an adjective or two, "one" is a pronoun: "the dark blue one".
+const DETERMINERS: [&str; 13] = [
+    "the", "a", "an", "that", "this", "which", "any", "some", "another", "my", "your", "our",
+    "their",
+];
+
+/// Not adjectives: behind these, "one" is a number, as in "the table for one" and "the gate number one".
+const NO_ADJECTIVES: [&str; 59] = [
+    "of", "to", "at", "in", "on", "for", "from", "by", "with", "and", "or", "but", "than", "then",
+    "is", "are", "was", "were", "be", "makes", "leaves", "equals", "gives", "costs", "takes",
+    "has", "have", "had", "got", "get", "need", "want", "plus", "minus", "times", "over", "point",
+    "number", "room", "line", "gate", "channel", "chapter", "page", "step", "option", "item",
+    "order", "track", "level", "part", "question", "version", "timer", "exit", "platform",
+    "volume", "only", "just",
+];
+
+/// Before these, "one" is a number, whatever is in front of it: "the last one hour".
+const COUNTED: [&str; 28] = [
+    "second",
+    "seconds",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+    "day",
+    "days",
+    "week",
+    "weeks",
+    "month",
+    "months",
+    "year",
+    "years",
+    "am",
+    "pm",
+    "oclock",
+    "mile",
+    "miles",
+    "kilometer",
+    "kilometers",
+    "degree",
+    "degrees",
+    "percent",
+    "dollar",
+    "dollars",
+    "euro",
+    "point",
 ];
 
 /// Replaces number words in lower-case, space-separated text by digits; everything else stays.
@@ -48,7 +96,7 @@ pub fn digits(text: &str) -> String {
     let mut result: Vec<String> = Vec::with_capacity(words.len());
     let mut at = 0;
     while at < words.len() {
-        let pronoun = words[at] == "one" && at > 0 && PRONOUN_BEFORE.contains(&words[at - 1]);
+        let pronoun = words[at] == "one" && is_pronoun(&words[..at], &words[at + 1..]);
         match (!pronoun).then(|| number(&words[at..])).flatten() {
             Some((value, length)) => {
                 result.push(plain(value));
@@ -61,6 +109,28 @@ pub fn digits(text: &str) -> String {
         }
     }
     result.join(" ")
+}
+
+/// Whether "one" between these words stands for a thing: "is the blue one in stock".
+fn is_pronoun(before: &[&str], after: &[&str]) -> bool {
+    let is_number = |word: &str| simple(word, "").is_some() || scale(word).is_some();
+    let is_counted = match after {
+        ["and", "a", "half" | "quarter", ..] => true,
+        [next, ..] => COUNTED.contains(next) || is_number(next),
+        [] => false,
+    };
+    let is_adjective = |word: &&&str| {
+        let is_other = DETERMINERS.contains(*word) || NO_ADJECTIVES.contains(*word);
+        !is_other && !is_number(word)
+    };
+    let adjectives = before.iter().rev().take_while(is_adjective).count();
+    let determiner = before.iter().rev().nth(adjectives);
+    let is_described =
+        (1..=2).contains(&adjectives) && determiner.is_some_and(|word| DETERMINERS.contains(word));
+    let is_behind = before
+        .last()
+        .is_some_and(|word| PRONOUN_BEHIND.contains(word));
+    !is_counted && (is_behind || is_described)
 }
 
 /// A number without trailing zeros and with at most ten decimals: `84`, `2.5`.
@@ -199,6 +269,12 @@ mod tests {
             ("2 million three hundred thousand", "2300000"),
             ("cancel that one", "cancel that one"),
             ("one minute", "1 minute"),
+            ("the last one hundred and five", "the last 105"),
+            ("set a one hour timer", "set a 1 hour timer"),
+            ("the table for one", "the table for 1"),
+            ("order number one", "order number 1"),
+            ("the sum of one and two", "the sum of 1 and 2"),
+            ("the one and a half hours", "the 1.5 hours"),
             ("twenty five", "25"),
             ("five five", "5 5"),
             ("10 minutes and 30 seconds", "10 minutes and 30 seconds"),
@@ -210,6 +286,23 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(digits(words), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn one_is_a_word_where_it_stands_for_a_thing() {
+        for words in [
+            "is the blue one in stock",
+            "how much is the dark blue one",
+            "another one please",
+            "this one",
+            "which one is cheaper",
+            "but where is the second one",
+            "do you have a bigger one",
+            "each one of them",
+            "the red one and the large one",
+        ] {
+            assert_eq!(digits(words), words);
         }
     }
 }
