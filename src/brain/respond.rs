@@ -294,7 +294,8 @@ fn several(
         let words = &said[piece.range.clone()];
         let answer = answer_to_one(words, &[], prompt, known, classifier)?.unwrap_or_default();
         // "What time is it in Tokyo and what day is it" is one question.
-        let goes_on = !piece.begins_sentence && tells_time(&answer);
+        let begins = piece.begins_sentence && !text::normalise(words).starts_with("and ");
+        let goes_on = !begins && tells_time(&answer);
         let last = parts.last().and_then(|last| last.answer.as_deref());
         let same = goes_on && last.is_some_and(tells_time);
         if (has_call(&answer) || lacks_argument(&answer)) && !same {
@@ -500,9 +501,16 @@ fn understand(
     classifier: &mut Classifier,
 ) -> Result<Vec<Request>, EmbedError> {
     let sentences = text::sentences(said);
+    let mut all = Vec::new();
+    for sentence in &sentences {
+        all.push(sentence_requests(sentence, before, classifier)?);
+    }
     let mut requests = Vec::new();
     for (at, sentence) in sentences.iter().enumerate() {
-        let read = sentence_requests(sentence, before, classifier)?;
+        if sentence.starts_with("and ") && shares_place(at, &sentences, &all) {
+            continue;
+        }
+        let read = all[at].clone();
         let taken_back = at > 0
             && matches!(
                 read.as_slice(),
@@ -562,7 +570,10 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
     if rules::is_reminder(sentence) {
         return None;
     }
-    let parts: Vec<&str> = sentence.split(" and ").collect();
+    let parts = match sentence.contains(" and ") {
+        true => sentence.split(" and ").map(str::to_owned).collect(),
+        false => rules::questions(sentence),
+    };
     let read: Vec<Vec<Request>> = parts.iter().map(|part| rules::read(part)).collect();
     let all = parts.len() > 1 && read.iter().all(|read| read.iter().any(Request::needs_tool));
     let shares = |at: usize| shares_place(at, &parts, &read);
@@ -573,8 +584,8 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
 
 /// Whether a part asks for the date where another asks for the time, or the other way round: "what time is it
 /// in Tokyo and what day is it".
-fn shares_place(at: usize, parts: &[&str], read: &[Vec<Request>]) -> bool {
-    let is_date = |at: usize| rules::is_date(&rules::core(parts[at]));
+fn shares_place(at: usize, parts: &[String], read: &[Vec<Request>]) -> bool {
+    let is_date = |at: usize| rules::is_date(&rules::core(&parts[at]));
     let placed = |other: usize| matches!(read[other].as_slice(), [Request::Time(Some(_))]);
     read[at] == [Request::Time(None)]
         && (0..parts.len()).any(|other| placed(other) && is_date(other) != is_date(at))

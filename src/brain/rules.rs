@@ -91,11 +91,11 @@ rule!(
 );
 rule!(
     DATE,
-    r"^(?:what (?:is )?(?:the )?(?:(?:current|today's|todays) )?(?:day|date|month|year|weekday)(?: and (?:month|year|date|day))?(?: of the (?:week|month))?(?: is it| is today| it is| do we have| are we on)?|which (?:day|date|month|year)(?: of the week)? (?:is it|is today|it is)|what is today(?:'s)?(?: date)?|what day (?:is|of the week is|of the week) (?:it|today)|today(?:'s|s)? (?:date|day)|the (?:current |today's )?date|the day of the week|the day|today is what (?:day|date)|what today's date is|what today is|what the date is)(?: (?:over )?in (?P<place>.+))?$"
+    r"^(?:what (?:is )?(?:the )?(?:(?:current|today's|todays) )?(?:day|date|month|year|weekday)(?: and (?:month|year|date|day))?(?: of the (?:week|month))?(?: is it| is today| it is| is| do we have| are we on)?|which (?:day|date|month|year)(?: of the week)?(?: is it| is today| it is| is)?|what is today(?:'s)?(?: date)?|what day (?:is|of the week is|of the week) (?:it|today)|today(?:'s|s)? (?:date|day)|the (?:current |today's )?date|the day of the week|the day|today is what (?:day|date)|what today's date is|what today is|what the date is)(?: (?:over )?in (?P<place>.+))?$"
 );
 rule!(
     TIME_AND_DATE,
-    r"^(?:what is |what are )?(?:the )?(?:current |exact |local )?(?:time and (?:the )?(?:date|day)|(?:date|day) and (?:the )?(?:current )?time)(?: is it)?(?: (?:in|for|at) (?P<place>.+))?$"
+    r"^(?:what is |what are |what )?(?:the )?(?:current |exact |local )?(?:time and (?:the )?(?:date|day)|(?:date|day) and (?:the )?(?:current )?time)(?: is it)?(?: (?:in|for|at) (?P<place>.+))?$"
 );
 rule!(
     ZONE,
@@ -314,6 +314,17 @@ pub(super) fn is_time(core: &str) -> bool {
 /// Whether the core of a sentence asks for the date.
 pub(super) fn is_date(core: &str) -> bool {
     matches(&DATE, core)
+}
+
+/// The parts of a sentence that may be questions of their own: "what time is it in rome what day is it".
+pub(super) fn questions(sentence: &str) -> Vec<String> {
+    let apart = sentence.replace(" what ", " and what ");
+    let apart = apart.replace(" which ", " and which ");
+    apart
+        .replace(" and and ", " and ")
+        .split(" and ")
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Whether the core of a sentence asks for both.

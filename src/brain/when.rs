@@ -79,8 +79,8 @@ impl Asked {
         let sentences = text::sentences(said);
         let parts = sentences
             .iter()
-            .flat_map(|sentence| sentence.split(" and "));
-        let cores: Vec<String> = parts.map(rules::core).collect();
+            .flat_map(|sentence| rules::questions(sentence));
+        let cores: Vec<String> = parts.map(|part| rules::core(&part)).collect();
         if let Some(asked) = cores.iter().find_map(|core| Self::special(core)) {
             return asked;
         }
@@ -212,6 +212,18 @@ mod tests {
         let both = "It's 3:05 PM on Saturday, February 28, 2026 in Tokyo.";
         check("What time is it in Tokyo and what day is it?", time, both);
         check("What's the time and date in Tokyo", time, both);
+        check("What time is it in Tokyo and what day?", time, both);
+        check(
+            "What time is it in Tokyo, and what day of the week?",
+            time,
+            both,
+        );
+        check("What's the time in Tokyo and the date?", time, both);
+        check("What day is it in Tokyo and what time?", time, both);
+        check("What time is it in Tokyo, what day?", time, both);
+        check("What time is it in Tokyo and which day is it?", time, both);
+        check("What time is it in Tokyo? And what day?", time, both);
+        check("What time and day is it in Tokyo?", time, both);
         check("Tell me the date, and the time in Tokyo.", time, both);
         let zone = "It's 3:05 PM by the Asia/Tokyo time zone in Tokyo.";
         check("What time zone is Tokyo in?", time, zone);
