@@ -1,11 +1,13 @@
 //! The trained part: sentence embeddings and a classification head for the intents.
 
 use crate::language::en::text;
-use crate::prediction::{EmbedError, Embedder, Guess, Head, cosine};
+use crate::prediction::{
+    EmbedError, Embedder, Evidence, Guess, Head, LocalPredictor, Matching, Prediction, Settings,
+    cosine,
+};
 use crate::tools::ToolSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::path::Path;
 
 /// The head, trained in advance because embedding the examples takes seconds.
 const HEAD: &str = include_str!("head.json");
@@ -53,17 +55,35 @@ pub(super) struct Classifier {
     embedder: Embedder,
     head: Head,
     tools: HashMap<String, Vec<f32>>,
+    /// As the sources of predictions compare words with the server's tools.
+    matching: Matching,
 }
 
 impl Classifier {
-    /// Loads the embeddings from `folder`.
-    pub(super) fn load(folder: &Path) -> Result<Self, ClassifierError> {
+    /// Loads the embeddings, and begins to learn the tools.
+    pub(super) fn load(predicted: &Settings) -> Result<Self, ClassifierError> {
         let trained: Trained =
             serde_json::from_str(HEAD).map_err(|error| ClassifierError::Head(error.to_string()))?;
+        let embedder = Embedder::load(&predicted.desk.embedder)?;
         Ok(Self {
-            embedder: Embedder::load(folder)?,
+            matching: Matching::sharing(embedder.clone(), predicted),
+            embedder,
             head: trained.head,
             tools: HashMap::new(),
+        })
+    }
+
+    /// The calls of the server's tools that these words ask for, likeliest first.
+    pub(super) fn predicted(&mut self, said: &str) -> Vec<Prediction> {
+        self.matching.wait();
+        let heard = Evidence {
+            text: said.to_owned(),
+            paused: true,
+            calls: Vec::new(),
+        };
+        self.matching.predict(&heard).unwrap_or_else(|error| {
+            tracing::warn!(%error, "declared tools are called by their rules alone");
+            Vec::new()
         })
     }
 

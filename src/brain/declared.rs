@@ -3,11 +3,11 @@
 use super::classifier::{Classifier, Nearness};
 use super::rules;
 use crate::language::en::{slots, text};
-use crate::prediction::{EmbedError, Form, RouterHints, RuleError, Rules, Today, Words};
+use crate::prediction::{EmbedError, Form, RouterHints, RuleError, Rules, Settings, Today, Words};
 use crate::tools::{Declaration, Effect, Registry, ToolSpec};
 use regex::Regex;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 /// The least similarity at which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 const NEAR: f32 = 0.42;
 /// The least lead over the next tool.
 const CLEAR: f32 = 0.08;
-/// The least confidence of a rule. Negation, supposition or past tense around it lowers the confidence below
+/// The least confidence of a rule, or of a prediction. Negation, supposition or past tense around it lowers the confidence below
 /// this.
 const MEANT: f32 = 0.5;
 /// The least similarity to an example at which no word of the tool's name is required.
@@ -36,19 +36,23 @@ pub(super) enum Match {
 #[derive(Debug)]
 pub(super) struct Known {
     tools: HashMap<String, (Arc<Declaration>, RouterHints)>,
+    /// The names of those that the sources of predictions match by their examples.
+    matched: HashSet<String>,
     forms: HashMap<String, Form>,
     today: Today,
     rules: Rules,
 }
 
 impl Known {
-    pub(super) fn of(registry: &Registry) -> Result<Self, RuleError> {
+    pub(super) fn of(registry: &Registry, predicted: &Settings) -> Result<Self, RuleError> {
         let tools = registry.declarations().into_iter().map(|declaration| {
             let hints = registry.hints(&declaration.spec.name).cloned();
             (declaration, hints.unwrap_or_default())
         });
         let tools: Vec<_> = tools.collect();
-        let today = Today::default();
+        let today = predicted.today.clone();
+        let matched = predicted.tools.iter();
+        let matched = matched.map(|(tool, _)| tool.spec.name.clone());
         let rules = Rules::new(&tools, today.clone())?;
         let form = |(tool, hints): &(Arc<Declaration>, RouterHints)| {
             (tool.spec.name.clone(), Form::of(tool, hints))
@@ -59,6 +63,7 @@ impl Known {
             .map(|tool| (tool.0.spec.name.clone(), tool));
         Ok(Self {
             tools: named.collect(),
+            matched: matched.collect(),
             forms,
             today,
             rules,
@@ -147,13 +152,19 @@ impl Known {
         }
     }
 
+    fn is_matched(&self, tool: &ToolSpec) -> bool {
+        self.matched.contains(&tool.name) && self.is_ours(tool)
+    }
+
     fn examples(&self, tool: &ToolSpec) -> &[String] {
         let known = self.tools.get(&tool.name).filter(|_| self.is_ours(tool));
         known.map_or(&[], |(_, hints)| &hints.examples)
     }
 }
 
-/// Finds the tool for an utterance, given as transcribed (`said`) and normalised (`sentence`).
+/// Finds the tool for an utterance, given as transcribed (`said`) and normalised (`sentence`). The server's own are
+/// called for the words for which they are predicted. Clients' tools declare no examples: they are called for words
+/// that are near to their names and descriptions.
 pub(super) fn find(
     said: &str,
     sentence: &str,
@@ -161,7 +172,19 @@ pub(super) fn find(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Match, EmbedError> {
-    if tools.is_empty() || rules::is_negated(sentence) || rules::is_told(sentence) {
+    if tools.is_empty() {
+        return Ok(Match::None);
+    }
+    let is_matched = |name: &str| {
+        let mut offered = tools.iter();
+        offered.any(|tool| tool.name == name && known.is_matched(tool))
+    };
+    let predicted = classifier.predicted(said).into_iter();
+    let mut predicted = predicted.filter(|call| call.confidence >= MEANT);
+    if let Some(call) = predicted.find(|call| is_matched(&call.tool)) {
+        return Ok(Match::Call(call.tool, call.arguments));
+    }
+    if rules::is_negated(sentence) || rules::is_told(sentence) {
         return Ok(Match::None);
     }
     let general = without_place(sentence);
@@ -179,10 +202,13 @@ pub(super) fn find(
     };
     let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
     let certain = near.example >= SAME || shares_word(sentence, tool);
-    Ok(if fits && certain {
-        known.call(said, sentence, tool)
-    } else {
-        Match::None
+    if !fits || !certain {
+        return Ok(Match::None);
+    }
+    Ok(match known.call(said, sentence, tool) {
+        // Near words, but not those for which it is predicted: told or remembered ones are as near.
+        Match::Call(..) if known.is_matched(tool) => Match::None,
+        found => found,
     })
 }
 

@@ -16,13 +16,12 @@ mod when;
 pub use classifier::ClassifierError;
 
 use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
-use crate::prediction::{EmbedError, RuleError};
+use crate::prediction::{EmbedError, RuleError, Settings};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
 use declared::Known;
 use futures_util::{StreamExt, stream};
-use std::path::Path;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -51,19 +50,19 @@ pub enum BrainError {
 }
 
 impl Brain {
-    /// Loads the sentence embeddings from `folder` (`model.onnx`, `tokenizer.json`) and starts the thread.
-    /// For tools that are in `tools` it uses their rules, examples, fillers and answers. Call
-    /// [`crate::onnx::init`] first. Blocks for about 100 ms.
+    /// Loads the sentence embeddings and starts the thread. For tools that are in `tools` it uses their rules,
+    /// fillers and answers, and asks for those of `predicted` in the same words as the sources of predictions.
+    /// Call [`crate::onnx::init`] first. Blocks for about 100 ms; tools that are not learnt yet are learnt in the
+    /// background, and the first request for one waits for that.
     ///
     /// # Errors
     /// [`BrainError`].
-    pub fn start(folder: &Path, tools: &Registry) -> Result<Self, BrainError> {
-        let known = Known::of(tools)?;
-        let folder = folder.to_owned();
+    pub fn start(predicted: Settings, tools: &Registry) -> Result<Self, BrainError> {
+        let known = Known::of(tools, &predicted)?;
         let worker = Worker::spawn(
             "brain",
             WAITING,
-            move || Classifier::load(&folder),
+            move || Classifier::load(&predicted),
             move |classifier, prompt, _| respond::respond(&prompt, &known, classifier),
         )?;
         Ok(Self { worker })

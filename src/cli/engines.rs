@@ -9,9 +9,7 @@ use crate::models::Models;
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
-use crate::tools::{
-    Audience, Clock, Declaration, Journal, JournalFile, Registry, SystemClock, declared,
-};
+use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
@@ -125,7 +123,7 @@ fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
     let instructions = config.policy.briefing.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
-        llm: llm(&config.llm, models, &tools)?,
+        llm: llm(config, models, &tools)?,
         predictors: predictors(config, models, &tools)?,
         tools: tools.into(),
         zone: config.time_zone.clone(),
@@ -179,23 +177,14 @@ pub(super) fn predictable(
 }
 
 fn prediction_settings(config: &Config, models: &Models, tools: &Registry) -> prediction::Settings {
-    let hinted = |tool: Arc<Declaration>| {
-        let hints = tools.hints(&tool.spec.name).cloned();
-        (tool, hints.unwrap_or_default())
+    let desk = Desk {
+        embedder: models.minilm(),
+        kept: config.cache.as_ref().map(|cache| cache.join("router.json")),
     };
-    // Most sessions are not offered the demonstration's tools.
-    let shown = tools.offered_to(Audience::Demonstration).into_iter();
-    let own = [Audience::Everyone, Audience::Calls].into_iter();
-    let own = own.flat_map(|audience| tools.offered_to(audience));
+    let today = Today::new(Arc::new(SystemClock), config.time_zone.clone());
     Settings {
-        tools: own.map(hinted).collect(),
-        by_rules: shown.map(hinted).collect(),
-        desk: Desk {
-            embedder: models.minilm(),
-            kept: config.cache.as_ref().map(|cache| cache.join("router.json")),
-        },
         head: config.router_head.clone(),
-        today: Today::new(Arc::new(SystemClock), config.time_zone.clone()),
+        ..Settings::of(tools, desk, today)
     }
 }
 
@@ -228,9 +217,12 @@ pub(super) fn tts_builder(
     move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
 }
 
-fn llm(engine: &LlmEngine, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
-    match engine {
-        LlmEngine::Brain => Ok(Arc::new(Brain::start(&models.minilm(), tools)?)),
+fn llm(config: &Config, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
+    match &config.llm {
+        LlmEngine::Brain => {
+            let settings = prediction_settings(config, models, tools);
+            Ok(Arc::new(Brain::start(settings, tools)?))
+        }
         LlmEngine::OpenAiCompatible(remote) => {
             let model = remote_llm(remote, |_| ())?;
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -4,6 +4,7 @@ use crate::onnx::{self, OnnxError};
 use ort::session::Session;
 use ort::value::Tensor;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokenizers::Tokenizer;
 
 /// Longest input in tokens, the model's two included: what it was trained on. Longer text is cut.
@@ -23,11 +24,12 @@ pub enum EmbedError {
     Run(#[from] ort::Error),
 }
 
-/// Text to a vector of [`Embedder::LENGTH`] numbers; near in meaning is near in angle.
-#[derive(Debug)]
+/// Text to a vector of [`Embedder::LENGTH`] numbers; near in meaning is near in angle. Clones share the model, which
+/// takes some 170 MB, and embed one text at a time.
+#[derive(Debug, Clone)]
 pub struct Embedder {
-    session: Session,
-    tokenizer: Tokenizer,
+    session: Arc<Mutex<Session>>,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl Embedder {
@@ -44,8 +46,8 @@ impl Embedder {
         // The file pads everything to 128 tokens, which would cost ten times the work.
         tokenizer.with_padding(None);
         Ok(Self {
-            session: onnx::session(&folder.join("model.onnx"))?,
-            tokenizer,
+            session: Arc::new(Mutex::new(onnx::session(&folder.join("model.onnx"))?)),
+            tokenizer: Arc::new(tokenizer),
         })
     }
 
@@ -57,7 +59,8 @@ impl Embedder {
         let ids = self.ids(text)?;
         let length = ids.len();
         let tensor = |values: Vec<i64>| Tensor::from_array(([1, length], values));
-        let outputs = self.session.run(ort::inputs![
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let outputs = session.run(ort::inputs![
             "input_ids" => tensor(ids)?,
             "attention_mask" => tensor(vec![1; length])?,
             "token_type_ids" => tensor(vec![0; length])?,

@@ -42,7 +42,7 @@ pub use predictor::{
 pub use router::{Router, RouterThread, merged};
 pub use rules::{RuleError, Rules};
 
-use crate::tools::Declaration;
+use crate::tools::{Audience, Declaration, Registry};
 use crate::worker::SpawnError;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -93,6 +93,27 @@ pub struct Settings {
     pub head: Option<PathBuf>,
     /// The meaning of "today".
     pub today: Today,
+}
+
+impl Settings {
+    /// The sources for these tools, without a trained head.
+    pub fn of(tools: &Registry, desk: Desk, today: Today) -> Self {
+        let hinted = |tool: Arc<Declaration>| {
+            let hints = tools.hints(&tool.spec.name).cloned();
+            (tool, hints.unwrap_or_default())
+        };
+        // Most sessions are not offered the demonstration's tools.
+        let shown = tools.offered_to(Audience::Demonstration).into_iter();
+        let own = [Audience::Everyone, Audience::Calls].into_iter();
+        let own = own.flat_map(|audience| tools.offered_to(audience));
+        Self {
+            tools: own.map(hinted).collect(),
+            by_rules: shown.map(hinted).collect(),
+            desk,
+            head: None,
+            today,
+        }
+    }
 }
 
 /// Starts the sources of a server: all that are listed here.

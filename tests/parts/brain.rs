@@ -3,18 +3,28 @@
 
 use crate::common;
 use futures_util::StreamExt;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::brain::Brain;
 use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice};
+use undertone::prediction::{Desk, Settings, Today};
 use undertone::tools::{
-    CallContext, Registry, SessionTools, ToolError, ToolSpec, builtin, declared,
+    CallContext, Clock, Registry, SessionTools, ToolError, ToolSpec, builtin, declared,
 };
 
-static BRAIN: LazyLock<Brain> =
-    LazyLock::new(|| Brain::start(&common::weights().join("minilm"), &TOOLS).unwrap());
+static BRAIN: LazyLock<Brain> = LazyLock::new(|| started(&TOOLS, Today::default()));
+
+fn started(tools: &Registry, today: Today) -> Brain {
+    let desk = Desk {
+        embedder: common::weights().join("minilm"),
+        kept: None,
+    };
+    Brain::start(Settings::of(tools, desk, today), tools).unwrap()
+}
 
 static TOOLS: LazyLock<Registry> = LazyLock::new(|| {
     let mut registry = Registry::new();
@@ -228,6 +238,39 @@ const WANTED: &[(&str, &str)] = &[
     (
         "What time is it in New York and what day is it?",
         r#"get_time {"place":"New York"}"#,
+    ),
+    (
+        "What time is it in Rome and what day?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What time is it in Rome, and what day of the week?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What's the time in Rome and the date?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What day is it in Rome and what time?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    ("What time is it, and what day?", "get_time {}"),
+    (
+        "What time is it in Rome, what day?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What time is it in Rome and which day is today?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What time is it in Rome? And what day?",
+        r#"get_time {"place":"Rome"}"#,
+    ),
+    (
+        "What time and day is it in Rome?",
+        r#"get_time {"place":"Rome"}"#,
     ),
     (
         "What day is it, and what time is it in Tokyo?",
@@ -863,8 +906,7 @@ static DECLARED: LazyLock<Registry> = LazyLock::new(|| {
     declared::registry(&tools).unwrap()
 });
 
-static WITH_DECLARED: LazyLock<Brain> =
-    LazyLock::new(|| Brain::start(&common::weights().join("minilm"), &DECLARED).unwrap());
+static WITH_DECLARED: LazyLock<Brain> = LazyLock::new(|| started(&DECLARED, Today::default()));
 
 #[tokio::test]
 async fn declared_tools_are_called_by_their_rules_and_examples() {
@@ -1338,4 +1380,80 @@ async fn a_goodbye_hangs_up_if_there_is_a_tool_for_it() {
         let said = generate(&[user(staying)], tools.clone()).await;
         assert!(!said.calls().contains("hang_up"), "{staying}: {said:?}");
     }
+}
+
+/// Tools as newcomers declare them: a description, examples and a schema, no rule.
+#[derive(serde::Deserialize)]
+struct Newcomers {
+    nothing: std::collections::BTreeMap<String, Vec<String>>,
+    tool: Vec<Newcomer>,
+}
+
+#[derive(serde::Deserialize)]
+struct Newcomer {
+    #[serde(default)]
+    judged: bool,
+    declaration: String,
+    asks: Vec<(String, Map<String, Value>)>,
+    tells: Vec<String>,
+}
+
+/// Saturday, 21 November 2026.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_declared_tool_is_called_for_the_words_for_which_it_is_predicted() {
+    // The built-in converter takes the same requests.
+    let is_judged = |name: &str| name != "convert_temperature";
+    let all: Newcomers = toml::from_str(include_str!("newcomers.toml")).unwrap();
+    let (mut wrong, mut weak) = (Vec::new(), false);
+    for judged in [false, true] {
+        let newcomers = || all.tool.iter().filter(|one| one.judged == judged);
+        let folder = tempfile::tempdir().unwrap();
+        for (at, tool) in newcomers().enumerate() {
+            std::fs::write(folder.path().join(format!("{at}.toml")), &tool.declaration).unwrap();
+        }
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+        let mut tools = declared::load(&shipped, &|_| None).unwrap();
+        tools.extend(declared::load(folder.path(), &|_| None).unwrap());
+        let registry = declared::registry(&tools).unwrap();
+        let today = Today::new(Arc::new(Still), TimeZone::UTC);
+        let brain = started(&registry, today);
+        for tool in newcomers() {
+            let table: toml::Table = toml::from_str(&tool.declaration).unwrap();
+            let name = table["name"].as_str().unwrap();
+            let mut right = 0;
+            for (said, arguments) in &tool.asks {
+                let heard = generate_with(&brain, &[user(said)], registry.specs()).await;
+                let expected = (name.to_owned(), arguments.clone());
+                if heard.calls == [expected] {
+                    right += 1;
+                } else {
+                    wrong.push(format!(
+                        "{name}: {said} -> {} {}",
+                        heard.calls(),
+                        heard.words
+                    ));
+                }
+            }
+            println!("{name}: {right} of {}", tool.asks.len());
+            weak |= right < 8 && is_judged(name);
+        }
+        let half = if judged { "judged" } else { "tuned" };
+        let told = newcomers().flat_map(|tool| &tool.tells);
+        for said in told.chain(&all.nothing[half]) {
+            let heard = generate_with(&brain, &[user(said)], registry.specs()).await;
+            if !heard.calls.is_empty() {
+                weak = true;
+                wrong.push(format!("nothing: {said} -> {}", heard.calls()));
+            }
+        }
+    }
+    assert!(!weak, "{wrong:#?}");
 }

@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
+
+/// Those who have kept something: each writes a file of its own first.
+static WRITERS: AtomicU64 = AtomicU64::new(0);
 
 /// Another number is another way to learn.
 const FORMAT: u32 = 1;
@@ -56,10 +60,11 @@ pub struct Desk {
 pub(super) struct Learning(Receiver<Learnt>);
 
 impl Learning {
-    /// Learns these samples on a thread of its own. A failure is logged, and nothing is learnt.
-    pub(super) fn start(desk: Desk, samples: Vec<Sample>) -> Self {
+    /// Learns these samples on a thread of its own, with this embedder or one of its own. A failure is logged, and
+    /// nothing is learnt.
+    pub(super) fn start(desk: Desk, embedder: Option<Embedder>, samples: Vec<Sample>) -> Self {
         let (sender, learnt) = sync_channel(1);
-        let learn = move || match desk.learn(&samples) {
+        let learn = move || match desk.learn(embedder, &samples) {
             // Nobody listens any more: the server stops.
             Ok(learnt) => drop(sender.send(learnt)),
             Err(error) => tracing::warn!(%error, "tools are predicted by rules alone"),
@@ -83,8 +88,11 @@ impl Learning {
 }
 
 impl Desk {
-    fn learn(&self, samples: &[Sample]) -> Result<Learnt, EmbedError> {
-        let mut embedder = Embedder::load(&self.embedder)?;
+    fn learn(&self, embedder: Option<Embedder>, samples: &[Sample]) -> Result<Learnt, EmbedError> {
+        let mut embedder = match embedder {
+            Some(shared) => shared,
+            None => Embedder::load(&self.embedder)?,
+        };
         let nothing = Nothing::shipped();
         let fingerprint = fingerprint(samples, &nothing);
         let kept = match self.kept(&fingerprint, samples) {
@@ -119,7 +127,8 @@ impl Desk {
         let write = || {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             // Another server may read it at this moment.
-            let new = path.with_extension(format!("{}.new", std::process::id()));
+            let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+            let new = path.with_extension(format!("{}-{writer}.new", std::process::id()));
             std::fs::write(&new, serde_json::to_string(kept)?)?;
             std::fs::rename(&new, path)
         };

@@ -16,7 +16,9 @@ pub use learning::Desk;
 use super::fill::{Arguments, Form, Words};
 use super::parameters::{Kind, Today};
 use super::rules::{GROWING, OPEN};
-use super::{Embedder, Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Source};
+use super::{
+    Embedder, Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Settings, Source,
+};
 use crate::language::en::factuality::Factuality;
 use crate::language::en::mood::{self, Mood};
 use crate::language::en::text;
@@ -126,6 +128,21 @@ impl std::fmt::Debug for Matching {
 impl Matching {
     /// Learns these tools on a thread of its own. Until then nothing is predicted.
     pub fn start(tools: &[(Arc<Declaration>, RouterHints)], desk: Desk, today: Today) -> Self {
+        Self::learning(tools, desk, None, today)
+    }
+
+    /// The same with an embedder that others use, too.
+    pub fn sharing(embedder: Embedder, settings: &Settings) -> Self {
+        let (desk, today) = (settings.desk.clone(), settings.today.clone());
+        Self::learning(&settings.tools, desk, Some(embedder), today)
+    }
+
+    fn learning(
+        tools: &[(Arc<Declaration>, RouterHints)],
+        desk: Desk,
+        embedder: Option<Embedder>,
+        today: Today,
+    ) -> Self {
         let tools: Vec<Matched> = tools
             .iter()
             .map(|(declaration, hints)| Matched::of(declaration, hints))
@@ -134,7 +151,7 @@ impl Matching {
             .iter()
             .flat_map(|tool| masks::samples(tool, today.date()));
         Self {
-            learning: Learning::start(desk, samples.collect()),
+            learning: Learning::start(desk, embedder, samples.collect()),
             tools,
             learnt: None,
             today,
