@@ -21,6 +21,9 @@ const MARGIN_FRAMES: usize = 64;
 /// model was trained with, and takes three times as long.
 const RETRY_FRAMES: usize = 768;
 
+/// Nobody says more words in a second, counting the silence around them: fast speech has four.
+const MOST_WORDS_PER_SECOND: usize = 5;
+
 /// Text whose tokens are on average less likely than this is not believed: Whisper's own limit is
 /// -1.0, at which it tries again; we have no time to.
 const MIN_CONFIDENCE: f32 = -1.0;
@@ -56,6 +59,15 @@ impl Candidate {
         self.repeats(3, 2)
     }
 
+    /// The first half, if the second half repeats it and nobody speaks so fast: the model began again. That
+    /// happens to audio that ends right behind the last word.
+    fn doubled(&self, samples: usize) -> Option<String> {
+        let words: Vec<&str> = self.text.split_whitespace().collect();
+        let (first, second) = words.split_at(words.len() / 2);
+        let too_fast = words.len() * 16_000 > samples * MOST_WORDS_PER_SECOND;
+        (self.may_loop() && first == second && too_fast).then(|| first.join(" "))
+    }
+
     /// Whether a run of at least `shortest` tokens stands `times` times in a row.
     fn repeats(&self, shortest: usize, times: usize) -> bool {
         (shortest..=self.tokens.len() / times).any(|length| {
@@ -80,6 +92,12 @@ pub(super) fn with_retry<E>(
         }
         tried = context;
         let candidate = decode(context)?;
+        if let Some(once) = candidate.doubled(samples) {
+            return Ok(accept(Candidate {
+                text: once,
+                ..candidate
+            }));
+        }
         let (loops, may_loop) = (candidate.loops(), candidate.may_loop());
         heard = match loops {
             true => Recognised::default(),
@@ -190,6 +208,24 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_is_heard_twice_in_the_time_of_one_was_said_once() {
+        let twice = "What is the weather in Denver? What is the weather in Denver?";
+        let tokens = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7];
+        let hear = |samples, tokens: &[u32]| {
+            let mut tries = 0;
+            let heard = with_retry(samples, |_| {
+                tries += 1;
+                Ok::<_, ()>(candidate(twice, tokens, -0.1))
+            });
+            (heard.unwrap().text, tries)
+        };
+        let once = "What is the weather in Denver?".to_owned();
+        assert_eq!(hear(2 * 16_000, &tokens), (once, 1));
+        // There was time to say it twice: more context decides.
+        assert_eq!(hear(4 * 16_000, &tokens), (twice.to_owned(), 3));
+    }
+
+    #[test]
     fn a_question_that_loops_is_heard_with_all_the_context_there_is() {
         let looping = candidate("Tell me a joke", &[1, 2, 3, 4].repeat(5), 0.0);
         let clear = candidate("Tell me a joke.", &[1, 2, 3, 4, 5], 0.0);
@@ -210,7 +246,7 @@ mod tests {
             0.0,
         );
         let mut contexts = Vec::new();
-        let text = with_retry(16_000, |frames| {
+        let text = with_retry(2 * 16_000, |frames| {
             contexts.push(frames);
             Ok::<_, ()>(twice.clone())
         });

@@ -209,16 +209,19 @@ impl Utterance {
     pub(super) fn goes_on(&mut self, end: Samples, now: Time, partial_every_ms: u64) -> Resumed {
         self.last_speech = (end, now);
         let pause = std::mem::take(&mut self.pause);
+        let (resumed, wait) = match std::mem::replace(&mut self.stage, Stage::Speaking) {
+            Stage::Pausing => (Resumed::AfterPause, partial_every_ms),
+            // Gaps are frequent.
+            Stage::Fading => (Resumed::AfterGap, partial_every_ms / 2),
+            Stage::Speaking | Stage::Committed => (Resumed::No, 0),
+        };
         if let Some(request) = pause.transcription {
             // It is the next partial.
             self.partials.asked = pause.transcript.is_none().then_some(request);
-            self.partials.next = Samples(end.0 + Samples::from_ms(partial_every_ms).0);
+            let next = Samples(end.0 + Samples::from_ms(wait).0);
+            self.partials.next = self.partials.next.max(next);
         }
-        match std::mem::replace(&mut self.stage, Stage::Speaking) {
-            Stage::Pausing => Resumed::AfterPause,
-            Stage::Fading => Resumed::AfterGap,
-            Stage::Speaking | Stage::Committed => Resumed::No,
-        }
+        resumed
     }
 
     /// Whether it was clearly speech.
