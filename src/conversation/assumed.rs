@@ -131,7 +131,7 @@ impl Assumed {
         let policy = &common.policy.speculation;
         let tool = common.policy.tool(&guess.tool);
         policy.enabled
-            && tool.is_some_and(|tool| tool.speculation.assume)
+            && tool.is_none_or(|tool| tool.speculation.assume)
             && self.begun < policy.assumed_per_turn
             && self.declined != Some(guess.run)
             && !common.pace.is_slowed()

@@ -1,5 +1,6 @@
 //! The client's settings for the session.
 
+use super::early_tools::EarlyTools;
 use super::input::{MaxTokens, ResponseTerms};
 use super::policy::Policy;
 use super::turn_detection::TurnDetection;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub(super) struct ClientSettings {
     pub(super) instructions: Option<String>,
     pub(super) tools: Vec<ToolSpec>,
+    pub(super) early: EarlyTools,
     pub(super) turn_detection: TurnDetection,
     pub(super) tool_choice: ToolChoice,
     pub(super) max_tokens: MaxTokens,
@@ -27,6 +29,7 @@ impl ClientSettings {
         Self {
             instructions: None,
             tools: Vec::new(),
+            early: EarlyTools::default(),
             turn_detection: policy.turn_detection,
             tool_choice: ToolChoice::Auto,
             max_tokens: MaxTokens::Unlimited,
@@ -46,6 +49,8 @@ impl ClientSettings {
 pub(super) struct ClientTools<'a> {
     this: &'a [ToolSpec],
     next: &'a [ToolSpec],
+    /// `None` if the current answer has tools of its own, or nowhere to put results.
+    early: Option<&'a EarlyTools>,
 }
 
 impl<'a> ClientTools<'a> {
@@ -54,17 +59,19 @@ impl<'a> ClientTools<'a> {
         Self {
             this: terms.map_or(&[], |terms| client.tools_in(terms)),
             next: &client.tools,
+            early: terms
+                .is_none_or(|terms| terms.tools.is_none() && !terms.is_outside())
+                .then_some(&client.early),
         }
     }
 
-    /// The server's tool of this name, unless a client's tool of the same name replaces it.
-    pub(super) fn servers<'p>(
-        self,
-        policy: &'p Policy,
-        name: &str,
-    ) -> Option<&'p Arc<Declaration>> {
+    /// The tool of this name that the conversation may start: the server's, or the client's that replaces it
+    /// if that may run early.
+    pub(super) fn declared(self, policy: &'a Policy, name: &str) -> Option<&'a Arc<Declaration>> {
         let mut clients = self.next.iter().chain(self.this);
-        let is_clients = clients.any(|tool| tool.name == name);
-        policy.tool(name).filter(|_| !is_clients)
+        match clients.any(|tool| tool.name == name) {
+            true => self.early?.get(name),
+            false => policy.tool(name),
+        }
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn of_prediction(
     if policy.lead != FillerLead::Router || call.confidence < policy.confidence {
         return None;
     }
-    let tool = clients.servers(&common.policy, &call.tool)?;
+    let tool = clients.declared(&common.policy, &call.tool)?;
     let wait = speculation.wait_for_prediction(track.id, tool, &call.arguments, common.now)?;
     let wait = wait.unwrap_or(Micros::from_ms(policy.worth_ms));
     render(tool, &choose(tool, wait, policy)?, &call.arguments)

@@ -1,5 +1,6 @@
 //! The inputs of a conversation.
 
+use super::early_tools::EarlyTool;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::policy::Declarations;
 use super::speculation::Discard;
@@ -299,6 +300,9 @@ pub struct Settings {
     pub instructions: Option<String>,
     /// The tools that the client runs. Replaces the earlier list.
     pub tools: Option<Vec<ToolSpec>>,
+    /// Those of `tools` that may run early. Without `tools` it has no effect.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub early: Vec<EarlyTool>,
     /// How the end of the user's turn is detected.
     pub turn_detection: Option<TurnDetection>,
     /// Whether anything may run early. If the operator has turned speculation off, it stays off.

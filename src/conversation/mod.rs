@@ -19,6 +19,7 @@
 //! | `calls` | the tool calls of an answer, round by round |
 //! | `answer_end` | where an answer without an end is cut |
 //! | `aside` | text responses outside the conversation |
+//! | `early_tools` | the client's tools that may run early |
 //! | `speculation` | which calls may run before they are committed, and how runs end |
 //! | `preempt` | answers that are generated before the end of the turn is certain |
 //! | `assumed` | answers that are generated before their call is committed |
@@ -47,6 +48,7 @@ mod clauses;
 mod client_settings;
 mod common;
 mod confirm;
+mod early_tools;
 mod ending;
 mod endpointer;
 mod filler;
@@ -82,6 +84,7 @@ mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};
 pub use clauses::Clauses;
+pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 pub use input::{
     Context, Input, Job, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,

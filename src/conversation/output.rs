@@ -77,6 +77,9 @@ pub enum Output {
         name: String,
         /// The arguments by name.
         arguments: Map<String, Value>,
+        /// The client runs it: it was told by [`SpeculationEvent::Started`].
+        #[serde(default, skip_serializing_if = "is_false")]
+        by_client: bool,
     },
     /// Abort a discarded run.
     AbortTool {
@@ -114,6 +117,14 @@ pub enum Output {
         /// Why.
         reason: HangUpReason,
     },
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Events for clients. Every dialect translates them into its own messages.
@@ -237,6 +248,18 @@ pub enum Event {
         arguments: Map<String, Value>,
         /// The client must run it and answer with [`super::NewItem::ToolOutput`].
         by_client: bool,
+        /// The run that the client has begun early: it answers that one with [`super::Input::ToolFinished`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+    },
+    /// The output of a call that the client has begun early is in the history.
+    OutputAdded {
+        /// The item of the output.
+        item: ItemId,
+        /// The call.
+        call: CallId,
+        /// The output.
+        output: Value,
     },
     /// A tool that the server ran has ended.
     ToolFinished {

@@ -17,8 +17,8 @@ use super::{Inbound, Outbound};
 use crate::asr::{Recognised, Utterance};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output, RequestId, RunId,
-    Samples, Time, spoken_length,
+    CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output,
+    RequestId, RunId, Samples, Time, spoken_length,
 };
 use crate::llm::{LlmEvent, Prompt};
 use crate::metrics::OpenSession;
@@ -334,6 +334,11 @@ impl Driver {
                     let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
                 }
+                if let Input::ToolFinished { run, .. } = &input
+                    && let Some(limit) = self.runs.remove(run)
+                {
+                    limit.abort();
+                }
                 self.input(input);
             }
         }
@@ -537,7 +542,11 @@ impl Driver {
                 committed,
                 name,
                 arguments,
-            } => self.start_tool(run, committed, name, arguments),
+                by_client,
+            } => match by_client {
+                true => self.await_client(run),
+                false => self.start_tool(run, committed, name, arguments),
+            },
             Output::AbortTool { run } => {
                 if let Some(task) = self.runs.remove(&run) {
                     task.abort();
@@ -737,6 +746,20 @@ impl Driver {
             return;
         }
         let task = self.tasks.spawn(task);
+        self.runs.retain(|_, task| !task.is_finished());
+        self.runs.insert(run, task);
+    }
+
+    /// Limits how long the client may take for a run of its own tool.
+    fn await_client(&mut self, run: RunId) {
+        let results = self.results.clone();
+        let task = self.tasks.spawn(async move {
+            tokio::time::sleep(CLIENT_TIMEOUT).await;
+            let limit = u64::try_from(CLIENT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+            let result = Err(ToolError::Timeout(limit));
+            let finished = Input::ToolFinished { run, result };
+            drop(results.send(Done::Input(finished)).await);
+        });
         self.runs.retain(|_, task| !task.is_finished());
         self.runs.insert(run, task);
     }

@@ -157,6 +157,17 @@ pub struct Declaration {
     pub ends_call: Option<EndsCall>,
     /// A minijinja template over the result and the arguments: how the local brain says the result.
     pub answer: Option<String>,
+    /// The client runs it, in its own session alone; false for the server's tools.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_client: bool,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Declaration {
@@ -175,6 +186,7 @@ impl Declaration {
             confirmation: Confirmation::None,
             ends_call: None,
             answer: None,
+            by_client: false,
         }
     }
 }

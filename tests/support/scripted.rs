@@ -222,6 +222,7 @@ impl Scripted {
             name,
             arguments,
             by_client,
+            run: None,
         })
         .await;
         if !by_client {

@@ -14,6 +14,7 @@ mod dead_backends;
 mod demonstration;
 mod doors;
 mod early;
+mod early_calls;
 mod edge;
 mod foreign;
 mod injection;

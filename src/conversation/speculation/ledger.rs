@@ -8,6 +8,7 @@ use crate::time::{Micros, Time};
 use crate::tools::{Declaration, ToolError};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ pub(in crate::conversation) struct Run {
     pub id: RunId,
     pub track: TrackId,
     pub tool: String,
+    /// The tool when the run began; `None` if there was no such tool.
+    pub declaration: Option<Arc<Declaration>>,
     pub arguments: Map<String, Value>,
     /// The arguments in the form in which they are compared.
     pub key: Map<String, Value>,
@@ -47,14 +50,15 @@ impl Run {
     pub(super) fn new(
         id: RunId,
         track: TrackId,
-        tool: &str,
+        (name, tool): (&str, Option<&Arc<Declaration>>),
         arguments: Map<String, Value>,
         now: Time,
     ) -> Self {
         Self {
             id,
             track,
-            tool: tool.to_owned(),
+            tool: name.to_owned(),
+            declaration: tool.cloned(),
             arguments,
             key: Map::new(),
             predicted: None,
@@ -71,6 +75,25 @@ impl Run {
 
     pub(in crate::conversation) fn is_committed(&self) -> bool {
         !self.calls.is_empty()
+    }
+
+    /// The client runs it.
+    pub(in crate::conversation) fn is_clients(&self) -> bool {
+        self.declaration.as_ref().is_some_and(|tool| tool.by_client)
+    }
+
+    fn is_of(&self, tool: &Declaration) -> bool {
+        self.tool == tool.spec.name && self.is_clients() == tool.by_client
+    }
+
+    /// The labels of what it changes.
+    pub(super) fn writes(&self) -> &[String] {
+        self.declaration.as_ref().map_or(&[], |tool| &tool.writes)
+    }
+
+    /// The labels of what its result depends on.
+    pub(super) fn reads(&self) -> &[String] {
+        self.declaration.as_ref().map_or(&[], |tool| &tool.reads)
     }
 
     fn is_running(&self) -> bool {
@@ -153,10 +176,10 @@ impl Ledger {
     pub(in crate::conversation) fn same(
         &self,
         track: TrackId,
-        tool: &str,
+        tool: &Declaration,
         key: &Map<String, Value>,
     ) -> Option<RunId> {
-        let same = |run: &&Run| run.track == track && run.tool == tool && run.key == *key;
+        let same = |run: &&Run| run.track == track && run.is_of(tool) && run.key == *key;
         self.runs().find(same).map(|run| run.id)
     }
 
@@ -170,7 +193,7 @@ impl Ledger {
     ) -> Option<RunId> {
         let fits = |run: &&Run| {
             run.track == track
-                && run.tool == tool.spec.name
+                && run.is_of(tool)
                 && run.key == *key
                 && !run.stale
                 && !matches!(run.outcome, Some((_, Err(_))))

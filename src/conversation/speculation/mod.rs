@@ -148,7 +148,7 @@ impl Speculation {
         now: Time,
     ) -> Option<Option<Micros>> {
         let name = &tool.spec.name;
-        let run = self.ledger.same(track, name, &canonical(tool, arguments));
+        let run = self.ledger.same(track, tool, &canonical(tool, arguments));
         let run = run.and_then(|run| self.ledger.get(run));
         if run.is_some_and(|run| run.outcome.is_some()) {
             return None;

@@ -76,7 +76,8 @@ impl Speculation {
 fn may_speculate(common: &Common, client: &ClientSettings) -> bool {
     let policy = &common.policy.speculation;
     let may = |tool: &Arc<Declaration>| gate::eligibility(tool, policy) > Eligibility::Forbid;
-    client.tool_choice != ToolChoice::None && common.policy.tools.iter().any(may)
+    let mut tools = common.policy.tools.iter().chain(client.early.all());
+    client.tool_choice != ToolChoice::None && tools.any(may)
 }
 
 /// Answers.
@@ -115,7 +116,7 @@ impl Speculation {
     ) {
         let mut wanted: BTreeMap<&str, Vec<Map<String, Value>>> = BTreeMap::new();
         for prediction in predictions {
-            if let Some(tool) = clients.servers(&common.policy, &prediction.tool) {
+            if let Some(tool) = clients.declared(&common.policy, &prediction.tool) {
                 let keys = wanted.entry(&prediction.tool).or_default();
                 keys.push(canonical(tool, &prediction.arguments));
             }
@@ -139,7 +140,7 @@ impl Speculation {
         id: TrackId,
         prediction: Prediction,
     ) -> Option<RunId> {
-        let tool = clients.servers(&common.policy, &prediction.tool).cloned();
+        let tool = clients.declared(&common.policy, &prediction.tool).cloned();
         let mut started = None;
         let decision = match tool {
             None => Decision::Declined(Decline::UnknownTool),
@@ -185,11 +186,11 @@ impl Speculation {
         let name = &tool.spec.name;
         let policy = &common.policy.speculation;
         if gate::eligibility(tool, policy) == Eligibility::Full
-            && self.ledger.same(id, name, key).is_some()
+            && self.ledger.same(id, tool, key).is_some()
         {
             return Decision::Known;
         }
-        let write_pending = self.write_pending(&common.policy, &tool.reads);
+        let write_pending = self.write_pending(&tool.reads);
         let running = self.ledger.speculating();
         let expected = self.ledger.expected(name, 0.5);
         let track = self.track(id);
@@ -217,7 +218,7 @@ impl Speculation {
         &mut self,
         common: &mut Common,
         track: TrackId,
-        tool: &Declaration,
+        tool: &Arc<Declaration>,
         key: Map<String, Value>,
         prediction: &Prediction,
     ) -> RunId {
@@ -230,13 +231,20 @@ impl Speculation {
             predicted: Some((prediction.source, prediction.confidence)),
             cost: tool.speculation.cost,
             key,
-            ..Run::new(run, track, name, prediction.arguments.clone(), common.now)
+            ..Run::new(
+                run,
+                track,
+                (name, Some(tool)),
+                prediction.arguments.clone(),
+                common.now,
+            )
         });
         common.outputs.push_back(Output::StartTool {
             run,
             committed: None,
             name: name.clone(),
             arguments: prediction.arguments.clone(),
+            by_client: tool.by_client,
         });
         common.notify(Event::Speculation(SpeculationEvent::Started {
             at: common.now,
@@ -245,8 +253,20 @@ impl Speculation {
             arguments: prediction.arguments.clone(),
             source: prediction.source,
             confidence: prediction.confidence,
+            by_client: tool.by_client,
         }));
         run
+    }
+
+    /// The client has changed its tools: discards runs of tools that are now others.
+    pub(in crate::conversation) fn withdraw(&mut self, common: &mut Common, clients: ClientTools) {
+        let is_other = |run: &Run| {
+            let now = clients.declared(&common.policy, &run.tool);
+            now != run.declaration.as_ref()
+        };
+        for run in self.ledger.uncommitted(is_other) {
+            self.discard(common, run, Discard::Withdrawn);
+        }
     }
 
     pub(super) fn warm_up(&mut self, common: &mut Common, name: &str) {

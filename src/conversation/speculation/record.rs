@@ -41,6 +41,14 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// A generation that was requested before it was certain to be needed, and held back until then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldRecord {
@@ -145,6 +153,8 @@ pub enum Discard {
     Budget,
     /// The server was too busy for it.
     Overloaded,
+    /// The client has changed or removed the tool.
+    Withdrawn,
     /// The session ended.
     HungUp,
 }
@@ -162,6 +172,7 @@ impl Discard {
             Self::Failed => "failed",
             Self::Budget => "budget",
             Self::Overloaded => "overloaded",
+            Self::Withdrawn => "withdrawn",
             Self::HungUp => "hung_up",
         }
     }
@@ -192,6 +203,9 @@ pub enum SpeculationEvent {
         source: Source,
         /// Its confidence, 0..1.
         confidence: f32,
+        /// The client runs it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        by_client: bool,
     },
     /// A run has its result, which stays hidden until a commit.
     Ready {

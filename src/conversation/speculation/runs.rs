@@ -8,10 +8,10 @@ use crate::conversation::assumed::Guess;
 use crate::conversation::common::Common;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
-use crate::conversation::policy::Policy;
 use crate::prediction::PastCall;
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// The most committed calls shown to the prediction sources.
 const PAST_CALLS: usize = 16;
@@ -25,19 +25,18 @@ impl Speculation {
         common: &mut Common,
         track: TrackId,
         call: CallId,
-        name: &str,
+        (name, tool): (&str, Option<&Arc<Declaration>>),
         arguments: Map<String, Value>,
     ) -> Option<RunId> {
-        let tool = common.policy.tool(name).cloned();
         self.remember_call(call, name, &arguments);
-        if let Some(tool) = &tool {
+        if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
             if let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
             }
         }
-        self.start_committed(common, track, call, name, arguments, tool.as_deref());
+        self.start_committed(common, track, call, (name, tool), arguments);
         None
     }
 
@@ -46,10 +45,9 @@ impl Speculation {
         &self,
         common: &Common,
         track: TrackId,
-        name: &str,
+        tool: &Declaration,
         arguments: &Map<String, Value>,
     ) -> Option<RunId> {
-        let tool = common.policy.tool(name)?;
         let run = self.early_run(common, track, tool, arguments)?;
         (!self.ledger.is_expired(run, tool, common.now)).then_some(run)
     }
@@ -76,7 +74,7 @@ impl Speculation {
             return false;
         };
         let is_fresh = |tool| !self.ledger.is_expired(run.id, tool, common.now);
-        let tool = common.policy.tool(&run.tool);
+        let tool = run.declaration.as_deref();
         matches!(run.outcome, Some((_, Ok(_))))
             && !run.stale
             && !run.is_committed()
@@ -145,14 +143,12 @@ impl Speculation {
         common: &mut Common,
         track: TrackId,
         call: CallId,
-        name: &str,
+        (name, tool): (&str, Option<&Arc<Declaration>>),
         arguments: Map<String, Value>,
-        tool: Option<&Declaration>,
     ) {
         let run = common.run_id();
-        let policy = &common.policy;
         let deferred = tool.is_some_and(|tool| {
-            self.write_pending(policy, &tool.reads) || self.write_pending(policy, &tool.writes)
+            self.write_pending(&tool.reads) || self.write_pending(&tool.writes)
         });
         self.ledger.insert(Run {
             key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
@@ -160,7 +156,7 @@ impl Speculation {
             calls: vec![call],
             committed: Some(common.now),
             cost: tool.map_or(0.0, |tool| tool.speculation.cost),
-            ..Run::new(run, track, name, arguments.clone(), common.now)
+            ..Run::new(run, track, (name, tool), arguments.clone(), common.now)
         });
         if !deferred {
             common.outputs.push_back(Output::StartTool {
@@ -168,6 +164,7 @@ impl Speculation {
                 committed: Some(call),
                 name: name.to_owned(),
                 arguments,
+                by_client: tool.is_some_and(|tool| tool.by_client),
             });
         }
     }
@@ -226,9 +223,9 @@ impl Speculation {
     /// the order of their commits.
     pub(in crate::conversation) fn settle(&mut self, common: &mut Common, run: RunId) {
         let run = self.ledger.get(run).filter(|run| run.is_committed());
-        let tool = run.and_then(|run| common.policy.tool(&run.tool)).cloned();
-        if let Some(tool) = tool.filter(|tool| !tool.writes.is_empty()) {
-            self.make_stale(common, &tool.writes);
+        let written = run.map_or(&[][..], Run::writes).to_vec();
+        if !written.is_empty() {
+            self.make_stale(common, &written);
             let deferred = self.ledger.runs().filter(|run| run.deferred);
             let deferred: Vec<RunId> = deferred.map(|run| run.id).collect();
             for id in deferred {
@@ -239,22 +236,16 @@ impl Speculation {
     }
 
     fn start_deferred(&mut self, common: &mut Common, id: RunId) {
-        let policy = &common.policy;
         let Some(run) = self.ledger.get(id) else {
             return;
         };
-        let Some(tool) = policy.tool(&run.tool) else {
-            return;
-        };
         // Only earlier runs count: a run must not wait for itself.
-        let labels = tool.reads.iter().chain(&tool.writes);
+        let labels = run.reads().iter().chain(run.writes());
         let blocked = self.ledger.runs().any(|other| {
             other.id < id
                 && other.is_committed()
                 && other.outcome.is_none()
-                && policy
-                    .tool(&other.tool)
-                    .is_some_and(|other| labels.clone().any(|label| other.writes.contains(label)))
+                && labels.clone().any(|label| other.writes().contains(label))
         });
         if blocked {
             return;
@@ -267,6 +258,7 @@ impl Speculation {
                 committed: run.calls.first().copied(),
                 name: run.tool.clone(),
                 arguments: run.arguments.clone(),
+                by_client: run.is_clients(),
             });
         }
     }
@@ -291,6 +283,7 @@ impl Speculation {
             committed: Some(call),
             name: refused.tool.clone(),
             arguments: refused.arguments.clone(),
+            by_client: refused.is_clients(),
         });
     }
 }
@@ -325,12 +318,11 @@ impl Speculation {
     }
 
     /// Whether a committed write to one of these labels is running.
-    pub(super) fn write_pending(&self, policy: &Policy, labels: &[String]) -> bool {
+    pub(super) fn write_pending(&self, labels: &[String]) -> bool {
         let writes = |run: &Run| {
-            let tool = policy.tool(&run.tool);
             run.is_committed()
                 && run.outcome.is_none()
-                && tool.is_some_and(|tool| tool.writes.iter().any(|label| labels.contains(label)))
+                && run.writes().iter().any(|label| labels.contains(label))
         };
         !labels.is_empty() && self.ledger.runs().any(writes)
     }
@@ -340,10 +332,7 @@ impl Speculation {
         if written.is_empty() {
             return;
         }
-        let reads = |run: &Run| {
-            let tool = common.policy.tool(&run.tool);
-            tool.is_some_and(|tool| tool.reads.iter().any(|label| written.contains(label)))
-        };
+        let reads = |run: &Run| run.reads().iter().any(|label| written.contains(label));
         for run in self.ledger.mark_stale(reads) {
             self.discard(common, run, Discard::Stale);
         }

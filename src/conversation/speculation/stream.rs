@@ -74,7 +74,7 @@ impl Speculation {
         if let Some(candidate) = of.candidates.get(name).cloned() {
             let confidence = candidate.confidence.max(STREAMED);
             self.follow_stream(common, clients, track, candidate.arguments, confidence);
-        } else if let Some(tool) = clients.servers(&common.policy, name)
+        } else if let Some(tool) = clients.declared(&common.policy, name)
             && gate::eligibility(tool, &common.policy.speculation) > Eligibility::Forbid
         {
             self.warm_up(common, name);
@@ -101,7 +101,7 @@ impl Speculation {
         let at_the_name = arguments.is_empty() && !whole;
         let is_predicted = of.candidates.contains_key(&name);
         self.discard_other(common, track);
-        let tool = clients.servers(&common.policy, &name);
+        let tool = clients.declared(&common.policy, &name);
         let policy = &common.policy.speculation;
         let tool = tool.filter(|tool| gate::eligibility(tool, policy) == Eligibility::Full);
         let Some(tool) = tool else {
@@ -205,7 +205,7 @@ impl Speculation {
         let Some(run) = run.and_then(|run| self.ledger.get(run)) else {
             return;
         };
-        let (id, tool) = (run.id, common.policy.tool(&run.tool));
+        let (id, tool) = (run.id, run.declaration.as_ref());
         if tool.is_some_and(|tool| self.is_refuted(run, tool)) {
             self.discard(common, id, Discard::Superseded);
         }

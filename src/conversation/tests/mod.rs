@@ -3,6 +3,7 @@
 mod answer_end;
 mod assumed;
 mod confirmation;
+mod early_tools;
 mod properties;
 mod relayed;
 mod sessions;

@@ -35,6 +35,8 @@ enum Move {
     VoiceEnded,
     /// The client declares tools with these names, which replace the server's.
     Take(&'static [&'static str]),
+    /// The same, and all of them may run early.
+    Lend(&'static [&'static str]),
     /// From now on the server runs only the tools whose bits are set.
     Tools(u16),
     HangUp,
@@ -84,6 +86,7 @@ fn act(sim: &mut Sim, step: &Move) {
         }
         Move::VoiceEnded => Input::VoiceEnded,
         Move::Take(names) => return sim.client_has(names),
+        Move::Lend(names) => return sim.client_lends(names, names),
         Move::Tools(bits) => {
             let left = tools().into_iter().enumerate();
             let left = left.filter(|(at, _)| bits & (1 << at) != 0);
@@ -269,7 +272,8 @@ fn tools() -> Vec<Declaration> {
 
 fn any_call() -> impl Strategy<Value = (&'static str, u8)> {
     let names = vec![
-        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "passes", "unknown",
+        "read", "shared", "costly", "broken", "keyed", "write", "asks", "ends", "passes",
+        "unknown", "own",
     ];
     (prop::sample::select(names), 0u8..3)
 }
@@ -287,6 +291,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => prop::sample::select(vec!['1', '2', '5', '#']).prop_map(Move::Key),
         1 => prop::sample::select(vec!["yes", "no", "and now"]).prop_map(Move::Type),
         1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
+        2 => prop::sample::select(vec![&["own"][..], &["own", "read"], &["write"]]).prop_map(Move::Lend),
         1 => any::<u16>().prop_map(Move::Tools),
         2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
@@ -403,6 +408,7 @@ proptest! {
         every_call_runs_at_most_once(&sim)?;
         every_run_ends_once(&sim)?;
         nothing_uncommitted_is_seen(&sim)?;
+        early_calls_of_the_client_show_only_when_committed(&sim)?;
     }
 
     #[test]
@@ -531,8 +537,9 @@ fn runs(sim: &Sim) -> impl Iterator<Item = (RunId, Option<CallId>, &str)> {
 }
 
 fn only_reads_start_early(sim: &Sim) -> Result<(), TestCaseError> {
-    for (_, committed, name) in starts(sim) {
-        let read = ["read", "shared", "costly", "broken"].contains(&name);
+    for (run, committed, name) in starts(sim) {
+        let lent = clients_runs(sim).any(|(lent, _)| lent == run);
+        let read = lent || ["read", "shared", "costly", "broken"].contains(&name);
         prop_assert!(
             committed.is_some() || read,
             "{name} ran before it was committed"
@@ -575,6 +582,50 @@ fn every_run_ends_once(sim: &Sim) -> Result<(), TestCaseError> {
     };
     let known = ends.keys().all(|run| refused(run) || deferred(run));
     prop_assert!(known, "told of but never started: {ends:?}");
+    Ok(())
+}
+
+/// The runs of the client's tools, and when they started.
+fn clients_runs(sim: &Sim) -> impl Iterator<Item = (RunId, Time)> {
+    sim.outputs.iter().filter_map(|(at, output)| match output {
+        Output::StartTool {
+            run,
+            by_client: true,
+            ..
+        } => Some((*run, *at)),
+        _ => None,
+    })
+}
+
+fn early_calls_of_the_client_show_only_when_committed(sim: &Sim) -> Result<(), TestCaseError> {
+    let called = |run: RunId| {
+        let mut events = sim.events.iter();
+        events.find_map(|(_, event)| match event {
+            Event::ToolCalled {
+                run: Some(of),
+                call,
+                by_client,
+                ..
+            } if *of == run => Some((*call, *by_client)),
+            _ => None,
+        })
+    };
+    let added = |call: CallId| {
+        let is_it =
+            |event: &Event| matches!(event, Event::OutputAdded { call: of, .. } if *of == call);
+        sim.events.iter().filter(|(_, event)| is_it(event)).count()
+    };
+    for record in records(sim) {
+        let is_clients = clients_runs(sim).any(|(run, _)| run == record.run);
+        match (&record.fate, called(record.run)) {
+            (Fate::Discarded { .. }, called) => prop_assert_eq!(called, None),
+            (Fate::Committed { .. }, Some((call, by_client))) => {
+                prop_assert!(by_client && is_clients);
+                prop_assert!(added(call) <= 1, "an output that is there twice");
+            }
+            (Fate::Committed { .. }, None) => prop_assert!(!is_clients),
+        }
+    }
     Ok(())
 }
 

@@ -68,6 +68,15 @@ pub(super) fn streamed(name: &str, arguments: Value, written_ms: u64, closed_ms:
     ]
 }
 
+/// The client's permission to run this tool early.
+pub(super) fn may_run_early(name: &str) -> EarlyTool {
+    EarlyTool {
+        name: name.into(),
+        ttl: Micros::from_ms(30_000),
+        examples: Vec::new(),
+    }
+}
+
 pub(super) fn end() -> Step {
     Step::Event(LlmEvent::End)
 }
@@ -276,9 +285,15 @@ impl Sim {
 
     /// The client declares tools with these names.
     pub(super) fn client_has(&mut self, names: &[&str]) {
+        self.client_lends(names, &[]);
+    }
+
+    /// The client declares tools with these names, and that the `early` ones may run early.
+    pub(super) fn client_lends(&mut self, names: &[&str], early: &[&str]) {
         let declared = |name: &&str| super::tool(name, Effect::Read).spec.clone();
         self.input(Input::Configure(Box::new(Settings {
             tools: Some(names.iter().map(declared).collect()),
+            early: early.iter().map(|name| may_run_early(name)).collect(),
             ..Settings::default()
         })));
     }

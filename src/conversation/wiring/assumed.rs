@@ -175,9 +175,7 @@ impl Conversation {
         arguments: Map<String, Value>,
     ) -> Map<String, Value> {
         self.common.timers.clear(Timer::FillerHeld);
-        let track = self.speculation.answering().map(|track| track.id);
-        let taken = track
-            .and_then(|track| (self.speculation).run_for(&self.common, track, name, &arguments));
+        let taken = self.run_for(name, &arguments);
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let unsaid = generation.map(Generation::end_withholding);
         let unsaid = unsaid.unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::Conversation;
 use crate::conversation::calls::Waiting;
+use crate::conversation::client_settings::ClientTools;
 use crate::conversation::confirm::Pending;
 use crate::conversation::ending::{EndingCall, Promise};
 use crate::conversation::ids::{CallId, RunId};
@@ -13,6 +14,17 @@ use crate::conversation::timer::Timer;
 use crate::conversation::{Event, HangUpReason, ResponseStatus};
 use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Who runs a committed call.
+#[derive(Debug, Clone, Copy)]
+enum RunBy {
+    Server,
+    /// The client, which requests the next response itself.
+    Client,
+    /// The client, which has begun early: the answer goes on when it has the output.
+    ClientEarly(RunId),
+}
 
 impl Conversation {
     /// Commits a complete call of the model. Nothing before this point lets a call take effect.
@@ -49,12 +61,12 @@ impl Conversation {
             }
         };
         if is_clients {
-            return self.hand_to_client(call, name, arguments);
+            return self.commit_clients(call, name, arguments);
         }
         let arguments = self.meet_assumption(name, arguments);
         match self.common.policy.tool(name).cloned() {
             Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
-            tool => self.carry_out(call, name, arguments, tool.as_deref()),
+            tool => self.carry_out(call, name, arguments, tool.as_ref()),
         }
     }
 
@@ -64,11 +76,11 @@ impl Conversation {
         call: CallId,
         name: &str,
         arguments: Map<String, Value>,
-        tool: Option<&Declaration>,
+        tool: Option<&Arc<Declaration>>,
     ) {
         match tool.and_then(|tool| Some((tool, tool.ends_call?))) {
             Some((tool, how)) => self.end_call(call, tool, how, arguments),
-            None => self.run_call(call, name, arguments),
+            None => self.run_call(call, (name, tool), arguments, None),
         }
     }
 
@@ -81,25 +93,60 @@ impl Conversation {
             confirmed.call,
             &confirmed.name,
             confirmed.arguments,
-            tool.as_deref(),
+            tool.as_ref(),
         );
+    }
+
+    /// Commits a call of the client's tool: takes over its early run, or hands the call to the client.
+    fn commit_clients(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+        let Some(tool) = self.declared(name) else {
+            return self.hand_to_client(call, name, arguments);
+        };
+        let arguments = self.meet_assumption(name, arguments);
+        match self.run_for(name, &arguments) {
+            Some(run) => self.run_call(call, (name, Some(&tool)), arguments, Some(run)),
+            None => self.hand_to_client(call, name, arguments),
+        }
     }
 
     fn hand_to_client(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
         if let Some(answer) = &mut self.answer {
             answer.calls.hand_to_client();
         }
-        self.announce_call(call, name, arguments, true);
+        self.announce_call(call, name, arguments, RunBy::Client);
     }
 
-    /// Starts a committed call, or takes over its speculative run.
-    fn run_call(&mut self, call: CallId, name: &str, arguments: Map<String, Value>) {
+    /// The tool of this name that the conversation may start in the current answer.
+    fn declared(&self, name: &str) -> Option<Arc<Declaration>> {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        clients.declared(&self.common.policy, name).cloned()
+    }
+
+    /// The run that a commit of this call would take over.
+    pub(super) fn run_for(&self, name: &str, arguments: &Map<String, Value>) -> Option<RunId> {
+        let track = self.speculation.answering()?.id;
+        let tool = self.declared(name)?;
+        self.speculation
+            .run_for(&self.common, track, &tool, arguments)
+    }
+
+    /// Starts a committed call, or takes over its speculative run. `by_client`: the run that the client has
+    /// begun.
+    fn run_call(
+        &mut self,
+        call: CallId,
+        (name, tool): (&str, Option<&Arc<Declaration>>),
+        arguments: Map<String, Value>,
+        by_client: Option<RunId>,
+    ) {
         let Some(track) = self.speculation.answering().map(|track| track.id) else {
             return;
         };
-        self.announce_call(call, name, arguments.clone(), false);
+        let by = by_client.map_or(RunBy::Server, RunBy::ClientEarly);
+        self.announce_call(call, name, arguments.clone(), by);
         self.wait_for(call, None);
-        self.commit_run(track, call, name, arguments.clone());
+        self.commit_run(track, call, (name, tool), arguments.clone());
         self.fill_silent_call(call, name, &arguments);
     }
 
@@ -109,22 +156,30 @@ impl Conversation {
         call: CallId,
         name: &str,
         arguments: Map<String, Value>,
-        by_client: bool,
+        by: RunBy,
     ) {
         let item = self.common.item_id();
         let outside = self.answer.as_ref().is_some_and(|a| a.terms.is_outside());
         if !outside {
             self.history.add_call(item, call, name, arguments.clone());
         }
-        if !by_client {
+        if !matches!(by, RunBy::Client) {
             self.running.insert(call, item);
+        }
+        let run = match by {
+            RunBy::ClientEarly(run) => Some(run),
+            RunBy::Server | RunBy::Client => None,
+        };
+        if run.is_some() {
+            self.client.early.was_committed(call);
         }
         self.common.notify(Event::ToolCalled {
             item,
             call,
             name: name.to_owned(),
             arguments,
-            by_client,
+            by_client: !matches!(by, RunBy::Server),
+            run,
         });
     }
 
@@ -143,7 +198,7 @@ impl Conversation {
         arguments: Map<String, Value>,
     ) {
         let name = tool.spec.name.clone();
-        self.announce_call(call, &name, arguments.clone(), false);
+        self.announce_call(call, &name, arguments.clone(), RunBy::Server);
         let filler = tool.fillers.short.first();
         let words = filler.and_then(|template| render(tool, template, &arguments));
         let promise = self.ending.promise(EndingCall {
@@ -197,7 +252,9 @@ impl Conversation {
         if let Some(ending) = self.ending.take_promised() {
             self.ending.hand_over(ending.call);
             self.wait_for(ending.call, None);
-            self.commit_run(track, ending.call, &ending.name, ending.arguments);
+            let tool = self.common.policy.tool(&ending.name).cloned();
+            let called = (ending.name.as_str(), tool.as_ref());
+            self.commit_run(track, ending.call, called, ending.arguments);
             self.watch_dead_air();
         }
         true
@@ -208,13 +265,13 @@ impl Conversation {
         &mut self,
         track: TrackId,
         call: CallId,
-        name: &str,
+        tool: (&str, Option<&Arc<Declaration>>),
         arguments: Map<String, Value>,
     ) {
         let common = &mut self.common;
         let done = self
             .speculation
-            .commit(common, track, call, name, arguments);
+            .commit(common, track, call, tool, arguments);
         if let Some(run) = done {
             self.deliver(run, call);
         }
@@ -276,7 +333,13 @@ impl Conversation {
 
     fn add_result(&mut self, call: CallId, output: Value) {
         let item = self.common.item_id();
-        self.history.add_result(item, call, output);
+        let by_client = self.client.early.has_output(call);
+        let told = by_client.then(|| output.clone());
+        let added = self.history.add_result(item, call, output);
+        if let Some(output) = told.filter(|_| added) {
+            self.common
+                .notify(Event::OutputAdded { item, call, output });
+        }
     }
 
     /// Adds results to the history in the order of their calls, not of their arrival: speculation must not

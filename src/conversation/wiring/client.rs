@@ -2,6 +2,7 @@
 
 use super::Conversation;
 use crate::conversation::answer::NextAnswer;
+use crate::conversation::client_settings::ClientTools;
 use crate::conversation::ids::{CallId, ItemId};
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::outcome::ConfirmationOutcome;
@@ -19,7 +20,10 @@ impl Conversation {
             self.client.instructions = (!instructions.is_empty()).then_some(instructions);
         }
         if let Some(tools) = settings.tools {
+            self.client.early.replace(&tools, &settings.early);
             self.client.tools = tools;
+            let clients = ClientTools::of(&self.client, None);
+            self.speculation.withdraw(&mut self.common, clients);
         }
         if let Some(choice) = settings.tool_choice {
             self.client.tool_choice = choice;

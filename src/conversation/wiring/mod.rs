@@ -55,7 +55,7 @@ pub struct Conversation {
     pub(super) speculation: Speculation,
     pub(super) held: HeldBack,
     pub(super) confirmation: Confirmation,
-    /// Committed calls that the server is running, with their history items.
+    /// Committed calls whose results are awaited, with their history items.
     pub(super) running: BTreeMap<CallId, ItemId>,
     pub(super) interruption: Interruption,
     pub(super) agenda: Agenda,

@@ -8,6 +8,7 @@ mod user;
 
 use super::client_events::{self, ClientRequest, ItemContent, ResponseRequest};
 use super::codec::{Decoder, Format, RATE};
+use super::early_calls::EarlyCalls;
 use super::fault::Fault;
 use super::fields::{Ineffective, MAX_NAMED};
 use super::items::{Items, Spot};
@@ -127,6 +128,7 @@ pub struct Realtime {
     set_up: (usize, Vec<ToolSpec>),
     /// Calls that wait for the client's output, by wire id.
     calls: HashMap<String, CallId>,
+    early: EarlyCalls,
     /// The number of items and calls that the client has added.
     added: u64,
     server_calls: HashMap<CallId, ServerCall>,
@@ -182,6 +184,7 @@ impl Realtime {
             text_limits: TextLimits::default(),
             set_up: (0, Vec::new()),
             calls: HashMap::new(),
+            early: EarlyCalls::default(),
             added: 0,
             server_calls: HashMap::new(),
             confirmation: None,
@@ -396,9 +399,13 @@ impl Realtime {
                 name,
                 arguments,
                 by_client,
-            } => {
-                self.tool_called(item, call, &name, arguments, by_client);
-            }
+                run,
+            } => match (by_client, run) {
+                (false, _) => self.server_tool(item, call, &name, arguments),
+                (true, None) => self.client_tool(item, call, &name, arguments),
+                (true, Some(run)) => self.early_tool(item, call, run, &name, arguments),
+            },
+            Event::OutputAdded { item, call, output } => self.output_added(item, call, output),
             Event::ToolFinished { call, result, .. } => self.tool_finished(call, result),
             Event::ResponseDone {
                 turn,
@@ -415,7 +422,10 @@ impl Realtime {
                 question,
             } => self.confirmation_asked(call, &name, arguments, &question),
             Event::ConfirmationEnded { call, outcome } => self.confirmation_ended(call, outcome),
-            Event::Speculation(event) => self.tell_vendor("undertone.speculation", json!(event)),
+            Event::Speculation(event) => {
+                self.early_call(&event);
+                self.tell_vendor("undertone.speculation", json!(event));
+            }
             Event::TurnRecorded(record) => {
                 self.tell_vendor("undertone.turn_record", json!(record));
             }

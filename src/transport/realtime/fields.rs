@@ -148,6 +148,23 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured("tools[].description", ""),
     honoured("tools[].parameters", "JSON Schema"),
+    honoured("tools[].undertone", "see *Tools that run early*"),
+    honoured(
+        "tools[].undertone.effect",
+        "`read`: the tool changes nothing; required with `early`",
+    ),
+    honoured(
+        "tools[].undertone.early",
+        "the tool may be called before the model has decided to",
+    ),
+    honoured(
+        "tools[].undertone.examples",
+        "what users say when they need it; at most 32 of at most 200 characters",
+    ),
+    honoured(
+        "tools[].undertone.ttl_ms",
+        "how long an early output may be used; 100 to 300000, by default 30000",
+    ),
     refused("tools[].allowed_callers", MCP),
     refused("tools[].allowed_tools", MCP),
     refused("tools[].authorization", MCP),
@@ -304,6 +321,10 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("tools[].name", ""),
     honoured("tools[].description", ""),
     honoured("tools[].parameters", "JSON Schema"),
+    echoed(
+        "tools[].undertone",
+        "tools of a single response do not run early",
+    ),
     refused("tools[].allowed_callers", MCP),
     refused("tools[].allowed_tools", MCP),
     refused("tools[].authorization", MCP),

@@ -20,7 +20,15 @@
 //! | `undertone.confirmation.ended` | `call_id`, `outcome` | `accepted`, `declined`, `abandoned` or `expired` |
 //! | `undertone.stage_failed` | `stage`, `message` | a stage failed; the conversation goes on |
 //!
-//! Every event to such a client carries `undertone_at`, the time at which it happened. The client
+//! Two vendor events go to every client that has declared a tool which may run early, with `{"undertone":
+//! {"effect": "read", "early": true}}` in the tool:
+//!
+//! | event | fields | meaning |
+//! |---|---|---|
+//! | `undertone.early_call.started` | `call_id`, `name`, `arguments`, `speculative` | the model may make this call; its output is silent until then |
+//! | `undertone.early_call.discarded` | `call_id`, `reason` | the model has not made it: its output is not needed |
+//!
+//! Every event to a client that opted in carries `undertone_at`, the time at which it happened. The client
 //! may send audio as binary messages, raw PCM16LE at 24 kHz, instead of
 //! `input_audio_buffer.append`. A client with a confirmation button may answer for the user with
 //! `{"type": "undertone.confirmation.respond", "call_id": ..., "accept": true}`. Times are
@@ -33,6 +41,8 @@ mod beta;
 mod client_events;
 mod codec;
 mod dialect;
+mod early_calls;
+mod early_tools;
 mod fault;
 mod fields;
 mod items;

@@ -2,10 +2,13 @@
 //! back.
 
 use super::codec::{Format, RATE};
+use super::early_tools;
 use super::fault::{Fault, read};
 use super::fields::{Class, SESSION};
 use crate::audio::g711::Law;
-use crate::conversation::{Eagerness, EndOfTurnRule, MaxTokens, Settings, TurnDetection};
+use crate::conversation::{
+    Eagerness, EarlyTool, EndOfTurnRule, MaxTokens, Settings, TurnDetection,
+};
 use crate::llm::ToolChoice;
 use crate::tools::ToolSpec;
 use serde::{Deserialize, Deserializer};
@@ -46,6 +49,8 @@ pub struct SessionUpdate {
     pub voice: Option<String>,
     /// The client's own tools, and their JSON verbatim.
     pub tools: Option<(Vec<ToolSpec>, Value)>,
+    /// Those of `tools` that may run early.
+    pub early: Vec<EarlyTool>,
     /// The tool choice, and its JSON verbatim.
     pub tool_choice: Option<(ToolChoice, Value)>,
     /// The token limit of an answer.
@@ -194,6 +199,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         turn_detection,
         transcription: input.transcription.or(raw.input_audio_transcription),
         voice: output.voice.or(raw.voice).map(voice).transpose()?,
+        early: early_tools::parse(raw.tools.iter().flatten(), "session.tools")?,
         tools: raw
             .tools
             .map(|values| tools(values, "session.tools"))
@@ -694,6 +700,7 @@ impl Session {
         if let Some((tools, written)) = update.tools {
             self.echo.insert("tools".into(), written);
             settings.tools = Some(tools);
+            settings.early = update.early;
         }
         if let Some((choice, written)) = update.tool_choice {
             self.echo.insert("tool_choice".into(), written);

@@ -24,6 +24,7 @@ fn predicted(id: u64, track: u64) -> Run {
         id: RunId(id),
         track: TrackId(track),
         tool: "weather".into(),
+        declaration: None,
         arguments: Map::new(),
         key: Map::new(),
         predicted: Some((Source::Rule, 0.9)),

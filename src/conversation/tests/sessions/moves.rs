@@ -1,7 +1,7 @@
 //! The moves of a generated session. A move depends on the dice and on the events that the client has
 //! received, never on the state of the conversation.
 
-use super::super::sim::Sim;
+use super::super::sim::{Sim, may_run_early};
 use super::super::*;
 use super::kinds::tools;
 use super::model::{SENTENCES, guesses, numbered, script};
@@ -420,6 +420,9 @@ fn settings(dice: &mut Dice, setting: Move) -> Settings {
         Move::ClientTools => {
             let names = dice.pick(&[&["own"][..], &["own", "read"], &["write"], &[]]);
             settings.tools = Some(names.iter().map(|name| own(name)).collect());
+            if dice.chance(50) {
+                settings.early = names.iter().map(|name| may_run_early(name)).collect();
+            }
         }
         Move::Unspeculated => settings.speculation = Some(dice.chance(30)),
         Move::TranscribeOnly => settings.transcribe_only = true,

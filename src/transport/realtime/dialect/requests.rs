@@ -10,6 +10,7 @@ use crate::transport::realtime::client_events::{
     ClientItem, ClientRequest, InputItem, ItemContent, ResponseRequest,
 };
 use crate::transport::realtime::codec::{Decoder, RATE};
+use crate::transport::realtime::early_calls::Meaning;
 use crate::transport::realtime::fault::Fault;
 use crate::transport::realtime::items::Spot;
 use crate::transport::realtime::session_config::SessionUpdate;
@@ -52,6 +53,7 @@ impl Realtime {
                 return self.truncate(&item, audio_end_ms, event_id);
             }
             ClientRequest::Delete(name) => return self.delete(&name, event_id),
+            ClientRequest::Respond(_) if self.early.needs_no_response() => {}
             ClientRequest::Respond(request) => return self.respond(request, event_id),
             ClientRequest::Cancel { response } => return self.cancel(response, event_id),
             ClientRequest::ClearOutput => return self.clear_output(),
@@ -128,6 +130,7 @@ impl Realtime {
             );
             return Err(Fault::whole("input_audio_buffer_commit_empty", message));
         }
+        self.early.needs_no_response();
         self.expect(event_id, Asked::Commit(self.uncommitted))?;
         self.uncommitted = Micros(0);
         self.ask(Input::CommitAudio);
@@ -146,10 +149,17 @@ impl Realtime {
         item: ClientItem,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
+        self.early.needs_no_response();
+        let chosen = item.id.is_some();
         let name = match item.id {
             Some(name) => self.check_new(name)?,
             None => self.writer.id("item"),
         };
+        if let ItemContent::ToolOutput { call, .. } = &item.content
+            && self.early.meaning(call) != Meaning::Other
+        {
+            return self.answer_early(chosen.then_some(name), item.content);
+        }
         let (spot, place) = self.spot(previous)?;
         let size = footprint(&name, &item.content);
         if self.created_text + size > MAX_CREATED_TEXT {
@@ -200,6 +210,33 @@ impl Realtime {
             }
             None => self.ask(item),
         }
+        Ok(())
+    }
+
+    /// Takes in the output of a call that the client has begun early. It shows only when the call is
+    /// committed. A late one changes nothing.
+    fn answer_early(&mut self, name: Option<String>, content: ItemContent) -> Result<(), Fault> {
+        let ItemContent::ToolOutput { call, output } = content else {
+            return Ok(());
+        };
+        let Meaning::Output(run) = self.early.meaning(&call) else {
+            self.early.answer(&call, name);
+            return Ok(());
+        };
+        let output = serde_json::from_str(&output).unwrap_or(Value::String(output));
+        let item = NewItem::ToolOutput {
+            call: CallId::of_client(0),
+            output,
+        };
+        self.text_limits
+            .check_item(&item)
+            .map_err(|message| Fault::new(TOO_LONG, "item", message))?;
+        let NewItem::ToolOutput { output, .. } = item else {
+            return Ok(());
+        };
+        self.early.answer(&call, name);
+        let result = Ok(output);
+        self.ask(Input::ToolFinished { run, result });
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::Map;
 
+mod early_calls;
+
 fn events(actions: &[Action]) -> Vec<Value> {
     let text = |action: &Action| match action {
         Action::Send(text) => serde_json::from_str(text).ok(),
@@ -95,7 +97,8 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
             call: CallId(1),
             name: "t".into(),
             arguments: Map::new(),
-            by_client
+            by_client,
+            run: None,
         }),
         item.clone().prop_map(|item| Event::ToolFinished {
             item,
@@ -292,6 +295,7 @@ fn early_events() -> Vec<Event> {
             arguments: arguments.clone(),
             source: Source::Rule,
             confidence: 0.75,
+            by_client: false,
         }),
         Event::Speculation(SpeculationEvent::Discarded {
             at: Time(9),
@@ -470,6 +474,7 @@ fn with_server_tool() -> Vec<Event> {
         name: "get_weather".into(),
         arguments: Map::new(),
         by_client: false,
+        run: None,
     });
     let result = Ok(json!({"degrees": 21}));
     events.push(Event::ToolFinished { item, call, result });
@@ -787,6 +792,7 @@ fn a_tool_result_during_the_filler_gets_one_answer_after_it() {
         name: "get_weather".into(),
         arguments: Map::new(),
         by_client: true,
+        run: None,
     };
     told(
         &mut realtime,
@@ -1213,6 +1219,7 @@ fn an_item_between_two_messages_keeps_them_apart() {
             name: "get_weather".into(),
             arguments: Map::new(),
             by_client,
+            run: None,
         })
     };
     for (vendor, by_client) in [(false, true), (true, false)] {

@@ -1,38 +1,62 @@
 //! Calls to the server's tools and to the client's.
 
+use super::requests::footprint;
 use super::{Realtime, ServerCall, merge};
-use crate::conversation::{CallId, ConfirmationOutcome, ItemId};
+use crate::conversation::{CallId, ConfirmationOutcome, ItemId, RunId, SpeculationEvent};
 use crate::tools::ToolError;
+use crate::transport::realtime::client_events::ItemContent;
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Map, Value, json};
 
 impl Realtime {
-    pub(super) fn tool_called(
+    /// A call that the client runs and answers from now on.
+    pub(super) fn client_tool(
         &mut self,
-        item: ItemId,
+        id: ItemId,
         call: CallId,
-        name: &str,
+        tool: &str,
         arguments: Map<String, Value>,
-        by_client: bool,
     ) {
-        let arguments = Value::Object(arguments).to_string();
-        if by_client {
-            self.client_tool(item, call, name, &arguments);
-        } else {
-            self.server_tool(item, call, name, &arguments);
-        }
-    }
-
-    fn client_tool(&mut self, id: ItemId, call: CallId, tool: &str, arguments: &str) {
         let (item, call_id) = (self.writer.id("item"), self.writer.id("call"));
-        let json = shape::function_call(&item, &call_id, tool, "in_progress", "");
-        let Some((response, index)) = self.output_item(&item, id, json) else {
+        if !self.function_call(id, &item, &call_id, tool, arguments) {
             return;
-        };
-        self.calls.insert(call_id.clone(), call);
+        }
+        self.calls.insert(call_id, call);
         if let Some(response) = &mut self.response {
             response.client_called = true;
         }
+    }
+
+    /// A call that the client has begun early: it has the id that the client knows.
+    pub(super) fn early_tool(
+        &mut self,
+        id: ItemId,
+        call: CallId,
+        run: RunId,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) {
+        let Some(call_id) = self.early.commit(run, call) else {
+            return;
+        };
+        let item = self.writer.id("item");
+        self.function_call(id, &item, &call_id, tool, arguments);
+    }
+
+    /// Sends a whole function call. `false` if no response is active.
+    fn function_call(
+        &mut self,
+        id: ItemId,
+        item: &str,
+        call_id: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> bool {
+        let arguments = Value::Object(arguments).to_string();
+        let json = shape::function_call(item, call_id, tool, "in_progress", "");
+        let Some((response, index)) = self.output_item(item, id, json) else {
+            return false;
+        };
         let place = json!({
             "response_id": response, "item_id": item, "output_index": index, "call_id": call_id,
         });
@@ -44,17 +68,73 @@ impl Realtime {
             "response.function_call_arguments.done",
             merge(place, json!({ "name": tool, "arguments": arguments })),
         );
-        let json = shape::function_call(&item, &call_id, tool, "completed", arguments);
-        self.output_item_done(&response, index, &item, json);
+        let json = shape::function_call(item, call_id, tool, "completed", &arguments);
+        self.output_item_done(&response, index, item, json);
+        true
+    }
+
+    /// Tells a client that has declared early tools when it may begin a call, and when that is in vain.
+    pub(super) fn early_call(&mut self, event: &SpeculationEvent) {
+        match event {
+            SpeculationEvent::Started {
+                run,
+                tool,
+                arguments,
+                by_client: true,
+                ..
+            } => {
+                let call_id = self.writer.id("call");
+                let arguments = Value::Object(arguments.clone()).to_string();
+                let fields = json!({
+                    "call_id": call_id, "name": tool, "arguments": arguments, "speculative": true,
+                });
+                self.early.begin(call_id, *run);
+                self.tell("undertone.early_call.started", fields);
+            }
+            SpeculationEvent::Discarded { run, reason, .. } => {
+                if let Some(call_id) = self.early.discard(*run) {
+                    let fields = json!({"call_id": call_id, "reason": reason});
+                    self.tell("undertone.early_call.discarded", fields);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The output of a call that the client has begun early is in the conversation.
+    pub(super) fn output_added(&mut self, id: ItemId, call: CallId, output: Value) {
+        let Some((call_id, name)) = self.early.join(call) else {
+            return;
+        };
+        let name = name.unwrap_or_else(|| self.writer.id("item"));
+        let content = ItemContent::ToolOutput {
+            call: call_id,
+            output: text_of(output),
+        };
+        let json = content.to_json(&name);
+        self.add_item(&name, id, json.clone());
+        let size = footprint(&name, &content);
+        self.created_text += size;
+        if let Some(item) = self.items.get_mut(&name) {
+            item.created_text = size;
+        }
+        self.item_done(&name, json);
     }
 
     /// Announced only to clients that opted in to vendor events. A client that has declared no MCP
     /// tool does not expect such calls, and one that has would take each for a call whose result it
     /// must answer.
-    fn server_tool(&mut self, id: ItemId, call: CallId, tool: &str, arguments: &str) {
+    pub(super) fn server_tool(
+        &mut self,
+        id: ItemId,
+        call: CallId,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) {
         if !self.session.vendor_events {
             return;
         }
+        let arguments = Value::Object(arguments).to_string();
         let item = self.writer.id("item");
         let json = shape::server_call(&item, tool, "");
         let Some((response, index)) = self.output_item(&item, id, json) else {
@@ -73,7 +153,7 @@ impl Realtime {
             merge(place, json!({ "arguments": arguments })),
         );
         self.items
-            .put(&item, id, shape::server_call(&item, tool, arguments));
+            .put(&item, id, shape::server_call(&item, tool, &arguments));
         self.tell(
             "response.mcp_call.in_progress",
             json!({"item_id": item, "output_index": index}),

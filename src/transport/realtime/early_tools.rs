@@ -1,0 +1,142 @@
+//! `undertone` in a tool of the session: the client's permission to run it early.
+
+use super::fault::{Fault, read};
+use crate::conversation::{EarlyTool, Micros};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The most examples of one tool.
+const MAX_EXAMPLES: usize = 32;
+
+/// The longest example, characters.
+const MAX_EXAMPLE: usize = 200;
+
+/// Allowed values of `ttl_ms`.
+const TTL_MS: std::ops::RangeInclusive<u64> = 100..=300_000;
+
+/// The default of `ttl_ms`: that of declared tools.
+const DEFAULT_TTL_MS: u64 = 30_000;
+
+#[derive(Deserialize)]
+struct RawEarly {
+    effect: Option<String>,
+    #[serde(default)]
+    early: Option<bool>,
+    #[serde(default)]
+    examples: Option<Vec<String>>,
+    ttl_ms: Option<u64>,
+}
+
+/// The tools that may run early. `param` is the path of the tools.
+pub(super) fn parse<'a>(
+    tools: impl Iterator<Item = &'a Value>,
+    param: &str,
+) -> Result<Vec<EarlyTool>, Fault> {
+    let mut early = Vec::new();
+    for (index, tool) in tools.enumerate() {
+        let Some(own) = tool.get("undertone").filter(|own| !own.is_null()) else {
+            continue;
+        };
+        let raw: RawEarly = read(own.clone(), &format!("{param}[{index}].undertone"))?;
+        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+        early.extend(raw.check(name, &format!("{param}[{index}].undertone"))?);
+    }
+    Ok(early)
+}
+
+impl RawEarly {
+    /// The permission; `None` if it is not given.
+    fn check(self, name: &str, param: &str) -> Result<Option<EarlyTool>, Fault> {
+        let is_early = self.early == Some(true);
+        match self.effect.as_deref() {
+            Some("read") => {}
+            Some(other) => {
+                return Err(Fault::value(format!("{param}.effect"), other, "'read'"));
+            }
+            None if is_early => {
+                let message = "A tool that may run early must have the effect 'read': declare it \
+                               only for a tool that changes nothing.";
+                let param = format!("{param}.effect");
+                return Err(Fault::new("missing_required_parameter", param, message));
+            }
+            None => {}
+        }
+        let ttl_ms = self.ttl_ms.unwrap_or(DEFAULT_TTL_MS);
+        if !TTL_MS.contains(&ttl_ms) {
+            let param = format!("{param}.ttl_ms");
+            return Err(Fault::value(param, &ttl_ms.to_string(), "100 to 300000"));
+        }
+        let examples = self.examples.unwrap_or_default();
+        if examples.len() > MAX_EXAMPLES {
+            let message = format!("At most {MAX_EXAMPLES} examples may be given.");
+            let param = format!("{param}.examples");
+            return Err(Fault::new("array_above_max_length", param, message));
+        }
+        for (index, example) in examples.iter().enumerate() {
+            let length = example.trim().chars().count();
+            if length == 0 || length > MAX_EXAMPLE {
+                let message = format!("An example is a sentence of 1 to {MAX_EXAMPLE} characters.");
+                let param = format!("{param}.examples[{index}]");
+                return Err(Fault::new("invalid_value", param, message));
+            }
+        }
+        Ok(is_early.then(|| EarlyTool {
+            name: name.to_owned(),
+            ttl: Micros::from_ms(ttl_ms),
+            examples,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parsed(own: Value) -> Result<Vec<EarlyTool>, String> {
+        let tools = [
+            json!({"type": "function", "name": "a"}),
+            json!({"type": "function", "name": "b", "undertone": own}),
+        ];
+        parse(tools.iter(), "session.tools").map_err(|fault| fault.param.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_permission_has_defaults() {
+        let early = EarlyTool {
+            name: "b".into(),
+            ttl: Micros::from_ms(DEFAULT_TTL_MS),
+            examples: Vec::new(),
+        };
+        let own = json!({"effect": "read", "early": true});
+        assert_eq!(parsed(own), Ok(vec![early]));
+        for none in [
+            json!(null),
+            json!({}),
+            json!({"effect": "read"}),
+            json!({"early": false}),
+        ] {
+            assert_eq!(parsed(none), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn a_fault_names_the_field() {
+        let long = "x".repeat(MAX_EXAMPLE + 1);
+        for (own, field) in [
+            (json!("read"), ""),
+            (json!({"early": true}), ".effect"),
+            (json!({"effect": "write", "early": true}), ".effect"),
+            (json!({"effect": "read", "early": "yes"}), ".early"),
+            (json!({"effect": "read", "ttl_ms": 0}), ".ttl_ms"),
+            (json!({"effect": "read", "ttl_ms": -1}), ".ttl_ms"),
+            (json!({"examples": [""]}), ".examples[0]"),
+            (json!({"examples": ["x", long]}), ".examples[1]"),
+            (json!({"examples": vec!["x"; 33]}), ".examples"),
+        ] {
+            let fault = parsed(own.clone());
+            let path = format!("session.tools[1].undertone{field}");
+            assert_eq!(fault, Err(path), "{own}");
+        }
+    }
+}
