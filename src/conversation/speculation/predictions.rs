@@ -185,8 +185,12 @@ impl Speculation {
     ) -> Decision {
         let name = &tool.spec.name;
         let policy = &common.policy.speculation;
+        let is_handed = self.track(id).is_some_and(|track| {
+            let mut handed = track.handed.iter();
+            handed.any(|(of, arguments)| of == name && arguments == key)
+        });
         if gate::eligibility(tool, policy) == Eligibility::Full
-            && self.ledger.same(id, tool, key).is_some()
+            && (is_handed || self.ledger.same(id, tool, key).is_some())
         {
             return Decision::Known;
         }

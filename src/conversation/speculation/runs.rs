@@ -40,6 +40,18 @@ impl Speculation {
         None
     }
 
+    /// The client runs a call of its tool that has not begun early. From now on it does not.
+    pub(in crate::conversation) fn hand_over(
+        &mut self,
+        tool: &Declaration,
+        arguments: &Map<String, Value>,
+    ) {
+        if let Some(track) = &mut self.answering {
+            let key = canonical(tool, arguments);
+            track.handed.push((tool.spec.name.clone(), key));
+        }
+    }
+
     /// The run that a commit of this call would take over.
     pub(in crate::conversation) fn run_for(
         &self,

@@ -23,6 +23,8 @@ pub(in crate::conversation) struct Track {
     pub(super) failed: Vec<(String, Map<String, Value>)>,
     /// The call that the model has begun.
     pub(super) open: Option<OpenCall>,
+    /// Calls that the client runs although they did not begin early.
+    pub(super) handed: Vec<(String, Map<String, Value>)>,
     /// The last input of the prediction sources.
     pub(super) asked: Evidence,
 }

@@ -164,6 +164,17 @@ fn other_arguments_are_an_ordinary_call() {
 }
 
 #[test]
+fn a_call_that_the_client_has_is_not_begun_again() {
+    let mut sim = session([calling("boulder", 100)], 100);
+    sim.router_ms = 2_000;
+    ask(&mut sim, QUESTION, 8_000);
+    assert_eq!(called(&sim), [false]);
+    assert!(early(&sim).is_empty(), "{:?}", early(&sim));
+    let predictions = &sim.records()[0].predictions;
+    assert!(predictions.iter().any(|p| p.decision == Decision::Known));
+}
+
+#[test]
 fn without_permission_nothing_runs_early() {
     for setting in ["tools", "speculation", "operator"] {
         let mut sim = session([calling("boulder", 100)], 100);
@@ -252,6 +263,20 @@ fn speech_over_the_answer_discards_an_early_call() {
     ask(&mut sim, "never mind that", 3_000);
     assert!(discards(&sim).contains(&Discard::Interrupted));
     assert!(called(&sim).is_empty());
+}
+
+#[test]
+fn an_output_joins_the_history_although_the_user_has_interrupted() {
+    let mut sim = session([calling("boulder", 100)], 6_000);
+    ask(&mut sim, QUESTION, 2_000);
+    assert_eq!(called(&sim), [true]);
+    ask(&mut sim, "never mind that", 9_000);
+    assert_eq!(outputs(&sim).len(), 1);
+    let messages = sim.core.history.messages();
+    let results = messages
+        .iter()
+        .filter(|m| matches!(m, Message::ToolResult { .. }));
+    assert_eq!(results.count(), 1);
 }
 
 #[test]

@@ -105,7 +105,10 @@ impl Conversation {
         let arguments = self.meet_assumption(name, arguments);
         match self.run_for(name, &arguments) {
             Some(run) => self.run_call(call, (name, Some(&tool)), arguments, Some(run)),
-            None => self.hand_to_client(call, name, arguments),
+            None => {
+                self.speculation.hand_over(&tool, &arguments);
+                self.hand_to_client(call, name, arguments);
+            }
         }
     }
 
