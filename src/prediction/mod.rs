@@ -34,10 +34,11 @@ pub(crate) use fill::{Form, Words};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
-pub use matching::{Considered, Desk, Matching};
+pub use matching::{ClientMatching, Considered, Desk, Matching};
 pub use parameters::Today;
 pub use predictor::{
-    Evidence, LocalPredictor, PastCall, PredictError, Prediction, Predictor, Question, Said,
+    Evidence, LentTools, LocalPredictor, PastCall, PredictError, Prediction, Predictor, Question,
+    Said,
 };
 pub use router::{Router, RouterThread, merged};
 pub use rules::{RuleError, Rules};
@@ -127,6 +128,7 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
         let rules: Box<dyn LocalPredictor> = Box::new(rules(&ruled)?);
         Ok(Router::new(vec![rules]))
     })?;
+    let clients = ClientMatching::start(settings.clone())?;
     // Embeddings take some milliseconds, and rules some microseconds.
     let embedded = RouterThread::start(move || {
         let matching = Matching::start(
@@ -140,7 +142,7 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
         }
         Ok(Router::new(sources))
     })?;
-    Ok(vec![Arc::new(ruled), Arc::new(embedded)])
+    Ok(vec![Arc::new(ruled), Arc::new(embedded), Arc::new(clients)])
 }
 
 /// What each source of a server says to some words.

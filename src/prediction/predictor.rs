@@ -1,6 +1,7 @@
 //! Predictions of tool calls, and the trait of their sources.
 
-use super::Source;
+use super::{RouterHints, Source};
+use crate::tools::Declaration;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -61,7 +62,12 @@ pub struct Question {
     pub history: Vec<Said>,
     /// The turn so far.
     pub evidence: Evidence,
+    /// The client's tools that may run early.
+    pub tools: LentTools,
 }
+
+/// A client's tools that may run early, and how people ask for them; empty in most sessions.
+pub type LentTools = Arc<Vec<(Arc<Declaration>, RouterHints)>>;
 
 /// Words of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +95,9 @@ pub trait Predictor: Send + Sync {
     /// Hears that the model has committed a call of a server's tool in this session, after the fact.
     /// The arguments are canonical, and there is no result yet. Must not block.
     fn committed(&self, _session: Uuid, _call: &PastCall) {}
+
+    /// Hears that the client of this session lets these tools run early, and no others. Must not block.
+    fn lent(&self, _session: Uuid, _tools: &LentTools) {}
 
     /// Hears that this session is over. Must not block.
     fn ended(&self, _session: Uuid) {}

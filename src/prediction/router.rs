@@ -68,6 +68,7 @@ impl Predictor for RouterThread {
         &self,
         question: Arc<Question>,
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        let lent = question.tools.clone();
         let cancel = CancellationToken::new();
         let guard = cancel.clone().drop_guard();
         let (answer, answered) = oneshot::channel();
@@ -79,8 +80,10 @@ impl Predictor for RouterThread {
             false => self.0.offer(question, cancel, done),
         };
         Box::pin(async move {
-            let predictions = answered.await.unwrap_or_default();
+            let mut predictions: Vec<Prediction> = answered.await.unwrap_or_default();
             guard.disarm();
+            // The client's tool replaces the server's of the same name.
+            predictions.retain(|one| lent.iter().all(|(tool, _)| tool.spec.name != one.tool));
             Ok(predictions)
         })
     }

@@ -334,6 +334,11 @@ impl Driver {
                     let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
                 }
+                if let Input::Configure(settings) = &input
+                    && let Some(tools) = &settings.tools
+                {
+                    self.routing.lend(tools, &settings.early);
+                }
                 if let Input::ToolFinished { run, .. } = &input
                     && let Some(limit) = self.runs.remove(run)
                 {

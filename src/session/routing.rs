@@ -2,9 +2,11 @@
 //! as they come, and passes on what was committed.
 
 use super::driver::Done;
-use crate::conversation::{Event, Input, RequestId};
-use crate::prediction::{Evidence, PastCall, Prediction, Predictor, Question, Said, merged};
-use crate::tools::{Registry, canonical};
+use crate::conversation::{EarlyTool, Event, Input, RequestId};
+use crate::prediction::{
+    Evidence, LentTools, PastCall, Prediction, Predictor, Question, Said, merged,
+};
+use crate::tools::{Registry, RouterHints, ToolSpec, canonical};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -31,6 +33,8 @@ pub(super) struct Routing {
     sources: Vec<Arc<dyn Predictor>>,
     session: Uuid,
     history: VecDeque<Said>,
+    /// The client's tools that may run early.
+    lent: LentTools,
     /// The answers to each open question so far, one list for each source.
     answers: BTreeMap<RequestId, Vec<Vec<Prediction>>>,
     /// The open questions of each source, oldest first.
@@ -44,6 +48,7 @@ impl Routing {
             sources,
             session,
             history: VecDeque::new(),
+            lent: LentTools::default(),
             answers: BTreeMap::new(),
         }
     }
@@ -51,6 +56,26 @@ impl Routing {
     /// There is nobody to ask.
     pub(super) fn is_empty(&self) -> bool {
         self.sources.is_empty()
+    }
+
+    /// The client has declared `tools`, and that those of `early` may run early.
+    pub(super) fn lend(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
+        let lent = early.iter().filter_map(|early| {
+            let spec = tools.iter().find(|spec| spec.name == early.name)?;
+            let hints = RouterHints {
+                examples: early.examples.clone(),
+                ..RouterHints::default()
+            };
+            Some((Arc::new(early.declaration(spec.clone())), hints))
+        });
+        let lent: LentTools = Arc::new(lent.collect());
+        if lent == self.lent {
+            return;
+        }
+        self.lent = lent;
+        for source in &self.sources {
+            source.lent(self.session, &self.lent);
+        }
     }
 
     /// Asks all sources. Each answers for itself, as [`Done::Predicted`].
@@ -65,6 +90,7 @@ impl Routing {
             session: self.session,
             history: self.history.iter().cloned().collect(),
             evidence,
+            tools: self.lent.clone(),
         });
         self.answers
             .insert(request, vec![Vec::new(); self.sources.len()]);

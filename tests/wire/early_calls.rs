@@ -2,14 +2,18 @@
 
 use crate::support::Server;
 use crate::support::live::{self, Call, Heard, Hears, said, tone};
-use futures_util::FutureExt;
+use crate::{common, support};
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::watch;
+use undertone::cli::engines::builders;
+use undertone::config::{Environment, Flags, load};
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::llm::{Message, Prompt};
+use undertone::llm::{Llm, LlmStream, Message, Prompt};
 use undertone::prediction::{PredictError, Prediction, Predictor, Question, Source};
-use undertone::session::Builders;
+use undertone::session::{Builders, Observers};
 
 /// Longer than it takes until a call has begun.
 const LONG: usize = 60_000;
@@ -216,4 +220,92 @@ async fn a_permission_that_is_not_for_a_read_is_refused() {
     let refused = call.until("error").await;
     let error = &refused.last().expect("an event").event["error"];
     assert_eq!(error["param"], "session.tools[0].undertone.effect");
+}
+
+/// A model that says nothing until the test lets it.
+struct Waiting(Scripted, Arc<watch::Sender<bool>>);
+
+impl Llm for Waiting {
+    fn name(&self) -> &str {
+        "waiting"
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        let (answer, mut open) = (self.0.generate(prompt), self.1.subscribe());
+        let waits = async move {
+            drop(open.wait_for(|open| *open).await);
+            answer
+        };
+        stream::once(waits).flatten().boxed()
+    }
+}
+
+/// A tool of the client, with examples in other words than the question.
+fn air_quality() -> Value {
+    json!({
+        "type": "function", "name": "get_air_quality",
+        "description": "How clean the air in a city is.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}},
+            "required": ["city"]},
+        "undertone": {
+            "effect": "read", "early": true,
+            "examples": [
+                "how clean is the air in Rome", "is there smog in Madrid today",
+                "tell me about the air in Berlin", "can I breathe the air in Vienna",
+                "how bad is the air pollution in Oslo",
+            ],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spoken_question_begins_the_clients_call_before_the_model_makes_it() {
+    let _alone = common::alone().await;
+    let speech = tokio::task::spawn_blocking(|| {
+        let mut booth = common::Booth::new(&common::weights());
+        booth.say("What is the air quality in Paris?", 24_000)
+    });
+    let speech = speech.await.expect("speech");
+    let called = "<speech>Let me check.</speech><tool>get_air_quality(city=\"Paris\")</tool>";
+    let answered = "<speech>The air in Paris is good.</speech>";
+    let llm = Scripted::default()
+        .on(Cue::result("get_air_quality"), answered)
+        .on(Cue::Always, called);
+    let open = Arc::new(watch::Sender::new(false));
+    let llm = Waiting(llm, open.clone());
+    let loaded = load(&Flags::default(), &Environment::default());
+    let mut config = loaded.expect("the defaults").config;
+    config.cache = Some(support::real::cache());
+    let folder = tempfile::tempdir().expect("a folder");
+    config.tools.journal = folder.path().join("journal.jsonl");
+    let shipped = builders(&config, Observers::default()).expect("the models");
+    let server = live::serve(Builders {
+        llm: Arc::new(llm),
+        policy: live::patient(shipped.policy),
+        ..shipped
+    });
+    let mut call = Call::to(&server).await;
+    let session = json!({"type": "realtime", "tools": [air_quality()]});
+    call.send(json!({"type": "session.update", "session": session}))
+        .await;
+    call.until("session.updated").await;
+    call.say(&speech).await;
+    let begun = call.until("undertone.early_call.started").await;
+    let begun = &begun.last().expect("an event").event;
+    assert_eq!(begun["arguments"], r#"{"city":"Paris"}"#);
+    answer(&mut call, &begun["call_id"]).await;
+    open.send_replace(true);
+    let events = call.until("undertone.turn_record").await;
+    no_errors(&events);
+    assert!(said(&events).contains("The air in Paris is good."));
+    let record = &events.last().expect("a record").event;
+    let run = &record["runs"][0];
+    assert_eq!(run["fate"]["kind"], "committed", "{record}");
+    assert!(
+        run["started"].as_u64() < run["fate"]["at"].as_u64(),
+        "{run}"
+    );
+    let predicted = record["predictions"].as_array().expect("predictions");
+    let by_example = |one: &Value| one["source"] == "example" && one["tool"] == "get_air_quality";
+    assert!(predicted.iter().any(by_example), "{record}");
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -22,8 +23,14 @@ const FORMAT: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Learnt {
     pub embedder: Embedder,
+    pub memory: Memory,
+}
+
+/// What is known of all tools, and of sentences that ask for none.
+#[derive(Debug)]
+pub(super) struct Memory {
     tools: BTreeMap<String, Known>,
-    nothing: Nothing,
+    nothing: Arc<Nothing>,
 }
 
 /// What is known of one tool.
@@ -88,7 +95,12 @@ impl Learning {
 }
 
 impl Desk {
-    fn learn(&self, embedder: Option<Embedder>, samples: &[Sample]) -> Result<Learnt, EmbedError> {
+    /// Learns these samples, or reads what was learnt of them before.
+    pub(super) fn learn(
+        &self,
+        embedder: Option<Embedder>,
+        samples: &[Sample],
+    ) -> Result<Learnt, EmbedError> {
         let mut embedder = match embedder {
             Some(shared) => shared,
             None => Embedder::load(&self.embedder)?,
@@ -104,9 +116,11 @@ impl Desk {
             }
         };
         Ok(Learnt {
-            tools: kept.tools(samples),
             embedder,
-            nothing,
+            memory: Memory {
+                tools: kept.tools(samples),
+                nothing: Arc::new(nothing),
+            },
         })
     }
 
@@ -199,7 +213,39 @@ impl Kept {
     }
 }
 
-impl Learnt {
+impl Memory {
+    /// The same with the tools of these samples, which replace those of the same names.
+    pub(super) fn with(
+        &self,
+        samples: &[Sample],
+        embedder: &mut Embedder,
+    ) -> Result<Self, EmbedError> {
+        let mut tools: BTreeMap<String, Known> = BTreeMap::new();
+        for sample in samples {
+            let known = tools.entry(sample.tool.clone()).or_default();
+            known.samples.push(embedder.embed(&sample.text)?);
+        }
+        for (name, known) in &self.tools {
+            let (samples, weights) = (&known.samples, Vec::new());
+            tools.entry(name.clone()).or_insert_with(|| Known {
+                samples: samples.clone(),
+                weights,
+            });
+        }
+        let nothing = self.nothing.clone();
+        let own = tools.values().enumerate().flat_map(|(class, known)| {
+            let samples = known.samples.iter();
+            samples.map(move |vector| (vector.as_slice(), Some(class)))
+        });
+        let none = nothing.sentences().map(|vector| (vector, None));
+        let labelled: Vec<(&[f32], Option<usize>)> = own.chain(none).collect();
+        let weights = ridge::train(&labelled, tools.len());
+        for (known, weights) in tools.values_mut().zip(weights) {
+            known.weights = weights;
+        }
+        Ok(Self { tools, nothing })
+    }
+
     /// How near words are to a tool, -1..1.
     pub(super) fn nearness(&self, tool: &str, words: &[f32]) -> f32 {
         self.tools.get(tool).map_or(0.0, |known| {

@@ -4,6 +4,7 @@
 //! know where my order is" lies next to "where is my order". So their form decides that
 //! ([`mood`](crate::language::en::mood)), and a call is predicted only with all its arguments.
 
+mod clients;
 mod learning;
 mod likeness;
 mod masks;
@@ -11,6 +12,7 @@ mod nothing;
 #[cfg(test)]
 mod tests;
 
+pub use clients::ClientMatching;
 pub use learning::Desk;
 
 use super::fill::{Arguments, Form, Words};
@@ -23,7 +25,8 @@ use crate::language::en::factuality::Factuality;
 use crate::language::en::mood::{self, Mood};
 use crate::language::en::text;
 use crate::tools::Declaration;
-use learning::{Learning, Learnt};
+use jiff::civil::Date;
+use learning::{Learning, Learnt, Memory};
 use likeness::{Likeness, Said};
 use serde_json::Value;
 use std::sync::Arc;
@@ -174,24 +177,59 @@ impl Matching {
         if self.learnt.is_none() {
             self.learnt = self.learning.done();
         }
+        let Some(learnt) = &mut self.learnt else {
+            return Ok(Vec::new());
+        };
+        let compared = Compared {
+            tools: &self.tools,
+            memory: &learnt.memory,
+            today: self.today.date(),
+        };
+        compared.consider(evidence, &mut learnt.embedder, &mut self.last)
+    }
+}
+
+/// Tools that words are compared with.
+struct Compared<'a> {
+    tools: &'a [Matched],
+    memory: &'a Memory,
+    today: Date,
+}
+
+impl Compared<'_> {
+    /// The likeliest calls.
+    fn predict(
+        &self,
+        evidence: &Evidence,
+        embedder: &mut Embedder,
+        last: &mut Vec<(String, Vec<f32>)>,
+    ) -> Result<Vec<Prediction>, PredictError> {
+        let considered = self.consider(evidence, embedder, last)?;
+        Ok(likeliest(considered))
+    }
+
+    /// All tools that are near to the words, the nearest first. `last` keeps the last embedded texts.
+    fn consider(
+        &self,
+        evidence: &Evidence,
+        embedder: &mut Embedder,
+        last: &mut Vec<(String, Vec<f32>)>,
+    ) -> Result<Vec<Considered>, PredictError> {
         let normalised = text::normalise(&evidence.text);
         let words = Words {
             said: &evidence.text,
             text: text::without_fillers(&normalised),
-            today: self.today.date(),
-        };
-        let Some(learnt) = &mut self.learnt else {
-            return Ok(Vec::new());
+            today: self.today,
         };
         if words.text.is_empty() {
             return Ok(Vec::new());
         }
         let meant = mood::meant(&evidence.text);
         let masked = masks::masked(words.text, &[]);
-        let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
+        let embedding = embedded(last, embedder, &masked)?;
         let mut near: Vec<(&Matched, f32)> = Vec::new();
-        for tool in &self.tools {
-            near.push((tool, learnt.nearness(&tool.name, &embedding)));
+        for tool in self.tools {
+            near.push((tool, self.memory.nearness(&tool.name, &embedding)));
         }
         near.sort_by(|a, b| b.1.total_cmp(&a.1));
         near.retain(|(_, near)| *near >= WORTH_A_LOOK);
@@ -209,13 +247,13 @@ impl Matching {
             && meant.mood != Mood::Statement
         {
             let masked = masks::masked(words.text, &[subject]);
-            let embedding = embedded(&mut self.last, &mut learnt.embedder, &masked)?;
-            let without = learnt.nearness(name, &embedding);
+            let embedding = embedded(last, embedder, &masked)?;
+            let without = self.memory.nearness(name, &embedding);
             *near = near.max(without.min(*near + LIFT));
         }
         all.sort_by(|a, b| b.2.total_cmp(&a.2));
-        self.last.truncate(2);
-        let nothing = learnt.nothing(&embedding);
+        last.truncate(2);
+        let nothing = self.memory.nothing(&embedding);
         let second = all.get(1).map_or(0.0, |(.., near)| *near);
         let first = all.first().map_or(0.0, |(.., near)| *near);
         let considered = all.into_iter().map(|(tool, filled, near)| {
@@ -244,6 +282,13 @@ impl Matching {
         });
         Ok(considered.collect())
     }
+}
+
+/// The calls of the two nearest tools, unless they are unlikely.
+fn likeliest(considered: Vec<Considered>) -> Vec<Prediction> {
+    let calls = considered.into_iter().take(2);
+    let calls = calls.filter_map(|one| one.call.ok());
+    calls.filter(|call| call.confidence >= LEAST).collect()
 }
 
 fn goes_on(filled: &Arguments, paused: bool) -> f32 {
@@ -276,8 +321,6 @@ impl LocalPredictor for Matching {
     }
 
     fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
-        let considered = self.consider(evidence)?.into_iter().take(2);
-        let calls = considered.filter_map(|one| one.call.ok());
-        Ok(calls.filter(|call| call.confidence >= LEAST).collect())
+        Ok(likeliest(self.consider(evidence)?))
     }
 }

@@ -1,8 +1,9 @@
 //! Tools as newcomers declare them, beside those that ship.
 
+use super::clients::Studio;
 use super::*;
 use crate::audio::testing::weights_and_runtime;
-use crate::prediction::{Router, Rules};
+use crate::prediction::{LentTools, Question, Router, Rules, Settings};
 use crate::tools::{Clock, declared};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
+use uuid::Uuid;
 
 const NEWCOMERS: &str = include_str!("../../../tests/parts/newcomers.toml");
 /// The least confidence that runs early, by default.
@@ -39,8 +41,10 @@ impl Clock for Still {
     }
 }
 
-/// The sources that a server with these declarations has by default.
-fn router(declarations: &[&str]) -> Router {
+type Tools = Vec<(Arc<Declaration>, RouterHints)>;
+
+/// The tools of a server with these declarations.
+fn tools(declarations: &[&str]) -> Tools {
     let folder = tempfile::tempdir().unwrap();
     for (at, declaration) in declarations.iter().enumerate() {
         std::fs::write(folder.path().join(format!("{at}.toml")), declaration).unwrap();
@@ -53,13 +57,21 @@ fn router(declarations: &[&str]) -> Router {
         let hints = registry.hints(&tool.spec.name).cloned();
         (tool, hints.unwrap_or_default())
     });
-    let tools: Vec<_> = tools.collect();
-    let today = Today::new(Arc::new(Still), TimeZone::UTC);
-    let desk = Desk {
+    tools.collect()
+}
+
+fn desk() -> Desk {
+    Desk {
         embedder: weights_and_runtime().join("minilm"),
         kept: None,
-    };
-    let mut matching = Matching::start(&tools, desk, today.clone());
+    }
+}
+
+/// The sources that a server with these declarations has by default.
+fn router(declarations: &[&str]) -> Router {
+    let tools = tools(declarations);
+    let today = Today::new(Arc::new(Still), TimeZone::UTC);
+    let mut matching = Matching::start(&tools, desk(), today.clone());
     matching.wait();
     Router::new(vec![
         Box::new(Rules::new(&tools, today).unwrap()),
@@ -67,23 +79,78 @@ fn router(declarations: &[&str]) -> Router {
     ])
 }
 
-fn early(router: &mut Router, said: &str, paused: bool) -> Vec<Prediction> {
-    let heard = Evidence {
+fn heard(said: &str, paused: bool) -> Evidence {
+    Evidence {
         text: said.into(),
         paused,
         calls: Vec::new(),
-    };
-    let mut likely = router.predict(&heard);
+    }
+}
+
+fn early(router: &mut Router, said: &str, paused: bool) -> Vec<Prediction> {
+    let mut likely = router.predict(&heard(said, paused));
     likely.retain(|one| one.confidence >= ENOUGH);
     likely
 }
 
+/// Clients' tools that are declared like the server's, beside the shipped ones.
+struct Lent {
+    studio: Studio,
+    tools: LentTools,
+}
+
+impl Lent {
+    fn new(declarations: &[&str]) -> Self {
+        let shipped = tools(&[]);
+        let is_shipped = |name: &str| shipped.iter().any(|(tool, _)| tool.spec.name == name);
+        let all = tools(declarations).into_iter();
+        let own = all
+            .filter(|(tool, _)| !is_shipped(&tool.spec.name))
+            .collect();
+        Self::beside(shipped, own)
+    }
+
+    fn beside(server: Tools, own: Tools) -> Self {
+        let settings = Settings {
+            tools: server,
+            by_rules: Vec::new(),
+            desk: desk(),
+            head: None,
+            today: Today::new(Arc::new(Still), TimeZone::UTC),
+        };
+        Self {
+            studio: Studio::new(Arc::new(settings)),
+            tools: Arc::new(own),
+        }
+    }
+
+    fn early(&mut self, said: &str, paused: bool) -> Vec<Prediction> {
+        let mut likely = self.studio.predict(&Question {
+            session: Uuid::nil(),
+            history: Vec::new(),
+            evidence: heard(said, paused),
+            tools: self.tools.clone(),
+        });
+        likely.retain(|one| one.confidence >= ENOUGH);
+        likely
+    }
+}
+
 /// Asserts that each tool is predicted for eight of its ten requests, and none for what asks for nothing.
-fn newcomers_are_understood(judged: bool) {
+fn newcomers_are_understood(judged: bool, by_client: bool) {
     let all: Newcomers = toml::from_str(NEWCOMERS).unwrap();
     let tools: Vec<&Newcomer> = all.tool.iter().filter(|one| one.judged == judged).collect();
     let declarations: Vec<&str> = tools.iter().map(|one| one.declaration.as_str()).collect();
-    let mut router = router(&declarations);
+    let mut predict: Box<dyn FnMut(&str, bool) -> Vec<Prediction>> = match by_client {
+        false => {
+            let mut router = router(&declarations);
+            Box::new(move |said, paused| early(&mut router, said, paused))
+        }
+        true => {
+            let mut lent = Lent::new(&declarations);
+            Box::new(move |said, paused| lent.early(said, paused))
+        }
+    };
     let mut wrong = Vec::new();
     let mut weak = false;
     for tool in &tools {
@@ -91,7 +158,7 @@ fn newcomers_are_understood(judged: bool) {
         let name = name["name"].as_str().unwrap();
         let mut right = 0;
         for (said, arguments) in &tool.asks {
-            let found = early(&mut router, said, true);
+            let found = predict(said, true);
             let fits = |one: &Prediction| one.tool == name && one.arguments == *arguments;
             if found.iter().any(fits) {
                 right += 1;
@@ -108,7 +175,7 @@ fn newcomers_are_understood(judged: bool) {
         // A sentence is heard word by word.
         let spaces = said.match_indices(' ').map(|(at, _)| (&said[..at], false));
         for (heard, paused) in spaces.chain([(said.as_str(), true)]) {
-            let found = early(&mut router, heard, paused);
+            let found = predict(heard, paused);
             weak |= !found.is_empty();
             if !found.is_empty() {
                 wrong.push(format!("{heard} | {said} -> {found:?}"));
@@ -121,12 +188,48 @@ fn newcomers_are_understood(judged: bool) {
 
 #[test]
 fn tools_that_the_matching_was_tuned_on_are_understood() {
-    newcomers_are_understood(false);
+    newcomers_are_understood(false, false);
 }
 
 #[test]
 fn tools_that_the_matching_has_never_seen_are_understood() {
-    newcomers_are_understood(true);
+    newcomers_are_understood(true, false);
+}
+
+#[test]
+fn tools_that_clients_lend_are_understood_like_the_servers() {
+    newcomers_are_understood(false, true);
+    newcomers_are_understood(true, true);
+}
+
+#[test]
+fn a_client_s_tool_takes_the_words_of_the_server_s_of_the_same_name() {
+    let server = tools(&[]);
+    let known = server.iter().find(|(tool, _)| tool.spec.name == "get_time");
+    let (tool, _) = known.expect("it ships").clone();
+    let own = |examples: &[&str]| {
+        let hints = RouterHints {
+            examples: examples.iter().map(|one| (*one).to_owned()).collect(),
+            ..RouterHints::default()
+        };
+        let mut tool = (*tool).clone();
+        tool.spec.description = "How late the ferry is.".into();
+        vec![(Arc::new(tool), hints)]
+    };
+    let mut lent = Lent::beside(
+        server,
+        own(&["is the ferry late", "when does the boat come"]),
+    );
+    assert_eq!(
+        lent.early("is the ferry late today", true)[0].tool,
+        "get_time"
+    );
+    assert!(lent.early("what time is it", true).is_empty());
+    // Another set of tools, and the first again.
+    let first = std::mem::replace(&mut lent.tools, Arc::new(Vec::new()));
+    assert!(lent.early("is the ferry late today", true).is_empty());
+    lent.tools = first;
+    assert_eq!(lent.early("is the ferry late today", true).len(), 1);
 }
 
 #[test]

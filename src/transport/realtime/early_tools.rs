@@ -6,7 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// The most examples of one tool.
-const MAX_EXAMPLES: usize = 32;
+const MAX_EXAMPLES: usize = 10;
+
+/// The most tools that may run early: each is learnt when it is declared.
+const MAX_EARLY: usize = 16;
 
 /// The longest example, characters.
 const MAX_EXAMPLE: usize = 200;
@@ -39,7 +42,16 @@ pub(super) fn parse<'a>(
         };
         let raw: RawEarly = read(own.clone(), &format!("{param}[{index}].undertone"))?;
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        early.extend(raw.check(name, &format!("{param}[{index}].undertone"))?);
+        let param = format!("{param}[{index}].undertone");
+        early.extend(raw.check(name, &param)?);
+        if early.len() > MAX_EARLY {
+            let message = format!("At most {MAX_EARLY} tools may run early.");
+            return Err(Fault::new(
+                "invalid_value",
+                format!("{param}.early"),
+                message,
+            ));
+        }
     }
     Ok(early)
 }
@@ -132,7 +144,7 @@ mod tests {
             (json!({"effect": "read", "ttl_ms": -1}), ".ttl_ms"),
             (json!({"examples": [""]}), ".examples[0]"),
             (json!({"examples": ["x", long]}), ".examples[1]"),
-            (json!({"examples": vec!["x"; 33]}), ".examples"),
+            (json!({"examples": vec!["x"; 11]}), ".examples"),
         ] {
             let fault = parsed(own.clone());
             let path = format!("session.tools[1].undertone{field}");

@@ -155,11 +155,11 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured(
         "tools[].undertone.early",
-        "the tool may be called before the model has decided to",
+        "the tool may be called before the model has decided to; at most 16 tools",
     ),
     honoured(
         "tools[].undertone.examples",
-        "what users say when they need it; at most 32 of at most 200 characters",
+        "what users say when they need it; at most 10 of at most 200 characters",
     ),
     honoured(
         "tools[].undertone.ttl_ms",

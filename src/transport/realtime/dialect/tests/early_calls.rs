@@ -137,6 +137,24 @@ fn a_client_that_answers_the_call_again_gets_no_error_and_no_second_answer() {
 }
 
 #[test]
+fn a_client_secret_may_let_tools_run_early() {
+    let own = json!({"effect": "read", "early": true});
+    let tool = json!({"type": "function", "name": "get_order", "undertone": own});
+    let session = json!({"type": "realtime", "tools": [tool]});
+    let realtime = Realtime::new(None, None, false).configured(session);
+    let mut realtime = realtime.expect("a valid session");
+    let lent = realtime
+        .start()
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Request(Input::Configure(settings)) => Some(settings.early),
+            _ => None,
+        });
+    assert_eq!(lent.expect("settings")[0].name, "get_order");
+    assert_eq!(realtime.shown()["tools"][0]["undertone"]["early"], true);
+}
+
+#[test]
 fn discarded_runs_of_the_server_are_not_told() {
     let mut realtime = realtime(false);
     assert!(told(&mut realtime, early_events()).is_empty());
