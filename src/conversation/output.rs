@@ -78,7 +78,7 @@ pub enum Output {
         /// The arguments by name.
         arguments: Map<String, Value>,
         /// The client runs it: it was told by [`SpeculationEvent::Started`].
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_client: bool,
     },
     /// Abort a discarded run.
@@ -117,14 +117,6 @@ pub enum Output {
         /// Why.
         reason: HangUpReason,
     },
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// Events for clients. Every dialect translates them into its own messages.

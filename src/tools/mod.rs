@@ -158,16 +158,8 @@ pub struct Declaration {
     /// A minijinja template over the result and the arguments: how the local brain says the result.
     pub answer: Option<String>,
     /// The client runs it, in its own session alone; false for the server's tools.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_client: bool,
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 impl Declaration {

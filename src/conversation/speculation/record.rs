@@ -41,14 +41,6 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// A generation that was requested before it was certain to be needed, and held back until then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldRecord {
@@ -204,7 +196,7 @@ pub enum SpeculationEvent {
         /// Its confidence, 0..1.
         confidence: f32,
         /// The client runs it.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_client: bool,
     },
     /// A run has its result, which stays hidden until a commit.

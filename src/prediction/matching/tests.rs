@@ -41,6 +41,9 @@ impl Clock for Still {
     }
 }
 
+/// Words, and whether the user paused after them, to the calls that would start.
+type Predicts = Box<dyn FnMut(&str, bool) -> Vec<Prediction>>;
+
 type Tools = Vec<(Arc<Declaration>, RouterHints)>;
 
 /// The tools of a server with these declarations.
@@ -141,7 +144,7 @@ fn newcomers_are_understood(judged: bool, by_client: bool) {
     let all: Newcomers = toml::from_str(NEWCOMERS).unwrap();
     let tools: Vec<&Newcomer> = all.tool.iter().filter(|one| one.judged == judged).collect();
     let declarations: Vec<&str> = tools.iter().map(|one| one.declaration.as_str()).collect();
-    let mut predict: Box<dyn FnMut(&str, bool) -> Vec<Prediction>> = match by_client {
+    let mut predict: Predicts = match by_client {
         false => {
             let mut router = router(&declarations);
             Box::new(move |said, paused| early(&mut router, said, paused))
