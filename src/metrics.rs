@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: counts and times, by tool and source of prediction. Never words,
 //! arguments or secrets.
 
-use crate::conversation::{Discard, Fate, Micros, RunRecord, Time, TurnRecord};
+use crate::conversation::{Discard, Fate, HeldRecord, Micros, RunRecord, Time, TurnRecord};
 use crate::prediction::Source;
 use crate::telemetry;
 use crate::tools::journal::JournalFigures;
@@ -52,6 +52,17 @@ struct Wasted {
     tool: String,
     source: &'static str,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Generation {
+    before: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Before {
+    before: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -119,6 +130,13 @@ pub struct Metrics {
     hidden_seconds: Family<Early, Seconds>,
     wasted_seconds: Family<Early, Seconds>,
     wasted_cost: Family<Early, Seconds>,
+    early_generations: Family<Generation, Counter>,
+    early_tokens: Family<Generation, Counter>,
+    early_saved: Family<Before, Seconds>,
+    early_delayed: Family<Before, Seconds>,
+    fillers: Counter,
+    dropped_fillers: Counter,
+    fillers_saved: Seconds,
     end_of_turn: Histogram,
     first_audio: Histogram,
     answer_audio: Histogram,
@@ -149,6 +167,13 @@ impl Default for Metrics {
             hidden_seconds: Family::default(),
             wasted_seconds: Family::default(),
             wasted_cost: Family::default(),
+            early_generations: Family::default(),
+            early_tokens: Family::default(),
+            early_saved: Family::default(),
+            early_delayed: Family::default(),
+            fillers: Counter::default(),
+            dropped_fillers: Counter::default(),
+            fillers_saved: Seconds::default(),
             end_of_turn: histogram(&WAITS),
             first_audio: histogram(&WAITS),
             answer_audio: histogram(&WAITS),
@@ -164,6 +189,7 @@ impl Default for Metrics {
             journal: JournalFigures::default(),
         };
         metrics.register_speculation();
+        metrics.register_early_answers();
         metrics.register_the_rest();
         metrics
     }
@@ -218,6 +244,48 @@ impl Metrics {
             "speculative_wasted_cost",
             "Cost of discarded speculative runs, in the operator's currency",
             self.wasted_cost.clone(),
+        );
+    }
+
+    fn register_early_answers(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "early_generations",
+            "Generations that were requested before they were certain to be needed, by what they were held back for",
+            self.early_generations.clone(),
+        );
+        registry.register(
+            "early_generation_tokens",
+            "Tokens of these generations, prompts included",
+            self.early_tokens.clone(),
+        );
+        registry.register_with_unit(
+            "early_generation_saved",
+            "How much earlier the first words of the used ones were heard",
+            Unit::Seconds,
+            self.early_saved.clone(),
+        );
+        registry.register_with_unit(
+            "early_generation_delayed",
+            "How long the model's words were held back for the discarded ones",
+            Unit::Seconds,
+            self.early_delayed.clone(),
+        );
+        registry.register(
+            "fillers",
+            "Fillers said by the server rather than the model",
+            self.fillers.clone(),
+        );
+        registry.register(
+            "dropped_fillers",
+            "Fillers that were not said because the answer was there",
+            self.dropped_fillers.clone(),
+        );
+        registry.register_with_unit(
+            "dropped_fillers_saved",
+            "How much earlier answers were heard because of that",
+            Unit::Seconds,
+            self.fillers_saved.clone(),
         );
     }
 
@@ -374,6 +442,11 @@ impl Metrics {
         for run in &record.runs {
             self.run(run, tool_of(&run.tool));
         }
+        record.held.iter().for_each(|held| self.generation(held));
+        self.fillers.inc_by(u64::from(record.fillers));
+        self.dropped_fillers
+            .inc_by(u64::from(record.fillers_dropped));
+        self.fillers_saved.inc_by(seconds(record.fillers_saved));
         let latency = &record.latency;
         let from_speech = |histogram: &Histogram, to: Option<Time>| {
             if let (Some(from), Some(to)) = (latency.speech_end, to) {
@@ -388,6 +461,23 @@ impl Metrics {
         if let Some(dead_air) = latency.dead_air {
             self.dead_air.observe(seconds(dead_air));
         }
+    }
+
+    fn generation(&self, held: &HeldRecord) {
+        let before = held.before.name();
+        let outcome = match held.used {
+            true => "used",
+            false => "discarded",
+        };
+        let labels = Generation { before, outcome };
+        self.early_generations.get_or_create(&labels).inc();
+        let tokens = self.early_tokens.get_or_create(&labels);
+        tokens.inc_by(held.usage.total());
+        let (time, span) = match held.used {
+            true => (&self.early_saved, held.saved),
+            false => (&self.early_delayed, held.delayed),
+        };
+        time.get_or_create(&Before { before }).inc_by(seconds(span));
     }
 
     fn run(&self, run: &RunRecord, tool: String) {
@@ -481,6 +571,12 @@ mod tests {
             r#"undertone_speculative_wasted_total{tool="weather",source="rule",reason="superseded"} 1"#.into(),
             r#"undertone_speculative_refused_total{tool="weather",source="rule",reason="budget"} 1"#.into(),
             r#"undertone_predictions_total{tool="weather",source="rule",decision="started"} 1"#.into(),
+            r#"undertone_early_generations_total{before="commit",outcome="used"} 1"#.into(),
+            r#"undertone_early_generation_tokens_total{before="commit",outcome="used"} 920"#.into(),
+            r#"undertone_early_generation_saved_seconds_total{before="commit"} 0.2"#.into(),
+            "undertone_fillers_total 0".into(),
+            "undertone_dropped_fillers_total 1".into(),
+            "undertone_dropped_fillers_saved_seconds_total 0.7".into(),
             "undertone_first_audio_seconds_count 1".into(),
             "undertone_dead_air_seconds_sum 0.25".into(),
             "undertone_barge_in_stop_seconds_count 1".into(),

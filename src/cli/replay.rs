@@ -3,8 +3,8 @@
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
 use crate::recording::{Difference, Recording, Replayed, replay};
-use crate::stats::{Quantiles, Stats};
-use crate::what_if::{Unknown, WhatIf, what_if};
+use crate::stats::{Ahead, Quantiles, Stats};
+use crate::what_if::{TurnChange, TurnFigures, Unknown, WhatIf, what_if};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -100,6 +100,10 @@ fn side_by_side(what_if: &WhatIf) -> String {
             format!("{:.0} ms", 1_000.0 * total.wasted_seconds),
             format!("{:.4}", total.wasted_cost),
             stats.blocked_state_changing.to_string(),
+            ahead(&stats.preemptive),
+            ahead(&stats.assumed),
+            stats.fillers.to_string(),
+            stats.fillers_dropped.to_string(),
         ]
     };
     let names = [
@@ -115,13 +119,67 @@ fn side_by_side(what_if: &WhatIf) -> String {
         "wasted time",
         "wasted money",
         "blocked state-changing",
+        "asked at the pause",
+        "asked at the result",
+        "fillers said",
+        "fillers dropped",
     ];
     let rows = names.into_iter().zip(figures(&what_if.recorded));
     let rows = rows.zip(figures(&what_if.changed));
     let mut lines = vec![format!("{:<24} {:>12} {:>12}", "", "recorded", "changed")];
     lines.extend(rows.map(|((name, was), is)| format!("{name:<24} {was:>12} {is:>12}")));
+    let (was, is) = what_if.tokens;
+    lines.push(format!("{:<24} {was:>12} {is:>12}", "tokens"));
+    lines.extend(turn_by_turn(&what_if.turns));
     lines.push(caveat(&what_if.unknown));
     lines.join("\n")
+}
+
+fn ahead(ahead: &Ahead) -> String {
+    let saved = 1_000.0 * ahead.saved_seconds;
+    format!("{}/{} {saved:.0} ms", ahead.used, ahead.begun)
+}
+
+/// A line for each turn: waits since the end of speech, and what they cost.
+fn turn_by_turn(turns: &[TurnChange]) -> Vec<String> {
+    if turns.is_empty() {
+        return Vec::new();
+    }
+    let columns = format!(
+        "{:>8} {:>8} {:>8} {:>8} {:>8}",
+        "first", "answer", "silence", "tokens", "fillers"
+    );
+    let figures = |turn: Option<TurnFigures>| match turn {
+        None => format!("{:<44}", "  no such turn"),
+        Some(turn) => {
+            let ms = |ms: Option<u64>| ms.map_or("-".to_owned(), |ms| ms.to_string());
+            format!(
+                "{:>8} {:>8} {:>8} {:>8} {:>8}",
+                ms(turn.first_audio_ms),
+                ms(turn.answer_audio_ms),
+                ms(turn.dead_air_ms),
+                turn.tokens,
+                format!("{} ({})", turn.fillers, turn.fillers_dropped),
+            )
+        }
+    };
+    let mut lines = vec![
+        format!(
+            "\n{:>9}  {:<44} | {:<44}",
+            "", "recorded, ms", "changed, ms"
+        ),
+        format!("{:>9}  {columns} | {columns}", "turn at"),
+    ];
+    lines.extend(turns.iter().map(|turn| {
+        let at = format!("{:.1} s", turn.at.as_ms() as f64 / 1_000.0);
+        format!(
+            "{at:>9}  {} | {}",
+            figures(turn.recorded),
+            figures(turn.changed)
+        )
+    }));
+    lines.push("fillers: said by the server (dropped because the answer was there)".into());
+    lines
 }
 
 fn caveat(unknown: &Unknown) -> String {

@@ -75,7 +75,11 @@ pub(super) fn table(figures: &Figures) -> String {
         ),
         ahead("asked at the pause", &figures.preemptive),
         ahead("asked at the result", &figures.assumed),
-        format!("fillers not needed  {}", figures.fillers_dropped),
+        ahead("asked at the commit", &figures.continued),
+        format!(
+            "fillers             {} said, {} dropped, {:.2} s saved",
+            figures.fillers, figures.fillers_dropped, figures.fillers_saved_seconds
+        ),
         format!(
             "blocked             {} predictions, {} of them of tools that change something",
             figures.blocked, figures.blocked_state_changing
@@ -101,8 +105,8 @@ pub(super) fn table(figures: &Figures) -> String {
 /// Generations that were requested before they were certain to be needed.
 fn ahead(name: &str, ahead: &Ahead) -> String {
     format!(
-        "{name:<19} {} of {} used, {:.2} s saved, {} tokens wasted",
-        ahead.used, ahead.begun, ahead.saved_seconds, ahead.wasted_tokens
+        "{name:<19} {} of {} used, {:.2} s saved, {:.2} s and {} tokens wasted",
+        ahead.used, ahead.begun, ahead.saved_seconds, ahead.delayed_seconds, ahead.wasted_tokens
     )
 }
 

@@ -4,6 +4,7 @@ use super::answer_end::Length;
 use super::calls::Calls;
 use super::common::Common;
 use super::filler::DeadAir;
+use super::gain::Gains;
 use super::generation::Generation;
 use super::history::History;
 use super::ids::{ClauseId, ItemId, RequestId, TurnId};
@@ -48,6 +49,7 @@ pub(super) struct Answer {
     pub(super) items: Items,
     pub(super) calls: Calls,
     pub(super) dead_air: DeadAir,
+    pub(super) gains: Gains,
     pub(super) length: Length,
     /// Something other than a filler was queued since the generation began.
     has_spoken: bool,
@@ -85,6 +87,7 @@ impl Answer {
             items: Items::default(),
             calls: Calls::default(),
             dead_air: DeadAir::since(now),
+            gains: Gains::default(),
             length: Length::within(most),
             has_spoken: false,
             nothing_new: false,
@@ -255,6 +258,9 @@ impl Answer {
             self.has_spoken = true;
             self.stamps.queued(clause);
         }
+        if words == Words::Answer {
+            self.gains.queued(clause);
+        }
         let index = history.add_clause(item, &text);
         playout.push(clause, (item, index), text, words);
         clause
@@ -275,6 +281,7 @@ impl Answer {
         let (item, text) = (said.item, said.text.clone());
         let is_first = self.items.has_announced_none();
         self.stamps.heard(common.now, clause, sent_until, is_first);
+        self.gains.heard(clause, common.now, sent_until);
         if self.items.announce(item) {
             common.notify(Event::AgentItemStarted { item });
         }

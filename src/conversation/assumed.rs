@@ -9,6 +9,8 @@
 use super::common::Common;
 use super::held::{Held, Taken};
 use super::ids::{RequestId, RunId};
+use super::sentence::spoken_length;
+use super::speculation::Before;
 use super::wait::left;
 use crate::llm::{LlmEvent, Prompt};
 use crate::time::{Micros, Time};
@@ -55,6 +57,8 @@ struct Next {
     /// The generation that it follows.
     main: RequestId,
     stage: Stage,
+    /// Since when words of the main generation are held back for it.
+    withheld: Option<Time>,
 }
 
 /// How certain it is that the generation is needed.
@@ -62,17 +66,12 @@ struct Next {
 enum Stage {
     /// A call is assumed. `has_words`: the words of the main generation so far are in the prompt.
     Assumed { guess: Guess, has_words: bool },
-    /// All calls in its prompt were committed, the last one at `at`.
-    Committed { tool: String, at: Time },
-}
-
-impl Next {
-    fn tool(&self) -> &str {
-        match &self.stage {
-            Stage::Assumed { guess, .. } => &guess.tool,
-            Stage::Committed { tool, .. } => tool,
-        }
-    }
+    /// All calls in its prompt were committed. `at`: when, if that was after the request. `unsaid_until`: when
+    /// the words before the call would have ended that are not said.
+    Committed {
+        at: Option<Time>,
+        unsaid_until: Option<Time>,
+    },
 }
 
 /// A call that is assumed to be committed.
@@ -169,9 +168,10 @@ impl Assumed {
     ) {
         self.begun += 1;
         self.next = Some(Next {
-            held: Held::begin(common, prompt),
+            held: Held::begin(common, prompt, Before::Commit, Some(&guess.tool)),
             main,
             stage: Stage::Assumed { guess, has_words },
+            withheld: None,
         });
     }
 
@@ -182,15 +182,16 @@ impl Assumed {
         common: &mut Common,
         prompt: Prompt,
         main: RequestId,
-        tool: String,
+        tool: &str,
     ) {
         self.next = Some(Next {
-            held: Held::begin(common, prompt),
+            held: Held::begin(common, prompt, Before::EndOfStream, Some(tool)),
             main,
             stage: Stage::Committed {
-                tool,
-                at: common.now,
+                at: None,
+                unsaid_until: None,
             },
+            withheld: None,
         });
     }
 
@@ -202,6 +203,13 @@ impl Assumed {
                 has_words: false,
             } => Some(&guess.tool),
             Stage::Assumed { .. } | Stage::Committed { .. } => None,
+        }
+    }
+
+    /// Words of the main generation are held back from `now` on.
+    pub(super) fn withhold(&mut self, now: Time) {
+        if let Some(next) = &mut self.next {
+            next.withheld.get_or_insert(now);
         }
     }
 
@@ -229,11 +237,13 @@ impl Assumed {
     }
 
     /// Handles a commit, which takes over the run `taken`. Returns the arguments in the prompt of the held-back
-    /// generation if that is the assumed call; otherwise the generation is discarded.
+    /// generation if that is the assumed call; the words before it are `unsaid` then. Otherwise the generation is
+    /// discarded.
     pub(super) fn commit(
         &mut self,
         common: &mut Common,
         taken: Option<RunId>,
+        unsaid: &[String],
     ) -> Option<Map<String, Value>> {
         let next = self.next.as_mut()?;
         let Stage::Assumed { guess, .. } = &mut next.stage else {
@@ -246,9 +256,13 @@ impl Assumed {
         }
         let arguments = std::mem::take(&mut guess.arguments);
         let tool = std::mem::take(&mut guess.tool);
-        self.tries.entry(tool.clone()).or_default().add(true);
-        let at = common.now;
-        next.stage = Stage::Committed { tool, at };
+        self.tries.entry(tool).or_default().add(true);
+        let at = Some(common.now);
+        let length = unsaid.iter().map(|text| spoken_length(text));
+        let length = length.fold(Micros(0), |all, length| all + length);
+        let since = next.withheld.filter(|_| length > Micros(0));
+        let unsaid_until = since.map(|since| since + length);
+        next.stage = Stage::Committed { at, unsaid_until };
         Some(arguments)
     }
 
@@ -283,9 +297,12 @@ impl Assumed {
         match self.next.take() {
             Some(Next {
                 held,
-                stage: Stage::Committed { tool, at },
+                stage: Stage::Committed { at, unsaid_until },
                 ..
-            }) if held.prompt() == prompt => Some(held.take(common, Some(&tool), at)),
+            }) if held.prompt() == prompt => {
+                let certain = at.unwrap_or(common.now);
+                Some(held.take(certain, common.now, unsaid_until))
+            }
             other => {
                 self.next = other;
                 self.drop(common, false);
@@ -297,7 +314,7 @@ impl Assumed {
     /// The generation failed. It is requested again when it is needed.
     pub(super) fn fail(&mut self, common: &mut Common) {
         if let Some(next) = self.next.take() {
-            next.held.record(common, Some(next.tool()), None);
+            next.held.fail(common);
         }
     }
 
@@ -306,7 +323,9 @@ impl Assumed {
         let Some(next) = self.next.take() else {
             return;
         };
-        next.held.discard(common, Some(next.tool()));
+        let in_vain = next.withheld.filter(|_| missed);
+        let in_vain = in_vain.map(|since| common.now.since(since));
+        next.held.discard(common, in_vain.unwrap_or_default());
         if let Stage::Assumed { guess, .. } = next.stage
             && missed
         {

@@ -36,6 +36,8 @@ pub(super) struct DeadAir {
     again: u32,
     /// Clauses of fillers that were not said, because the answer was there.
     unsaid: u32,
+    /// How long they would have delayed the answer.
+    spared: Micros,
     /// No filler before this.
     silent_until: Time,
 }
@@ -48,6 +50,7 @@ impl DeadAir {
             fillers: 0,
             again: 0,
             unsaid: 0,
+            spared: Micros(0),
             silent_until: Time(0),
         }
     }
@@ -93,6 +96,15 @@ impl DeadAir {
 
     pub(super) fn unsaid(&self) -> u32 {
         self.unsaid
+    }
+
+    /// Adds the length of fillers that are dropped from before the answer.
+    pub(super) fn spare(&mut self, length: Micros) {
+        self.spared = self.spared + length;
+    }
+
+    pub(super) fn spared(&self) -> Micros {
+        self.spared
     }
 
     /// Counts a filler.

@@ -2,11 +2,12 @@
 
 use super::clauses::Clauses;
 use super::common::Common;
+use super::gain::Early;
 use super::ids::RequestId;
 use super::output::Output;
-use super::speculation::HeldRecord;
+use super::speculation::{Before, HeldRecord};
 use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
-use crate::time::Time;
+use crate::time::{Micros, Time};
 use serde_json::{Map, Value};
 
 /// A generation whose output is held back.
@@ -14,10 +15,15 @@ use serde_json::{Map, Value};
 pub(super) struct Held {
     pub(super) request: RequestId,
     prompt: Prompt,
+    before: Before,
+    /// The tool of the call that it speaks of.
+    tool: Option<String>,
     began: Time,
     events: Vec<LlmEvent>,
     /// When its first event came.
     first: Option<Time>,
+    /// When its first clause or its first call was complete.
+    usable: Option<Time>,
     /// Bytes of speech streamed.
     streamed: usize,
     /// The tool whose call is open.
@@ -45,6 +51,8 @@ pub(super) struct Taken {
     pub(super) began: Time,
     /// Its events so far.
     pub(super) events: Vec<LlmEvent>,
+    /// What is gained by it if it was held back.
+    pub(super) early: Option<Early>,
 }
 
 impl Taken {
@@ -58,24 +66,34 @@ impl Taken {
             request,
             began: common.now,
             events: Vec::new(),
+            early: None,
         }
     }
 }
 
 impl Held {
-    /// Asks the model.
-    pub(super) fn begin(common: &mut Common, prompt: Prompt) -> Self {
+    /// Asks the model. `tool` is the tool of the call that the prompt assumes or ends with.
+    pub(super) fn begin(
+        common: &mut Common,
+        prompt: Prompt,
+        before: Before,
+        tool: Option<&str>,
+    ) -> Self {
         let Taken {
             request,
             began,
             events,
+            early: _,
         } = Taken::begin(common, prompt.clone());
         Self {
             request,
             prompt,
+            before,
+            tool: tool.map(str::to_owned),
             began,
             events,
             first: None,
+            usable: None,
             streamed: 0,
             open_tool: None,
             first_clause: Some(Clauses::default()),
@@ -141,6 +159,7 @@ impl Held {
                 may_call.then_some(HeldCall::Read(arguments, whole))
             }
             LlmEvent::ToolClosed { arguments } => {
+                self.usable.get_or_insert(common.now);
                 let name = self.open_tool.take()?;
                 let call = HeldCall::Complete(name, arguments.ok()?);
                 may_call.then_some(call)
@@ -162,6 +181,7 @@ impl Held {
             return;
         };
         self.first_clause = None;
+        self.usable.get_or_insert(common.now);
         common.outputs.push_back(Output::Prepare {
             request: self.request,
             text,
@@ -169,41 +189,52 @@ impl Held {
         });
     }
 
-    /// Takes it over. `certain`: the earliest time at which it could have been requested if nothing were ever
-    /// held back.
-    pub(super) fn take(self, common: &mut Common, tool: Option<&str>, certain: Time) -> Taken {
-        self.record(common, tool, Some(certain));
+    /// Takes it over. `certain`: when it would have been requested if it were not held back. `unsaid_until`: when
+    /// a filler would have ended that is not said because of it.
+    pub(super) fn take(self, certain: Time, now: Time, unsaid_until: Option<Time>) -> Taken {
+        let usable = self.usable.unwrap_or(certain).min(certain);
+        let early = Early {
+            record: self.record(now, true),
+            later: usable.since(self.began),
+            unsaid_until,
+        };
         Taken {
             request: self.request,
             began: self.began,
             events: self.events,
+            early: Some(early),
         }
     }
 
-    /// Discards it.
-    pub(super) fn discard(&self, common: &mut Common, tool: Option<&str>) {
+    /// Discards it. `delayed`: how long other words were held back for it in vain.
+    pub(super) fn discard(self, common: &mut Common, delayed: Micros) {
         let request = self.request;
         common
             .outputs
             .push_back(Output::CancelGeneration { request });
-        self.record(common, tool, None);
+        common.held.push(HeldRecord {
+            delayed,
+            ..self.record(common.now, false)
+        });
     }
 
-    /// Records how it ended; `certain` is `None` if it was discarded.
-    pub(super) fn record(&self, common: &mut Common, tool: Option<&str>, certain: Option<Time>) {
-        let saved = certain.map(|certain| {
-            let until = self.first.map_or(certain, |first| first.min(certain));
-            until.since(self.began)
-        });
-        let now = common.now;
-        common.held.push(HeldRecord {
-            tool: tool.map(str::to_owned),
+    /// Records that it failed.
+    pub(super) fn fail(self, common: &mut Common) {
+        let record = self.record(common.now, false);
+        common.held.push(record);
+    }
+
+    fn record(&self, now: Time, used: bool) -> HeldRecord {
+        HeldRecord {
+            before: self.before,
+            tool: self.tool.clone(),
             began: self.began,
             ended: now,
-            used: certain.is_some(),
-            saved: saved.unwrap_or_default(),
+            used,
+            saved: Micros(0),
+            delayed: Micros(0),
             usage: self.usage(),
-        });
+        }
     }
 
     /// Its tokens so far: counted by the engine, or else estimated.

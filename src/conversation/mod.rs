@@ -52,6 +52,7 @@ mod early_tools;
 mod ending;
 mod endpointer;
 mod filler;
+mod gain;
 mod generation;
 mod held;
 mod held_back;
@@ -98,7 +99,7 @@ pub use policy::{
 };
 pub use sentence::spoken_length;
 pub use speculation::{
-    Because, Decision, Decline, Discard, Fate, HeldRecord, PredictionRecord, RunRecord,
+    Because, Before, Decision, Decline, Discard, Fate, HeldRecord, PredictionRecord, RunRecord,
     SpeculationEvent, TurnRecord, Verdict, verdict,
 };
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};

@@ -5,7 +5,7 @@
 //! lag of the last few is used.
 
 use super::ids::{ClauseId, ItemId};
-use super::sentence::{ends_sentence, words};
+use super::sentence::{ends_sentence, spoken_length, words};
 use crate::language::en::fillers::is_filler;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
@@ -87,6 +87,14 @@ impl Clause {
 
     fn all_sent(&self) -> bool {
         self.complete && self.sent >= self.made
+    }
+
+    /// The length of its audio, estimated until all of it is synthesised.
+    pub(super) fn length(&self) -> Micros {
+        match self.complete {
+            true => self.made,
+            false => self.made.max(spoken_length(&self.text)),
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 use super::common::Common;
 use super::held::{Held, HeldCall, Taken};
 use super::ids::RequestId;
+use super::speculation::Before;
 use crate::llm::{LlmEvent, Prompt};
+use crate::time::Micros;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +25,7 @@ struct Early {
 impl Preempt {
     /// Asks the model. `led` if the prompt contains the router's filler.
     pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, led: bool) {
-        let held = Held::begin(common, prompt);
+        let held = Held::begin(common, prompt, Before::EndOfTurn, None);
         self.0 = Some(Early { held, led });
     }
 
@@ -59,21 +61,20 @@ impl Preempt {
             self.drop(common);
         }
         let early = self.0.take()?;
-        let now = common.now;
-        Some(early.held.take(common, None, now))
+        Some(early.held.take(common.now, common.now, None))
     }
 
     /// Drops the generation, which failed. It is requested again when the answer is needed.
     pub(super) fn fail(&mut self, common: &mut Common) {
         if let Some(early) = self.0.take() {
-            early.held.record(common, None, None);
+            early.held.fail(common);
         }
     }
 
     /// Discards the held-back answer.
     pub(super) fn drop(&mut self, common: &mut Common) {
         if let Some(early) = self.0.take() {
-            early.held.discard(common, None);
+            early.held.discard(common, Micros(0));
         }
     }
 }

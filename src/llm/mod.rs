@@ -85,6 +85,11 @@ impl TokenUsage {
         self.cached += other.cached;
         self.output += other.output;
     }
+
+    /// The tokens of prompts and answers together.
+    pub fn total(&self) -> u64 {
+        self.input + self.output
+    }
 }
 
 /// Average characters per token of English text.

@@ -52,6 +52,9 @@ impl LoggedTurn {
             clean(&mut run.tool);
             run.arguments.clear();
         }
+        for held in &mut turn.held {
+            held.tool.as_mut().map(&mut clean);
+        }
         Self {
             session,
             reads,

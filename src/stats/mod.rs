@@ -6,7 +6,7 @@ mod log;
 pub use log::{LoggedTurn, TurnLog};
 
 use crate::conversation::{
-    Decision, Decline, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
+    Before, Decision, Decline, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
 };
 use crate::metrics::was_refused;
 use serde::Serialize;
@@ -33,12 +33,18 @@ pub struct Stats {
     pub blocked_state_changing: u64,
     /// Predictions of any tool that speculation was not allowed to run.
     pub blocked: u64,
-    /// Answers that were generated before the end of the turn was certain.
+    /// Answers that were requested before the end of the turn was certain.
     pub preemptive: Ahead,
-    /// Answers that were generated before the model had committed the call that they speak of.
+    /// Answers that were requested before the model had committed the call that they speak of.
     pub assumed: Ahead,
+    /// Answers that were requested when the calls had their results, before the model's stream had ended.
+    pub continued: Ahead,
+    /// Fillers said by the conversation rather than the model.
+    pub fillers: u64,
     /// Fillers that were not said because the answer was there.
     pub fillers_dropped: u64,
+    /// How much earlier answers were heard because of that, seconds.
+    pub fillers_saved_seconds: f64,
     /// All tools and sources together.
     pub total: Counts,
     /// By tool and source of the prediction.
@@ -63,8 +69,10 @@ pub struct Ahead {
     pub begun: u64,
     /// Used.
     pub used: u64,
-    /// How much earlier the first words of the used ones came, seconds.
+    /// How much earlier the first words of the used ones were heard, seconds.
     pub saved_seconds: f64,
+    /// How long other words were held back for the discarded ones, seconds.
+    pub delayed_seconds: f64,
     /// Tokens of the discarded ones, prompts included.
     pub wasted_tokens: u64,
 }
@@ -74,8 +82,9 @@ impl Ahead {
         self.begun += 1;
         self.used += u64::from(held.used);
         self.saved_seconds += seconds(held.saved);
+        self.delayed_seconds += seconds(held.delayed);
         if !held.used {
-            self.wasted_tokens += held.usage.input + held.usage.output;
+            self.wasted_tokens += held.usage.total();
         }
     }
 }
@@ -143,10 +152,13 @@ impl Collector {
         }
         self.latency(&record.latency);
         self.stats.fillers_dropped += u64::from(record.fillers_dropped);
+        self.stats.fillers += u64::from(record.fillers);
+        self.stats.fillers_saved_seconds += seconds(record.fillers_saved);
         for held in &record.held {
-            match held.tool {
-                Some(_) => self.stats.assumed.add(held),
-                None => self.stats.preemptive.add(held),
+            match held.before {
+                Before::EndOfTurn => self.stats.preemptive.add(held),
+                Before::Commit => self.stats.assumed.add(held),
+                Before::EndOfStream => self.stats.continued.add(held),
             }
         }
         for prediction in &record.predictions {
@@ -236,8 +248,8 @@ fn seconds(span: Micros) -> f64 {
 #[cfg(test)]
 pub(crate) mod testing {
     use crate::conversation::{
-        CallId, Decision, Discard, Fate, HeldRecord, Micros, PredictionRecord, ResponseStatus,
-        RunId, RunRecord, Time, TurnId, TurnLatency, TurnRecord,
+        Before, CallId, Decision, Discard, Fate, HeldRecord, Micros, PredictionRecord,
+        ResponseStatus, RunId, RunRecord, Time, TurnId, TurnLatency, TurnRecord,
     };
     use crate::llm::TokenUsage;
     use crate::prediction::Source;
@@ -294,13 +306,20 @@ pub(crate) mod testing {
             runs: vec![early_run("weather", None)],
             fillers: 0,
             fillers_dropped: 1,
+            fillers_saved: Micros::from_ms(700),
             held: vec![HeldRecord {
+                before: Before::Commit,
                 tool: Some("weather".into()),
                 began: Time::from_ms(1_300),
                 ended: Time::from_ms(1_500),
                 used: true,
                 saved: Micros::from_ms(200),
-                usage: TokenUsage::default(),
+                delayed: Micros(0),
+                usage: TokenUsage {
+                    input: 900,
+                    cached: 0,
+                    output: 20,
+                },
             }],
         }
     }

@@ -4,17 +4,21 @@
 //! again and has the same result. A job that was not recorded has no result. New clauses get an
 //! estimated length; every other job without a result never ends, and is counted.
 
+mod turns;
 mod world;
 
+pub use turns::{TurnChange, TurnFigures};
+
 use crate::conversation::{
-    ClauseId, Conversation, Event, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
+    ClauseId, Conversation, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
 };
 use crate::recording::{Recording, Step};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
 use crate::tools::Effect;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use turns::Turns;
 use world::{Job, JobId, World};
 
 /// The figures of a session as recorded and under the other policy.
@@ -24,6 +28,10 @@ pub struct WhatIf {
     pub recorded: Stats,
     /// The figures under the other policy.
     pub changed: Stats,
+    /// Tokens of the language model, as recorded and under the other policy.
+    pub tokens: (u64, u64),
+    /// The turns that were answered, as recorded and under the other policy.
+    pub turns: Vec<TurnChange>,
     /// The parts of the estimate that are unknown.
     pub unknown: Unknown,
 }
@@ -51,11 +59,11 @@ pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
         let tool = tools.iter().find(|tool| tool.spec.name == name);
         tool.is_some_and(|tool| tool.effect <= Effect::ReadCostly)
     };
-    let stats = |turns: &[TurnRecord]| {
+    let stats = |turns: &Turns| {
         let mut collector = Collector::default();
-        for turn in turns {
-            collector.turn(turn, reads);
-        }
+        turns
+            .records()
+            .for_each(|turn: &TurnRecord| collector.turn(turn, reads));
         collector.finish()
     };
     let (world, recorded) = observe(recording);
@@ -64,22 +72,22 @@ pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
     WhatIf {
         recorded: stats(&recorded),
         changed: stats(&play.turns),
+        tokens: (recorded.tokens(), play.turns.tokens()),
+        turns: recorded.beside(&play.turns),
         unknown: play.unknown,
     }
 }
 
 /// Extracts the recorded jobs and the turns' records.
-fn observe(recording: &Recording) -> (World, Vec<TurnRecord>) {
+fn observe(recording: &Recording) -> (World, Turns) {
     let policy = recording.header.policy.clone();
     let mut world = World::new(policy.tools.clone());
-    let mut turns = Vec::new();
+    let mut turns = Turns::default();
     let mut conversation = Conversation::new(policy);
     let mut collect = |conversation: &mut Conversation, world: &mut World, at| {
         while let Some(output) = conversation.poll_output() {
-            match &output {
-                Output::Notify(Event::TurnRecorded(turn)) => turns.push((**turn).clone()),
-                asked => world.asked(at, asked),
-            }
+            turns.decided(&output);
+            world.asked(at, &output);
         }
     };
     collect(&mut conversation, &mut world, Time(0));
@@ -104,7 +112,9 @@ struct Play {
     due: BTreeMap<(Time, u64), Input>,
     scheduled: u64,
     pacer: Pacer,
-    turns: Vec<TurnRecord>,
+    /// Clauses whose synthesis has begun before they were to be spoken, and when.
+    prepared: HashMap<String, Time>,
+    turns: Turns,
     unknown: Unknown,
 }
 
@@ -117,7 +127,8 @@ impl Play {
             due: BTreeMap::new(),
             scheduled: 0,
             pacer: Pacer::new(Samples::RATE),
-            turns: Vec::new(),
+            prepared: HashMap::new(),
+            turns: Turns::default(),
             unknown: Unknown::default(),
         }
     }
@@ -198,8 +209,11 @@ impl Play {
 
     fn perform(&mut self) {
         while let Some(output) = self.conversation.poll_output() {
+            self.turns.decided(&output);
             match &output {
-                Output::Notify(Event::TurnRecorded(turn)) => self.turns.push((**turn).clone()),
+                Output::Prepare { text, .. } => {
+                    self.prepared.insert(text.clone(), self.now);
+                }
                 Output::CancelClause { clause } => self.pacer.cancel(*clause),
                 Output::Flush => self.pacer.flush(self.now),
                 Output::Speak {
@@ -224,8 +238,15 @@ impl Play {
         };
         let found = self.world.take(asked);
         self.count(asked, found.as_ref());
-        for (after, input) in found.map(|(job, _)| job.answers).unwrap_or_default() {
-            self.schedule(self.now + after, id.address(input));
+        let prepared = match asked {
+            Output::Speak { text, .. } => self.prepared.remove(text),
+            _ => None,
+        };
+        let lead = prepared.map_or(Micros(0), |since| self.now.since(since));
+        let Some((job, _)) = found else { return };
+        for (took, input) in &job.answers {
+            let after = job.takes(*took, lead);
+            self.schedule(self.now + after, id.address(input.clone()));
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The assumed synthesis time of a clause of unknown length.
+/// The assumed time until the first audio of a clause whose synthesis was not recorded.
 const SYNTHESIS: Micros = Micros::from_ms(100);
 
 /// Identifies a job.
@@ -94,12 +94,24 @@ impl JobId {
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     asked: Time,
+    /// How long before that the work on it began, for a prepared clause.
+    lead: Micros,
     used: bool,
     /// The answers, each with its delay after the request.
     pub(super) answers: Vec<(Micros, Input)>,
 }
 
 impl Job {
+    /// How long after the request an answer comes that came after `took`, if the work begins `lead` before the
+    /// request.
+    pub(super) fn takes(&self, took: Micros, lead: Micros) -> Micros {
+        let sooner = lead.0.saturating_sub(self.lead.0);
+        let later = self.lead.0.saturating_sub(lead.0);
+        // A prepared clause may have been ready for long.
+        let most = SYNTHESIS.0.saturating_sub(took.0);
+        Micros(took.0.saturating_sub(sooner) + later.min(most))
+    }
+
     /// Whether it completed or failed.
     pub(super) fn is_whole(&self) -> bool {
         self.answers.last().is_some_and(|(_, answer)| match answer {
@@ -121,6 +133,8 @@ pub(super) struct World {
     stretches: Vec<(&'static str, u64, u64, String)>,
     /// Characters spoken, and the duration of their audio.
     spoken: (u64, Micros),
+    /// Clauses whose synthesis began before they were to be spoken, and when.
+    prepared: HashMap<String, Time>,
 }
 
 impl World {
@@ -131,24 +145,31 @@ impl World {
             open: HashMap::new(),
             stretches: Vec::new(),
             spoken: (0, Micros(0)),
+            prepared: HashMap::new(),
         }
     }
 
     /// Adds a recorded decision.
     pub(super) fn asked(&mut self, at: Time, output: &Output) {
+        if let Output::Prepare { text, .. } = output {
+            self.prepared.insert(text.clone(), at);
+        }
         let (Some(id), Some(key)) = (JobId::asked_by(output), self.key(output)) else {
             return;
         };
         if let Some((kind, from, to)) = stretch(output) {
             self.stretches.push((kind, from, to, key.clone()));
         }
+        let mut lead = Micros(0);
         if let Output::Speak { text, .. } = output {
             self.spoken.0 += text.chars().count() as u64;
+            lead = at.since(self.prepared.remove(text).unwrap_or(at));
         }
         let jobs = self.jobs.entry(key.clone()).or_default();
         self.open.insert(id, (key, jobs.len()));
         jobs.push(Job {
             asked: at,
+            lead,
             used: false,
             answers: Vec::new(),
         });

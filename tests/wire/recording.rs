@@ -184,6 +184,11 @@ async fn a_session_is_recorded_counted_and_replayed() {
         (&changed["committed_reads"], &changed["immediate_recall"]),
         (&json!(1), &json!(0.0))
     );
+    let turn = &none["turns"][0];
+    for side in ["recorded", "changed"] {
+        assert!(turn[side]["answer_audio_ms"].is_u64(), "{none}");
+        assert!(turn[side]["tokens"].as_u64().unwrap() > 0, "{none}");
+    }
     let unknown = &none["unknown"];
     assert_eq!(
         (&unknown["runs"], &unknown["generations"]),

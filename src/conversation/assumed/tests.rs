@@ -56,7 +56,7 @@ fn try_once(assumed: &mut Assumed, common: &mut Common, run: u64, hit: bool) -> 
     }
     assumed.assume(common, prompt("a"), MAIN, false, guess(run));
     let taken = hit.then_some(RunId(run));
-    assert_eq!(assumed.commit(common, taken).is_some(), hit);
+    assert_eq!(assumed.commit(common, taken, &[]).is_some(), hit);
     assert_eq!(assumed.take(common, &prompt("a")).is_some(), hit);
     true
 }
@@ -67,7 +67,7 @@ fn a_committed_guess_is_taken_over_with_the_same_prompt_only() {
         let (mut common, mut assumed) = (common(), Assumed::default());
         assumed.assume(&mut common, prompt("a"), MAIN, false, guess(1));
         assert_eq!(assumed.withholds(MAIN), Some("weather"));
-        assert!(assumed.commit(&mut common, Some(RunId(1))).is_some());
+        assert!(assumed.commit(&mut common, Some(RunId(1)), &[]).is_some());
         assert_eq!(assumed.withholds(MAIN), None);
         assert_eq!(assumed.take(&mut common, &prompt(words)).is_some(), same);
         assert!(assumed.is_idle());

@@ -15,7 +15,7 @@ mod track;
 pub use gate::{Because, Decision, Decline, Verdict, verdict};
 pub(super) use ledger::Run;
 pub use record::{
-    Discard, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord,
+    Before, Discard, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord,
 };
 pub(super) use track::{Track, TrackId};
 
@@ -123,6 +123,7 @@ impl Speculation {
             runs: self.ledger.close(id, common.now),
             fillers: 0,
             fillers_dropped: 0,
+            fillers_saved: Micros(0),
             held: std::mem::take(&mut common.held),
         };
         describe(&mut record);

@@ -28,23 +28,25 @@ pub struct TurnRecord {
     /// Clauses of fillers that were not said because the answer was there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fillers_dropped: u32,
+    /// How much earlier the answer was heard because of that. What an assumed commit gains by a filler that it
+    /// makes unnecessary is in its own record.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fillers_saved: Micros,
     /// Generations that were requested before they were certain to be needed, in the order of their ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldRecord>,
 }
 
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A generation that was requested before it was certain to be needed, and held back until then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldRecord {
-    /// The tool whose call was assumed to be committed; `None` if the end of the turn was assumed.
+    /// What had not happened yet when it was requested.
+    pub before: Before,
+    /// The tool whose result it speaks of; `None` before the end of the turn.
     pub tool: Option<String>,
     /// When it was requested.
     pub began: Time,
@@ -52,11 +54,38 @@ pub struct HeldRecord {
     pub ended: Time,
     /// It became the answer, or a part of it.
     pub used: bool,
-    /// How much earlier its first word came than if it had been requested when it was certain. Zero if it was
-    /// discarded.
+    /// How much earlier its first words were heard than if it had been requested only when it was certain to be
+    /// needed, with fillers that are not said because of it. Zero if it was discarded, or if a filler was being
+    /// said until then anyway.
     pub saved: Micros,
+    /// How long the model's words were held back for it although it was discarded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delayed: Micros,
     /// Its tokens up to then: counted by the engine, or else estimated.
     pub usage: TokenUsage,
+}
+
+/// What a generation was requested before, and held back for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Before {
+    /// The end of the user's turn: a preemptive answer.
+    EndOfTurn,
+    /// The commit of a call: an assumed commit.
+    Commit,
+    /// The end of the model's stream, after a call that has its result.
+    EndOfStream,
+}
+
+impl Before {
+    /// The name in records and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EndOfTurn => "end_of_turn",
+            Self::Commit => "commit",
+            Self::EndOfStream => "end_of_stream",
+        }
+    }
 }
 
 /// One prediction.

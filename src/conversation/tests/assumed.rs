@@ -4,7 +4,9 @@ use super::sim::{Script, Sim, Step, call_with, end, say, streamed};
 use super::*;
 use crate::llm::Message;
 use crate::prediction::{Prediction, Source};
+use crate::recording::Recording;
 use crate::tools::Eligibility;
+use crate::what_if::what_if;
 use serde_json::{Value, json};
 
 const QUESTION: &str = "what is the weather in boulder";
@@ -33,7 +35,14 @@ fn answering() -> Script {
 
 /// A session in which rules predict the weather for the last word.
 fn session(scripts: impl IntoIterator<Item = Script>, tool_ms: u64) -> Sim {
-    let mut sim = Sim::new(with(vec![early("weather"), early("clock")]));
+    scripted(Sim::new(policy()), scripts, tool_ms)
+}
+
+fn policy() -> Policy {
+    with(vec![early("weather"), early("clock")])
+}
+
+fn scripted(mut sim: Sim, scripts: impl IntoIterator<Item = Script>, tool_ms: u64) -> Sim {
     sim.router = Box::new(|heard| {
         let city = heard.text.split(' ').next_back().unwrap_or_default();
         let arguments = json!({ "city": city }).as_object().cloned().unwrap();
@@ -327,4 +336,88 @@ fn a_wait_behind_a_filler_is_filled_without_delaying_the_answer() {
             "{answer} ms after the result of {tool_ms} ms"
         );
     }
+}
+
+/// What the records say was saved is the difference to the same session without.
+#[test]
+fn what_is_saved_is_what_the_user_hears_sooner() {
+    let run = |assumed, preemptive, filler_ms, tool_ms| {
+        let scripts = [calling("boulder", filler_ms, 300)];
+        let answers = std::iter::repeat_with(answering).take(4);
+        let mut sim = session(scripts.into_iter().chain(answers), tool_ms);
+        sim.by_prompt = true;
+        sim.policy().speculation.assumed_per_turn = assumed;
+        sim.policy().speculation.preemptive = preemptive;
+        sim.speak(QUESTION, 1_500);
+        sim.silence(12_000);
+        sim
+    };
+    // Audio is sent up to 200 ms before it is heard.
+    let answer = |sim: &Sim| {
+        let latency = sim.latency();
+        let ahead = if latency.dead_air == Some(Micros(0)) {
+            200
+        } else {
+            0
+        };
+        latency.answer_audio.unwrap().as_ms() as i64 + ahead
+    };
+    let first = |sim: &Sim| sim.latency().first_audio.unwrap().as_ms() as i64;
+    let saved = |sim: &Sim, before| -> i64 {
+        let records = sim.records().into_iter().flat_map(|record| record.held);
+        let of = records.filter(|held| held.before == before);
+        of.map(|held| held.saved.as_ms() as i64 - held.delayed.as_ms() as i64)
+            .sum()
+    };
+    // A filler that is not said has an estimated length. The simulated voice takes 300 ms a word.
+    let longer = spoken_length("Checking the forecast for you.").as_ms() as i64 - 5 * 300;
+    let mut most = 0;
+    for filler_ms in [100, 500, 1_500, 2_500] {
+        for tool_ms in [100, 700, 1_300, 1_600, 2_200] {
+            let with = run(1, true, filler_ms, tool_ms);
+            let without = run(0, true, filler_ms, tool_ms);
+            let unsaid = with.records()[0].fillers_dropped > 0;
+            let counted = saved(&with, Before::Commit) - if unsaid { longer } else { 0 };
+            let heard = answer(&without) - answer(&with);
+            let case = format!("{filler_ms} and {tool_ms} ms: {counted} counted, {heard} heard");
+            // A second filler that it makes unnecessary is not counted.
+            assert!(counted <= heard && heard <= counted + 700, "{case}");
+            most = most.max(counted);
+            let without = run(1, false, filler_ms, tool_ms);
+            let heard = first(&without) - first(&with);
+            assert_eq!(saved(&with, Before::EndOfTurn), heard, "{case}");
+        }
+    }
+    assert!(most > 1_000, "{most} ms");
+}
+
+#[test]
+fn a_recording_tells_what_other_settings_would_have_done() {
+    let scripts = [calling("boulder", 100, 150), answering()];
+    let sim = Sim::recorded(policy(), "what-if".into());
+    let mut sim = scripted(sim, scripts, 100);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    let recording = Recording::read(sim.recording().as_bytes()).unwrap();
+    let under = |change: fn(&mut Policy)| {
+        let mut policy = policy();
+        change(&mut policy);
+        let found = what_if(&recording, policy);
+        assert_eq!(found.turns.len(), 1, "{:?}", found.turns);
+        assert_eq!((found.unknown.runs, found.unknown.generations), (0, 0));
+        let changed = found.turns[0].changed.unwrap();
+        (found.turns[0].recorded.unwrap(), changed, found.changed)
+    };
+    let (was, same, _) = under(|_| {});
+    let moved = |a: Option<u64>, b: Option<u64>| a.unwrap() as i64 - b.unwrap() as i64;
+    assert_eq!(same, was);
+    assert_eq!(was.fillers_dropped, 1);
+    let (_, without, stats) = under(|policy| policy.speculation.assumed_per_turn = 0);
+    let later = moved(without.answer_audio_ms, was.answer_audio_ms);
+    assert!(later >= 800, "{later} ms");
+    assert_eq!((without.fillers_dropped, stats.assumed.begun), (0, 0));
+    let (_, without, stats) = under(|policy| policy.speculation.preemptive = false);
+    let later = moved(without.answer_audio_ms, was.answer_audio_ms);
+    assert!((20..300).contains(&later), "{later} ms");
+    assert_eq!(stats.preemptive.begun, 0);
 }

@@ -241,7 +241,8 @@ impl Conversation {
         self.add_results(answer.calls.take_all());
         let (turn, latency) = (answer.turn, answer.stamps.latency);
         let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
-        let dropped = answer.dead_air.unsaid();
+        let (dropped, spared) = (answer.dead_air.unsaid(), answer.dead_air.spared());
+        self.common.held.extend(answer.gains.take());
         self.common.notify(Event::ResponseDone {
             turn,
             status,
@@ -255,6 +256,7 @@ impl Conversation {
                 record.latency = latency;
                 record.fillers = fillers;
                 record.fillers_dropped = dropped;
+                record.fillers_saved = spared;
             });
     }
 

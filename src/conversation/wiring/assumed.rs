@@ -74,7 +74,7 @@ impl Conversation {
         let main = generation.request();
         self.held
             .assumed
-            .go_on(&mut self.common, prompt, main, tool);
+            .go_on(&mut self.common, prompt, main, &tool);
         true
     }
 
@@ -181,7 +181,7 @@ impl Conversation {
         let unsaid = unsaid.unwrap_or_default();
         // A part of the answer must be heard, and the held-back generation does not know it.
         let taken = taken.filter(|_| unsaid.iter().all(|clause| is_filler(clause)));
-        let seen = self.held.assumed.commit(&mut self.common, taken);
+        let seen = self.held.assumed.commit(&mut self.common, taken, &unsaid);
         match seen {
             Some(seen) => {
                 if let Some(answer) = &mut self.answer {
@@ -224,6 +224,7 @@ impl Conversation {
         let withholds = generation.is_some_and(|generation| generation.withholds_for_call());
         if withholds && !self.common.timers.is_set(Timer::FillerHeld) {
             let end = self.common.now + HOLD;
+            self.held.assumed.withhold(self.common.now);
             self.common.timers.set(Timer::FillerHeld, end);
         }
     }

@@ -329,7 +329,13 @@ impl Conversation {
             return self.add_result(call, output);
         };
         match answer.calls.finish(call, output) {
-            Ok(()) => answer.stamps.latency.tool_result = Some(self.common.now),
+            Ok(()) => {
+                let latency = &mut answer.stamps.latency;
+                latency.tool_result = Some(self.common.now);
+                if let Some(commit) = latency.commit {
+                    answer.gains.waited(self.common.now.since(commit));
+                }
+            }
             Err(output) => self.add_result(call, output),
         }
     }

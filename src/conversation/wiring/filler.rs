@@ -106,6 +106,8 @@ impl Conversation {
         };
         answer.dead_air.leave_unsaid(dropped.len());
         for clause in &dropped {
+            answer.dead_air.spare(clause.length());
+            answer.gains.drop_clause(clause.id);
             match clause.words {
                 Words::Answer => self.history.leave_unsaid(clause.item, clause.index),
                 Words::Filler | Words::Own => self.history.drop_clause(clause.item, clause.index),

@@ -47,6 +47,7 @@ impl Conversation {
             request,
             began,
             events,
+            early,
         } = self.taken_or_asked(prompt, is_outside);
         watch_generation(&mut self.common);
         if let Some(answer) = &mut self.answer {
@@ -61,6 +62,7 @@ impl Conversation {
                 generation.withhold_for(tool);
             }
             answer.begin_generation(generation, began);
+            answer.gains.expect(early);
         }
         for event in events {
             self.on_llm(request, event);

@@ -86,6 +86,7 @@ impl Conversation {
             }
             let first = &mut answer.stamps.latency.first_synthesis;
             first.get_or_insert(self.common.now);
+            answer.gains.made(clause, self.common.now);
         }
         self.watch_synthesis();
     }
