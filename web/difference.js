@@ -4,8 +4,8 @@
 // cannot be compared.
 
 import { rowsOf, stretch } from './marks.js';
-import { FELT, moments, story, usedEarly } from './story.js';
-import { end, resultAt, speech } from './turns.js';
+import { moments, story, usedEarly } from './story.js';
+import { end, FELT, resultAt, speech } from './turns.js';
 import { seconds } from './text.js';
 
 /** The user's turn of a conversation in which one question was played; undefined if there is none yet. */

@@ -1,7 +1,7 @@
 // Computes the drawing of a turn: rows of marks, and the visible time range. No DOM here.
 
 import { moments } from './story.js';
-import { deadAir, end, isEarly, isFiller, isGuessWrong, playout, resultAt, speech, whyFailed } from './turns.js';
+import { deadAir, end, isEarly, isFiller, isGuessWrong, playout, preparedAnswer, resultAt, speech, whyFailed } from './turns.js';
 import { listed, seconds, span } from './text.js';
 import { decided, discarded, guesser, spaced, subject } from './words.js';
 
@@ -43,6 +43,7 @@ export function rowsOf(turn, now, whole, estimates = true) {
     whole && { name: 'Guesses', marks: turn.predictions.map(guessMark) },
     ...turn.runs.map((run) => ({ name: isEarly(run) ? 'Early call' : 'Call', marks: callMarks(turn, run, now) })),
     whole && { name: 'Model', marks: modelMarks(turn, now) },
+    ...preparedRows(turn, whole),
     whole && { name: 'Voice', marks: turn.clauses.map((clause, index) => voiceMark(turn, clause, index)) },
     { name: 'You heard', marks: heardMarks(turn, now) },
     estimates && { name: 'Otherwise', marks: otherwiseMarks(turn) },
@@ -146,6 +147,39 @@ function modelMarks(turn, now) {
   if (first !== undefined && commit !== undefined) marks.push({ key: 'model-2', from: first, to: commit, style: 'thinking', name: 'Model, until it has asked for the call', label: 'writes', facts: [] });
   if (result !== undefined) marks.push({ key: 'model-3', ...open(Math.max(result, commit ?? 0), answer), style: 'thinking', name: 'Model again, to the answer’s first sound', label: 'answers', facts: ['with the result; voice and filler included'] });
   return marks;
+}
+
+/**
+ * Answers that were prepared before they were certain to be needed: the one that was heard sooner, or all of
+ * them if `whole`.
+ */
+function preparedRows(turn, whole) {
+  const heard = preparedAnswer(turn);
+  if (!whole) return heard ? [{ name: 'Prepared', marks: [preparedMark(heard, 'sooner')] }] : [];
+  const first = turn.prepared.filter(({ before }) => before === 'end_of_turn');
+  const second = turn.prepared.filter(({ before }) => before !== 'end_of_turn');
+  return [first, second].map((answers) => ({ name: 'Prepared', marks: answers.map(preparedMark) }));
+}
+
+/** What was still to come when an answer was asked for. */
+const BEFORE_WHAT = {
+  end_of_turn: 'asked for before it was certain that you had finished',
+  commit: 'asked for with the result of the early call, before the model had asked for the call',
+  end_of_stream: 'asked for before the model had quite finished its call',
+};
+
+function preparedMark({ before, began, ended, used, saved, delayed, tokens }, key) {
+  const facts = [
+    BEFORE_WHAT[before],
+    used ? (saved >= 1 ? `heard ${span(saved)} sooner` : 'heard no sooner: something else took as long') : 'thrown away, unheard',
+    delayed >= 1 && `other words waited ${span(delayed)} for it`,
+    `${tokens} tokens`,
+  ];
+  return {
+    key: `prepared-${before}-${key}`, from: began, to: Math.max(ended, began), style: `prepared ${used ? 'used' : 'discarded'}`,
+    name: used ? 'The answer, prepared early' : 'An answer that was not needed', label: used ? 'answer prepared early' : 'answer: thrown away', short: used ? 'prepared' : '',
+    facts: facts.filter(Boolean),
+  };
 }
 
 function voiceMark(turn, clause, index) {

@@ -3,14 +3,11 @@
 // Waits are computed from the timestamps in the turn's record and from this page's playout. The
 // wait without the early start is given only where it follows from these.
 
-import { end, isAlone, isEarly, isGuessWrong, playout, resultAt, speech, whyFailed } from './turns.js';
+import { end, FELT, isAlone, isEarly, isGuessWrong, playout, preparedAnswer, resultAt, speech, whyFailed } from './turns.js';
 import { seconds } from './text.js';
 import { attempt, discarded, doing, stage, subject } from './words.js';
 
 const ASKED = 'This changes something, so it asks you first.';
-
-/** The least noticeable saving, ms. */
-export const FELT = 100;
 
 /** The largest gap at which an answer counts as having waited for the end of a filler, ms. */
 const BREATH = 60;
@@ -64,7 +61,7 @@ function withoutEarlyStart(turn, heard, answer) {
 export function story(turn) {
   if (!turn.over) return { mood: 'live', says: live(turn), more: [] };
   const told = failure(turn) ?? dropped(turn) ?? alone(turn) ?? asked(turn) ?? early(turn) ?? guessedWrong(turn) ?? late(turn) ?? plain(turn);
-  return { mood: 'plain', ...told, more: [...(told.more ?? []), ...interruption(turn)] };
+  return { mood: 'plain', ...told, more: [...(told.more ?? []), ...prepared(turn), ...interruption(turn)] };
 }
 
 /** The sentence for a turn in progress. It has no numbers yet. */
@@ -181,6 +178,15 @@ function after(turn, at, words) {
   const stopped = speech(turn).to;
   if (at === null || stopped === null) return '';
   return `${words} ${seconds(at - stopped)} after you ${turn.user.spoken ? 'stopped speaking' : 'had sent it'}`;
+}
+
+/** What the user gained by an answer that was prepared before it was certain to be needed. */
+function prepared(turn) {
+  const answer = preparedAnswer(turn);
+  if (!answer) return [];
+  const when = answer.before === 'end_of_turn' ? 'while it made sure that you had finished' : 'before the model had asked for the call';
+  const unsaid = answer.before === 'commit' && turn.unsaid > 0 ? ' It needed no filler.' : '';
+  return [`The answer was prepared ${when}: you heard it ${seconds(answer.saved)} sooner.${unsaid}`];
 }
 
 function interruption(turn) {

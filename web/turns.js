@@ -31,6 +31,18 @@ const DRIFT = 0.0001;
  * @property {number} [wasted] ms
  */
 
+/**
+ * @typedef {object} Prepared an answer that the model was asked for early, and that was held back
+ * @property {'end_of_turn' | 'commit' | 'end_of_stream'} before what was still to come
+ * @property {string | null} tool the tool whose result it speaks of
+ * @property {number} began
+ * @property {number} ended when it was used or thrown away
+ * @property {boolean} used
+ * @property {number} saved how much sooner it was heard, ms
+ * @property {number} delayed how long other words were held back for it in vain, ms
+ * @property {number} tokens
+ */
+
 /** Emits `change` with the changed turn as `detail`, and `new` with a new one. */
 export class Turns extends EventTarget {
   /** Oldest first. */
@@ -108,6 +120,10 @@ export class Turns extends EventTarget {
       partials: [],
       predictions: [],
       runs: [],
+      /** Answers that were held back: {@link Prepared}. */
+      prepared: [],
+      /** Fillers that were not said because the answer was there. */
+      unsaid: 0,
       calls: [],
       clauses: [],
       latency: {},
@@ -334,6 +350,15 @@ export class Turns extends EventTarget {
     const turn = record.turn === null ? this.list.findLast((turn) => turn.id === null && turn.over) : this.list.findLast((turn) => turn.id === `turn_${record.turn}`);
     if (!turn) return null;
     turn.record = record;
+    turn.unsaid = record.fillers_dropped ?? 0;
+    turn.prepared = (record.held ?? []).map(({ began, ended, saved, delayed = 0, usage, ...kept }) => ({
+      ...kept,
+      began: began / 1000,
+      ended: ended / 1000,
+      saved: saved / 1000,
+      delayed: delayed / 1000,
+      tokens: usage.input + usage.output,
+    }));
     for (const told of record.runs) {
       let run = turn.runs.find((run) => run.run === told.run);
       if (!run) turn.runs.push((run = { run: told.run }));
@@ -457,6 +482,15 @@ const EARLY = 20;
 /** Whether a call started noticeably before its commit. */
 export function isEarly(run) {
   return Boolean(run.source) && (run.committed === undefined || run.committed - run.started >= EARLY);
+}
+
+/** The least noticeable saving, ms. */
+export const FELT = 100;
+
+/** The prepared answer that the user heard noticeably sooner, if any: the one that gained most. */
+export function preparedAnswer(turn) {
+  const felt = turn.prepared.filter((answer) => answer.used && answer.saved >= FELT);
+  return felt.toSorted((a, b) => b.saved - a.saved)[0];
 }
 
 /** Whether a speculative run was discarded because of a wrong prediction. */

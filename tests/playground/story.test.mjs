@@ -27,7 +27,7 @@ function recorded({ started, finished, committed, discarded, reason, ...run }) {
  * same.
  * @param {{runs?: object[], said?: object[], typed?: boolean, status?: string, before?: object[]}} what
  */
-function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed', text = 'What is my balance?', before = [] }) {
+function turnOf({ runs = [], held = [], unsaid = 0, said = [ANSWER], typed = false, status = 'completed', text = 'What is my balance?', before = [] }) {
   const turns = new Turns();
   const take = (at, event) => turns.take({ ...event, undertone_at: us(at) }, at);
   if (typed) {
@@ -64,7 +64,7 @@ function turnOf({ runs = [], said = [ANSWER], typed = false, status = 'completed
   };
   const told = { status, latency };
   take(5000, { type: 'undertone.turn', turn: 'turn_1', ...told });
-  take(5001, { type: 'undertone.turn_record', turn: 1, ...told, predictions: [], fillers: 0, runs: runs.map(recorded) });
+  take(5001, { type: 'undertone.turn_record', turn: 1, ...told, predictions: [], fillers: 0, fillers_dropped: unsaid, held, runs: runs.map(recorded) });
   return turns.list[0];
 }
 
@@ -376,4 +376,26 @@ test('the turn of a playing is the one that was spoken, not a greeting or a nois
   assert.equal(asked(turns), undefined);
   turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 2000, undertone_at: us(2100) }, 2100);
   assert.equal(asked(turns), turns.list.at(-1));
+});
+
+/** An answer that was asked for early, as the server records it. */
+const held = (before, began, ended, used, saved) => ({ before, tool: null, began: us(began), ended: us(ended), used, saved: us(saved), usage: { input: 900, cached: 0, output: 20 } });
+
+test('an answer that was prepared early is told and drawn if it was heard sooner', () => {
+  const assumed = turnOf({ runs: [EARLY], held: [held('end_of_turn', 2600, 2750, true, 150), held('commit', 2700, 2800, true, 600)], unsaid: 1 });
+  assert.ok(story(assumed).more.includes('The answer was prepared before the model had asked for the call: you heard it 0.6 s sooner. It needed no filler.'), story(assumed).more);
+  const shown = (turn, whole) => rowsOf(turn, 5000, whole).filter(({ name }) => name === 'Prepared').map(({ marks }) => marks.map(({ from, to, label }) => [from, to, label]));
+  assert.deepEqual(shown(assumed, false), [[[2700, 2800, 'answer prepared early']]]);
+  assert.deepEqual(shown(assumed, true), [[[2600, 2750, 'answer prepared early']], [[2700, 2800, 'answer prepared early']]]);
+  const paused = story(turnOf({ held: [held('end_of_turn', 2600, 2800, true, 200)] }));
+  assert.ok(paused.more.includes('The answer was prepared while it made sure that you had finished: you heard it 0.2 s sooner.'), paused.more);
+});
+
+test('an answer that was prepared in vain is drawn only among all stages, and nothing is claimed', () => {
+  const vain = turnOf({ held: [held('commit', 2600, 2800, false, 0), held('end_of_turn', 2600, 2750, true, 40)] });
+  assert.doesNotMatch(story(vain).more.join(' '), /prepared/);
+  assert.ok(!rowsOf(vain, 5000, false).some(({ name }) => name === 'Prepared'));
+  const marks = rowsOf(vain, 5000, true).filter(({ name }) => name === 'Prepared').flatMap((row) => row.marks);
+  assert.deepEqual(marks.map(({ style }) => style), ['prepared used', 'prepared discarded']);
+  assert.match(marks[1].facts.join(', '), /thrown away, unheard, 920 tokens/);
 });

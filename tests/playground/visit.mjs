@@ -273,6 +273,10 @@ async function tellTurn() {
   const told = { turn: 'turn_1', status: 'completed', latency };
   const heard = (type, samples, at) => turns.heard(type, { id: turns.list[0].clauses[0].id, samples, at: at + 5 });
   const run = { run: 2, ...sure, ...place('New York'), started: us(1870), finished: us(3100), ok: true, fate: { kind: 'committed', at: us(2700), calls: [1] }, saved: us(830), wasted: 0, cost: 0 };
+  const held = [
+    { before: 'end_of_turn', tool: null, began: us(1600), ended: us(1900), used: false, saved: 0, usage: { input: 800, cached: 0, output: 9 } },
+    { before: 'end_of_turn', tool: null, began: us(2500), ended: us(2650), used: true, saved: us(150), usage: { input: 812, cached: 0, output: 24 } },
+  ];
   for (const event of [
     { type: 'input_audio_buffer.speech_started', undertone_at: us(500), audio_start_ms: 400 },
     { type: 'undertone.transcript.partial', undertone_at: us(1500), text: 'What is the weather in New' },
@@ -291,7 +295,7 @@ async function tellTurn() {
     () => heard('started', 0, 3200),
     () => heard('ended', 48000, 5200),
     { type: 'undertone.turn', undertone_at: us(5000), ...told },
-    { type: 'undertone.turn_record', undertone_at: us(5001), ...told, turn: 1, predictions: [], runs: [run], fillers: 0 },
+    { type: 'undertone.turn_record', undertone_at: us(5001), ...told, turn: 1, predictions: [], runs: [run], fillers: 0, held },
   ]) {
     if (typeof event === 'function') await event();
     else turns.take(event, event.undertone_at / 1000 + 5);
@@ -308,11 +312,16 @@ async function inventedTurn(browser) {
   assert.equal(await page.locator('#story').innerText(), 'It was already looking up the weather 0.5 s before you stopped speaking; you waited 0.8 s instead of 1.6 s.');
   assert.deepEqual(await page.locator('#story b').allInnerTexts(), ['0.5 s', '0.8 s', '1.6 s']);
   assert.match(await page.locator('#more').innerText(), /One wrong guess was thrown away unheard\./);
-  for (const [kind, count] of [['used', 1], ['discarded', 1], ['asked', 1], ['ghost', 1]]) assert.equal(await page.locator(`#drawing .mark.${kind}`).count(), count, kind);
+  for (const [kind, count] of [['call.used', 1], ['prepared.used', 1], ['discarded', 1], ['asked', 1], ['ghost', 1]]) assert.equal(await page.locator(`#drawing .mark.${kind}`).count(), count, kind);
   assert.match(await page.locator('#numbers').textContent(), /thrown away as a wrong guess: your next words changed what was wanted; 340 ms for nothing/);
-  const labels = await page.locator('#drawing .mark.used text').allTextContents();
+  assert.match(await page.locator('#more').innerText(), /you heard it 0\.2 s sooner\./);
+  const labels = await page.locator('#drawing .mark.call.used text').allTextContents();
   assert.deepEqual(labels, ['weather · New York']);
   await shots(page, 'told');
+  await page.click('#turn details summary');
+  await page.check('#whole');
+  assert.equal(await page.locator('#drawing .mark.prepared.discarded').count(), 1);
+  await shot(page, 'told-every-stage');
   assert.deepEqual(complaints, []);
   await context.close();
 }
