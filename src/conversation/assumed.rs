@@ -7,6 +7,7 @@
 //! saw.
 
 use super::common::Common;
+use super::experience::Lesson;
 use super::held::{Held, Taken};
 use super::ids::{RequestId, RunId};
 use super::sentence::spoken_length;
@@ -15,7 +16,6 @@ use super::wait::left;
 use crate::llm::{LlmEvent, Prompt};
 use crate::time::{Micros, Time};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, VecDeque};
 
 #[cfg(test)]
 mod tests;
@@ -23,9 +23,6 @@ mod tests;
 /// How long the model's words before a call are held back at most, and how much later than the model's first
 /// generation the second may be requested without them.
 pub(super) const HOLD: Micros = Micros::from_ms(400);
-
-/// The tries of a tool that are remembered.
-const REMEMBERED: usize = 50;
 
 /// A tool whose share of hits is lower is no longer assumed to be called.
 const LEAST_SHARE: f64 = 0.6;
@@ -39,7 +36,7 @@ const TRIAL: u32 = 20;
 /// The time saved by a hit that is expected: a common time to the first token.
 const GAIN_MS: f64 = 350.0;
 
-/// The second generation of an answer, and the experience with earlier ones.
+/// The second generation of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Assumed {
     next: Option<Next>,
@@ -47,7 +44,6 @@ pub(super) struct Assumed {
     begun: u32,
     /// The last run that was not worth it.
     declined: Option<RunId>,
-    tries: BTreeMap<String, Tries>,
 }
 
 /// A generation with the history as it will be when the current one has ended.
@@ -86,27 +82,10 @@ pub(super) struct Guess {
     pub(super) result: Value,
 }
 
-#[derive(Debug, Default)]
-struct Tries {
-    /// Whether the last tries were hits, oldest first.
-    last: VecDeque<bool>,
-    /// Chances not used because the tool is off.
-    skipped: u32,
-}
-
-impl Tries {
-    /// The estimated probability that a result that is ready will be committed.
-    fn share(&self) -> f64 {
-        let hits = self.last.iter().filter(|hit| **hit).count() as f64;
-        (hits + PRIOR.1) / (self.last.len() as f64 + PRIOR.0)
-    }
-
-    fn add(&mut self, hit: bool) {
-        if self.last.len() == REMEMBERED {
-            self.last.pop_front();
-        }
-        self.last.push_back(hit);
-    }
+/// The estimated probability that a result of this tool that is ready will be committed.
+fn share(common: &Common, tool: &str) -> f64 {
+    let (hits, all) = common.experience.assumed(tool);
+    (hits as f64 + PRIOR.1) / (all as f64 + PRIOR.0)
 }
 
 impl Assumed {
@@ -138,17 +117,17 @@ impl Assumed {
 
     /// Whether the commit of this call is often enough assumed rightly, and worth the tokens. Asked once for each
     /// run.
-    pub(super) fn is_worth_it(&mut self, common: &Common, guess: &Guess, tokens: u64) -> bool {
+    pub(super) fn is_worth_it(&mut self, common: &mut Common, guess: &Guess, tokens: u64) -> bool {
         let policy = &common.policy.speculation;
-        let tries = self.tries.entry(guess.tool.clone()).or_default();
-        let share = tries.share();
+        let share = share(common, &guess.tool);
         let hit = share * f64::from(guess.confidence);
         let cost = tokens as f64 * policy.token_price / 1e6;
         let is_worth_it = hit * GAIN_MS / 1e3 * policy.value_per_second >= (1.0 - hit) * cost;
         let mut may = is_worth_it;
         if share < LEAST_SHARE {
-            tries.skipped += 1;
-            may &= tries.skipped.is_multiple_of(TRIAL);
+            let tool = guess.tool.clone();
+            common.learn(Lesson::Skipped { tool });
+            may &= common.experience.skipped(&guess.tool).is_multiple_of(TRIAL);
         }
         if !may {
             self.declined = Some(guess.run);
@@ -256,7 +235,7 @@ impl Assumed {
         }
         let arguments = std::mem::take(&mut guess.arguments);
         let tool = std::mem::take(&mut guess.tool);
-        self.tries.entry(tool).or_default().add(true);
+        common.learn(Lesson::Assumed { tool, hit: true });
         let at = Some(common.now);
         let length = unsaid.iter().map(|text| spoken_length(text));
         let length = length.fold(Micros(0), |all, length| all + length);
@@ -329,7 +308,8 @@ impl Assumed {
         if let Stage::Assumed { guess, .. } = next.stage
             && missed
         {
-            self.tries.entry(guess.tool).or_default().add(false);
+            let tool = guess.tool;
+            common.learn(Lesson::Assumed { tool, hit: false });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! State that every rule may use and none owns: time, decisions, deadlines, identifiers and the operator's
 //! settings.
 
+use super::experience::{Experience, Lesson};
 use super::ids::{CallId, ItemId, RequestId, RunId, TurnId};
 use super::model_pace::ModelPace;
 use super::output::{Event, Output};
@@ -9,6 +10,9 @@ use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
 use crate::time::Time;
 use std::collections::VecDeque;
+
+/// Lessons that may wait until they are taken, once in a turn.
+const LESSONS: usize = 256;
 
 /// State that every rule may use.
 #[derive(Debug)]
@@ -23,6 +27,9 @@ pub(super) struct Common {
     pub(super) timers: Timers,
     pub(super) ids: Ids,
     pub(super) pace: ModelPace,
+    pub(super) experience: Experience,
+    /// What was learned since the lessons were last taken.
+    pub(super) lessons: Vec<Lesson>,
     /// The held-back generations that have ended since the last record of a turn.
     pub(super) held: Vec<HeldRecord>,
 }
@@ -56,7 +63,7 @@ impl Ids {
 
 impl Common {
     /// Starts the session at time zero and sets its overall deadlines.
-    pub(super) fn new(policy: Policy) -> Self {
+    pub(super) fn new(policy: Policy, experience: Experience) -> Self {
         let mut common = Self {
             policy,
             changed_tools: None,
@@ -65,12 +72,25 @@ impl Common {
             timers: Timers::default(),
             ids: Ids::default(),
             pace: ModelPace::default(),
+            experience,
+            lessons: Vec::new(),
             held: Vec::new(),
         };
         let end = common.now + common.policy.timeouts.session;
         common.timers.set(Timer::SessionEnd, end);
         common.mark_activity();
         common
+    }
+
+    /// Learns something, for this conversation and for later ones.
+    pub(super) fn learn(&mut self, lesson: Lesson) {
+        // A name that is not the server's is a client's, or the model's invention.
+        let tool = lesson.tool();
+        let lasts = tool.is_none_or(|tool| self.policy.tool(tool).is_some());
+        if lasts && self.lessons.len() < LESSONS {
+            self.lessons.push(lesson.clone());
+        }
+        self.experience.learn(lesson);
     }
 
     /// Restarts the idle deadline.

@@ -140,7 +140,7 @@ pub(super) fn of_prediction(
         return None;
     }
     let tool = clients.declared(&common.policy, &call.tool)?;
-    let wait = speculation.wait_for_prediction(track.id, tool, &call.arguments, common.now)?;
+    let wait = speculation.wait_for_prediction(track.id, tool, &call.arguments, common)?;
     let wait = wait.unwrap_or(Micros::from_ms(policy.worth_ms));
     render(tool, &choose(tool, wait, policy)?, &call.arguments)
 }

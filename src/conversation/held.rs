@@ -2,6 +2,7 @@
 
 use super::clauses::Clauses;
 use super::common::Common;
+use super::experience::Lesson;
 use super::gain::Early;
 use super::ids::RequestId;
 use super::output::Output;
@@ -133,7 +134,8 @@ impl Held {
         }
         if self.first.is_none() {
             self.first = Some(common.now);
-            common.pace.began(common.now.since(self.began));
+            let wait = common.now.since(self.began);
+            common.learn(Lesson::Began { wait });
         }
         self.events.push(event.clone());
         let may_call = self.prompt.may_call();

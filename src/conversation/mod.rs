@@ -51,6 +51,7 @@ mod confirm;
 mod early_tools;
 mod ending;
 mod endpointer;
+mod experience;
 mod filler;
 mod gain;
 mod generation;
@@ -86,6 +87,7 @@ mod wiring;
 pub use crate::time::{Micros, Samples, Time};
 pub use clauses::Clauses;
 pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
+pub use experience::{Experience, Lesson};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 pub use input::{
     Context, Input, Job, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,

@@ -1,14 +1,7 @@
-//! How fast the language model is: until its first word, and from event to event.
+//! How fast the language model streams, alone and beside another generation.
 
 use super::ids::RequestId;
-use crate::time::{Micros, Time};
-use std::collections::VecDeque;
-
-/// Waits for the first event that are remembered.
-const REMEMBERED: usize = 8;
-
-/// The assumed wait for the first event of a model that has not answered yet.
-const UNKNOWN: Micros = Micros::from_ms(500);
+use crate::time::Time;
 
 /// Events of the model's stream after which its pace counts, alone and beside another generation.
 const COUNTS: u32 = 40;
@@ -19,7 +12,6 @@ const SLOWER: f64 = 1.1;
 /// The pace of a session's language model.
 #[derive(Debug, Default)]
 pub(super) struct ModelPace {
-    first: VecDeque<Micros>,
     last: Option<(RequestId, Time)>,
     /// Events and the time between them, µs.
     alone: (u32, u64),
@@ -27,21 +19,6 @@ pub(super) struct ModelPace {
 }
 
 impl ModelPace {
-    /// The first event of a generation has come `wait` after its request.
-    pub(super) fn began(&mut self, wait: Micros) {
-        if self.first.len() == REMEMBERED {
-            self.first.pop_front();
-        }
-        self.first.push_back(wait);
-    }
-
-    /// The expected wait for the first event: the median of the last ones.
-    pub(super) fn first_event(&self) -> Micros {
-        let mut sorted: Vec<Micros> = self.first.iter().copied().collect();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied().unwrap_or(UNKNOWN)
-    }
-
     /// An event of the answer's generation has come. `beside`: another generation is under way.
     pub(super) fn event(&mut self, request: RequestId, now: Time, beside: bool) {
         if let Some((_, before)) = self.last.filter(|(of, _)| *of == request) {
@@ -68,16 +45,6 @@ impl ModelPace {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_wait_for_the_first_event_is_learned() {
-        let mut pace = ModelPace::default();
-        assert_eq!(pace.first_event(), UNKNOWN);
-        for ms in [900, 350, 340] {
-            pace.began(Micros::from_ms(ms));
-        }
-        assert_eq!(pace.first_event(), Micros::from_ms(350));
-    }
 
     #[test]
     fn a_second_stream_that_slows_the_first_is_noticed() {

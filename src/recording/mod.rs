@@ -6,7 +6,7 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `{"version":1,"made_by":...,"policy":{...}}` | the first line: the session's policy |
+//! | `{"version":1,"made_by":...,"policy":{...},"experience":{...}}` | the first line: the session's policy, and what earlier sessions had learned, if anything |
 //! | `{"t":µs,"input":{...}}` | an input |
 //! | `{"t":µs,"timeout":true}` | a deadline passed |
 //! | `{"output":{...}}` | a decision that followed from the input or timeout above |
@@ -18,7 +18,7 @@ pub(crate) mod tape;
 
 pub use replay::{Difference, Replayed, replay};
 
-use crate::conversation::{Input, Output, Policy, Time};
+use crate::conversation::{Conversation, Experience, Input, Output, Policy, Time};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead};
 
@@ -35,16 +35,25 @@ pub struct Header {
     pub made_by: String,
     /// The policy, including the tools.
     pub policy: Policy,
+    /// What earlier sessions had learned when it began.
+    #[serde(default, skip_serializing_if = "Experience::is_empty")]
+    pub experience: Experience,
 }
 
 impl Header {
     /// The header of a new recording.
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(policy: Policy, experience: Experience) -> Self {
         Self {
             version: VERSION,
             made_by: env!("CARGO_PKG_VERSION").to_owned(),
             policy,
+            experience,
         }
+    }
+
+    /// The conversation that was recorded, before its first input.
+    pub fn conversation(&self) -> Conversation {
+        Conversation::experienced(self.policy.clone(), self.experience.clone())
     }
 }
 

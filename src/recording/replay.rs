@@ -30,7 +30,7 @@ pub struct Difference {
 
 /// Feeds the recorded inputs to a new conversation and compares its decisions.
 pub fn replay(recording: &Recording) -> Replayed {
-    let mut conversation = Conversation::new(recording.header.policy.clone());
+    let mut conversation = recording.header.conversation();
     let mut replayed = Replayed {
         steps: 0,
         outputs: 0,

@@ -2,7 +2,7 @@
 //! its tests do no file I/O.
 
 use super::{Header, RecordingLine};
-use crate::conversation::{Input, Output, Policy, Time};
+use crate::conversation::{Experience, Input, Output, Policy, Time};
 use serde::Serialize;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Tape {
             name,
             text: String::new(),
         };
-        tape.write(&Header::new(policy.clone()));
+        tape.write(&Header::new(policy.clone(), Experience::default()));
         tape
     }
 

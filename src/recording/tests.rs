@@ -1,6 +1,6 @@
 use super::*;
 use crate::conversation::{
-    CallId, ClauseId, Conversation, Job, Micros, RequestId, RunId, Samples, Time,
+    CallId, ClauseId, Conversation, Experience, Job, Micros, RequestId, RunId, Samples, Time,
 };
 use crate::llm::LlmEvent;
 use crate::prediction::{Prediction, Source};
@@ -118,7 +118,8 @@ fn inputs() -> impl Strategy<Value = Input> {
 
 /// The recording of a session with these inputs, each with its delay after the previous one in ms.
 fn record(happened: Vec<(u64, Option<Input>)>) -> String {
-    let mut lines = vec![serde_json::to_string(&Header::new(policy())).unwrap()];
+    let mut lines =
+        vec![serde_json::to_string(&Header::new(policy(), Experience::default())).unwrap()];
     let mut conversation = Conversation::new(policy());
     let decided = |conversation: &mut Conversation, lines: &mut Vec<String>| {
         while let Some(output) = conversation.poll_output() {
@@ -245,7 +246,7 @@ fn an_invalid_recording_is_refused_with_the_line_number() {
     let error = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(error(""), "the file is empty");
     assert!(error("{}\n").starts_with("line 1: not a recording"));
-    let header = serde_json::to_string(&Header::new(policy())).unwrap();
+    let header = serde_json::to_string(&Header::new(policy(), Experience::default())).unwrap();
     let newer = header.replacen("\"version\":1", "\"version\":2", 1);
     assert_eq!(
         error(&format!("{newer}\n")),
@@ -276,7 +277,7 @@ fn every_kind_of_line_of_version_1_loads() {
 
 #[test]
 fn the_policy_survives_serialisation() {
-    let text = serde_json::to_string(&Header::new(policy())).unwrap();
+    let text = serde_json::to_string(&Header::new(policy(), Experience::default())).unwrap();
     let read: Header = serde_json::from_str(&text).unwrap();
     assert_eq!(read.policy, policy());
 }

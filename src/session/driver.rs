@@ -149,10 +149,13 @@ impl Driver {
         let (offer, tools) = Offer::open(&engines.tools, options);
         // Unlike any other session's, of any server.
         let key = uuid::Uuid::new_v4();
+        let policy = engines.policy_of(options, tools);
+        let experience = engines.experience.of(&policy);
         let driver = Self {
             id,
             conversation: Recorded::new(
-                engines.policy_of(options, tools),
+                policy,
+                experience,
                 engines.observers.recordings.as_ref(),
                 id,
             ),
@@ -276,6 +279,8 @@ impl Driver {
         match event {
             Event::TurnRecorded(record) => {
                 observers.turn(self.id, record, &tools);
+                let lessons = self.conversation.take_lessons();
+                self.engines.experience.learn(lessons);
             }
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);

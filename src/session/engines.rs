@@ -4,6 +4,7 @@ use super::INBOX;
 use super::budget::BudgetStore;
 use super::builders::{Builders, PhoneSettings, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
+use super::experience::SharedExperience;
 use super::load::{Gauge, Level};
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
@@ -36,6 +37,7 @@ pub struct Engines {
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
     pub(super) budget: Arc<dyn BudgetStore>,
+    pub(super) experience: Arc<SharedExperience>,
     pub(super) journal: Option<Journal>,
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
@@ -89,6 +91,7 @@ impl Engines {
             voices: Voices::start(tts, voices, &sayings, clips.as_deref(), &gauge)?.into(),
             predictors,
             budget,
+            experience: Arc::default(),
             journal,
             changes: TaskTracker::new(),
             llm,
@@ -125,6 +128,7 @@ impl Engines {
             tools,
             predictors,
             budget: self.budget.clone(),
+            experience: self.experience.clone(),
             journal: self.journal.clone(),
             changes: self.changes.clone(),
             zone,

@@ -7,6 +7,7 @@ mod clause;
 mod detectors;
 mod driver;
 mod engines;
+mod experience;
 mod handle;
 mod items;
 mod load;

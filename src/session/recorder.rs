@@ -1,6 +1,8 @@
 //! Writes down what goes into a conversation and what it decides, without ever holding it up.
 
-use crate::conversation::{Conversation, Declarations, Input, Output, Policy, Samples, Time};
+use crate::conversation::{
+    Conversation, Declarations, Experience, Input, Lesson, Output, Policy, Samples, Time,
+};
 use crate::recording::{Header, RecordingLine};
 use prometheus_client::metrics::counter::Counter;
 use std::collections::VecDeque;
@@ -169,17 +171,23 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    pub(super) fn new(policy: Policy, recordings: Option<&Recordings>, session: u64) -> Self {
+    pub(super) fn new(
+        policy: Policy,
+        experience: Experience,
+        recordings: Option<&Recordings>,
+        session: u64,
+    ) -> Self {
         let recorder = recordings.and_then(|recordings| recordings.begin(session));
-        Self::with(policy, recorder)
+        Self::with(policy, experience, recorder)
     }
 
-    fn with(policy: Policy, mut recorder: Option<Recorder>) -> Self {
+    fn with(policy: Policy, experience: Experience, mut recorder: Option<Recorder>) -> Self {
+        let header = Header::new(policy, experience);
         if let Some(recorder) = &mut recorder {
-            recorder.put(|| Entry::Header(Box::new(Header::new(policy.clone()))));
+            recorder.put(|| Entry::Header(Box::new(header.clone())));
         }
         let mut recorded = Self {
-            conversation: Conversation::new(policy),
+            conversation: header.conversation(),
             decided: VecDeque::new(),
             recorder,
         };
@@ -219,6 +227,10 @@ impl Recorded {
         self.conversation.tools()
     }
 
+    pub(super) fn take_lessons(&mut self) -> Vec<Lesson> {
+        self.conversation.take_lessons()
+    }
+
     pub(super) fn audio_needed_from(&self) -> Samples {
         self.conversation.audio_needed_from()
     }
@@ -238,6 +250,7 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::Micros;
     use crate::recording::{Recording, replay};
 
     /// Writes into memory and hands it over at the end.
@@ -249,6 +262,13 @@ mod tests {
             done.send(file).unwrap();
         });
         (recorder.unwrap(), written)
+    }
+
+    fn learned() -> Experience {
+        let mut experience = Experience::default();
+        let wait = Micros::from_ms(120);
+        experience.learn(Lesson::Began { wait });
+        experience
     }
 
     fn announce(recorded: &mut Recorded, at: u64) {
@@ -263,7 +283,7 @@ mod tests {
             greeting: "Hello.".into(),
             ..Policy::default()
         };
-        let mut recorded = Recorded::with(policy, Some(recorder));
+        let mut recorded = Recorded::with(policy, learned(), Some(recorder));
         announce(&mut recorded, 10);
         recorded.timeout(Time::from_ms(9_000));
         recorded.input(Time::from_ms(9_001), Input::HangUp);
@@ -272,6 +292,7 @@ mod tests {
         drop(recorded);
         let recording = Recording::read(&*written.recv().unwrap()).unwrap();
         let replayed = replay(&recording);
+        assert_eq!(recording.header.experience, learned());
         assert_eq!(replayed.difference, None);
         assert!(recording.complete && !recording.opening.is_empty());
         assert_eq!((replayed.steps, replayed.outputs), (3, decided));
@@ -287,7 +308,11 @@ mod tests {
             write(&mut file, &lines).unwrap();
             done.send(file).unwrap();
         });
-        let mut recorded = Recorded::with(Policy::default(), Some(recorder.unwrap()));
+        let mut recorded = Recorded::with(
+            Policy::default(),
+            Experience::default(),
+            Some(recorder.unwrap()),
+        );
         for at in 0..10 {
             announce(&mut recorded, at);
         }
@@ -308,7 +333,12 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("recordings");
         let recordings = Recordings::new(&folder).unwrap();
-        let recorded = Recorded::new(Policy::default(), Some(&recordings), 1);
+        let recorded = Recorded::new(
+            Policy::default(),
+            Experience::default(),
+            Some(&recordings),
+            1,
+        );
         drop(recorded);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(recordings.finish());

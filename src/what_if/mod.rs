@@ -10,7 +10,7 @@ mod world;
 pub use turns::{TurnChange, TurnFigures};
 
 use crate::conversation::{
-    ClauseId, Conversation, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
+    ClauseId, Conversation, Experience, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
 };
 use crate::recording::{Recording, Step};
 use crate::session::Pacer;
@@ -20,6 +20,9 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use turns::Turns;
 use world::{Job, JobId, World};
+
+/// How much longer than the recording a session may take under another policy.
+const LONGER: Micros = Micros::from_ms(60_000);
 
 /// The figures of a session as recorded and under the other policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,7 +70,8 @@ pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
         collector.finish()
     };
     let (world, recorded) = observe(recording);
-    let mut play = Play::new(world, policy);
+    let experience = recording.header.experience.clone();
+    let mut play = Play::new(world, policy, experience);
     play.run(&recording.steps);
     WhatIf {
         recorded: stats(&recorded),
@@ -83,7 +87,7 @@ fn observe(recording: &Recording) -> (World, Turns) {
     let policy = recording.header.policy.clone();
     let mut world = World::new(policy.tools.clone());
     let mut turns = Turns::default();
-    let mut conversation = Conversation::new(policy);
+    let mut conversation = recording.header.conversation();
     let mut collect = |conversation: &mut Conversation, world: &mut World, at| {
         while let Some(output) = conversation.poll_output() {
             turns.decided(&output);
@@ -119,9 +123,9 @@ struct Play {
 }
 
 impl Play {
-    fn new(world: World, policy: Policy) -> Self {
+    fn new(world: World, policy: Policy, experience: Experience) -> Self {
         Self {
-            conversation: Conversation::new(policy),
+            conversation: Conversation::experienced(policy, experience),
             world,
             now: Time(0),
             due: BTreeMap::new(),
@@ -140,13 +144,24 @@ impl Play {
             }
         }
         let end = steps.last().map_or(Time(0), |step| step.at);
+        self.play_until(end);
+        self.now = self.now.max(end);
+        self.conversation.handle_input(self.now, Input::HangUp);
+        self.perform();
+    }
+
+    /// Plays until `end`. What is still under way then is played to its end: the user hangs up when the answer
+    /// is over, which may be later than in the recording.
+    fn play_until(&mut self, end: Time) {
         self.perform();
         loop {
             let input = self.due.keys().next().map(|(at, _)| *at);
             let frame = self.pacer.due().map(|at| at.max(self.now));
             let timer = self.conversation.poll_timeout();
             let next = [input, frame, timer].into_iter().flatten().min();
-            let Some(at) = next.filter(|at| *at <= end) else {
+            let is_under_way = input.is_some() || frame.is_some();
+            let last = if is_under_way { end + LONGER } else { end };
+            let Some(at) = next.filter(|at| *at <= last) else {
                 return;
             };
             self.now = self.now.max(at);
@@ -279,8 +294,9 @@ impl Play {
     }
 }
 
-/// Whether an input comes from the user or client: not an answer to a job, and not playout
-/// progress.
+/// Whether an input comes from the user or client: not an answer to a job, not playout progress, and not the
+/// end of the session.
 fn from_outside(input: &Input) -> bool {
-    JobId::answered_by(input).is_none() && !matches!(input, Input::Sent { .. })
+    let is_own = matches!(input, Input::Sent { .. } | Input::HangUp);
+    JobId::answered_by(input).is_none() && !is_own
 }

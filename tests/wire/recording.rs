@@ -210,6 +210,45 @@ async fn a_session_is_recorded_counted_and_replayed() {
     assert_eq!(replayed["difference"]["line"], line.unwrap() + 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_begins_with_what_earlier_ones_have_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let observers = Observers {
+        recordings: Some(Recordings::new(folder.path()).unwrap()),
+        ..Observers::default()
+    };
+    let engines = engines(observers);
+    let opener = engines.clone();
+    let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
+    let server = Server::serve(App::new(local(), sessions));
+    for _ in 0..2 {
+        let mut call = Call::to(&server).await;
+        call.say(&tone(700)).await;
+        call.until("undertone.turn_record").await;
+    }
+    engines.finish_sessions().await;
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let learned = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let latencies = &header["experience"]["tools"]["weather"]["latencies"];
+        latencies.as_array().map_or(0, Vec::len)
+    };
+    let mut seen = Vec::new();
+    for file in files {
+        let path = file.unwrap().path();
+        let (code, text) = undertone(&["replay", path.to_str().unwrap()]);
+        assert_eq!(code, 0, "{text}");
+        seen.push(learned(&path));
+    }
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        [0, 1],
+        "the second session knows the call of the first"
+    );
+}
+
 #[tokio::test]
 async fn metrics_require_the_same_access_as_sessions() {
     let settings = ServerSettings {

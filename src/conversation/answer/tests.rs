@@ -1,6 +1,7 @@
 //! Unit tests of an answer; whole sessions are in `../tests/`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 
 fn answer() -> Answer {
     Answer::new(
@@ -21,7 +22,10 @@ fn generating() -> Answer {
 
 /// The answer with one clause queued.
 fn spoken(mut answer: Answer, words: Words) -> Answer {
-    let mut common = Common::new(crate::conversation::Policy::default());
+    let mut common = Common::new(
+        crate::conversation::Policy::default(),
+        Experience::default(),
+    );
     let (mut history, mut playout) = (History::default(), Playout::default());
     let text = "It is noon.".to_owned();
     answer.queue(&mut common, &mut history, &mut playout, text, words);

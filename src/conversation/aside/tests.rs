@@ -1,6 +1,7 @@
 //! Unit tests of responses outside the conversation; whole sessions are in `../tests/terms.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 use crate::llm::Demands;
 
@@ -16,7 +17,10 @@ fn prompt() -> Prompt {
 
 /// One open response, with its request.
 fn begun() -> (Asides, Common, RequestId) {
-    let (mut asides, mut common) = (Asides::default(), Common::new(Policy::default()));
+    let (mut asides, mut common) = (
+        Asides::default(),
+        Common::new(Policy::default(), Experience::default()),
+    );
     asides.begin(&mut common, prompt());
     let request = asides.0[0].request;
     common.outputs.clear();

@@ -1,6 +1,7 @@
 //! Unit tests of assumed commits; whole sessions are in `../tests/assumed.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
 use crate::llm::Demands;
@@ -30,7 +31,7 @@ fn guess(run: u64) -> Guess {
     }
 }
 
-fn may_begin(assumed: &mut Assumed, common: &Common, run: u64) -> bool {
+fn may_begin(assumed: &mut Assumed, common: &mut Common, run: u64) -> bool {
     let guess = guess(run);
     assumed.is_allowed(common, &guess) && assumed.is_worth_it(common, &guess, 1_000)
 }
@@ -42,10 +43,11 @@ fn common() -> Common {
         parameters: serde_json::json!({"type": "object"}),
     };
     let tool = Declaration::new(spec, Effect::Read, Duration::from_secs(1));
-    Common::new(Policy {
+    let policy = Policy {
         tools: Arc::new(vec![Arc::new(tool)]),
         ..Policy::default()
-    })
+    };
+    Common::new(policy, Experience::default())
 }
 
 /// Tries once; returns whether that was allowed.
@@ -88,9 +90,9 @@ fn without_a_commit_it_is_never_taken_over() {
 fn there_is_one_in_a_turn() {
     let (mut common, mut assumed) = (common(), Assumed::default());
     assert!(try_once(&mut assumed, &mut common, 1, true));
-    assert!(!may_begin(&mut assumed, &common, 2));
+    assert!(!may_begin(&mut assumed, &mut common, 2));
     assumed.begin_turn();
-    assert!(may_begin(&mut assumed, &common, 2));
+    assert!(may_begin(&mut assumed, &mut common, 2));
 }
 
 #[test]
@@ -107,9 +109,9 @@ fn a_tool_that_is_often_not_called_is_assumed_only_now_and_then() {
 fn tokens_must_be_worth_their_price() {
     let (mut common, mut assumed) = (common(), Assumed::default());
     common.policy.speculation.token_price = 0.5;
-    assert!(may_begin(&mut assumed, &common, 1));
+    assert!(may_begin(&mut assumed, &mut common, 1));
     common.policy.speculation.token_price = 500.0;
-    assert!(!may_begin(&mut assumed, &common, 2));
+    assert!(!may_begin(&mut assumed, &mut common, 2));
 }
 
 #[test]

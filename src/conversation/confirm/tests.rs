@@ -1,6 +1,7 @@
 //! Unit tests of a confirmation's stages; whole sessions are in `../tests/confirmation.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::{Output, Policy};
 use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
@@ -15,7 +16,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut common = Common::new(Policy::default());
+        let mut common = Common::new(Policy::default(), Experience::default());
         common.now = Time(1_000_000);
         Self {
             confirmation: Confirmation::default(),

@@ -1,6 +1,7 @@
 //! Unit tests of fillers; whole sessions are in `../tests/`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 use crate::tools::{Effect, ToolSpec};
 use std::time::Duration;
@@ -88,7 +89,7 @@ fn a_near_answer_puts_a_filler_off() {
 
 #[test]
 fn a_restarted_wait_has_its_full_length() {
-    let mut common = Common::new(Policy::default());
+    let mut common = Common::new(Policy::default(), Experience::default());
     common.now = Time::from_ms(8_000);
     let mut silence = DeadAir::since(Time(0));
     silence.restart(&common);

@@ -1,11 +1,15 @@
 //! Unit tests of the keypad; whole calls are in `../tests/telephone.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 use crate::time::Time;
 
 fn typed(keys: &str) -> (Keypad, Common) {
-    let (mut keypad, mut common) = (Keypad::default(), Common::new(Policy::default()));
+    let (mut keypad, mut common) = (
+        Keypad::default(),
+        Common::new(Policy::default(), Experience::default()),
+    );
     for key in keys.chars() {
         assert!(!keypad.push(&mut common, key), "{key}");
     }

@@ -1,6 +1,7 @@
 //! Unit tests of a held-back answer; whole sessions are in `../tests/speculation.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
 use crate::llm::Demands;
@@ -18,7 +19,7 @@ fn prompt(instructions: &str) -> Prompt {
 
 /// A held-back answer that has begun, and the state that it takes as an argument.
 fn begun() -> (Preempt, Common) {
-    let mut common = Common::new(Policy::default());
+    let mut common = Common::new(Policy::default(), Experience::default());
     let mut preempt = Preempt::default();
     preempt.begin(&mut common, prompt("Be brief."), false);
     common.outputs.clear();

@@ -1,13 +1,14 @@
 //! Unit tests of the user's silence; whole calls are in `../tests/telephone.rs`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 use crate::time::Time;
 
 const SET: Option<Micros> = Some(Micros::from_ms(3_000));
 
 fn common() -> Common {
-    Common::new(Policy::default())
+    Common::new(Policy::default(), Experience::default())
 }
 
 #[test]

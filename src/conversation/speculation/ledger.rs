@@ -7,17 +7,11 @@ use crate::prediction::Source;
 use crate::time::{Micros, Time};
 use crate::tools::{Declaration, ToolError};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
-
-/// Latencies kept per tool: enough for a quantile, few enough to follow a change.
-const REMEMBERED: usize = 32;
-
-/// The assumed latency of a tool that has not been called yet.
-const UNKNOWN_LATENCY: Micros = Micros::from_ms(1_000);
 
 /// A run that has not ended. Uncommitted while `calls` is empty.
 #[derive(Debug)]
@@ -135,13 +129,12 @@ impl Run {
     }
 }
 
-/// All open runs of a session, and how long tools take.
+/// All open runs of a session.
 #[derive(Debug, Default)]
 pub(in crate::conversation) struct Ledger {
     runs: BTreeMap<RunId, Run>,
     /// Runs that were discarded, until their track closes.
     discarded: Vec<(TrackId, RunRecord)>,
-    latencies: BTreeMap<String, VecDeque<Micros>>,
 }
 
 impl Ledger {
@@ -245,13 +238,6 @@ impl Ledger {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.is_running()) else {
             return false;
         };
-        if result.is_ok() {
-            let latencies = self.latencies.entry(run.tool.clone()).or_default();
-            latencies.push_back(now.since(run.started));
-            if latencies.len() > REMEMBERED {
-                latencies.pop_front();
-            }
-        }
         run.outcome = Some((now, result));
         true
     }
@@ -299,18 +285,5 @@ impl Ledger {
         }
         self.forget_told();
         records
-    }
-
-    /// The expected latency of a tool: the quantile `q`, 0..1, of its last calls.
-    pub(in crate::conversation) fn expected(&self, tool: &str, q: f64) -> Micros {
-        self.observed(tool, q).unwrap_or(UNKNOWN_LATENCY)
-    }
-
-    /// The same; `None` if the tool was never called.
-    pub(in crate::conversation) fn observed(&self, tool: &str, q: f64) -> Option<Micros> {
-        let mut sorted: Vec<Micros> = self.latencies.get(tool)?.iter().copied().collect();
-        sorted.sort_unstable();
-        let last = sorted.len().checked_sub(1)?;
-        sorted.get((q * last as f64).round() as usize).copied()
     }
 }

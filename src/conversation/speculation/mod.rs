@@ -20,6 +20,7 @@ pub use record::{
 pub(super) use track::{Track, TrackId};
 
 use super::common::Common;
+use super::experience::Experience;
 use super::ids::{CallId, RequestId};
 use super::latency::TurnLatency;
 use super::output::Event;
@@ -37,7 +38,15 @@ const FORESEEN: f64 = 0.75;
 /// The quantile of a tool's latencies that hardly any call undercuts.
 const FASTEST: f64 = 0.1;
 
-/// A session's tracks and runs, and the latencies of its tools.
+/// The assumed latency of a tool that has not been called yet.
+const UNKNOWN_LATENCY: Micros = Micros::from_ms(1_000);
+
+/// The expected latency of a tool: the quantile `q`, 0..1, of its last calls.
+fn expected(experience: &Experience, tool: &str, q: f64) -> Micros {
+    experience.latency(tool, q).unwrap_or(UNKNOWN_LATENCY)
+}
+
+/// A session's tracks and runs.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {
     ledger: Ledger,
@@ -146,7 +155,7 @@ impl Speculation {
         track: TrackId,
         tool: &Declaration,
         arguments: &Map<String, Value>,
-        now: Time,
+        common: &Common,
     ) -> Option<Option<Micros>> {
         let name = &tool.spec.name;
         let run = self.ledger.same(track, tool, &canonical(tool, arguments));
@@ -154,20 +163,21 @@ impl Speculation {
         if run.is_some_and(|run| run.outcome.is_some()) {
             return None;
         }
-        let elapsed = run.map_or(Micros(0), |run| now.since(run.started));
-        let expected = self.ledger.observed(name, FORESEEN);
+        let elapsed = run.map_or(Micros(0), |run| common.now.since(run.started));
+        let expected = common.experience.latency(name, FORESEEN);
         Some(expected.map(|expected| Micros(expected.0.saturating_sub(elapsed.0))))
     }
 
     /// How much longer the committed calls without results take: the longest of them.
-    pub(super) fn remaining_wait(&self, calls: &[CallId], now: Time) -> Wait {
+    pub(super) fn remaining_wait(&self, common: &Common, calls: &[CallId]) -> Wait {
+        let known = &common.experience;
         let of = |call: &CallId| self.ledger.runs().find(|run| run.calls.contains(call));
         let mut longest = Wait::default();
         for run in calls.iter().filter_map(of).filter(|r| r.outcome.is_none()) {
-            let elapsed = now.since(run.started);
-            let least = self.ledger.observed(&run.tool, FASTEST).unwrap_or_default();
+            let elapsed = common.now.since(run.started);
+            let least = known.latency(&run.tool, FASTEST).unwrap_or_default();
             longest = longest.max(Wait {
-                expected: left(self.ledger.expected(&run.tool, FORESEEN), elapsed),
+                expected: left(expected(known, &run.tool, FORESEEN), elapsed),
                 least: Micros(least.0.saturating_sub(elapsed.0)),
             });
         }

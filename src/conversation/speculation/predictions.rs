@@ -196,7 +196,7 @@ impl Speculation {
         }
         let write_pending = self.write_pending(&tool.reads);
         let running = self.ledger.speculating();
-        let expected = self.ledger.expected(name, 0.5);
+        let expected = super::expected(&common.experience, name, 0.5);
         let track = self.track(id);
         let failed = track
             .as_ref()

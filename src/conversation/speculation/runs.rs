@@ -6,6 +6,7 @@ use super::record::{Discard, SpeculationEvent};
 use super::{Speculation, TrackId};
 use crate::conversation::assumed::Guess;
 use crate::conversation::common::Common;
+use crate::conversation::experience::Lesson;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
 use crate::prediction::PastCall;
@@ -208,7 +209,14 @@ impl Speculation {
         if !self.ledger.finish(run, common.now, result) {
             return None;
         }
-        let calls = self.ledger.get(run)?.calls.clone();
+        let ended = self.ledger.get(run)?;
+        let calls = ended.calls.clone();
+        if !failed {
+            common.learn(Lesson::Took {
+                tool: ended.tool.clone(),
+                latency: common.now.since(ended.started),
+            });
+        }
         if calls.is_empty() && failed {
             self.discard_failed(common, run);
         } else if calls.is_empty() {

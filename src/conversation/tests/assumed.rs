@@ -421,3 +421,23 @@ fn a_recording_tells_what_other_settings_would_have_done() {
     assert!((20..300).contains(&later), "{later} ms");
     assert_eq!(stats.preemptive.begun, 0);
 }
+
+/// A tool whose results are never committed is tried only now and then, over many conversations.
+#[test]
+fn a_conversation_begins_with_the_experience_of_earlier_ones() {
+    let mut known = Experience::default();
+    let mut tries = 0;
+    for _ in 0..60 {
+        let sim = Sim::experienced(policy(), known.clone());
+        let no = vec![Step::Wait(330), say("All right, I won't."), end()];
+        let mut sim = scripted(sim, [no, answering()], 100);
+        sim.speak(QUESTION, 1_500);
+        sim.silence(5_000);
+        tries += held(&sim).len();
+        let lessons = sim.core.take_lessons();
+        assert!(!lessons.is_empty() && sim.core.take_lessons().is_empty());
+        lessons.into_iter().for_each(|lesson| known.learn(lesson));
+    }
+    assert!((4..15).contains(&tries), "{tries} of 60");
+    assert_eq!(known.latency("weather", 0.5), Some(Micros::from_ms(100)));
+}

@@ -160,9 +160,19 @@ impl Sim {
         Self::with_tape(policy, Some(tape))
     }
 
+    /// A session that begins with the experience of others.
+    pub(super) fn experienced(policy: Policy, experience: Experience) -> Self {
+        let core = Conversation::experienced(policy, experience);
+        Self::of(core, None)
+    }
+
     fn with_tape(policy: Policy, tape: Option<Tape>) -> Self {
+        Self::of(Conversation::new(policy), tape)
+    }
+
+    fn of(core: Conversation, tape: Option<Tape>) -> Self {
         let mut sim = Self {
-            core: Conversation::new(policy),
+            core,
             tape,
             decided: VecDeque::new(),
             now: Time(0),

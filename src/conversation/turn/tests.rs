@@ -1,6 +1,7 @@
 //! Unit tests of the user's side; whole sessions are in `../tests/`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 
 const BY_HAND: EndOfTurnRule = EndOfTurnRule::Client;
@@ -21,7 +22,7 @@ fn loud(end: Samples) -> Window {
 fn heard(ms: u64) -> (Turn, Common) {
     let mut turn = Turn::default();
     turn.received(at(ms));
-    (turn, Common::new(Policy::default()))
+    (turn, Common::new(Policy::default(), Experience::default()))
 }
 
 /// Feeds `windows` of speech from `from_ms` on, 32 ms each, and returns the changes.

@@ -1,6 +1,7 @@
 //! Unit tests of an utterance; whole sessions are in `../tests/`.
 
 use super::*;
+use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
 use crate::language::en::endings::Marks;
 
@@ -10,7 +11,7 @@ fn at(ms: u64) -> Samples {
 
 /// An utterance that began at zero, in a conversation at `ms`.
 fn speaking(ms: u64) -> (Utterance, Common) {
-    let mut common = Common::new(Policy::default());
+    let mut common = Common::new(Policy::default(), Experience::default());
     let utterance = Utterance::spoken(at(0), at(0), common.now, 500);
     common.now = Time::from_ms(ms);
     (utterance, common)

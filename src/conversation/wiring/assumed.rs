@@ -104,7 +104,11 @@ impl Conversation {
         let rounds = self.answer.as_ref().map_or(0, |a| a.calls.rounds());
         let prompt = self.prompt(self.with_call(base, &guess), terms, rounds + 1, 0);
         let tokens = prompt.estimate();
-        if !self.held.assumed.is_worth_it(&self.common, &guess, tokens) {
+        if !self
+            .held
+            .assumed
+            .is_worth_it(&mut self.common, &guess, tokens)
+        {
             return;
         }
         let tool = guess.tool.clone();

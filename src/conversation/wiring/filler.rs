@@ -42,7 +42,7 @@ impl Conversation {
     /// How long it still takes until the answer is heard.
     fn answer_wait(&self) -> Wait {
         let now = self.common.now;
-        let first = self.common.pace.first_event();
+        let first = self.common.experience.first_event();
         let Some(answer) = &self.answer else {
             return Wait::default();
         };
@@ -53,7 +53,9 @@ impl Conversation {
             }
             _ => self.held.assumed.first_event(first, now).unwrap_or(first),
         };
-        self.speculation.remaining_wait(&open, now).then(model)
+        self.speculation
+            .remaining_wait(&self.common, &open)
+            .then(model)
     }
 
     /// Sets the deadline for a filler while an answer is due and nothing is being said.

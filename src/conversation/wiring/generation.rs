@@ -18,7 +18,7 @@ use crate::conversation::ids::RequestId;
 use crate::conversation::speculation::TrackId;
 use crate::conversation::timer::Timer;
 
-use crate::conversation::{Event, Job, Output, ResponseTerms};
+use crate::conversation::{Event, Job, Lesson, Output, ResponseTerms};
 use crate::llm::{Demands, LlmEvent, Message, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
 use serde_json::{Map, Value};
@@ -174,7 +174,7 @@ impl Conversation {
         llm_first.get_or_insert(self.common.now);
         if generation.begins() {
             let wait = self.common.now.since(generation.asked());
-            self.common.pace.began(wait);
+            self.common.learn(Lesson::Began { wait });
         }
         generation.count(&event);
         let beside = self.held.assumed.is_streaming();

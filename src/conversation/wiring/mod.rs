@@ -35,8 +35,8 @@ use crate::conversation::speculation::Speculation;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn::Turn;
 use crate::conversation::{
-    CallId, Discard, HangUpReason, Input, ItemId, Output, Policy, ResponseStatus, ResponseTerms,
-    Time,
+    CallId, Discard, Experience, HangUpReason, Input, ItemId, Lesson, Output, Policy,
+    ResponseStatus, ResponseTerms, Time,
 };
 use std::collections::BTreeMap;
 
@@ -67,6 +67,11 @@ pub struct Conversation {
 impl Conversation {
     /// A new conversation. The greeting, if there is one, is spoken first.
     pub fn new(policy: Policy) -> Self {
+        Self::experienced(policy, Experience::default())
+    }
+
+    /// A new conversation that begins with the experience of earlier ones.
+    pub fn experienced(policy: Policy, experience: Experience) -> Self {
         let mut conversation = Self {
             client: ClientSettings::new(&policy),
             history: History::default(),
@@ -82,7 +87,7 @@ impl Conversation {
             asides: Asides::default(),
             ending: Ending::default(),
             keypad: Keypad::default(),
-            common: Common::new(policy),
+            common: Common::new(policy, experience),
         };
         let greeting = &conversation.common.policy.greeting;
         if !greeting.is_empty() {
@@ -211,6 +216,12 @@ impl Conversation {
     /// The next decision, oldest first.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.common.outputs.pop_front()
+    }
+
+    /// What the conversation has learned since this was last called, oldest first. Later conversations begin with
+    /// it; this one has it anyway.
+    pub fn take_lessons(&mut self) -> Vec<Lesson> {
+        std::mem::take(&mut self.common.lessons)
     }
 
     /// When to call [`Conversation::handle_timeout`] if no input comes first.

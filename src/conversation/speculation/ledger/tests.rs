@@ -150,34 +150,3 @@ fn a_result_expires_after_its_ttl() {
     assert!(!expired(&ledger, 150));
     assert!(expired(&ledger, 151));
 }
-
-#[test]
-fn a_tools_latency_is_that_of_its_last_calls() {
-    let mut ledger = Ledger::default();
-    assert_eq!(ledger.observed("weather", 0.5), None);
-    assert_eq!(ledger.expected("weather", 0.5), UNKNOWN_LATENCY);
-    let take = |ledger: &mut Ledger, ms, result: Result<Value, ToolError>| {
-        ledger.insert(predicted(1, 0));
-        assert!(ledger.finish(RunId(1), at(ms), result));
-    };
-    take(&mut ledger, 7, Err(ToolError::Timeout(7)));
-    assert_eq!(ledger.observed("weather", 0.5), None, "it says nothing");
-    // One slow call, then as many fast ones as are kept.
-    take(&mut ledger, 9_000, Ok(Value::Null));
-    assert_eq!(ledger.expected("weather", 0.5), Micros::from_ms(9_000));
-    for ms in 1..REMEMBERED as u64 {
-        take(&mut ledger, ms, Ok(Value::Null));
-    }
-    assert_eq!(
-        ledger.observed("weather", 1.0),
-        Some(Micros::from_ms(9_000))
-    );
-    take(&mut ledger, 32, Ok(Value::Null));
-    let quantile = |q| ledger.observed("weather", q).unwrap().as_ms();
-    assert_eq!(
-        [0.0, 0.5, 0.9, 1.0].map(quantile),
-        [1, 17, 29, 32],
-        "of 1 to 32 ms"
-    );
-    assert_eq!(ledger.observed("other", 0.5), None);
-}
