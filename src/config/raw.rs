@@ -225,6 +225,7 @@ pub(super) struct RawSpeculation {
     pub(super) preemptive: bool,
     pub(super) assumed_per_turn: i64,
     pub(super) token_price: f64,
+    pub(super) token_cost_per_day: f64,
 }
 
 impl Default for RawSpeculation {
@@ -237,6 +238,7 @@ impl Default for RawSpeculation {
             preemptive: true,
             assumed_per_turn: 1,
             token_price: 0.0,
+            token_cost_per_day: 0.0,
         }
     }
 }

@@ -324,6 +324,15 @@ impl Check<'_> {
     fn speculation(&self, raw: &RawSpeculation) -> Checked<SpeculationPolicy> {
         let (value, price) = (raw.value_per_second, raw.token_price);
         let assumed = raw.assumed_per_turn;
+        let most = raw.token_cost_per_day;
+        let most = self.real("speculation.token_cost_per_day", most, 0.0..=1_000_000.0)?;
+        if most > 0.0 && price == 0.0 {
+            return Err(self.wrong(
+                "speculation.token_cost_per_day",
+                "speculation.token_cost_per_day limits what tokens cost, and speculation.token_price is 0".into(),
+                "set speculation.token_price to the price of a million tokens",
+            ));
+        }
         Ok(SpeculationPolicy {
             enabled: raw.enabled,
             per_turn: self.whole("speculation.per_turn", raw.per_turn, 0..=20)?,
@@ -332,6 +341,7 @@ impl Check<'_> {
             preemptive: raw.preemptive,
             assumed_per_turn: self.whole("speculation.assumed_per_turn", assumed, 0..=5)?,
             token_price: self.real("speculation.token_price", price, 0.0..=100_000.0)?,
+            token_cost_per_day: (most > 0.0).then_some(most),
             ..SpeculationPolicy::default()
         })
     }

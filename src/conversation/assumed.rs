@@ -80,6 +80,19 @@ pub(super) struct Guess {
     /// The confidence of its prediction, 0..1.
     pub(super) confidence: f32,
     pub(super) result: Value,
+    /// The tool is the client's.
+    pub(super) by_client: bool,
+}
+
+impl Guess {
+    /// Learns something about its tool. What is learned about a client's tool ends with the session.
+    fn teaches(&self, common: &mut Common, lesson: impl FnOnce(String) -> Lesson) {
+        let lesson = lesson(self.tool.clone());
+        match self.by_client {
+            true => common.experience.learn(lesson),
+            false => common.learn(lesson),
+        }
+    }
 }
 
 /// The estimated probability that a result of this tool that is ready will be committed.
@@ -109,6 +122,7 @@ impl Assumed {
         let policy = &common.policy.speculation;
         let tool = common.policy.tool(&guess.tool);
         policy.enabled
+            && !common.tokens_spent
             && tool.is_none_or(|tool| tool.speculation.assume)
             && self.begun < policy.assumed_per_turn
             && self.declined != Some(guess.run)
@@ -125,8 +139,7 @@ impl Assumed {
         let is_worth_it = hit * GAIN_MS / 1e3 * policy.value_per_second >= (1.0 - hit) * cost;
         let mut may = is_worth_it;
         if share < LEAST_SHARE {
-            let tool = guess.tool.clone();
-            common.learn(Lesson::Skipped { tool });
+            guess.teaches(common, |tool| Lesson::Skipped { tool });
             may &= common.experience.skipped(&guess.tool).is_multiple_of(TRIAL);
         }
         if !may {
@@ -234,8 +247,7 @@ impl Assumed {
             return None;
         }
         let arguments = std::mem::take(&mut guess.arguments);
-        let tool = std::mem::take(&mut guess.tool);
-        common.learn(Lesson::Assumed { tool, hit: true });
+        guess.teaches(common, |tool| Lesson::Assumed { tool, hit: true });
         let at = Some(common.now);
         let length = unsaid.iter().map(|text| spoken_length(text));
         let length = length.fold(Micros(0), |all, length| all + length);
@@ -308,8 +320,7 @@ impl Assumed {
         if let Stage::Assumed { guess, .. } = next.stage
             && missed
         {
-            let tool = guess.tool;
-            common.learn(Lesson::Assumed { tool, hit: false });
+            guess.teaches(common, |tool| Lesson::Assumed { tool, hit: false });
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Common {
     pub(super) timers: Timers,
     pub(super) ids: Ids,
     pub(super) pace: ModelPace,
+    /// The day's budget for tokens of discarded generations is spent.
+    pub(super) tokens_spent: bool,
     pub(super) experience: Experience,
     /// What was learned since the lessons were last taken.
     pub(super) lessons: Vec<Lesson>,
@@ -72,6 +74,7 @@ impl Common {
             timers: Timers::default(),
             ids: Ids::default(),
             pace: ModelPace::default(),
+            tokens_spent: false,
             experience,
             lessons: Vec::new(),
             held: Vec::new(),

@@ -73,6 +73,12 @@ pub enum Input {
         /// Whether it is busy.
         busy: bool,
     },
+    /// The day's budget for tokens of discarded generations is spent, or there is a new one. Without it nothing is
+    /// requested before it is certain to be needed.
+    TokenBudget {
+        /// Whether it is spent.
+        spent: bool,
+    },
     /// The server refuses to start a speculative run, for lack of budget or because it is busy.
     RunRefused {
         /// The run.

@@ -388,6 +388,10 @@ pub struct SpeculationPolicy {
     /// The price of a million of the language model's tokens, in the operator's currency.
     #[serde(default)]
     pub token_price: f64,
+    /// The most that the tokens of discarded generations may cost in a day, over all sessions, in the operator's
+    /// currency; unlimited if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_cost_per_day: Option<f64>,
 }
 
 impl Default for SpeculationPolicy {
@@ -401,6 +405,7 @@ impl Default for SpeculationPolicy {
             generations_per_turn: 2,
             assumed_per_turn: 1,
             token_price: 0.0,
+            token_cost_per_day: None,
         }
     }
 }

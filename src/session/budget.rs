@@ -1,16 +1,20 @@
 //! The daily budget of speculation, over all sessions. A [`BudgetStore`] keeps count of it:
 //! [`BudgetMemory`] for one server; one elsewhere may count for several.
 
+use crate::conversation::SpeculationPolicy;
 use crate::tools::Declaration;
 use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// A speculative call of a tool that has limits.
+/// The name under which the tokens of discarded generations are counted; no tool has a space in its name.
+const TOKENS: &str = "discarded tokens";
+
+/// A speculative call of a tool that has limits, or the tokens of discarded generations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spending {
-    /// The tool's name.
+    /// The tool's name, or `discarded tokens`.
     pub tool: String,
     /// The day, in the time zone of the session.
     pub day: Date,
@@ -35,6 +39,18 @@ impl Spending {
         })
     }
 
+    /// The tokens of generations that were discarded, at the price and within the limit of `policy`. `None` if
+    /// there is no limit.
+    pub(super) fn of_tokens(policy: &SpeculationPolicy, tokens: u64, day: Date) -> Option<Self> {
+        Some(Self {
+            tool: TOKENS.to_owned(),
+            day,
+            cost: tokens as f64 * policy.token_price / 1e6,
+            most_calls: None,
+            most_cost: Some(policy.token_cost_per_day?),
+        })
+    }
+
     /// Whether it keeps within its limits after `calls` of the tool that have cost `cost` on this day.
     pub fn fits(&self, calls: u32, cost: f64) -> bool {
         self.most_calls.is_none_or(|most| calls < most)
@@ -47,6 +63,12 @@ pub trait BudgetStore: Send + Sync {
     /// Counts a call if it [fits](Spending::fits), as one step. `false` if it does not, or if that
     /// cannot be known: then nothing runs early.
     fn take(&self, call: Spending) -> BoxFuture<'static, bool>;
+
+    /// Counts what has been spent already, even if it does not fit. `false` if nothing is left for the day, or
+    /// if that cannot be known. By default it is counted only if it fits.
+    fn spent(&self, spending: Spending) -> BoxFuture<'static, bool> {
+        self.take(spending)
+    }
 }
 
 /// Keeps count in this server's memory, until it ends.
@@ -66,7 +88,8 @@ struct Spent {
 }
 
 impl BudgetMemory {
-    fn count(&self, call: Spending) -> bool {
+    /// Counts a call if it fits, or anyway if it is `made` already. Returns whether it fits.
+    fn count(&self, call: &Spending, made: bool) -> bool {
         let mut day = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if day.date != Some(call.day) {
             *day = Day {
@@ -76,7 +99,7 @@ impl BudgetMemory {
         }
         let spent = day.spent.entry(call.tool.clone()).or_default();
         let within = call.fits(spent.calls, spent.cost);
-        if within {
+        if within || made {
             spent.calls += 1;
             spent.cost += call.cost;
         }
@@ -86,7 +109,11 @@ impl BudgetMemory {
 
 impl BudgetStore for BudgetMemory {
     fn take(&self, call: Spending) -> BoxFuture<'static, bool> {
-        Box::pin(std::future::ready(self.count(call)))
+        Box::pin(std::future::ready(self.count(&call, false)))
+    }
+
+    fn spent(&self, spending: Spending) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(self.count(&spending, true)))
     }
 }
 
@@ -117,5 +144,24 @@ mod tests {
         let next = date(2026, 3, 3);
         assert!(call(&tool, next).await && call(&tool, next).await);
         assert!(!call(&tool, next).await, "1.2 is more than 1.0");
+    }
+
+    #[tokio::test]
+    async fn tokens_that_were_discarded_count_even_if_they_were_too_many() {
+        let (budget, today) = (BudgetMemory::default(), date(2026, 3, 1));
+        let mut policy = SpeculationPolicy {
+            token_price: 2.0,
+            ..SpeculationPolicy::default()
+        };
+        assert_eq!(Spending::of_tokens(&policy, 1_000, today), None);
+        policy.token_cost_per_day = Some(0.01);
+        let spent = |tokens, day| {
+            let spending = Spending::of_tokens(&policy, tokens, day);
+            budget.spent(spending.expect("a limit"))
+        };
+        assert!(spent(0, today).await && spent(4_000, today).await);
+        assert!(!spent(4_000, today).await, "0.016 is more than 0.01");
+        assert!(!spent(0, today).await);
+        assert!(spent(0, date(2026, 3, 2)).await);
     }
 }

@@ -208,6 +208,7 @@ impl Driver {
     ) {
         tracing::info!("session opened");
         self.open_voice();
+        self.spend_tokens(0);
         loop {
             if let Err(end) = self.carry_out() {
                 if matches!(end, End::Stuck) {
@@ -281,6 +282,8 @@ impl Driver {
                 observers.turn(self.id, record, &tools);
                 let lessons = self.conversation.take_lessons();
                 self.engines.experience.learn(lessons);
+                let discarded = record.held.iter().filter(|held| !held.used);
+                self.spend_tokens(discarded.map(|held| held.usage.total()).sum());
             }
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);
@@ -772,6 +775,21 @@ impl Driver {
         });
         self.runs.retain(|_, task| !task.is_finished());
         self.runs.insert(run, task);
+    }
+
+    /// Counts the tokens of discarded generations, and tells the conversation whether the day's budget is spent.
+    fn spend_tokens(&mut self, tokens: u64) {
+        let policy = &self.engines.policy().speculation;
+        let Some(spending) = Spending::of_tokens(policy, tokens, self.today()) else {
+            return;
+        };
+        let spent = self.engines.budget.spent(spending);
+        let results = self.results.clone();
+        self.tasks.spawn(async move {
+            let spent = !spent.await;
+            let told = Input::TokenBudget { spent };
+            drop(results.send(Done::Input(told)).await);
+        });
     }
 
     fn today(&self) -> jiff::civil::Date {

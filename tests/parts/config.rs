@@ -86,6 +86,15 @@ fn the_example_file_has_every_key_and_every_default() {
 }
 
 #[test]
+fn a_limit_on_the_cost_of_tokens_needs_their_price() {
+    let limit = "[speculation]\ntoken_cost_per_day = 5.0\n";
+    file(limit).refused(&["undertone.toml:2: ", "set speculation.token_price"]);
+    let priced = file(&format!("{limit}token_price = 2.0\n")).load().unwrap();
+    let policy = priced.config.policy.speculation;
+    assert_eq!(policy.token_cost_per_day, Some(5.0));
+}
+
+#[test]
 fn without_a_file_the_policy_is_the_librarys_default() {
     assert_eq!(file("").load().unwrap().config.policy, Policy::default());
 }

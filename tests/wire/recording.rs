@@ -64,6 +64,10 @@ impl LocalPredictor for Always {
 }
 
 fn engines(observers: Observers) -> Arc<Engines> {
+    engines_with(observers, |_| {})
+}
+
+fn engines_with(observers: Observers, change: impl Fn(&mut Policy)) -> Arc<Engines> {
     let spec = ToolSpec {
         name: "weather".into(),
         description: "The weather".into(),
@@ -82,6 +86,7 @@ fn engines(observers: Observers) -> Arc<Engines> {
     let mut policy = patient(Policy::default());
     // A discarded generation has no recorded result under other rules.
     policy.speculation.preemptive = false;
+    change(&mut policy);
     let router = RouterThread::start(|| Ok(Router::new(vec![Box::new(Always)])));
     let router = router.expect("a thread");
     let builders = Builders {
@@ -217,7 +222,10 @@ async fn a_session_begins_with_what_earlier_ones_have_learned() {
         recordings: Some(Recordings::new(folder.path()).unwrap()),
         ..Observers::default()
     };
-    let engines = engines(observers);
+    let engines = engines_with(observers, |policy| {
+        policy.speculation.token_price = 1.0;
+        policy.speculation.token_cost_per_day = Some(1.0);
+    });
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
     let server = Server::serve(App::new(local(), sessions));
@@ -239,6 +247,11 @@ async fn a_session_begins_with_what_earlier_ones_have_learned() {
         let path = file.unwrap().path();
         let (code, text) = undertone(&["replay", path.to_str().unwrap()]);
         assert_eq!(code, 0, "{text}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("token_budget"),
+            "it is told what it may spend"
+        );
         seen.push(learned(&path));
     }
     seen.sort_unstable();

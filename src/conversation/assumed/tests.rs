@@ -28,6 +28,7 @@ fn guess(run: u64) -> Guess {
         arguments: Map::new(),
         confidence: 0.9,
         result: Value::Null,
+        by_client: false,
     }
 }
 

@@ -116,6 +116,7 @@ impl Speculation {
                 arguments: run.arguments.clone(),
                 confidence,
                 result: result.as_ref().ok()?.clone(),
+                by_client: run.is_clients(),
             })
         };
         let likelier = |a: &Guess, b: &Guess| a.confidence.total_cmp(&b.confidence);
@@ -212,10 +213,14 @@ impl Speculation {
         let ended = self.ledger.get(run)?;
         let calls = ended.calls.clone();
         if !failed {
-            common.learn(Lesson::Took {
+            let took = Lesson::Took {
                 tool: ended.tool.clone(),
                 latency: common.now.since(ended.started),
-            });
+            };
+            match ended.is_clients() {
+                true => common.experience.learn(took),
+                false => common.learn(took),
+            }
         }
         if calls.is_empty() && failed {
             self.discard_failed(common, run);

@@ -441,3 +441,17 @@ fn a_conversation_begins_with_the_experience_of_earlier_ones() {
     assert!((4..15).contains(&tries), "{tries} of 60");
     assert_eq!(known.latency("weather", 0.5), Some(Micros::from_ms(100)));
 }
+
+#[test]
+fn without_a_budget_for_tokens_nothing_is_asked_early() {
+    let mut sim = session([calling("boulder", 100, 150), answering()], 100);
+    sim.input(Input::TokenBudget { spent: true });
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    let asked = sim.records().into_iter().flat_map(|record| record.held);
+    let early: Vec<_> = asked
+        .filter(|held| held.before != Before::EndOfStream)
+        .collect();
+    assert_eq!(early, []);
+    assert_eq!(sim.spoken().last().unwrap(), "It is sunny.");
+}

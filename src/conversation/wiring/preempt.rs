@@ -16,6 +16,7 @@ impl Conversation {
             && self.held.preempt.is_idle();
         if !policy.enabled
             || !policy.preemptive
+            || self.common.tokens_spent
             || !self.client.turn_detection.respond
             || self.client.transcribe_only
             || !free
