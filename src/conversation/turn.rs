@@ -1,13 +1,13 @@
 //! Which audio belongs to the user's utterance, and where the next one begins.
 
 use super::common::Common;
-use super::endpointer::{Heard, SpeechDetector, Window};
+use super::endpointer::{Heard, SpeechDetector};
 use super::ids::RequestId;
 use super::output::Event;
 use super::policy::VadPolicy;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
-use super::utterance::{EndOfTurn, Resumed, Transcribed, Utterance};
+use super::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::asr::Recognised;
 use crate::time::{Samples, Time};
 use std::collections::VecDeque;
@@ -80,11 +80,11 @@ impl Turn {
         &mut self,
         vad: &VadPolicy,
         rule: EndOfTurnRule,
-        window: Window,
+        (end, probability): (Samples, f32),
         agent_is_heard: bool,
     ) -> Option<Heard> {
-        self.received(window.end);
-        let is_past = window.end <= self.audio_from;
+        self.received(end);
+        let is_past = end <= self.audio_from;
         if rule == EndOfTurnRule::Client || self.is_committed() || is_past {
             return None;
         }
@@ -92,7 +92,7 @@ impl Turn {
             true => vad.interrupt_windows,
             false => vad.start_windows,
         };
-        Some(match self.detector.push(window, vad, start) {
+        Some(match self.detector.push(end, probability, vad, start) {
             Heard::Started(at) => Heard::Started(at.max(self.audio_from)),
             heard => heard,
         })
@@ -166,27 +166,19 @@ impl Turn {
         common.notify(Event::SpeechStarted { at });
     }
 
-    /// Handles a window of speech in the utterance.
-    pub(super) fn goes_on(&mut self, common: &mut Common, end: Samples) -> Resumed {
+    /// Handles a window of speech in the utterance. `true` if it ended a pause.
+    pub(super) fn goes_on(&mut self, common: &mut Common, end: Samples) -> bool {
         let Some(utterance) = &mut self.utterance else {
-            return Resumed::No;
+            return false;
         };
         common.mark_activity();
         let every = common.policy.endpoint.partial_every_ms;
         let resumed = utterance.goes_on(end, common.now, every);
-        if resumed == Resumed::AfterPause {
+        if resumed {
             common.timers.clear(Timer::EndOfTurn);
             common.timers.clear(Timer::TranscriptOverdue);
         }
         resumed
-    }
-
-    /// Handles a window in which the utterance may have ended, before the detector can tell.
-    pub(super) fn fades(&mut self, common: &mut Common, end: Samples) {
-        if let Some(utterance) = &mut self.utterance {
-            common.mark_activity();
-            utterance.fades(common, end, self.busy);
-        }
     }
 
     /// Handles a window of silence in the utterance.
@@ -196,15 +188,10 @@ impl Turn {
         }
     }
 
-    /// Requests transcripts of the utterance so far.
-    pub(super) fn transcribe_so_far(
-        &mut self,
-        common: &mut Common,
-        end: Samples,
-        resumed: Resumed,
-    ) {
+    /// Requests transcripts of the utterance so far. `resumed` after a pause.
+    pub(super) fn transcribe_so_far(&mut self, common: &mut Common, end: Samples, resumed: bool) {
         if let Some(utterance) = &mut self.utterance {
-            utterance.cut_long_segment(common, end, resumed == Resumed::AfterPause);
+            utterance.cut_long_segment(common, end, resumed);
             if !self.busy {
                 utterance.ask_partial(common, end);
             }

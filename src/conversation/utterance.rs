@@ -2,7 +2,6 @@
 
 use super::clarity::Clarity;
 use super::common::Common;
-use super::endpointer::WINDOW;
 use super::ids::RequestId;
 use super::latency::TurnLatency;
 use super::output::Output;
@@ -15,9 +14,6 @@ use crate::time::{Micros, Samples, Time};
 #[cfg(test)]
 mod tests;
 
-/// The least audio, ms, between two gaps in which the transcript is requested.
-const GAP_MS: u64 = 200;
-
 /// The user's current utterance.
 #[derive(Debug)]
 pub(super) struct Utterance {
@@ -29,8 +25,6 @@ pub(super) struct Utterance {
     stage: Stage,
     /// Discarded when the user resumes.
     pause: Pause,
-    /// Where speech last became quiet and the transcript was requested.
-    last_gap: Samples,
     /// End of the last window of speech, and when its VAD result came.
     last_speech: (Samples, Time),
     /// Finished parts of an utterance that is too long to transcribe at once.
@@ -61,22 +55,10 @@ enum Source {
 enum Stage {
     /// The user is speaking.
     Speaking,
-    /// The voice has become quiet: a gap within a word, or the end.
-    Fading,
     /// A silence that may be the end of the turn.
     Pausing,
     /// The client has committed it.
     Committed,
-}
-
-/// Whether the user has resumed speaking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resumed {
-    /// The user did not stop.
-    No,
-    /// After a gap, which may be one within a word.
-    AfterGap,
-    AfterPause,
 }
 
 #[derive(Debug)]
@@ -89,8 +71,6 @@ struct Segment {
 #[derive(Debug)]
 struct Partials {
     asked: Option<RequestId>,
-    /// End of the audio of the last one that was requested.
-    to: Samples,
     text: String,
     /// Where the next one is requested.
     next: Samples,
@@ -132,13 +112,11 @@ impl Utterance {
             source: Source::Audio,
             stage: Stage::Speaking,
             pause: Pause::default(),
-            last_gap: from,
             last_speech: (end, now),
             segments: Vec::new(),
             segment_from: from,
             partials: Partials {
                 asked: None,
-                to: from,
                 text: String::new(),
                 next: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
             },
@@ -205,47 +183,21 @@ impl Utterance {
 
 /// Speech and silence.
 impl Utterance {
-    /// Handles a window of speech that ends at `end`.
-    pub(super) fn goes_on(&mut self, end: Samples, now: Time, partial_every_ms: u64) -> Resumed {
+    /// Handles a window of speech that ends at `end`. `true` if it ended a pause.
+    pub(super) fn goes_on(&mut self, end: Samples, now: Time, partial_every_ms: u64) -> bool {
         self.last_speech = (end, now);
         let pause = std::mem::take(&mut self.pause);
-        let (resumed, wait) = match std::mem::replace(&mut self.stage, Stage::Speaking) {
-            Stage::Pausing => (Resumed::AfterPause, partial_every_ms),
-            // Gaps are frequent.
-            Stage::Fading => (Resumed::AfterGap, partial_every_ms / 2),
-            Stage::Speaking | Stage::Committed => (Resumed::No, 0),
-        };
         if let Some(request) = pause.transcription {
             // It is the next partial.
             self.partials.asked = pause.transcript.is_none().then_some(request);
-            let next = Samples(end.0 + Samples::from_ms(wait).0);
-            self.partials.next = self.partials.next.max(next);
+            self.partials.next = Samples(end.0 + Samples::from_ms(partial_every_ms).0);
         }
-        resumed
+        std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
     }
 
     /// Whether it was clearly speech.
     pub(super) fn clarity(&mut self) -> &mut Clarity {
         &mut self.clarity
-    }
-
-    /// Handles a quiet window that ends at `end` and that the detector takes for speech, because it lags
-    /// behind by a tenth of a second and more. The transcript is requested at once, unless the server is
-    /// `busy`: if this is the end, it is ready when the detector notices; if not, it is a partial.
-    pub(super) fn fades(&mut self, common: &mut Common, end: Samples, busy: bool) {
-        self.last_speech = (end, common.now);
-        self.stage = Stage::Fading;
-        if self.pause.transcription.is_some() || busy {
-            return;
-        }
-        if end.since(self.partials.to) <= WINDOW && self.partials.asked.is_some() {
-            // All words are in the partial that was requested a window ago.
-            self.pause.transcription = self.partials.asked.take();
-            self.pause.asked = common.now;
-        } else if end.since(self.last_gap) >= Samples::from_ms(GAP_MS).0 {
-            self.last_gap = end;
-            self.ask_transcript(common, end);
-        }
     }
 
     /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
@@ -294,7 +246,6 @@ impl Utterance {
         let every = Samples::from_ms(common.policy.endpoint.partial_every_ms).0;
         let request = common.request_id();
         self.partials.asked = Some(request);
-        self.partials.to = end;
         self.partials.next = Samples(end.0 + every);
         transcribe(common, request, self.segment_from, end, true);
     }
@@ -455,12 +406,6 @@ impl Utterance {
         };
         let due = self.last_speech.1 + Micros::from_ms(wait);
         let transcript = transcript.filter(|_| self.segments.iter().all(|s| s.text.is_some()));
-        if self.stage == Stage::Fading {
-            let done = self.pause.done(transcript.as_deref());
-            let certain =
-                transcript.filter(|_| endpoint.silence_needed(done) == endpoint.complete_ms);
-            return certain.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
-        }
         if common.now < due {
             common.timers.set(Timer::EndOfTurn, due);
             let is_unfinished =

@@ -67,10 +67,9 @@ fn inputs() -> impl Strategy<Value = Input> {
         Just(Err(ToolError::Failed("down".into()))),
     ];
     prop_oneof![
-        8 => (0u64..200, 0f32..1.0, -60i16..0).prop_map(|(window, probability, level)| Input::Vad {
+        8 => (0u64..200, 0f32..1.0).prop_map(|(window, probability)| Input::Vad {
             end: Samples(512 * window),
             probability,
-            level,
         }),
         4 => (request(), text()).prop_map(|(request, text)| Input::Transcript {
             request,
@@ -149,7 +148,6 @@ fn one_turn() -> String {
         let vad = Input::Vad {
             end: Samples(512 * window),
             probability,
-            level: -20,
         };
         happened.push((32, Some(vad)));
         happened.push((0, None));
@@ -183,11 +181,7 @@ proptest! {
         let read: f64 = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.to_bits(), number.to_bits());
         prop_assume!(small.is_finite());
-        let vad = Input::Vad {
-            end: Samples(1),
-            probability: small,
-            level: -20,
-        };
+        let vad = Input::Vad { end: Samples(1), probability: small };
         let text = serde_json::to_string(&vad).unwrap();
         prop_assert_eq!(serde_json::from_str::<Input>(&text).unwrap(), vad);
     }

@@ -3,7 +3,7 @@
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::clause::TakeChunk;
-use super::detectors::{Judged, VadJob};
+use super::detectors::VadJob;
 use super::engines::Engines;
 use super::items::{self, Unheard};
 use super::offer::Offer;
@@ -53,7 +53,7 @@ pub(super) enum Done {
     /// A source of predictions has answered.
     Predicted(Answer),
     /// Windows were judged.
-    Judged(Judged),
+    Judged(Vec<(Samples, f32)>),
     /// Windows could not be judged.
     VadFailed(String),
     /// A part of what the voice is synthesising.
@@ -459,8 +459,8 @@ impl Driver {
             }
             Done::Judged(windows) => {
                 self.speech_found = Some(self.now());
-                for window in windows {
-                    self.input(window);
+                for (end, probability) in windows {
+                    self.input(Input::Vad { end, probability });
                 }
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),

@@ -6,6 +6,7 @@
 
 mod gate;
 mod ledger;
+mod open_call;
 mod predictions;
 mod record;
 mod runs;

@@ -3,11 +3,11 @@
 
 use super::gate;
 use super::ledger::Run;
+use super::open_call::OpenCall;
 use super::record::Discard;
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::common::Common;
-use crate::conversation::ids::RunId;
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Declaration, Eligibility, ToolSpec, canonical};
 use serde_json::{Map, Value};
@@ -18,26 +18,6 @@ const STREAMED: f32 = 0.95;
 /// The confidence of a call without arguments whose tool has optional ones. They may still come, so a tool with a
 /// higher `min_confidence` waits for the end of the list.
 const AT_THE_NAME: f32 = 0.6;
-
-/// A call that the model has begun.
-#[derive(Debug)]
-pub(super) struct OpenCall {
-    tool: String,
-    /// The run that the call so far has started.
-    run: Option<RunId>,
-    /// The arguments that are finished, and whether there are no others.
-    read: (Map<String, Value>, bool),
-}
-
-impl OpenCall {
-    /// Whether the call turns out to be another than that of `run`.
-    fn differs_from(&self, run: &Run, tool: &Declaration) -> bool {
-        let (arguments, whole) = &self.read;
-        let key = canonical(tool, arguments);
-        let differs = |name: &String| run.key.get(name) != key.get(name);
-        run.tool == self.tool && (arguments.keys().any(differs) || (*whole && run.key != key))
-    }
-}
 
 /// How likely a call is meant to have exactly these arguments; `None` if others must follow, or may before the list
 /// is closed.
@@ -159,7 +139,7 @@ impl Speculation {
         let tracks = [Some(&self.listening), self.answering.as_ref()];
         let of = tracks.into_iter().flatten().find(|of| of.id == run.track);
         let open = of.and_then(|of| of.open.as_ref());
-        open.is_some_and(|open| open.differs_from(run, tool))
+        open.is_some_and(|open| open.differs_from((&run.tool, &run.key), tool))
     }
 
     fn follow_stream(

@@ -1,7 +1,7 @@
 //! The speculation of one utterance and of the answer to it.
 
+use super::open_call::OpenCall;
 use super::record::PredictionRecord;
-use super::stream::OpenCall;
 use crate::prediction::{Evidence, Prediction};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -25,7 +25,6 @@ use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
 use crate::conversation::confirm::Confirmation;
 use crate::conversation::ending::Ending;
-use crate::conversation::endpointer::Window;
 use crate::conversation::held_back::HeldBack;
 use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
@@ -109,15 +108,7 @@ impl Conversation {
             return self.settle();
         }
         match input {
-            Input::Vad {
-                end,
-                probability,
-                level,
-            } => self.on_vad(Window {
-                end,
-                probability,
-                level,
-            }),
+            Input::Vad { end, probability } => self.on_vad(end, probability),
             Input::Transcript {
                 request,
                 text,

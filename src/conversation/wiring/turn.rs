@@ -2,23 +2,23 @@
 
 use super::Conversation;
 use crate::asr::Recognised;
-use crate::conversation::endpointer::{Heard, Window};
+use crate::conversation::endpointer::Heard;
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::Event;
 use crate::conversation::speculation::Discard;
 use crate::conversation::turn::Commit;
-use crate::conversation::utterance::{EndOfTurn, Resumed, Transcribed, Utterance};
+use crate::conversation::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::language::en::assent::agrees;
 use crate::llm::Message;
 use crate::time::{Samples, Time};
 
 impl Conversation {
-    pub(super) fn on_vad(&mut self, window: Window) {
-        let end = window.end;
+    pub(super) fn on_vad(&mut self, end: Samples, probability: f32) {
         let detection = &self.client.turn_detection;
         let vad = self.common.policy.vad.of(detection);
         let agent_is_heard = self.playout.audible_until() > self.common.now;
+        let window = (end, probability);
         let heard = self
             .turn
             .on_window(&vad, detection.rule, window, agent_is_heard);
@@ -34,21 +34,17 @@ impl Conversation {
             }
             Some(Heard::Speech) => {
                 let resumed = self.turn.goes_on(&mut self.common, end);
-                if resumed != Resumed::No {
+                if resumed {
                     self.drop_held();
                 }
                 self.turn.transcribe_so_far(&mut self.common, end, resumed);
-            }
-            Some(Heard::Fading) => {
-                self.turn.fades(&mut self.common, end);
-                self.try_end_turn();
             }
             Some(Heard::Silence) => {
                 self.turn.pauses(&mut self.common, rule, end);
                 self.try_end_turn();
             }
         }
-        self.turn.watch_audio(&mut self.common, window.probability);
+        self.turn.watch_audio(&mut self.common, probability);
     }
 
     /// Ends the turn if the client stops sending audio or words in mid-utterance.
