@@ -261,7 +261,7 @@ impl Listener {
             Event::TurnRecorded(record) => self.answer.records.push((**record).clone()),
             Event::ResponseDone { latency, .. } => {
                 self.responding = false;
-                self.answer.turns.push(*latency);
+                self.answer.turns.push(**latency);
             }
             _ => {}
         }

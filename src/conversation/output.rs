@@ -296,7 +296,7 @@ pub enum Event {
         /// How it ended.
         status: ResponseStatus,
         /// When each stage of the turn was reached.
-        latency: TurnLatency,
+        latency: Box<TurnLatency>,
         /// The language model's usage.
         #[serde(default)]
         usage: TokenUsage,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use undertone::conversation::{
     CallId, ClauseId, EndOfTurnRule, Event, HangUpReason, Input, ItemId, Micros, NewItem,
-    ResponseStatus, Samples, Time, TurnId, TurnLatency,
+    ResponseStatus, Samples, Time, TurnId,
 };
 use undertone::llm::TokenUsage;
 use undertone::session::{Inbound, Outbound, SessionFactory, SessionHandle, SessionOptions};
@@ -203,7 +203,7 @@ impl Scripted {
         self.tell(Event::ResponseDone {
             turn,
             status,
-            latency: TurnLatency::default(),
+            latency: Box::default(),
             usage: TokenUsage {
                 input: 100,
                 cached: 40,

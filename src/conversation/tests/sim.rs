@@ -654,7 +654,7 @@ impl Sim {
             .iter()
             .rev()
             .find_map(|(_, event)| match event {
-                Event::ResponseDone { latency, .. } => Some(*latency),
+                Event::ResponseDone { latency, .. } => Some(**latency),
                 _ => None,
             })
             .expect("a response ended")

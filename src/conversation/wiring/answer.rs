@@ -73,7 +73,7 @@ impl Conversation {
             self.common.notify(Event::ResponseDone {
                 turn,
                 status: ResponseStatus::Cancelled,
-                latency: TurnLatency::default(),
+                latency: Box::default(),
                 usage: TokenUsage::default(),
             });
         }
@@ -246,7 +246,7 @@ impl Conversation {
         self.common.notify(Event::ResponseDone {
             turn,
             status,
-            latency,
+            latency: Box::new(latency),
             usage,
         });
         self.speculation

@@ -413,7 +413,7 @@ impl Realtime {
                 latency,
                 usage,
             } => {
-                self.response_done(turn, status, latency, usage);
+                self.response_done(turn, status, *latency, usage);
             }
             Event::ConfirmationAsked {
                 call,

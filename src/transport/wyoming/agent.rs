@@ -94,7 +94,7 @@ impl Talk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{CallId, ItemId, Time, TurnId, TurnLatency};
+    use crate::conversation::{CallId, ItemId, Time, TurnId};
     use crate::llm::TokenUsage;
     use crate::tools::ToolError;
     use serde_json::json;
@@ -128,7 +128,7 @@ mod tests {
             Event::ResponseDone {
                 turn,
                 status: ResponseStatus::Completed,
-                latency: TurnLatency::default(),
+                latency: Box::default(),
                 usage: TokenUsage::default(),
             },
         ]

@@ -2,7 +2,7 @@ use super::requests::MAX_PENDING;
 use super::*;
 use crate::conversation::{
     ClauseId, ConfirmationOutcome, Discard, ItemId, NewItem, Place, ResponseStatus, RunId,
-    Settings, SpeculationEvent, Time, TurnId, TurnLatency,
+    Settings, SpeculationEvent, Time, TurnId,
 };
 use crate::llm::TokenUsage;
 use crate::prediction::Source;
@@ -108,7 +108,7 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
         Just(Event::ResponseDone {
             turn: TurnId(1),
             status: ResponseStatus::Failed,
-            latency: TurnLatency::default(),
+            latency: Box::default(),
             usage: TokenUsage::default(),
         }),
         Just(Event::Refused {
@@ -487,7 +487,7 @@ fn response_done(status: ResponseStatus) -> Event {
     Event::ResponseDone {
         turn: TurnId(1),
         status,
-        latency: TurnLatency::default(),
+        latency: Box::default(),
         usage: TokenUsage::default(),
     }
 }
