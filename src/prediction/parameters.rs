@@ -233,6 +233,11 @@ impl Parameter {
         if words.is_empty() {
             return None;
         }
+        // "The weather in the" names no place yet; "a" may be a number.
+        let is_named = matches!(self.kind, Kind::Place | Kind::Code | Kind::Text);
+        if is_named && slots::lacks_noun(words) {
+            return None;
+        }
         match &self.kind {
             Kind::Date | Kind::Day => None,
             Kind::Place => place(words).map(Value::from),
@@ -344,6 +349,9 @@ mod tests {
                 Some(json!("Springvale")),
             ),
             ("city", &text, "here", None),
+            ("city", &text, "the", None),
+            ("query", &text, "all of my", None),
+            ("city", &text, "the hague", Some(json!("The Hague"))),
             ("date", &text, "next friday", Some(json!("2026-11-27"))),
             ("date", &text, "tomorrow", Some(json!("2026-11-22"))),
             ("date", &text, "boston", None),

@@ -92,6 +92,15 @@ pub fn words_of_a_name(words: &str) -> &str {
     words[..end.min(words.len())].trim_end()
 }
 
+/// Whether the words only introduce a noun that is yet to come: "the", "all of my".
+pub fn lacks_noun(words: &str) -> bool {
+    const DETERMINERS: [&str; 12] = [
+        "a", "an", "the", "my", "your", "our", "his", "her", "their", "some", "any", "every",
+    ];
+    let last = words.rsplit(' ').next().unwrap_or_default();
+    DETERMINERS.contains(&last)
+}
+
 /// The words without courtesies and adverbs at the end.
 pub fn without_tail(words: &str) -> &str {
     static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
