@@ -15,8 +15,8 @@ use std::sync::{Arc, LazyLock};
 const NEAR: f32 = 0.42;
 /// The least lead over the next tool.
 const CLEAR: f32 = 0.08;
-/// The least confidence of a rule, or of a prediction. Negation, supposition or past tense around it lowers the confidence below
-/// this.
+/// The least confidence of a rule, or of a prediction. Negation, supposition or past tense around it lowers the
+/// confidence below this.
 const MEANT: f32 = 0.5;
 /// The least similarity to an example at which no word of the tool's name is required.
 const SAME: f32 = 0.75;

@@ -85,13 +85,9 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Learns something about its tool. What is learned about a client's tool ends with the session.
+    /// Learns something about its tool.
     fn teaches(&self, common: &mut Common, lesson: impl FnOnce(String) -> Lesson) {
-        let lesson = lesson(self.tool.clone());
-        match self.by_client {
-            true => common.experience.learn(lesson),
-            false => common.learn(lesson),
-        }
+        common.learn(lesson(self.tool.clone()), self.by_client);
     }
 }
 

@@ -85,12 +85,12 @@ impl Common {
         common
     }
 
-    /// Learns something, for this conversation and for later ones.
-    pub(super) fn learn(&mut self, lesson: Lesson) {
-        // A name that is not the server's is a client's, or the model's invention.
+    /// Learns something, for this conversation and for later ones. Lessons about tools that are not the
+    /// server's end with the conversation: they are the client's (`by_client`), or the model's invention.
+    pub(super) fn learn(&mut self, lesson: Lesson, by_client: bool) {
         let tool = lesson.tool();
-        let lasts = tool.is_none_or(|tool| self.policy.tool(tool).is_some());
-        if lasts && self.lessons.len() < LESSONS {
+        let is_ours = tool.is_none_or(|tool| self.policy.tool(tool).is_some());
+        if is_ours && !by_client && self.lessons.len() < LESSONS {
             self.lessons.push(lesson.clone());
         }
         self.experience.learn(lesson);

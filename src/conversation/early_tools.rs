@@ -24,8 +24,19 @@ pub struct EarlyTool {
 }
 
 impl EarlyTool {
-    /// The declaration of the tool with this description.
-    pub fn declaration(&self, spec: ToolSpec) -> Declaration {
+    /// The declarations of those of the client's `tools` that may run early, each with its permission. A
+    /// permission without a tool is ignored.
+    pub fn declarations<'a>(
+        tools: &'a [ToolSpec],
+        early: &'a [Self],
+    ) -> impl Iterator<Item = (&'a Self, Arc<Declaration>)> {
+        early.iter().filter_map(|early| {
+            let spec = tools.iter().find(|spec| spec.name == early.name)?;
+            Some((early, Arc::new(early.declaration(spec.clone()))))
+        })
+    }
+
+    fn declaration(&self, spec: ToolSpec) -> Declaration {
         Declaration {
             by_client: true,
             speculation: SpeculationLimits {
@@ -47,13 +58,10 @@ pub(super) struct EarlyTools {
 }
 
 impl EarlyTools {
-    /// Replaces the tools. A permission without a tool is ignored.
+    /// Replaces the tools.
     pub(super) fn replace(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
-        let declared = early.iter().filter_map(|early| {
-            let spec = tools.iter().find(|spec| spec.name == early.name)?;
-            Some(Arc::new(early.declaration(spec.clone())))
-        });
-        self.declared = declared.collect();
+        let declared = EarlyTool::declarations(tools, early);
+        self.declared = declared.map(|(_, tool)| tool).collect();
     }
 
     pub(super) fn all(&self) -> &[Arc<Declaration>] {

@@ -135,7 +135,7 @@ impl Held {
         if self.first.is_none() {
             self.first = Some(common.now);
             let wait = common.now.since(self.began);
-            common.learn(Lesson::Began { wait });
+            common.learn(Lesson::Began { wait }, false);
         }
         self.events.push(event.clone());
         let may_call = self.prompt.may_call();

@@ -69,23 +69,38 @@ impl Predictor for RouterThread {
         question: Arc<Question>,
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
         let lent = question.tools.clone();
-        let cancel = CancellationToken::new();
-        let guard = cancel.clone().drop_guard();
-        let (answer, answered) = oneshot::channel();
-        let done = |predictions: Result<_, _>| drop(answer.send(predictions.unwrap_or_default()));
-        // What is being said changes soon; what was said up to a pause may be all. A question that is
-        // not taken drops `answer`.
-        let _ = match question.evidence.paused {
-            true => self.0.try_send(question, cancel, done),
-            false => self.0.offer(question, cancel, done),
-        };
+        let paused = question.evidence.paused;
+        let answered = ask(&self.0, question, paused);
         Box::pin(async move {
-            let mut predictions: Vec<Prediction> = answered.await.unwrap_or_default();
-            guard.disarm();
+            let mut predictions = answered.await;
             // The client's tool replaces the server's of the same name.
             predictions.retain(|one| lent.iter().all(|(tool, _)| tool.spec.name != one.tool));
             Ok(predictions)
         })
+    }
+}
+
+/// Asks the thread of a source. Nothing is predicted if it does not take the question, or fails. Dropping the
+/// answer cancels the question.
+pub(super) fn ask<J: Send + 'static>(
+    thread: &Worker<J, Vec<Prediction>>,
+    question: J,
+    paused: bool,
+) -> impl Future<Output = Vec<Prediction>> + Send + use<J> {
+    let cancel = CancellationToken::new();
+    let guard = cancel.clone().drop_guard();
+    let (answer, answered) = oneshot::channel();
+    let done = |predictions: Result<_, _>| drop(answer.send(predictions.unwrap_or_default()));
+    // What is being said changes soon; what was said up to a pause may be all. A question that is not
+    // taken drops `answer`.
+    let _ = match paused {
+        true => thread.try_send(question, cancel, done),
+        false => thread.offer(question, cancel, done),
+    };
+    async move {
+        let predictions = answered.await.unwrap_or_default();
+        guard.disarm();
+        predictions
     }
 }
 

@@ -60,13 +60,12 @@ impl Routing {
 
     /// The client has declared `tools`, and that those of `early` may run early.
     pub(super) fn lend(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
-        let lent = early.iter().filter_map(|early| {
-            let spec = tools.iter().find(|spec| spec.name == early.name)?;
+        let lent = EarlyTool::declarations(tools, early).map(|(early, tool)| {
             let hints = RouterHints {
                 examples: early.examples.clone(),
                 ..RouterHints::default()
             };
-            Some((Arc::new(early.declaration(spec.clone())), hints))
+            (tool, hints)
         });
         let lent: LentTools = Arc::new(lent.collect());
         if lent == self.lent {

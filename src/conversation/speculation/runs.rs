@@ -217,10 +217,7 @@ impl Speculation {
                 tool: ended.tool.clone(),
                 latency: common.now.since(ended.started),
             };
-            match ended.is_clients() {
-                true => common.experience.learn(took),
-                false => common.learn(took),
-            }
+            common.learn(took, ended.is_clients());
         }
         if calls.is_empty() && failed {
             self.discard_failed(common, run);

@@ -174,7 +174,7 @@ impl Conversation {
         llm_first.get_or_insert(self.common.now);
         if generation.begins() {
             let wait = self.common.now.since(generation.asked());
-            self.common.learn(Lesson::Began { wait });
+            self.common.learn(Lesson::Began { wait }, false);
         }
         generation.count(&event);
         let beside = self.held.assumed.is_streaming();

@@ -3,6 +3,7 @@
 
 use super::learning::{Learnt, Memory};
 use super::{Compared, Matched, masks};
+use crate::prediction::router::ask;
 use crate::prediction::{
     Evidence, LentTools, PredictError, Prediction, Predictor, Question, Settings, Source, unusable,
 };
@@ -10,7 +11,6 @@ use crate::worker::{SpawnError, Worker};
 use futures_util::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -57,22 +57,9 @@ impl Predictor for ClientMatching {
         if question.tools.is_empty() {
             return Box::pin(std::future::ready(Ok(Vec::new())));
         }
-        let cancel = CancellationToken::new();
-        let guard = cancel.clone().drop_guard();
-        let (answer, answered) = oneshot::channel();
-        let done = |predictions: Result<_, _>| drop(answer.send(predictions.unwrap_or_default()));
         let paused = question.evidence.paused;
-        let job = Job::Predict(question);
-        // A question that is not taken drops `answer`.
-        let _ = match paused {
-            true => self.0.try_send(job, cancel, done),
-            false => self.0.offer(job, cancel, done),
-        };
-        Box::pin(async move {
-            let predictions = answered.await.unwrap_or_default();
-            guard.disarm();
-            Ok(predictions)
-        })
+        let answered = ask(&self.0, Job::Predict(question), paused);
+        Box::pin(async move { Ok(answered.await) })
     }
 
     fn lent(&self, _: Uuid, tools: &LentTools) {

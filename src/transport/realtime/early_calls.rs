@@ -94,6 +94,11 @@ impl EarlyCalls {
         std::mem::take(&mut self.answered)
     }
 
+    /// The client asks for something else first, so its next `response.create` is meant.
+    pub(super) fn turns_to_other(&mut self) {
+        self.answered = false;
+    }
+
     /// The client runs another call of the response, so it requests the next one.
     pub(super) fn client_goes_on(&mut self) {
         for early in self.open.values_mut() {

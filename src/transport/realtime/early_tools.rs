@@ -2,6 +2,7 @@
 
 use super::fault::{Fault, read};
 use crate::conversation::{EarlyTool, Micros};
+use crate::tools::SpeculationLimits;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,15 +18,10 @@ const MAX_EXAMPLE: usize = 200;
 /// Allowed values of `ttl_ms`.
 const TTL_MS: std::ops::RangeInclusive<u64> = 100..=300_000;
 
-/// The default of `ttl_ms`: that of declared tools.
-const DEFAULT_TTL_MS: u64 = 30_000;
-
 #[derive(Deserialize)]
 struct RawEarly {
     effect: Option<String>,
-    #[serde(default)]
     early: Option<bool>,
-    #[serde(default)]
     examples: Option<Vec<String>>,
     ttl_ms: Option<u64>,
 }
@@ -40,9 +36,9 @@ pub(super) fn parse<'a>(
         let Some(own) = tool.get("undertone").filter(|own| !own.is_null()) else {
             continue;
         };
-        let raw: RawEarly = read(own.clone(), &format!("{param}[{index}].undertone"))?;
-        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         let param = format!("{param}[{index}].undertone");
+        let raw: RawEarly = read(own.clone(), &param)?;
+        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         early.extend(raw.check(name, &param)?);
         if early.len() > MAX_EARLY {
             let message = format!("At most {MAX_EARLY} tools may run early.");
@@ -73,10 +69,12 @@ impl RawEarly {
             }
             None => {}
         }
-        let ttl_ms = self.ttl_ms.unwrap_or(DEFAULT_TTL_MS);
+        let usual = SpeculationLimits::default().ttl;
+        let ttl_ms = self.ttl_ms.unwrap_or(usual.as_millis() as u64);
         if !TTL_MS.contains(&ttl_ms) {
             let param = format!("{param}.ttl_ms");
-            return Err(Fault::value(param, &ttl_ms.to_string(), "100 to 300000"));
+            let allowed = format!("{} to {}", TTL_MS.start(), TTL_MS.end());
+            return Err(Fault::value(param, &ttl_ms.to_string(), &allowed));
         }
         let examples = self.examples.unwrap_or_default();
         if examples.len() > MAX_EXAMPLES {
@@ -117,7 +115,7 @@ mod tests {
     fn a_permission_has_defaults() {
         let early = EarlyTool {
             name: "b".into(),
-            ttl: Micros::from_ms(DEFAULT_TTL_MS),
+            ttl: Micros::from_ms(30_000),
             examples: Vec::new(),
         };
         let own = json!({"effect": "read", "early": true});

@@ -130,7 +130,7 @@ impl Realtime {
             );
             return Err(Fault::whole("input_audio_buffer_commit_empty", message));
         }
-        self.early.needs_no_response();
+        self.early.turns_to_other();
         self.expect(event_id, Asked::Commit(self.uncommitted))?;
         self.uncommitted = Micros(0);
         self.ask(Input::CommitAudio);
@@ -149,7 +149,7 @@ impl Realtime {
         item: ClientItem,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
-        self.early.needs_no_response();
+        self.early.turns_to_other();
         let chosen = item.id.is_some();
         let name = match item.id {
             Some(name) => self.check_new(name)?,
