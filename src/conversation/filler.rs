@@ -176,8 +176,15 @@ pub(super) fn again(
         render(tool, template, &run.arguments)
     });
     let phrases = &common.policy.phrases;
-    let general = [&phrases.still_working, &phrases.one_moment].map(Clone::clone);
-    let all = own.into_iter().chain(general);
-    all.into_iter()
+    // "More" follows something that was said: a call has been announced.
+    let more = (!waiting.is_empty()).then_some(&phrases.moment_more);
+    let general = [
+        Some(&phrases.still_working),
+        more,
+        Some(&phrases.one_moment),
+    ];
+    let general = general.into_iter().flatten().cloned();
+    own.into_iter()
+        .chain(general)
         .find(|text| Wait::has_room(wait.least, text))
 }

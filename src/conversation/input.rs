@@ -24,6 +24,9 @@ pub enum Input {
         end: Samples,
         /// Probability of speech, 0..1.
         probability: f32,
+        /// Its level, dB below full scale: -120..0. Recordings from before it was measured have 0.
+        #[serde(default)]
+        level: i16,
     },
     /// A transcription is done.
     Transcript {

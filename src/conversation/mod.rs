@@ -13,6 +13,7 @@
 //! | `endpointer` | what counts as speech; how much silence ends a turn |
 //! | `utterance` | the user's utterance, from first sound to transcript; when the turn is over |
 //! | `turn` | which audio belongs to the utterance; turns that the client commits by hand |
+//! | `partials`, `segments` | transcripts of speech that goes on, and of long speech |
 //! | `interruption` | barge-in and false interruptions |
 //! | `answer` | the parts of an answer, and how it ends |
 //! | `generation` | one run of the model: clauses and calls |
@@ -66,10 +67,12 @@ mod latency;
 mod model_pace;
 mod outcome;
 mod output;
+mod partials;
 mod pause;
 mod playout;
 mod policy;
 mod preempt;
+mod segments;
 mod sentence;
 mod silence;
 mod speculation;

@@ -2,7 +2,7 @@
 
 use super::ids::RequestId;
 use crate::asr::Recognised;
-use crate::language::en::endings::{finished, log_odds};
+use crate::language::en::endings::{Marks, finished, log_odds};
 use crate::language::en::sentences::reads_unfinished;
 use crate::time::Time;
 
@@ -25,11 +25,15 @@ const SOUND: f32 = 0.15;
 const LEADS_ON: f32 = 0.02;
 
 impl Pause {
-    /// The probability, 0..1, that the user is done, who has said these words in all. `None` if there are
-    /// none: the sound alone does not end a turn.
-    pub(super) fn done(&self, words: Option<&str>) -> Option<f32> {
+    /// The marks that the recogniser heard behind the words.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        self.transcript.as_ref().and_then(|(heard, _)| heard.marks)
+    }
+
+    /// The probability, 0..1, that the user is done, who has said these words in all, with these marks behind
+    /// them. `None` if there are none: the sound alone does not end a turn.
+    pub(super) fn done(&self, words: Option<&str>, marks: Option<Marks>) -> Option<f32> {
         let sound = self.completeness.map(|(score, _)| score);
-        let marks = self.transcript.as_ref().and_then(|(heard, _)| heard.marks);
         let words = words.filter(|words| !words.is_empty())?;
         let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds);
         let done = 1.0 / (1.0 + (-odds).exp());
@@ -44,7 +48,6 @@ impl Pause {
 mod tests {
     use super::*;
     use crate::conversation::policy::EndpointPolicy;
-    use crate::language::en::endings::Marks;
 
     /// How long the silence must be behind these words, ms.
     fn wait(words: &str, marks: Option<(f32, f32)>, sound: Option<f32>) -> u64 {
@@ -58,7 +61,7 @@ mod tests {
             completeness: sound.map(|score| (score, Time(0))),
             ..Pause::default()
         };
-        EndpointPolicy::default().silence_needed(pause.done(Some(words)))
+        EndpointPolicy::default().silence_needed(pause.done(Some(words), pause.marks()))
     }
 
     const FINISHED: Option<(f32, f32)> = Some((0.97, 0.003));
@@ -96,7 +99,10 @@ mod tests {
     #[test]
     fn before_anything_is_known_the_wait_is_the_middle_one() {
         let endpoint = EndpointPolicy::default();
-        assert_eq!(endpoint.silence_needed(Pause::default().done(None)), 500);
+        assert_eq!(
+            endpoint.silence_needed(Pause::default().done(None, None)),
+            500
+        );
         assert_eq!(endpoint.silence_needed(Some(0.36)), 500);
         let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 1.0];
         let waits = waits.map(|done| endpoint.silence_needed(Some(done)));

@@ -402,7 +402,7 @@ impl Default for SpeculationPolicy {
             at_once: 2,
             value_per_second: 0.01,
             preemptive: true,
-            generations_per_turn: 2,
+            generations_per_turn: 3,
             assumed_per_turn: 1,
             token_price: 0.0,
             token_cost_per_day: None,

@@ -1,7 +1,7 @@
 //! Which audio belongs to the user's utterance, and where the next one begins.
 
 use super::common::Common;
-use super::endpointer::{Heard, SpeechDetector};
+use super::endpointer::{Heard, SpeechDetector, Window};
 use super::ids::RequestId;
 use super::output::Event;
 use super::policy::VadPolicy;
@@ -80,11 +80,11 @@ impl Turn {
         &mut self,
         vad: &VadPolicy,
         rule: EndOfTurnRule,
-        (end, probability): (Samples, f32),
+        window: Window,
         agent_is_heard: bool,
     ) -> Option<Heard> {
-        self.received(end);
-        let is_past = end <= self.audio_from;
+        self.received(window.end);
+        let is_past = window.end <= self.audio_from;
         if rule == EndOfTurnRule::Client || self.is_committed() || is_past {
             return None;
         }
@@ -92,7 +92,7 @@ impl Turn {
             true => vad.interrupt_windows,
             false => vad.start_windows,
         };
-        Some(match self.detector.push(end, probability, vad, start) {
+        Some(match self.detector.push(window, vad, start) {
             Heard::Started(at) => Heard::Started(at.max(self.audio_from)),
             heard => heard,
         })
@@ -172,13 +172,20 @@ impl Turn {
             return false;
         };
         common.mark_activity();
-        let every = common.policy.endpoint.partial_every_ms;
-        let resumed = utterance.goes_on(end, common.now, every);
+        let resumed = utterance.goes_on(end, common.now);
         if resumed {
             common.timers.clear(Timer::EndOfTurn);
             common.timers.clear(Timer::TranscriptOverdue);
         }
         resumed
+    }
+
+    /// Handles a window in which the utterance may have ended, before the detector can tell.
+    pub(super) fn fades(&mut self, common: &mut Common, end: Samples) {
+        if let Some(utterance) = &mut self.utterance {
+            common.mark_activity();
+            utterance.fades(common, end, self.busy);
+        }
     }
 
     /// Handles a window of silence in the utterance.

@@ -5,10 +5,14 @@ use super::common::Common;
 use super::ids::RequestId;
 use super::latency::TurnLatency;
 use super::output::Output;
+use super::partials::Partials;
 use super::pause::Pause;
+use super::policy::EndpointPolicy;
+use super::segments::Segments;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::asr::Recognised;
+use crate::language::en::text::normalise;
 use crate::time::{Micros, Samples, Time};
 
 #[cfg(test)]
@@ -27,16 +31,15 @@ pub(super) struct Utterance {
     pause: Pause,
     /// End of the last window of speech, and when its VAD result came.
     last_speech: (Samples, Time),
-    /// Finished parts of an utterance that is too long to transcribe at once.
-    segments: Vec<Segment>,
-    /// Where the unfinished part begins.
-    segment_from: Samples,
+    segments: Segments,
     partials: Partials,
     clarity: Clarity,
     /// A part of it could not be transcribed.
     failed: bool,
     /// Preemptive generations that were requested.
     generations: u32,
+    /// The words that the last one answers.
+    answered: String,
     /// The client cancelled the answer to it.
     given_up: bool,
 }
@@ -55,25 +58,12 @@ enum Source {
 enum Stage {
     /// The user is speaking.
     Speaking,
+    /// The voice has become quiet: a gap between words, or the end.
+    Fading,
     /// A silence that may be the end of the turn.
     Pausing,
     /// The client has committed it.
     Committed,
-}
-
-#[derive(Debug)]
-struct Segment {
-    request: RequestId,
-    text: Option<String>,
-}
-
-/// The partial transcripts of an utterance.
-#[derive(Debug)]
-struct Partials {
-    asked: Option<RequestId>,
-    text: String,
-    /// Where the next one is requested.
-    next: Samples,
 }
 
 /// A finished transcription.
@@ -113,16 +103,12 @@ impl Utterance {
             stage: Stage::Speaking,
             pause: Pause::default(),
             last_speech: (end, now),
-            segments: Vec::new(),
-            segment_from: from,
-            partials: Partials {
-                asked: None,
-                text: String::new(),
-                next: Samples(from.0 + Samples::from_ms(partial_every_ms).0),
-            },
+            segments: Segments::new(from),
+            partials: Partials::new(from, end, partial_every_ms),
             clarity: Clarity::default(),
             failed: false,
             generations: 0,
+            answered: String::new(),
             given_up: false,
         }
     }
@@ -161,7 +147,7 @@ impl Utterance {
 
     /// The client is to send words and has sent none.
     pub(super) fn is_wordless(&self) -> bool {
-        self.is_in_words() && self.partials.text.is_empty()
+        self.is_in_words() && self.partials.words().is_empty()
     }
 
     /// Drops the answer to it.
@@ -173,31 +159,52 @@ impl Utterance {
         self.given_up
     }
 
-    /// Counts a preemptive generation. `false` if there were already `most`.
-    pub(super) fn may_be_answered_early(&mut self, most: u32) -> bool {
+    /// Counts a preemptive generation, which answers these words. `false` if there were already `most`.
+    pub(super) fn may_be_answered_early(&mut self, words: &str, most: u32) -> bool {
         let may = self.generations < most;
-        self.generations += u32::from(may);
+        if may {
+            self.generations += 1;
+            words.clone_into(&mut self.answered);
+        }
         may
+    }
+
+    /// The last preemptive generation answers these words.
+    pub(super) fn is_answered_early(&self, words: &str) -> bool {
+        self.answered == words
     }
 }
 
 /// Speech and silence.
 impl Utterance {
     /// Handles a window of speech that ends at `end`. `true` if it ended a pause.
-    pub(super) fn goes_on(&mut self, end: Samples, now: Time, partial_every_ms: u64) -> bool {
+    pub(super) fn goes_on(&mut self, end: Samples, now: Time) -> bool {
         self.last_speech = (end, now);
+        self.answered.clear();
         let pause = std::mem::take(&mut self.pause);
-        if let Some(request) = pause.transcription {
-            // It is the next partial.
-            self.partials.asked = pause.transcript.is_none().then_some(request);
-            self.partials.next = Samples(end.0 + Samples::from_ms(partial_every_ms).0);
+        if pause.transcription.is_some() {
+            self.partials.put_off(end);
         }
+        let awaited = pause.transcription.filter(|_| pause.transcript.is_none());
+        self.partials.goes_on(end, awaited);
         std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
     }
 
     /// Whether it was clearly speech.
     pub(super) fn clarity(&mut self) -> &mut Clarity {
         &mut self.clarity
+    }
+
+    /// Handles a quiet window that ends at `end` and that the detector takes for speech, because it lags behind
+    /// by a tenth of a second and more. Unless the server is `busy`, a partial is requested: if this is the
+    /// end, its words are there when the detector notices.
+    pub(super) fn fades(&mut self, common: &mut Common, end: Samples, busy: bool) {
+        self.last_speech = (end, common.now);
+        self.stage = Stage::Fading;
+        if !busy {
+            self.partials
+                .ask_in_gap(common, self.segments.unfinished_from(), end);
+        }
     }
 
     /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
@@ -228,9 +235,8 @@ impl Utterance {
 
     /// Commits the utterance up to `end`.
     pub(super) fn commit(&mut self, common: &mut Common, end: Samples) {
-        let longest = Samples::from_ms(common.policy.endpoint.segment_ms).0;
-        while end.since(self.segment_from) > longest {
-            self.cut_segment(common, Samples(self.segment_from.0 + longest));
+        if self.segments.cut_all(common, end) {
+            self.partials.cut();
         }
         self.stage = Stage::Committed;
         if self.pause.transcription.is_none() {
@@ -240,14 +246,8 @@ impl Utterance {
 
     /// Requests a partial, every half second of speech.
     pub(super) fn ask_partial(&mut self, common: &mut Common, end: Samples) {
-        if end < self.partials.next || self.partials.asked.is_some() {
-            return;
-        }
-        let every = Samples::from_ms(common.policy.endpoint.partial_every_ms).0;
-        let request = common.request_id();
-        self.partials.asked = Some(request);
-        self.partials.next = Samples(end.0 + every);
-        transcribe(common, request, self.segment_from, end, true);
+        self.partials
+            .ask(common, self.segments.unfinished_from(), end);
     }
 
     /// Requests the transcript up to this pause.
@@ -255,7 +255,12 @@ impl Utterance {
         let request = common.request_id();
         self.pause.transcription = Some(request);
         self.pause.asked = common.now;
-        transcribe(common, request, self.segment_from, end, false);
+        common.outputs.push_back(Output::Transcribe {
+            request,
+            from: self.segments.unfinished_from(),
+            to: end,
+            partial: false,
+        });
     }
 
     fn ask_completeness(&mut self, common: &mut Common, to: Samples) {
@@ -267,41 +272,17 @@ impl Utterance {
             .push_back(Output::ScoreEndOfTurn { request, from, to });
     }
 
-    /// Ends a segment before it is too long for the recogniser: after a pause if there is one in time, else
-    /// anywhere.
+    /// Ends a segment before it is too long for the recogniser.
     pub(super) fn cut_long_segment(
         &mut self,
         common: &mut Common,
         end: Samples,
         after_pause: bool,
     ) {
-        let longest = Samples::from_ms(common.policy.endpoint.segment_ms).0;
-        let enough = match after_pause {
-            true => longest * 3 / 5,
-            false => longest,
-        };
-        if end.since(self.segment_from) >= enough {
-            self.cut_segment(common, end);
+        if self.segments.cut_long(common, end, after_pause) {
+            self.partials.cut();
         }
     }
-
-    fn cut_segment(&mut self, common: &mut Common, end: Samples) {
-        let request = common.request_id();
-        let text = None;
-        self.segments.push(Segment { request, text });
-        let from = std::mem::replace(&mut self.segment_from, end);
-        self.partials.asked = None;
-        transcribe(common, request, from, end, false);
-    }
-}
-
-fn transcribe(common: &mut Common, request: RequestId, from: Samples, to: Samples, partial: bool) {
-    common.outputs.push_back(Output::Transcribe {
-        request,
-        from,
-        to,
-        partial,
-    });
 }
 
 /// Words.
@@ -313,24 +294,26 @@ impl Utterance {
         heard: Result<Recognised, ()>,
         now: Time,
     ) -> Transcribed {
-        if let Some(segment) = self.segments.iter_mut().find(|s| s.request == request) {
-            match heard {
-                Ok(heard) => segment.text = Some(heard.text),
-                Err(()) => self.failed = true,
-            }
+        if let Some(succeeded) = self.segments.on_transcript(request, &heard) {
+            self.failed |= !succeeded;
             return Transcribed::Segment;
         }
-        if self.partials.asked == Some(request) {
-            self.partials.asked = None;
+        if let Some(partial) = self.partials.on_transcript(request, &heard) {
             // Without a new partial, the words so far stay.
-            let partial = heard.map(|heard| Transcribed::Partial(heard.text));
-            return partial.unwrap_or(Transcribed::Dead);
+            return partial.map_or(Transcribed::Dead, Transcribed::Partial);
         }
         if self.pause.transcription != Some(request) {
             return Transcribed::Dead;
         }
         match heard {
-            Ok(heard) => self.pause.transcript = Some((self.clarity.weigh(heard), now)),
+            Ok(heard) => {
+                let mut heard = self.clarity.weigh(heard);
+                // Only spelt otherwise than what the model is already answering.
+                if self.segments.is_empty() && normalise(&heard.text) == normalise(&self.answered) {
+                    heard.text.clone_from(&self.answered);
+                }
+                self.pause.transcript = Some((heard, now));
+            }
             Err(()) => self.failed = true,
         }
         Transcribed::Pause(self.transcript())
@@ -339,23 +322,19 @@ impl Utterance {
     /// Takes a partial of the audio since the last segment. Returns all words so far if they have changed.
     pub(super) fn on_partial(&mut self, tail: &str) -> Option<String> {
         let text = self.text(tail);
-        let is_new = !text.is_empty() && text != self.partials.text;
-        is_new.then(|| {
-            self.partials.text.clone_from(&text);
-            text
-        })
+        self.partials.take(text)
     }
 
     /// Notes when the client's partial transcript last changed.
     pub(super) fn on_words(&mut self, words: &str, now: Time) {
-        if words != self.partials.text {
+        if words != self.partials.words() {
             self.last_speech.1 = now;
         }
     }
 
     /// The words so far.
     pub(super) fn words(&self) -> &str {
-        &self.partials.text
+        self.partials.words()
     }
 
     /// All words up to the current pause.
@@ -364,15 +343,18 @@ impl Utterance {
         Some(self.text(&heard.text))
     }
 
+    /// The words up to a gap that nothing has followed, if they are certainly all.
+    fn words_up_to_gap(&self, endpoint: &EndpointPolicy) -> Option<String> {
+        let heard = self.partials.up_to_gap()?;
+        let text = self.text(&heard.text);
+        let done = self.pause.done(Some(&text), heard.marks);
+        let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
+        certain.then_some(text)
+    }
+
     /// The words so far, with `tail` for the unfinished part.
     fn text(&self, tail: &str) -> String {
-        let segments = self.segments.iter().filter_map(|s| s.text.as_deref());
-        segments
-            .chain([tail])
-            .map(str::trim)
-            .filter(|s| !s.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
+        self.segments.text(tail)
     }
 }
 
@@ -395,22 +377,33 @@ impl Utterance {
         }
         let transcript = self.transcript();
         let endpoint = common.policy.endpoint.of(detection);
+        let is_cut = !self.segments.are_transcribed();
+        let up_to_gap = || match detection.rule {
+            EndOfTurnRule::Client => None,
+            _ => self.words_up_to_gap(&endpoint).filter(|_| !is_cut),
+        };
+        if self.stage == Stage::Fading {
+            return up_to_gap().map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
+        }
         let wait = match detection.rule {
             _ if self.is_committed() => 0,
             EndOfTurnRule::Silence { ms } => ms,
             EndOfTurnRule::Client => return EndOfTurn::NotYet,
             EndOfTurnRule::Semantic => {
-                let done = self.pause.done(transcript.as_deref());
+                let done = self.pause.done(transcript.as_deref(), self.pause.marks());
                 endpoint.silence_needed(done)
             }
         };
         let due = self.last_speech.1 + Micros::from_ms(wait);
-        let transcript = transcript.filter(|_| self.segments.iter().all(|s| s.text.is_some()));
+        let transcript = transcript.filter(|_| !is_cut);
         if common.now < due {
             common.timers.set(Timer::EndOfTurn, due);
             let is_unfinished =
                 detection.rule == EndOfTurnRule::Semantic && wait > endpoint.unsure_ms;
-            let plausible = transcript.filter(|_| !is_unfinished);
+            let plausible = match transcript {
+                Some(text) => Some(text).filter(|_| !is_unfinished),
+                None => up_to_gap(),
+            };
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }
         match transcript {

@@ -20,7 +20,10 @@ pub struct Phrases {
     pub tts_failed: String,
     /// A tool takes a long time.
     pub still_working: String,
-    /// A tool takes a moment more.
+    /// A tool takes about a second more.
+    #[serde(default = "moment_more")]
+    pub moment_more: String,
+    /// A tool takes half a second more.
     #[serde(default = "one_moment")]
     pub one_moment: String,
     /// The user has been silent for some time.
@@ -33,6 +36,11 @@ pub struct Phrases {
     pub goodbye_idle: String,
     /// The session reached its maximum length.
     pub goodbye_too_long: String,
+}
+
+/// For recordings that were made before there was this phrase.
+fn moment_more() -> String {
+    Phrases::default().moment_more
 }
 
 /// For recordings that were made before there was this phrase.
@@ -93,12 +101,13 @@ impl Phrases {
     }
 
     /// All phrases, to be synthesised in advance.
-    pub fn all(&self) -> [&str; 10] {
+    pub fn all(&self) -> [&str; 11] {
         [
             &self.llm_failed,
             &self.asr_failed,
             &self.tts_failed,
             &self.still_working,
+            &self.moment_more,
             &self.one_moment,
             &self.still_there,
             &self.declined,

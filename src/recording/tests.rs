@@ -67,9 +67,10 @@ fn inputs() -> impl Strategy<Value = Input> {
         Just(Err(ToolError::Failed("down".into()))),
     ];
     prop_oneof![
-        8 => (0u64..200, 0f32..1.0).prop_map(|(window, probability)| Input::Vad {
+        8 => (0u64..200, 0f32..1.0, -60i16..0).prop_map(|(window, probability, level)| Input::Vad {
             end: Samples(512 * window),
             probability,
+            level,
         }),
         4 => (request(), text()).prop_map(|(request, text)| Input::Transcript {
             request,
@@ -148,6 +149,7 @@ fn one_turn() -> String {
         let vad = Input::Vad {
             end: Samples(512 * window),
             probability,
+            level: -20,
         };
         happened.push((32, Some(vad)));
         happened.push((0, None));
@@ -181,7 +183,11 @@ proptest! {
         let read: f64 = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.to_bits(), number.to_bits());
         prop_assume!(small.is_finite());
-        let vad = Input::Vad { end: Samples(1), probability: small };
+        let vad = Input::Vad {
+            end: Samples(1),
+            probability: small,
+            level: -20,
+        };
         let text = serde_json::to_string(&vad).unwrap();
         prop_assert_eq!(serde_json::from_str::<Input>(&text).unwrap(), vad);
     }

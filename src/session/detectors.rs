@@ -1,7 +1,7 @@
 //! The voice activity detectors of all sessions, on one thread.
 
-use crate::conversation::Samples;
-use crate::vad::{Vad, VadError, WINDOW};
+use crate::conversation::{Input, Samples};
+use crate::vad::{Vad, VadError, WINDOW, level};
 use crate::worker::{SpawnError, Worker};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,8 +31,8 @@ pub(super) enum VadJob {
     Close { session: u64 },
 }
 
-/// The end of each window and its probability of speech.
-pub(super) type Judged = Vec<(Samples, f32)>;
+/// What was found in each window.
+pub(super) type Judged = Vec<Input>;
 
 /// Starts the thread.
 pub(super) fn start(
@@ -85,7 +85,11 @@ impl Detectors {
                     .enumerate()
                     .map(|(i, window)| {
                         let end = Samples(end.0 + (i * WINDOW) as u64);
-                        Ok((end, vad.push(window)?))
+                        Ok(Input::Vad {
+                            end,
+                            probability: vad.push(window)?,
+                            level: level(window),
+                        })
                     })
                     .collect()
             }
@@ -137,7 +141,12 @@ mod tests {
                 end,
                 windows,
             };
-            assert_eq!(detectors.handle(job, over).unwrap(), [(end, 0.0)]);
+            let silent = Input::Vad {
+                end,
+                probability: 0.0,
+                level: -120,
+            };
+            assert_eq!(detectors.handle(job, over).unwrap(), [silent]);
             detectors.sessions.len()
         };
         let tokens = [1, 2, 3].map(|_| CancellationToken::new());

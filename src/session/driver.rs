@@ -3,7 +3,7 @@
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::clause::TakeChunk;
-use super::detectors::VadJob;
+use super::detectors::{Judged, VadJob};
 use super::engines::Engines;
 use super::items::{self, Unheard};
 use super::offer::Offer;
@@ -53,7 +53,7 @@ pub(super) enum Done {
     /// A source of predictions has answered.
     Predicted(Answer),
     /// Windows were judged.
-    Judged(Vec<(Samples, f32)>),
+    Judged(Judged),
     /// Windows could not be judged.
     VadFailed(String),
     /// A part of what the voice is synthesising.
@@ -459,8 +459,8 @@ impl Driver {
             }
             Done::Judged(windows) => {
                 self.speech_found = Some(self.now());
-                for (end, probability) in windows {
-                    self.input(Input::Vad { end, probability });
+                for window in windows {
+                    self.input(window);
                 }
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),

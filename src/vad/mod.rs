@@ -9,6 +9,14 @@ pub use silero::{Silero, SileroModel};
 /// Samples of one window: 32 ms at 16 kHz, Silero's window.
 pub const WINDOW: usize = 512;
 
+/// The level of some audio (its root mean square), dB below full scale: -120..0.
+#[must_use]
+pub fn level(samples: &[f32]) -> i16 {
+    let power: f32 = samples.iter().map(|s| s * s).sum();
+    let mean = power / samples.len().max(1) as f32;
+    (10.0 * mean.log10()).clamp(-120.0, 0.0).round() as i16
+}
+
 /// Why voice activity could not be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("voice activity detection failed: {0}")]

@@ -11,7 +11,7 @@ use undertone::conversation::{
 };
 use undertone::session::Observers;
 use undertone::turn_model::{SmartTurn, TurnModel};
-use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
+use undertone::vad::{self, Gated, SileroModel, Vad, WINDOW};
 
 /// The models that hear, and a clock that is the position in the audio: hours of it can be heard
 /// without waiting. A transcript takes 70 ms, a score 40 ms.
@@ -74,7 +74,13 @@ impl Ears {
             let end = Samples(((index + 1) * WINDOW) as u64);
             let now = Time(end.0 * 1_000_000 / 16_000);
             let probability = vad.push(window).unwrap();
-            core.handle_input(now, Input::Vad { end, probability });
+            let level = vad::level(window);
+            let input = Input::Vad {
+                end,
+                probability,
+                level,
+            };
+            core.handle_input(now, input);
             self.obey(&mut core, now, &padded, &mut due, &mut heard);
             // What happens until the next window.
             for tick in 1..16 {

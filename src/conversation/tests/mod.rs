@@ -544,8 +544,8 @@ fn a_result_after_barge_in_joins_the_history_and_is_not_spoken() {
 #[test]
 fn a_dead_model_gets_an_apology_and_the_session_goes_on() {
     let mut sim = sim();
-    // Both preemptive generations fail, and so does their repetition.
-    sim.scripts.extend((0..3).map(|_| vec![Step::Break]));
+    // All preemptive generations fail, and so does their repetition.
+    sim.scripts.extend((0..4).map(|_| vec![Step::Break]));
     ask(&mut sim, "what time is it", 8_000);
     assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
     assert_eq!(sim.ended(), [ResponseStatus::Failed]);

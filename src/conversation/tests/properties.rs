@@ -17,6 +17,8 @@ use std::time::Duration;
 enum Move {
     Speak(u64, &'static str),
     Silence(u64),
+    /// The voice is quiet, and the detector takes it for speech.
+    Fade(u64),
     Cancel,
     Commit,
     Clear,
@@ -55,6 +57,7 @@ fn act(sim: &mut Sim, step: &Move) {
     let input = match *step {
         Move::Speak(ms, words) => return sim.speak(words, ms),
         Move::Silence(ms) => return sim.silence(ms),
+        Move::Fade(ms) => return sim.fade(ms),
         Move::Cancel => Input::CancelResponse,
         Move::Commit => Input::CommitAudio,
         Move::Clear => Input::ClearAudio,
@@ -100,6 +103,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         4 => (32u64..1_500, words).prop_map(|(ms, words)| Move::Speak(ms, words)),
         4 => (32u64..4_000).prop_map(Move::Silence),
+        1 => (32u64..300).prop_map(Move::Fade),
         1 => Just(Move::Cancel),
         1 => Just(Move::Commit),
         1 => Just(Move::Clear),
@@ -279,6 +283,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         8 => (32u64..1_500, words).prop_map(|(ms, words)| Move::Speak(ms, words)),
         8 => (32u64..4_000).prop_map(Move::Silence),
+        2 => (32u64..300).prop_map(Move::Fade),
         1 => Just(Move::Cancel),
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),

@@ -262,8 +262,13 @@ impl Sim {
         self.windows(ms, 0.95);
     }
 
+    /// The voice is quiet for `ms`, and the detector takes it for speech.
+    pub(super) fn fade(&mut self, ms: u64) {
+        self.windows_at(ms, 0.9, -60);
+    }
+
     pub(super) fn silence(&mut self, ms: u64) {
-        self.windows(ms, 0.02);
+        self.windows_at(ms, 0.02, -60);
     }
 
     pub(super) fn input(&mut self, input: Input) {
@@ -304,12 +309,17 @@ impl Sim {
     }
 
     pub(super) fn windows(&mut self, ms: u64, probability: f32) {
+        self.windows_at(ms, probability, -20);
+    }
+
+    fn windows_at(&mut self, ms: u64, probability: f32, level: i16) {
         for _ in 0..ms.div_ceil(32) {
             self.advance(Time(self.now.0 + 32_000));
             self.audio = Samples(self.audio.0 + 512);
             self.input(Input::Vad {
                 end: self.audio,
                 probability,
+                level,
             });
         }
     }

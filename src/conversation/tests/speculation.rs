@@ -680,6 +680,37 @@ fn an_early_answer_is_kept_if_the_user_was_done() {
 }
 
 #[test]
+fn the_model_is_asked_while_the_detector_still_hears_a_voice_that_has_ended() {
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.97;
+    sim.scripts
+        .push_back(vec![Step::Wait(300), say("It is noon."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.fade(128);
+    assert_eq!(sim.prompts.len(), 1);
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 1, "the same generation");
+    assert_eq!(sim.spoken(), ["It is noon."]);
+}
+
+#[test]
+fn a_gap_within_a_word_delays_and_costs_no_answer() {
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.97;
+    for words in ["what", "what time", "what time is it"] {
+        sim.speak(words, 400);
+        sim.fade(64);
+    }
+    let partial = |e: &Event| matches!(e, Event::PartialTranscript { .. });
+    assert!(sim.events.iter().filter(|(_, e)| partial(e)).count() >= 2);
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    sim.speak("what time is it", 100);
+    sim.silence(3_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    assert_eq!(sim.core.history.messages().len(), 2);
+}
+
+#[test]
 fn an_early_answer_is_never_said_if_the_user_goes_on() {
     let mut sim = Sim::new(with(vec![early("weather"), notes().remove(1)]));
     sim.completeness = 0.5;

@@ -11,6 +11,14 @@ fn at(ms: u64) -> Samples {
     Samples::from_ms(ms)
 }
 
+fn loud(end: Samples) -> Window {
+    Window {
+        end,
+        probability: 0.9,
+        level: -20,
+    }
+}
+
 fn heard(ms: u64) -> (Turn, Common) {
     let mut turn = Turn::default();
     turn.received(at(ms));
@@ -21,7 +29,7 @@ fn heard(ms: u64) -> (Turn, Common) {
 fn speak(turn: &mut Turn, from_ms: u64, windows: u64, agent_is_heard: bool) -> Vec<Option<Heard>> {
     let vad = VadPolicy::default();
     let ends = (1..=windows).map(|n| at(from_ms + 32 * n));
-    ends.map(|end| turn.on_window(&vad, BY_SILENCE, (end, 0.9), agent_is_heard))
+    ends.map(|end| turn.on_window(&vad, BY_SILENCE, loud(end), agent_is_heard))
         .collect()
 }
 
@@ -50,7 +58,7 @@ fn the_pre_roll_does_not_reach_into_the_turn_before() {
 fn no_speech_is_detected_if_the_client_commits_turns() {
     let (mut turn, _) = heard(0);
     let vad = VadPolicy::default();
-    assert_eq!(turn.on_window(&vad, BY_HAND, (at(32), 0.9), false), None);
+    assert_eq!(turn.on_window(&vad, BY_HAND, loud(at(32)), false), None);
     assert_eq!(turn.audio_end(), at(32));
 }
 

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::conversation::experience::Experience;
+use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
+use crate::language::en::endings::Marks;
 
 fn at(ms: u64) -> Samples {
     Samples::from_ms(ms)
@@ -19,7 +21,7 @@ fn speaking(ms: u64) -> (Utterance, Common) {
 /// The utterance with a pause at `ms` and these words.
 fn paused(ms: u64, words: &str) -> (Utterance, Common) {
     let (mut utterance, mut common) = speaking(ms);
-    utterance.goes_on(at(ms), common.now, 500);
+    utterance.goes_on(at(ms), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(ms + 200), false);
     let request = utterance.pause.transcription.unwrap();
     let transcribed = utterance.on_transcript(request, Ok(words.into()), common.now);
@@ -63,9 +65,9 @@ fn an_unfinished_sentence_gets_a_longer_wait() {
 fn requests_of_a_pause_die_with_it() {
     let (mut utterance, mut common) = paused(1_000, "what time");
     let scoring = utterance.pause.scoring.unwrap();
-    assert!(utterance.goes_on(at(1_300), common.now, 500));
+    assert!(utterance.goes_on(at(1_300), common.now));
     assert!(
-        !utterance.goes_on(at(1_332), common.now, 500),
+        !utterance.goes_on(at(1_332), common.now),
         "it went on before"
     );
     assert!(!utterance.on_completeness(scoring, 0.9, common.now));
@@ -75,7 +77,7 @@ fn requests_of_a_pause_die_with_it() {
 #[test]
 fn a_turn_without_its_transcript_waits_for_it() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.goes_on(at(1_000), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200), false);
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::NotYet);
     assert!(common.timers.is_set(Timer::TranscriptOverdue));
@@ -96,57 +98,88 @@ fn a_committed_turn_is_over_as_soon_as_its_words_are_there() {
     assert_eq!(over, EndOfTurn::Over("set a timer for".into()));
 }
 
-#[test]
-fn a_long_utterance_is_transcribed_in_segments() {
-    let (mut utterance, mut common) = speaking(60_000);
-    let longest = common.policy.endpoint.segment_ms;
-    utterance.cut_long_segment(&mut common, at(longest - 1), false);
-    assert!(utterance.segments.is_empty());
-    utterance.cut_long_segment(&mut common, at(longest), false);
-    let request = utterance.segments[0].request;
-    let text = Ok("One, ".into());
-    let segment = utterance.on_transcript(request, text, common.now);
-    assert_eq!(segment, Transcribed::Segment);
-    assert_eq!(utterance.on_partial("two").unwrap(), "One, two");
-    assert_eq!(utterance.on_partial("two"), None, "nothing is new");
-    let earlier = at(longest + longest * 3 / 5);
-    utterance.cut_long_segment(&mut common, earlier, true);
-    assert_eq!(utterance.segments.len(), 2, "sooner behind a pause");
+/// The request of the last transcription.
+fn requested(common: &Common) -> Option<RequestId> {
+    common.outputs.iter().rev().find_map(|output| match output {
+        Output::Transcribe { request, .. } => Some(*request),
+        _ => None,
+    })
+}
+
+fn certain(text: &str) -> Recognised {
+    Recognised {
+        marks: Some(Marks {
+            ends: 0.97,
+            goes_on: 0.003,
+        }),
+        ..Recognised::from(text)
+    }
 }
 
 #[test]
-fn partials_are_asked_for_one_at_a_time() {
+fn words_up_to_a_gap_may_be_all_and_are_heard_again_in_the_pause() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.ask_partial(&mut common, at(499));
-    assert_eq!(utterance.partials.asked, None);
-    utterance.ask_partial(&mut common, at(500));
-    let first = utterance.partials.asked.unwrap();
-    utterance.ask_partial(&mut common, at(1_000));
-    assert_eq!(utterance.partials.asked, Some(first));
-    let partial = utterance.on_transcript(first, Ok("what".into()), common.now);
-    assert_eq!(partial, Transcribed::Partial("what".into()));
-    let again = utterance.on_transcript(first, Ok("what".into()), common.now);
-    assert_eq!(again, Transcribed::Dead);
+    utterance.goes_on(at(1_000), common.now);
+    utterance.fades(&mut common, at(1_032), false);
+    let gap = requested(&common).unwrap();
+    let heard = Ok(certain("What time is it?"));
+    let partial = utterance.on_transcript(gap, heard, common.now);
+    assert_eq!(partial, Transcribed::Partial("What time is it?".into()));
+    let perhaps = || EndOfTurn::Perhaps("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 1_100), perhaps());
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_164), false);
+    assert_eq!(judge(&utterance, &mut common, 1_100), perhaps());
+    let pause = requested(&common).unwrap();
+    assert_ne!(pause, gap);
+    let heard = Ok(certain("What time is it in Rome?"));
+    utterance.on_transcript(pause, heard, common.now);
+    let over = EndOfTurn::Over("What time is it in Rome?".into());
+    assert_eq!(judge(&utterance, &mut common, 9_000), over);
 }
 
 #[test]
-fn a_partial_that_failed_takes_back_no_words() {
+fn words_up_to_a_gap_that_are_unsure_or_not_all_ask_for_nothing() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.ask_partial(&mut common, at(500));
-    let request = utterance.partials.asked.unwrap();
-    let failed = utterance.on_transcript(request, Err(()), common.now);
-    assert_eq!(failed, Transcribed::Dead);
-    utterance.ask_partial(&mut common, at(1_000));
-    assert!(
-        utterance.partials.asked.is_some(),
-        "the next one is asked for"
-    );
+    utterance.goes_on(at(1_000), common.now);
+    utterance.fades(&mut common, at(1_032), false);
+    let gap = requested(&common).unwrap();
+    utterance.on_transcript(gap, Ok("what time is".into()), common.now);
+    assert_eq!(judge(&utterance, &mut common, 1_100), EndOfTurn::NotYet);
+    utterance.goes_on(at(1_300), common.now);
+    utterance.fades(&mut common, at(1_332), false);
+    let gap = requested(&common).unwrap();
+    let heard = Ok(certain("What time is it?"));
+    utterance.on_transcript(gap, heard, common.now);
+    utterance.goes_on(at(1_600), common.now);
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_700), false);
+    assert_eq!(judge(&utterance, &mut common, 1_750), EndOfTurn::NotYet);
+}
+
+#[test]
+fn a_busy_server_transcribes_no_gap() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    utterance.fades(&mut common, at(1_032), true);
+    assert_eq!(requested(&common), None);
+}
+
+#[test]
+fn a_transcript_keeps_the_spelling_of_the_words_that_are_being_answered() {
+    let (mut utterance, mut common) = speaking(1_000);
+    assert!(utterance.may_be_answered_early("what time is it", 1));
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_164), false);
+    let pause = requested(&common).unwrap();
+    let heard = Ok(certain("What time is it?"));
+    let all = utterance.on_transcript(pause, heard, common.now);
+    assert_eq!(all, Transcribed::Pause(Some("what time is it".into())));
 }
 
 #[test]
 fn preemptive_generations_are_bounded() {
     let (mut utterance, _) = speaking(0);
-    let early: Vec<_> = (0..3).map(|_| utterance.may_be_answered_early(2)).collect();
+    let early: Vec<_> = (0..3)
+        .map(|_| utterance.may_be_answered_early("yes", 2))
+        .collect();
     assert_eq!(early, [true, true, false]);
 }
 
@@ -162,10 +195,10 @@ fn an_utterance_in_words_is_wordless_until_they_come() {
 #[test]
 fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.goes_on(at(1_000), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_032), false);
     let request = utterance.pause.transcription.expect("it is decoded ahead");
-    utterance.goes_on(at(1_064), common.now, 500);
+    utterance.goes_on(at(1_064), common.now);
     let transcribed = utterance.on_transcript(request, Ok("what".into()), common.now);
     assert_eq!(transcribed, Transcribed::Partial("what".into()));
     let asked = common.outputs.len();
@@ -180,7 +213,7 @@ fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
 #[test]
 fn a_busy_server_does_not_decode_ahead() {
     let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now, 500);
+    utterance.goes_on(at(1_000), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_064), true);
     assert!(utterance.pause.transcription.is_none());
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_096), true);

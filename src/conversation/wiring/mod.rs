@@ -25,6 +25,7 @@ use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
 use crate::conversation::confirm::Confirmation;
 use crate::conversation::ending::Ending;
+use crate::conversation::endpointer::Window;
 use crate::conversation::held_back::HeldBack;
 use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
@@ -108,7 +109,15 @@ impl Conversation {
             return self.settle();
         }
         match input {
-            Input::Vad { end, probability } => self.on_vad(end, probability),
+            Input::Vad {
+                end,
+                probability,
+                level,
+            } => self.on_vad(Window {
+                end,
+                probability,
+                level,
+            }),
             Input::Transcript {
                 request,
                 text,

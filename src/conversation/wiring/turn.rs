@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use crate::asr::Recognised;
-use crate::conversation::endpointer::Heard;
+use crate::conversation::endpointer::{Heard, Window};
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::Event;
@@ -14,11 +14,11 @@ use crate::llm::Message;
 use crate::time::{Samples, Time};
 
 impl Conversation {
-    pub(super) fn on_vad(&mut self, end: Samples, probability: f32) {
+    pub(super) fn on_vad(&mut self, window: Window) {
+        let end = window.end;
         let detection = &self.client.turn_detection;
         let vad = self.common.policy.vad.of(detection);
         let agent_is_heard = self.playout.audible_until() > self.common.now;
-        let window = (end, probability);
         let heard = self
             .turn
             .on_window(&vad, detection.rule, window, agent_is_heard);
@@ -33,18 +33,20 @@ impl Conversation {
                 }
             }
             Some(Heard::Speech) => {
+                self.drop_held();
                 let resumed = self.turn.goes_on(&mut self.common, end);
-                if resumed {
-                    self.drop_held();
-                }
                 self.turn.transcribe_so_far(&mut self.common, end, resumed);
+            }
+            Some(Heard::Fading) => {
+                self.turn.fades(&mut self.common, end);
+                self.try_end_turn();
             }
             Some(Heard::Silence) => {
                 self.turn.pauses(&mut self.common, rule, end);
                 self.try_end_turn();
             }
         }
-        self.turn.watch_audio(&mut self.common, probability);
+        self.turn.watch_audio(&mut self.common, window.probability);
     }
 
     /// Ends the turn if the client stops sending audio or words in mid-utterance.
@@ -64,7 +66,7 @@ impl Conversation {
     pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
         match self.turn.on_transcript(request, heard, self.common.now) {
             Transcribed::Dead => return,
-            Transcribed::Partial(text) => return self.on_partial(&text),
+            Transcribed::Partial(text) => self.on_partial(&text),
             Transcribed::Segment => {}
             // The turn may end with these words.
             Transcribed::Pause(text) => self.route(&text.unwrap_or_default(), true),

@@ -158,6 +158,9 @@ impl<'a> Session<'a> {
         let words = self.dice.pick(words);
         let ms = 200 + self.dice.below(1_200);
         self.sim.speak(words, ms);
+        if self.dice.chance(50) {
+            self.sim.fade(32 + self.dice.below(200));
+        }
     }
 
     /// The recogniser fails, hangs, or recovers.

@@ -1,0 +1,207 @@
+//! The partial transcripts of an utterance.
+
+use super::common::Common;
+use super::ids::RequestId;
+use super::output::Output;
+use crate::asr::Recognised;
+use crate::time::Samples;
+
+/// The least audio between two partials, ms. Gaps may follow each other closely.
+const GAP_MS: u64 = 96;
+
+/// How much of a word's end, ms, may be missing in the audio of a partial that has all words: a voice falls
+/// for that long before it is quiet.
+const FALLING_MS: u64 = 64;
+
+/// The partial transcripts of an utterance.
+#[derive(Debug)]
+pub(super) struct Partials {
+    asked: Option<RequestId>,
+    /// End of the audio of the last one that was requested.
+    to: Samples,
+    /// Its outcome.
+    heard: Option<Recognised>,
+    /// Where the next one is requested.
+    next: Samples,
+    /// Audio between two that are requested by time.
+    every: Samples,
+    /// End of the last window of speech that was not quiet.
+    loud_until: Samples,
+    /// All words so far.
+    words: String,
+}
+
+impl Partials {
+    /// None so far of an utterance that begins at `from`, in audio that has come in up to `end`.
+    pub(super) fn new(from: Samples, end: Samples, every_ms: u64) -> Self {
+        let every = Samples::from_ms(every_ms);
+        Self {
+            asked: None,
+            to: from,
+            heard: None,
+            next: Samples(from.0 + every.0),
+            every,
+            loud_until: end,
+            words: String::new(),
+        }
+    }
+
+    /// All words so far.
+    pub(super) fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Takes all words so far. Returns them if they have changed.
+    pub(super) fn take(&mut self, words: String) -> Option<String> {
+        let is_new = !words.is_empty() && words != self.words;
+        is_new.then(|| {
+            self.words.clone_from(&words);
+            words
+        })
+    }
+
+    /// Handles a window of speech that ends at `end`. The transcript of the pause that it ended, if it is still
+    /// awaited, becomes the next partial.
+    pub(super) fn goes_on(&mut self, end: Samples, of_pause: Option<RequestId>) {
+        self.loud_until = end;
+        if of_pause.is_some() {
+            self.asked = of_pause;
+        }
+    }
+
+    /// Puts the next one off, because a transcript was requested before `end`.
+    pub(super) fn put_off(&mut self, end: Samples) {
+        self.next = Samples(end.0 + self.every.0);
+    }
+
+    /// Requests one of the audio between `from` and `end` if it is time.
+    pub(super) fn ask(&mut self, common: &mut Common, from: Samples, end: Samples) {
+        if end >= self.next && self.asked.is_none() {
+            self.request(common, from, end);
+        }
+    }
+
+    /// Requests one of the audio between `from` and a gap that ends at `end`, unless all speech up to there is
+    /// in the last one.
+    pub(super) fn ask_in_gap(&mut self, common: &mut Common, from: Samples, end: Samples) {
+        let is_soon = end.since(self.to) < Samples::from_ms(GAP_MS).0;
+        if !self.has_all() && !is_soon {
+            self.request(common, from, end);
+        }
+    }
+
+    fn request(&mut self, common: &mut Common, from: Samples, to: Samples) {
+        let request = common.request_id();
+        self.asked = Some(request);
+        self.to = to;
+        self.heard = None;
+        self.put_off(to);
+        common.outputs.push_back(Output::Transcribe {
+            request,
+            from,
+            to,
+            partial: true,
+        });
+    }
+
+    /// The audio so far is transcribed for good.
+    pub(super) fn cut(&mut self) {
+        self.asked = None;
+        self.heard = None;
+    }
+
+    /// Handles a finished transcription. `None` if it is none of these; of a failed one nothing is returned.
+    pub(super) fn on_transcript(
+        &mut self,
+        request: RequestId,
+        heard: &Result<Recognised, ()>,
+    ) -> Option<Option<String>> {
+        if self.asked != Some(request) {
+            return None;
+        }
+        self.asked = None;
+        self.heard = heard.clone().ok();
+        Some(self.heard.as_ref().map(|heard| heard.text.clone()))
+    }
+
+    /// All speech so far was in the audio of the last one.
+    fn has_all(&self) -> bool {
+        self.loud_until.since(self.to) <= Samples::from_ms(FALLING_MS).0
+    }
+
+    /// What was heard up to a gap or pause, if all speech was in it.
+    pub(super) fn up_to_gap(&self) -> Option<&Recognised> {
+        let heard = self.heard.as_ref();
+        heard.filter(|heard| self.has_all() && heard.doubt.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::experience::Experience;
+    use crate::conversation::policy::Policy;
+
+    fn at(ms: u64) -> Samples {
+        Samples::from_ms(ms)
+    }
+
+    fn none_so_far() -> (Partials, Common) {
+        let common = Common::new(Policy::default(), Experience::default());
+        (Partials::new(at(0), at(0), 500), common)
+    }
+
+    #[test]
+    fn they_are_requested_one_at_a_time() {
+        let (mut partials, mut common) = none_so_far();
+        partials.ask(&mut common, at(0), at(499));
+        assert_eq!(partials.asked, None);
+        partials.ask(&mut common, at(0), at(500));
+        let first = partials.asked.unwrap();
+        partials.ask(&mut common, at(0), at(1_000));
+        assert_eq!(partials.asked, Some(first));
+        let heard = Ok("what".into());
+        let partial = partials.on_transcript(first, &heard);
+        assert_eq!(partial, Some(Some("what".into())));
+        assert_eq!(partials.on_transcript(first, &heard), None);
+    }
+
+    #[test]
+    fn after_one_that_failed_the_next_is_requested() {
+        let (mut partials, mut common) = none_so_far();
+        partials.ask(&mut common, at(0), at(500));
+        let failed = partials.on_transcript(partials.asked.unwrap(), &Err(()));
+        assert_eq!(failed, Some(None));
+        partials.ask(&mut common, at(0), at(1_000));
+        assert!(partials.asked.is_some());
+    }
+
+    #[test]
+    fn one_that_lacks_only_the_fall_of_the_voice_has_all_words() {
+        let (mut partials, mut common) = none_so_far();
+        partials.ask(&mut common, at(0), at(500));
+        let request = partials.asked.unwrap();
+        partials.goes_on(at(564), None);
+        partials.ask_in_gap(&mut common, at(0), at(700));
+        assert_eq!(partials.asked, Some(request));
+        partials.on_transcript(request, &Ok("what".into()));
+        assert_eq!(partials.up_to_gap(), Some(&"what".into()));
+        partials.goes_on(at(596), None);
+        assert_eq!(partials.up_to_gap(), None);
+        partials.ask_in_gap(&mut common, at(0), at(700));
+        assert!(partials.asked.is_some());
+    }
+
+    #[test]
+    fn gaps_that_follow_each_other_closely_are_not_all_transcribed() {
+        let (mut partials, mut common) = none_so_far();
+        partials.goes_on(at(300), None);
+        partials.ask_in_gap(&mut common, at(0), at(332));
+        let first = partials.asked;
+        partials.goes_on(at(400), None);
+        partials.ask_in_gap(&mut common, at(0), at(427));
+        assert_eq!(partials.asked, first);
+        partials.ask_in_gap(&mut common, at(0), at(428));
+        assert_ne!(partials.asked, first);
+    }
+}
