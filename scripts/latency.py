@@ -36,13 +36,17 @@ def main():
                 note(answer["turns"][-1], waits)
     total = statistics.median(waits["first_audio"])
     for stage, values in waits.items():
+        if not values:
+            continue
         median = statistics.median(values)
         print(f"{stage:16} p50 {median:5.0f} ms  max {max(values):5.0f} ms  {median / total:4.0%} of the wait")
 
 
 def note(turn, waits):
     for stage, values in waits.items():
-        values.append((turn[stage] - turn["speech_end"]) / 1000)
+        # A turn may end before Smart Turn has scored it.
+        if turn[stage] is not None:
+            values.append((turn[stage] - turn["speech_end"]) / 1000)
 
 
 def run(*arguments):

@@ -121,6 +121,24 @@ impl Held {
         self.events.iter().any(opens)
     }
 
+    /// The call that it has completed, if there is no other and not a word before it.
+    pub(super) fn only_call(&self) -> Option<(&str, &Map<String, Value>)> {
+        let mut tool = None;
+        let mut call = None;
+        for event in &self.events {
+            match event {
+                LlmEvent::ToolOpened { name } if tool.is_none() => tool = Some(name.as_str()),
+                LlmEvent::ToolOpened { .. } => return None,
+                LlmEvent::ToolClosed { arguments } => {
+                    call = Some((tool?, arguments.as_ref().ok()?))
+                }
+                LlmEvent::Speech { text } if !text.trim().is_empty() => return None,
+                _ => {}
+            }
+        }
+        call
+    }
+
     /// It is complete.
     pub(super) fn has_ended(&self) -> bool {
         self.events.last() == Some(&LlmEvent::End)

@@ -21,6 +21,10 @@ pub(super) struct Pause {
 /// much as both; but a voice that is held up in thought is heard only in the sound.
 const SOUND: f32 = 0.15;
 
+/// How much it weighs that a tool has all its arguments: the logarithm of the odds. A voice without melody
+/// ends a request without a mark that the recogniser hears.
+const REQUEST: f32 = 2.0;
+
 /// The most that a turn is over whose last word cannot end a sentence.
 const LEADS_ON: f32 = 0.02;
 
@@ -31,11 +35,18 @@ impl Pause {
     }
 
     /// The probability, 0..1, that the user is done, who has said these words in all, with these marks behind
-    /// them. `None` if there are none: the sound alone does not end a turn.
-    pub(super) fn done(&self, words: Option<&str>, marks: Option<Marks>) -> Option<f32> {
+    /// them. `asks`: they are a whole request for a tool. `None` if there are no words: the sound alone does
+    /// not end a turn.
+    pub(super) fn done(
+        &self,
+        words: Option<&str>,
+        marks: Option<Marks>,
+        asks: bool,
+    ) -> Option<f32> {
         let sound = self.completeness.map(|(score, _)| score);
         let words = words.filter(|words| !words.is_empty())?;
-        let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds);
+        let request = if asks { REQUEST } else { 0.0 };
+        let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds) + request;
         let done = 1.0 / (1.0 + (-odds).exp());
         Some(match reads_unfinished(words) {
             true => done.min(LEADS_ON),
@@ -61,7 +72,7 @@ mod tests {
             completeness: sound.map(|score| (score, Time(0))),
             ..Pause::default()
         };
-        EndpointPolicy::default().silence_needed(pause.done(Some(words), pause.marks()))
+        EndpointPolicy::default().silence_needed(pause.done(Some(words), pause.marks(), false))
     }
 
     const FINISHED: Option<(f32, f32)> = Some((0.97, 0.003));
@@ -91,6 +102,22 @@ mod tests {
     }
 
     #[test]
+    fn a_voice_without_melody_that_asks_for_a_tool_does_not_wait_long() {
+        let words = Some("how many kilometers are 10 miles");
+        let marks = Some(Marks {
+            ends: 0.24,
+            goes_on: 0.05,
+        });
+        let endpoint = EndpointPolicy::default();
+        let wait = |asks| endpoint.silence_needed(Pause::default().done(words, marks, asks));
+        assert_eq!(wait(false), 1_500);
+        assert!(wait(true) <= 500, "{}", wait(true));
+        let leads_on = Some("how many kilometers are 10 miles and");
+        let done = Pause::default().done(leads_on, marks, true);
+        assert_eq!(endpoint.silence_needed(done), 1_500);
+    }
+
+    #[test]
     fn a_recogniser_without_marks_is_judged_by_its_words() {
         assert!(wait("what is the weather in boston", None, None) < 500);
         assert!(wait("tell me the name of", None, None) > 500);
@@ -100,7 +127,7 @@ mod tests {
     fn before_anything_is_known_the_wait_is_the_middle_one() {
         let endpoint = EndpointPolicy::default();
         assert_eq!(
-            endpoint.silence_needed(Pause::default().done(None, None)),
+            endpoint.silence_needed(Pause::default().done(None, None, false)),
             500
         );
         assert_eq!(endpoint.silence_needed(Some(0.36)), 500);

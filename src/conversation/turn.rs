@@ -218,10 +218,15 @@ impl Turn {
         }
     }
 
-    /// Whether the turn is over.
-    pub(super) fn judge(&self, common: &mut Common, detection: &TurnDetection) -> EndOfTurn {
+    /// Whether the turn is over. `asks`: the words are a whole request for a tool.
+    pub(super) fn judge(
+        &self,
+        common: &mut Common,
+        detection: &TurnDetection,
+        asks: bool,
+    ) -> EndOfTurn {
         match &self.utterance {
-            Some(utterance) => utterance.judge(common, detection),
+            Some(utterance) => utterance.judge(common, detection, asks),
             None => EndOfTurn::NotYet,
         }
     }

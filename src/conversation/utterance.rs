@@ -347,7 +347,7 @@ impl Utterance {
     fn words_up_to_gap(&self, endpoint: &EndpointPolicy) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
         let text = self.text(&heard.text);
-        let done = self.pause.done(Some(&text), heard.marks);
+        let done = self.pause.done(Some(&text), heard.marks, false);
         let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
         certain.then_some(text)
     }
@@ -370,8 +370,13 @@ impl Utterance {
     }
 
     /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
-    /// timer for the next check.
-    pub(super) fn judge(&self, common: &mut Common, detection: &TurnDetection) -> EndOfTurn {
+    /// timer for the next check. `asks`: the words are a whole request for a tool.
+    pub(super) fn judge(
+        &self,
+        common: &mut Common,
+        detection: &TurnDetection,
+        asks: bool,
+    ) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;
         }
@@ -390,7 +395,9 @@ impl Utterance {
             EndOfTurnRule::Silence { ms } => ms,
             EndOfTurnRule::Client => return EndOfTurn::NotYet,
             EndOfTurnRule::Semantic => {
-                let done = self.pause.done(transcript.as_deref(), self.pause.marks());
+                let done = self
+                    .pause
+                    .done(transcript.as_deref(), self.pause.marks(), asks);
                 endpoint.silence_needed(done)
             }
         };

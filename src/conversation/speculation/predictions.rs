@@ -15,6 +15,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The least confidence of a prediction whose words are taken for a whole request.
+const WHOLE: f32 = 0.85;
+
 /// Opened connections stay open for at least this long (reqwest's pool: 90 s).
 const STAYS_WARM_MS: u64 = 60_000;
 
@@ -64,6 +67,9 @@ impl Speculation {
 
     fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
+        if let Some(track) = self.track(track) {
+            (track.unanswered, track.is_request) = (true, false);
+        }
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });
     }
@@ -97,8 +103,17 @@ impl Speculation {
         // slower source may add to its answer.
         self.routes
             .retain(|asked, of| *of != id || *asked >= request);
-        if self.track(id).is_none() {
+        let is_last = !self
+            .routes
+            .iter()
+            .any(|(asked, of)| *of == id && *asked > request);
+        let Some(track) = self.track(id) else {
             return;
+        };
+        if is_last {
+            let whole = |one: &Prediction| one.confidence >= WHOLE && !one.arguments.is_empty();
+            track.unanswered = false;
+            track.is_request |= predictions.iter().any(whole);
         }
         self.supersede(common, clients, id, &predictions);
         for prediction in predictions {

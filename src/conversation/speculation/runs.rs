@@ -3,13 +3,13 @@
 use super::gate;
 use super::ledger::Run;
 use super::record::{Discard, SpeculationEvent};
-use super::{Speculation, TrackId};
+use super::{Speculation, Track, TrackId};
 use crate::conversation::assumed::Guess;
 use crate::conversation::common::Common;
 use crate::conversation::experience::Lesson;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
-use crate::prediction::PastCall;
+use crate::prediction::{PastCall, Source};
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -95,32 +95,47 @@ impl Speculation {
     }
 
     /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is
-    /// calling one.
+    /// calling one. What was predicted from fewer words is not guessed.
     pub(in crate::conversation) fn ready(
         &self,
         common: &Common,
-        track: TrackId,
+        track: &Track,
         called: Option<&str>,
     ) -> Option<Guess> {
+        let is_outdated =
+            |run: &Run| track.unanswered && !matches!(run.predicted, Some((Source::Stream, _)));
         let runs = self.ledger.runs().filter(|run| {
-            run.track == track
-                && called.is_none_or(|tool| tool == run.tool)
-                && self.is_ready(common, run.id)
+            run.track == track.id && called.is_none_or(|tool| tool == run.tool) && !is_outdated(run)
         });
-        let guess = |run: &Run| {
-            let (_, confidence) = run.predicted?;
-            let (_, result) = run.outcome.as_ref()?;
-            Some(Guess {
-                run: run.id,
-                tool: run.tool.clone(),
-                arguments: run.arguments.clone(),
-                confidence,
-                result: result.as_ref().ok()?.clone(),
-                by_client: run.is_clients(),
-            })
-        };
         let likelier = |a: &Guess, b: &Guess| a.confidence.total_cmp(&b.confidence);
-        runs.filter_map(guess).max_by(likelier)
+        runs.filter_map(|run| self.guess(common, run))
+            .max_by(likelier)
+    }
+
+    /// That the model commits the call of this run; `None` if its result is not ready.
+    fn guess(&self, common: &Common, run: &Run) -> Option<Guess> {
+        let (_, confidence) = run.predicted.filter(|_| self.is_ready(common, run.id))?;
+        let (_, result) = run.outcome.as_ref()?;
+        Some(Guess {
+            run: run.id,
+            tool: run.tool.clone(),
+            arguments: run.arguments.clone(),
+            confidence,
+            result: result.as_ref().ok()?.clone(),
+            by_client: run.is_clients(),
+        })
+    }
+
+    /// That the model commits this call, which it has completed in a held-back answer.
+    pub(in crate::conversation) fn ready_for(
+        &self,
+        common: &Common,
+        track: TrackId,
+        tool: &Declaration,
+        arguments: &Map<String, Value>,
+    ) -> Option<Guess> {
+        let run = self.early_run(common, track, tool, arguments)?;
+        self.guess(common, self.ledger.get(run)?)
     }
 
     fn take_over(

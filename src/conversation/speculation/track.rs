@@ -27,6 +27,10 @@ pub(in crate::conversation) struct Track {
     pub(super) handed: Vec<(String, Map<String, Value>)>,
     /// The last input of the prediction sources.
     pub(super) asked: Evidence,
+    /// No source has answered it yet: what was predicted before may be outdated.
+    pub(super) unanswered: bool,
+    /// A source has answered that it is a whole request.
+    pub(super) is_request: bool,
 }
 
 impl Track {
@@ -35,6 +39,11 @@ impl Track {
             id: TrackId(id),
             ..Self::default()
         }
+    }
+
+    /// The words so far are a whole request: a tool that may run early is likely, and has its arguments.
+    pub(in crate::conversation) fn is_whole_request(&self) -> bool {
+        self.is_request
     }
 
     /// The likeliest call predicted from the words so far.

@@ -144,6 +144,39 @@ fn another_call_is_answered_by_its_own_result() {
     assert!(held(&sim).iter().all(|held| !held.used));
 }
 
+/// The words that matter come last: "what is the weather" has a result before "in boulder" is said.
+#[test]
+fn a_result_for_fewer_words_is_not_assumed_while_the_router_reads_the_rest() {
+    let mut sim = session([calling("boulder", 100, 150), answering()], 20);
+    sim.router_ms = 10;
+    sim.speak("what is the weather", 1_000);
+    sim.speak(QUESTION, 400);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    let said = serde_json::to_string(&sim.prompts[1].messages).unwrap();
+    assert!(said.contains(r#"{"city":"boulder"}"#), "{said}");
+}
+
+/// A model that calls at once: its call is complete before the turn is over.
+#[test]
+fn the_answer_to_a_call_that_is_held_back_is_prepared_before_the_turn_is_over() {
+    let [opened, closed] = call_with("weather", json!({"city": "boulder"}));
+    let prompt = vec![opened, closed, end()];
+    let quick = vec![say("It is sunny."), end()];
+    let mut sim = session([prompt, quick], 1);
+    sim.router = Box::new(|_| Vec::new());
+    sim.completeness = 0.5;
+    sim.speak(QUESTION, 1_500);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    let over = sim.latency().end_of_turn.unwrap();
+    assert!(held[0].began < over, "{held:?}, {over:?}");
+}
+
 /// Without a prediction, and before the end of the call.
 #[test]
 fn a_result_of_a_run_that_the_stream_started_is_answered_before_the_commit() {

@@ -5,7 +5,7 @@ use super::Conversation;
 use crate::conversation::answer::Answer;
 use crate::conversation::assumed::{Guess, HOLD};
 use crate::conversation::generation::Generation;
-use crate::conversation::held::Taken;
+use crate::conversation::held::{Held, Taken};
 use crate::conversation::ids::RequestId;
 use crate::conversation::input::ResponseTerms;
 use crate::conversation::timer::Timer;
@@ -95,7 +95,15 @@ impl Conversation {
             true => self.speculation.answering(),
             false => Some(self.speculation.listening()),
         };
-        let guess = track.and_then(|track| self.speculation.ready(&self.common, track.id, called));
+        let held = self.held.preempt.held().and_then(Held::only_call);
+        let guess = track.and_then(|track| match held {
+            Some((name, arguments)) => {
+                let tool = self.declared(name)?;
+                self.speculation
+                    .ready_for(&self.common, track.id, &tool, arguments)
+            }
+            None => self.speculation.ready(&self.common, track, called),
+        });
         let Some(guess) = guess.filter(|guess| self.held.assumed.is_allowed(&self.common, guess))
         else {
             return;
@@ -127,7 +135,8 @@ impl Conversation {
     fn foreseen(&self) -> Option<(RequestId, Option<&[Message]>, bool)> {
         if let Some(held) = self.held.preempt.held() {
             let base = Some(held.prompt().messages.as_slice());
-            return (!held.has_called()).then_some((held.request, base, false));
+            let may = !held.has_called() || held.only_call().is_some();
+            return may.then_some((held.request, base, false));
         }
         let answer = self.answer.as_ref()?;
         let generation = answer.generation.as_ref()?;

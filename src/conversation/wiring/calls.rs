@@ -120,7 +120,7 @@ impl Conversation {
     }
 
     /// The tool of this name that the conversation may start in the current answer.
-    fn declared(&self, name: &str) -> Option<Arc<Declaration>> {
+    pub(super) fn declared(&self, name: &str) -> Option<Arc<Declaration>> {
         let terms = self.answer.as_ref().map(|a| &a.terms);
         let clients = ClientTools::of(&self.client, terms);
         clients.declared(&self.common.policy, name).cloned()

@@ -100,7 +100,8 @@ impl Conversation {
     /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
-        match self.turn.judge(&mut self.common, detection) {
+        let asks = self.speculation.listening().is_whole_request();
+        match self.turn.judge(&mut self.common, detection, asks) {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) => self.generate_early(&text),
             EndOfTurn::Over(text) => self.end_turn(&text),
