@@ -86,7 +86,11 @@ impl Speculation {
 
     /// Begins the answer to the utterance, which takes over its track.
     pub(super) fn begin_answer(&mut self) {
-        self.answering = Some(self.take_heard());
+        // The words are final, and the model's first one may come before the sources' answer.
+        self.answering = Some(Track {
+            unanswered: false,
+            ..self.take_heard()
+        });
     }
 
     fn take_heard(&mut self) -> Track {
