@@ -14,8 +14,7 @@ use reqwest::{RequestBuilder, Response};
 use secrecy::SecretString;
 use serde::Serialize;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use url::Url;
 use wire::Decoder;
@@ -87,8 +86,54 @@ struct Endpoint {
     model: String,
     temperature: Option<f32>,
     max_tokens: Option<u32>,
-    /// Whether to ask the server for token counts; false once it has refused.
-    counts: AtomicBool,
+    /// What the server takes. What it refused is remembered, so that only one request is made twice.
+    takes: Mutex<Takes>,
+}
+
+/// Which optional parameters a server takes.
+#[derive(Debug, Clone, Copy)]
+struct Takes {
+    /// Token counts with the stream.
+    counts: bool,
+    temperature: bool,
+    limit: Limit,
+}
+
+/// The name of the token limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// `max_tokens`: most servers.
+    Old,
+    /// `max_completion_tokens`: OpenAI's models from the o-series and GPT-5 on.
+    New,
+}
+
+impl Takes {
+    /// The same without what the server has refused; `None` if the refusal names nothing that can be left out.
+    fn without(self, refusal: &LlmError) -> Option<Self> {
+        let LlmError::Status {
+            status: 400 | 422,
+            body,
+            ..
+        } = refusal
+        else {
+            return None;
+        };
+        let names = |parameter: &str| body.contains(parameter);
+        if self.counts && (names("stream_options") || names("include_usage")) {
+            let counts = false;
+            return Some(Self { counts, ..self });
+        }
+        if self.limit == Limit::Old && names("max_completion_tokens") {
+            let limit = Limit::New;
+            return Some(Self { limit, ..self });
+        }
+        let temperature = false;
+        (self.temperature && names("temperature")).then_some(Self {
+            temperature,
+            ..self
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -100,6 +145,8 @@ struct ChatRequest<'a> {
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
 }
@@ -206,29 +253,32 @@ async fn open(
     messages: Vec<ChatMessage>,
     max_tokens: Option<u32>,
 ) -> Result<LlmStream, LlmError> {
-    let counts = endpoint.counts.load(Ordering::Relaxed);
-    let request = endpoint.post_chat(&messages, max_tokens, counts);
-    let mut response = endpoint.server.send(request).await?;
-    if !response.status().is_success() {
+    let mut takes = *endpoint
+        .takes
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let request = endpoint.post_chat(&messages, max_tokens, takes);
+        let response = endpoint.server.send(request).await?;
+        if response.status().is_success() {
+            return Ok(events(response, &endpoint.server));
+        }
         let refusal = endpoint.refusal(response).await;
-        if !(counts && is_about_counting(&refusal)) {
+        // Each parameter is left out once, so this ends.
+        let Some(fewer) = takes.without(&refusal) else {
             return Err(refusal);
-        }
-        // Remembered, so that only one request is made twice.
-        endpoint.counts.store(false, Ordering::Relaxed);
-        let request = endpoint.post_chat(&messages, max_tokens, false);
-        response = endpoint.server.send(request).await?;
-        if !response.status().is_success() {
-            return Err(endpoint.refusal(response).await);
-        }
+        };
+        let reason = refusal.details();
+        tracing::info!(
+            reason,
+            "a parameter is left out from now on: the server refuses it"
+        );
+        takes = fewer;
+        *endpoint
+            .takes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = takes;
     }
-    Ok(events(response, &endpoint.server))
-}
-
-/// Whether the server refused `stream_options`, as some do with unknown fields.
-fn is_about_counting(refusal: &LlmError) -> bool {
-    matches!(refusal, LlmError::Status { status: 400 | 422, body, .. }
-        if body.contains("stream_options") || body.contains("include_usage"))
 }
 
 /// A stream that is being read.
@@ -282,7 +332,11 @@ impl Endpoint {
             model: settings.model,
             temperature: settings.temperature,
             max_tokens: settings.max_tokens,
-            counts: AtomicBool::new(true),
+            takes: Mutex::new(Takes {
+                counts: true,
+                temperature: settings.temperature.is_some(),
+                limit: Limit::Old,
+            }),
         })
     }
 
@@ -291,16 +345,17 @@ impl Endpoint {
         &self,
         messages: &[ChatMessage],
         max_tokens: Option<u32>,
-        counts: bool,
+        takes: Takes,
     ) -> RequestBuilder {
-        let limits = [self.max_tokens, max_tokens];
+        let limit = [self.max_tokens, max_tokens].into_iter().flatten().min();
         self.server.post("chat/completions").json(&ChatRequest {
             model: &self.model,
             messages,
             stream: true,
-            temperature: self.temperature,
-            max_tokens: limits.into_iter().flatten().min(),
-            stream_options: counts.then_some(StreamOptions {
+            temperature: self.temperature.filter(|_| takes.temperature),
+            max_tokens: limit.filter(|_| takes.limit == Limit::Old),
+            max_completion_tokens: limit.filter(|_| takes.limit == Limit::New),
+            stream_options: takes.counts.then_some(StreamOptions {
                 include_usage: true,
             }),
         })

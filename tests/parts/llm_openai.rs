@@ -296,6 +296,59 @@ async fn a_server_without_usage_support_is_retried_once_without_it() {
     assert_eq!(asked, [true, false, false]);
 }
 
+/// OpenAI's models from the o-series on: another name for the limit, and no temperature but the default.
+#[tokio::test]
+async fn refused_parameters_are_named_otherwise_or_left_out_and_remembered() {
+    let refusal = |message: &str| {
+        let body = json!({"error": {"message": message, "type": "invalid_request_error"}});
+        Reply::Status(400, &[], body.to_string())
+    };
+    let limit = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
+                 'max_completion_tokens' instead.";
+    let temperature = "Unsupported value: 'temperature' does not support 0.5 with this model.";
+    let answer = || {
+        let text = format!("{}{STOP}{DONE}", sse("<speech>Hello.</speech>"));
+        whole([text.into_bytes()])
+    };
+    let (server, llm) = Server::start(refusal(limit)).await;
+    server.then(refusal(temperature));
+    server.then(answer());
+    server.then(answer());
+    for _ in 0..2 {
+        let mut limited = prompt();
+        limited.demands.max_tokens = Some(300);
+        let (events, error) = all(llm.generate(limited)).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Hello.\n");
+    }
+    let seen = server.seen.lock().unwrap();
+    let asked: Vec<_> = (seen.iter())
+        .map(|(_, body)| {
+            let has = |name: &str| body.get(name).is_some();
+            (
+                has("max_tokens"),
+                has("max_completion_tokens"),
+                has("temperature"),
+            )
+        })
+        .collect();
+    let last = (false, true, false);
+    assert_eq!(
+        asked,
+        [(true, false, true), (false, true, true), last, last]
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_no_parameter_is_not_repeated() {
+    let message = "This model's maximum context length is 4096 tokens, 5000 with max_tokens.";
+    let body = json!({"error": {"message": message}}).to_string();
+    let (server, llm) = Server::start(Reply::Status(400, &[], body)).await;
+    let (_, error) = all(llm.generate(prompt())).await;
+    assert!(error.unwrap().details().contains("context length"));
+    assert_eq!(server.seen.lock().unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn chunk_boundaries_do_not_matter() {
     let text = format!(

@@ -95,7 +95,8 @@ fn model(begun: String, ended: String, go: Arc<Notify>) -> OpenAiCompatible {
             }
             Some((Ok::<_, std::io::Error>(piece), (pieces, go)))
         });
-        let end = stream::once(async { Ok("data: [DONE]\n\n".to_owned()) });
+        let done = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+        let end = stream::once(async move { Ok(format!("data: {done}\n\ndata: [DONE]\n\n")) });
         std::future::ready(Body::from_stream(stream::StreamExt::chain(body, end)))
     };
     let routes = axum::Router::new().route("/v1/chat/completions", post(answer));

@@ -7,6 +7,17 @@ use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+/// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part.
+const WHOLE: [&str; 7] = [
+    "stop",
+    "tool_calls",
+    "function_call",
+    "end_turn",
+    "stop_sequence",
+    "eos",
+    "eos_token",
+];
+
 /// The most native calls in one answer.
 const MAX_CALLS: usize = 16;
 
@@ -18,6 +29,9 @@ struct Chunk {
     #[serde(default, deserialize_with = "or_default")]
     choices: Vec<Choice>,
     error: Option<Value>,
+    /// "error" if the chunk itself is one, as older vLLM and Mistral send it.
+    object: Option<Value>,
+    message: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     usage: Option<Usage>,
 }
@@ -97,6 +111,8 @@ pub(super) struct Decoder {
     closed: usize,
     finish: Option<String>,
     usage: Option<TokenUsage>,
+    /// It has produced something.
+    has_begun: bool,
 }
 
 /// A native call of the protocol.
@@ -126,11 +142,16 @@ impl Decoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return (Vec::new(), Some(message_of(&error)));
         }
+        if chunk.object.is_some_and(|object| object == "error") {
+            let message = chunk.message.unwrap_or_default();
+            return (Vec::new(), Some(message_of(&message)));
+        }
         self.usage = chunk.usage.and_then(Usage::read).or(self.usage);
         let mut events = Vec::new();
         if let Some(choice) = chunk.choices.into_iter().next() {
             self.choice(choice, &mut events);
         }
+        self.has_begun |= !events.is_empty();
         (events, None)
     }
 
@@ -155,18 +176,20 @@ impl Decoder {
         for delta in choice.delta.tool_calls {
             self.call(delta, events);
         }
-        if let Some(reason) = choice.finish_reason {
-            self.finish(reason, events);
+        // Some servers send an empty reason with every piece.
+        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+            let whole = WHOLE.contains(&reason.as_str());
+            self.finish(reason, whole, events);
         }
         if let Some(open) = self.calls.get_mut(self.closed) {
             open.tell_read(events);
         }
     }
 
-    /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`.
-    fn finish(&mut self, reason: String, events: &mut Vec<LlmEvent>) {
+    /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`, if
+    /// they are known to be `whole`.
+    fn finish(&mut self, reason: String, whole: bool, events: &mut Vec<LlmEvent>) {
         events.extend(self.parser.finish());
-        let whole = !matches!(reason.as_str(), "length" | "content_filter");
         self.close_calls(self.calls.len(), whole, events);
         self.finish = Some(reason);
     }
@@ -174,8 +197,9 @@ impl Decoder {
     fn done(&mut self) -> Decoded {
         let mut events = Vec::new();
         if self.finish.is_none() {
-            self.finish("stop".into(), &mut events);
+            self.finish("stop".into(), false, &mut events);
         }
+        self.has_begun |= !events.is_empty();
         if self.finish.as_deref() == Some("content_filter") {
             return (
                 events,
@@ -183,6 +207,11 @@ impl Decoder {
             );
         }
         if self.finish.as_deref() == Some("length") {
+            if !self.has_begun {
+                let reason = "the token limit was reached before the first word: a model that thinks needs \
+                              a larger llm.max_tokens";
+                return (events, Some(reason.into()));
+            }
             events.push(LlmEvent::Cut);
         }
         events.extend(self.usage.take().map(|usage| LlmEvent::Used { usage }));
@@ -207,12 +236,13 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id.
+    /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id, Gemini neither.
     fn find(&mut self, delta: &CallDelta) -> Option<usize> {
         let id = delta.id.clone().filter(|id| !id.is_empty());
         let known = self.calls.iter().rposition(|call| {
             call.index == delta.index && (id.is_none() || call.id.is_none() || call.id == id)
         });
+        let known = known.filter(|at| id.is_some() || !self.calls[*at].is_over(&delta.function));
         match known {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
@@ -261,6 +291,18 @@ impl NativeCall {
             self.error = Some("the tool's name is too long");
             self.name = self.name.chars().take(MAX_NAME_CHARS).collect();
         }
+    }
+
+    /// Whether a piece without an id begins another call.
+    fn is_over(&self, next: &FunctionDelta) -> bool {
+        let name = next.name.as_deref().unwrap_or_default();
+        let is_empty = |piece: &Value| piece.as_str().is_some_and(str::is_empty);
+        let has_arguments = next
+            .arguments
+            .as_ref()
+            .is_some_and(|piece| !is_empty(piece));
+        let is_new = !name.is_empty() && !self.name.is_empty();
+        is_new && (name != self.name || self.is_whole() && has_arguments)
     }
 
     fn is_whole(&self) -> bool {
@@ -326,7 +368,9 @@ fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
 /// The message in an error body such as `{"error": {"message": "..."}}`.
 pub(super) fn error_message(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
-    Some(message_of(body.get("error")?))
+    let is_error = body.get("object").is_some_and(|object| object == "error");
+    let error = body.get("error").or_else(|| is_error.then_some(&body));
+    Some(message_of(error?))
 }
 
 fn message_of(error: &Value) -> String {
@@ -542,6 +586,77 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_committed_only_after_a_reason_that_says_it_is_whole() {
+        let bad = "bad the answer was cut off within the call";
+        for reason in [
+            "error",
+            "abort",
+            "insufficient_system_resource",
+            "max_tokens",
+        ] {
+            let lines = decode(&[call(0, "a", "w", ""), finish(reason)]);
+            assert_eq!(lines, ["open w", bad, "end"], "{reason}");
+        }
+        for reason in WHOLE {
+            let lines = decode(&[call(0, "a", "w", "{}"), finish(reason)]);
+            assert_eq!(lines[2], "close {}", "{reason}");
+        }
+        // `[DONE]` without a reason.
+        let lines = decode(&[call(0, "a", "w", "{}")]);
+        assert_eq!(lines, ["open w", "piece {}", bad, "end"]);
+    }
+
+    /// Older Ollama, and gateways in front of other models.
+    #[test]
+    fn an_empty_finish_reason_is_none() {
+        let with = |mut chunk: Value| {
+            chunk["choices"][0]["finish_reason"] = json!("");
+            chunk
+        };
+        let lines = decode(&[
+            with(text("<speech>Hi</spe")),
+            with(text("ech><to")),
+            with(text("ol>w(n=1)</tool>")),
+            finish("stop"),
+        ]);
+        assert!(lines.contains(&"close {\"n\":1}".to_owned()), "{lines:?}");
+        let lines = decode(&[
+            with(call(0, "a", "w", "")),
+            with(call(0, "", "", "{\"n\":1}")),
+            finish("stop"),
+        ]);
+        assert_eq!(
+            lines,
+            ["open w", "piece {\"n\":1}", "close {\"n\":1}", "end"]
+        );
+    }
+
+    /// Gemini's compatible endpoint.
+    #[test]
+    fn calls_without_index_and_id_are_told_apart_by_name() {
+        let call = |name: &str, arguments: &str| {
+            let function = json!({"name": name, "arguments": arguments});
+            json!({"choices": [{"delta": {"tool_calls": [{"function": function}]}}]})
+        };
+        let lines = decode(&[
+            call("w", "{\"n\":1}"),
+            call("w", "{\"n\":2}"),
+            call("v", "{}"),
+            call("v", ""),
+            finish("stop"),
+        ]);
+        let closes: Vec<_> = lines.iter().filter(|l| l.starts_with("close")).collect();
+        assert_eq!(closes, ["close {\"n\":1}", "close {\"n\":2}", "close {}"]);
+    }
+
+    #[test]
+    fn an_answer_that_was_all_thoughts_is_an_error_that_says_so() {
+        let thought = json!({"choices": [{"delta": {"reasoning_content": "hmm"}}]});
+        let lines = decode(&[thought, finish("length")]);
+        assert!(lines[0].contains("llm.max_tokens"), "{lines:?}");
+    }
+
+    #[test]
     fn a_call_without_arguments_and_arguments_as_an_object() {
         assert_eq!(
             decode(&[call(0, "a", "now", ""), finish("tool_calls")]),
@@ -558,6 +673,9 @@ mod tests {
             ["say Hi", "error: overloaded"]
         );
         assert_eq!(decode(&[json!({"error": "boom"})]), ["error: boom"]);
+        let vllm = json!({"object": "error", "message": "too long", "code": 400});
+        assert_eq!(decode(&[vllm.clone()]), ["error: too long"]);
+        assert_eq!(error_message(&vllm.to_string()).unwrap(), "too long");
         assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
     }
 
