@@ -351,6 +351,7 @@ mod tests {
             ("city", &text, "here", None),
             ("city", &text, "the", None),
             ("query", &text, "all of my", None),
+            ("recipient", &text, "her", Some(json!("her"))),
             ("city", &text, "the hague", Some(json!("The Hague"))),
             ("date", &text, "next friday", Some(json!("2026-11-27"))),
             ("date", &text, "tomorrow", Some(json!("2026-11-22"))),

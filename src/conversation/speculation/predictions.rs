@@ -68,7 +68,7 @@ impl Speculation {
     fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
         if let Some(track) = self.track(track) {
-            (track.unanswered, track.is_request) = (true, false);
+            (track.unanswered, track.is_whole_request) = (true, false);
         }
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });
@@ -113,7 +113,7 @@ impl Speculation {
         if is_last {
             let whole = |one: &Prediction| one.confidence >= WHOLE && !one.arguments.is_empty();
             track.unanswered = false;
-            track.is_request |= predictions.iter().any(whole);
+            track.is_whole_request |= predictions.iter().any(whole);
         }
         self.supersede(common, clients, id, &predictions);
         for prediction in predictions {

@@ -108,12 +108,13 @@ impl Speculation {
             run.track == track.id && called.is_none_or(|tool| tool == run.tool) && !is_outdated(run)
         });
         let likelier = |a: &Guess, b: &Guess| a.confidence.total_cmp(&b.confidence);
-        runs.filter_map(|run| self.guess(common, run))
+        runs.filter_map(|run| self.guess(common, run.id))
             .max_by(likelier)
     }
 
     /// That the model commits the call of this run; `None` if its result is not ready.
-    fn guess(&self, common: &Common, run: &Run) -> Option<Guess> {
+    pub(in crate::conversation) fn guess(&self, common: &Common, run: RunId) -> Option<Guess> {
+        let run = self.ledger.get(run)?;
         let (_, confidence) = run.predicted.filter(|_| self.is_ready(common, run.id))?;
         let (_, result) = run.outcome.as_ref()?;
         Some(Guess {
@@ -124,18 +125,6 @@ impl Speculation {
             result: result.as_ref().ok()?.clone(),
             by_client: run.is_clients(),
         })
-    }
-
-    /// That the model commits this call, which it has completed in a held-back answer.
-    pub(in crate::conversation) fn ready_for(
-        &self,
-        common: &Common,
-        track: TrackId,
-        tool: &Declaration,
-        arguments: &Map<String, Value>,
-    ) -> Option<Guess> {
-        let run = self.early_run(common, track, tool, arguments)?;
-        self.guess(common, self.ledger.get(run)?)
     }
 
     fn take_over(

@@ -29,8 +29,8 @@ pub(in crate::conversation) struct Track {
     pub(super) asked: Evidence,
     /// No source has answered it yet: what was predicted before may be outdated.
     pub(super) unanswered: bool,
-    /// A source has answered that it is a whole request.
-    pub(super) is_request: bool,
+    /// A source has answered that it is a whole request: a tool is likely, and has its arguments.
+    pub(in crate::conversation) is_whole_request: bool,
 }
 
 impl Track {
@@ -39,11 +39,6 @@ impl Track {
             id: TrackId(id),
             ..Self::default()
         }
-    }
-
-    /// The words so far are a whole request: a tool that may run early is likely, and has its arguments.
-    pub(in crate::conversation) fn is_whole_request(&self) -> bool {
-        self.is_request
     }
 
     /// The likeliest call predicted from the words so far.

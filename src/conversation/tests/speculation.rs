@@ -694,6 +694,22 @@ fn the_model_is_asked_while_the_detector_still_hears_a_voice_that_has_ended() {
 }
 
 #[test]
+fn an_answer_to_words_that_the_pause_reads_otherwise_is_never_heard() {
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.97;
+    sim.scripts
+        .push_back(vec![Step::Wait(300), say("It is noon."), end()]);
+    sim.scripts.push_back(vec![say("It is one there."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.fade(128);
+    assert_eq!(sim.prompts.len(), 1);
+    sim.words = "what time is it in rome".into();
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 2);
+    assert_eq!(sim.spoken(), ["It is one there."]);
+}
+
+#[test]
 fn a_gap_within_a_word_delays_and_costs_no_answer() {
     let mut sim = Sim::new(Policy::default());
     sim.completeness = 0.97;

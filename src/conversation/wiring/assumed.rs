@@ -99,8 +99,9 @@ impl Conversation {
         let guess = track.and_then(|track| match held {
             Some((name, arguments)) => {
                 let tool = self.declared(name)?;
-                self.speculation
-                    .ready_for(&self.common, track.id, &tool, arguments)
+                let speculation = &self.speculation;
+                let run = speculation.run_for(&self.common, track.id, &tool, arguments)?;
+                speculation.guess(&self.common, run)
             }
             None => self.speculation.ready(&self.common, track, called),
         });

@@ -10,8 +10,10 @@ impl Conversation {
     /// Asks the model for an answer to the words so far, because the user may be done.
     pub(super) fn generate_early(&mut self, text: &str) {
         let policy = &self.common.policy.speculation;
-        let free =
-            self.answer.is_none() && !self.agenda.has_next_answer() && !self.confirmation.is_open();
+        let free = self.answer.is_none()
+            && !self.agenda.has_next_answer()
+            && !self.confirmation.is_open()
+            && self.held.preempt.is_idle();
         if !policy.enabled
             || !policy.preemptive
             || self.common.tokens_spent
@@ -23,17 +25,11 @@ impl Conversation {
             return;
         }
         let most = policy.generations_per_turn;
-        let Some(utterance) = self.turn.utterance_mut() else {
-            return;
-        };
-        let is_held = !self.held.preempt.is_idle();
-        if is_held && utterance.is_answered_early(text)
-            || !utterance.may_be_answered_early(text, most)
-        {
+        let utterance = self.turn.utterance_mut();
+        if !utterance.is_some_and(|u| u.may_be_answered_early(text, most)) {
             return;
         }
-        // The words up to a gap were not all, or were misheard.
-        self.drop_held();
+        // Words up to a gap were routed as if they could go on.
         self.route(text, true);
         let mut messages = self.history.messages();
         messages.push(Message::User {

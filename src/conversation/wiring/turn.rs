@@ -69,7 +69,15 @@ impl Conversation {
             Transcribed::Partial(text) => self.on_partial(&text),
             Transcribed::Segment => {}
             // The turn may end with these words.
-            Transcribed::Pause(text) => self.route(&text.unwrap_or_default(), true),
+            Transcribed::Pause(text) => {
+                let text = text.unwrap_or_default();
+                let utterance = self.turn.utterance();
+                if utterance.is_some_and(|u| !u.is_answered_early(&text)) {
+                    // The words up to a gap were not all, or were misheard.
+                    self.drop_held();
+                }
+                self.route(&text, true);
+            }
         }
         self.try_end_turn();
     }
@@ -100,7 +108,7 @@ impl Conversation {
     /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
-        let asks = self.speculation.listening().is_whole_request();
+        let asks = self.speculation.listening().is_whole_request;
         match self.turn.judge(&mut self.common, detection, asks) {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) => self.generate_early(&text),

@@ -94,9 +94,8 @@ pub fn words_of_a_name(words: &str) -> &str {
 
 /// Whether the words only introduce a noun that is yet to come: "the", "all of my".
 pub fn lacks_noun(words: &str) -> bool {
-    const DETERMINERS: [&str; 12] = [
-        "a", "an", "the", "my", "your", "our", "his", "her", "their", "some", "any", "every",
-    ];
+    // Not "her" or "some", which may be all: "text her".
+    const DETERMINERS: [&str; 7] = ["a", "an", "the", "my", "your", "our", "their"];
     let last = words.rsplit(' ').next().unwrap_or_default();
     DETERMINERS.contains(&last)
 }
