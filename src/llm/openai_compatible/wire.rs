@@ -674,7 +674,7 @@ mod tests {
         );
         assert_eq!(decode(&[json!({"error": "boom"})]), ["error: boom"]);
         let vllm = json!({"object": "error", "message": "too long", "code": 400});
-        assert_eq!(decode(&[vllm.clone()]), ["error: too long"]);
+        assert_eq!(decode(std::slice::from_ref(&vllm)), ["error: too long"]);
         assert_eq!(error_message(&vllm.to_string()).unwrap(), "too long");
         assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
     }
