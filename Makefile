@@ -33,7 +33,7 @@ else
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 endif
 
-verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients
+verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
 ifneq ($(HOME_RUNS),)
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
@@ -92,6 +92,11 @@ $(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
 $(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-verify
 	$(FOREIGN)/.venv-verify/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
+	@touch $@
+
+$(FOREIGN)/.venv-llama/stamp: $(FOREIGN)/requirements-llama.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-llama
+	$(FOREIGN)/.venv-llama/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
 	@touch $@
 
 %/node_modules/.stamp: %/package-lock.json %/package.json | setup

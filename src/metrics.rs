@@ -5,6 +5,7 @@ use crate::conversation::{Discard, Fate, HeldRecord, Micros, RunRecord, Time, Tu
 use crate::prediction::Source;
 use crate::telemetry;
 use crate::tools::journal::JournalFigures;
+use crate::tools::mcp::McpFigures;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -151,6 +152,8 @@ pub struct Metrics {
     /// Counters of lost items, by kind.
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
+    model_loading: Gauge,
+    mcp: McpFigures,
 }
 
 impl Default for Metrics {
@@ -187,6 +190,8 @@ impl Default for Metrics {
             load: Gauge::default(),
             losses: Mutex::default(),
             journal: JournalFigures::default(),
+            model_loading: Gauge::default(),
+            mcp: McpFigures::default(),
         };
         metrics.register_speculation();
         metrics.register_early_answers();
@@ -359,6 +364,21 @@ impl Metrics {
             "1 while the journal cannot be written and tools with side effects do not run",
             self.journal.failing.clone(),
         );
+        registry.register(
+            "mcp_up",
+            "1 while an MCP server is connected",
+            self.mcp.up.clone(),
+        );
+        registry.register(
+            "mcp_tools_drifted",
+            "Tools of MCP servers that were withdrawn because they are no longer the pinned ones",
+            self.mcp.drifted.clone(),
+        );
+        registry.register(
+            "llm_loading",
+            "1 until the language model has answered once",
+            self.model_loading.clone(),
+        );
     }
 
     /// Exports `counter` as the number of lost items of a kind.
@@ -383,6 +403,21 @@ impl Metrics {
         // Writing into a `String` does not fail.
         let _ = text::encode(&mut out, &self.registry);
         out
+    }
+
+    /// The language model is loading, or cannot be reached since the start; or it no longer is.
+    pub fn model_is_loading(&self, is_loading: bool) {
+        self.model_loading.set(is_loading.into());
+    }
+
+    /// Whether the language model is still loading.
+    pub fn is_model_loading(&self) -> bool {
+        self.model_loading.get() != 0
+    }
+
+    /// The metrics of the MCP servers.
+    pub fn mcp(&self) -> McpFigures {
+        self.mcp.clone()
     }
 
     /// The metrics of the journal of calls with side effects.

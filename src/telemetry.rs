@@ -148,21 +148,29 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// The operator's filter. ONNX Runtime logs every allocation at INFO, so only its warnings are
-/// shown unless the filter names it.
+/// The crates of which less is shown unless the filter names them: ONNX Runtime's logs every allocation at INFO, the
+/// MCP SDK what servers say of themselves, and warns when a connection is closed.
+const QUIET: [(&str, &str); 2] = [("ort", "warn"), ("rmcp", "error")];
+
+/// The operator's filter, and quiet crates.
 fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
-    let quiet = if directives.split(',').any(is_of_ort) {
-        ""
-    } else {
-        ",ort=warn"
-    };
-    Ok(EnvFilter::try_new(format!("{directives}{quiet}"))?)
+    let mut all = directives.to_owned();
+    for (quiet, level) in QUIET {
+        if !directives
+            .split(',')
+            .any(|directive| is_of(quiet, directive))
+        {
+            all = format!("{all},{quiet}={level}");
+        }
+    }
+    Ok(EnvFilter::try_new(all)?)
 }
 
-/// Whether a directive, such as `ort::session[span]=debug`, targets ONNX Runtime's crate.
-fn is_of_ort(directive: &str) -> bool {
+/// Whether a directive, such as `ort::session[span]=debug`, targets a crate.
+fn is_of(name: &str, directive: &str) -> bool {
     let target = directive.trim().split(['=', '[']).next();
-    target.is_some_and(|target| target == "ort" || target.starts_with("ort::"))
+    let module = target.and_then(|target| target.strip_prefix(name));
+    module.is_some_and(|module| module.is_empty() || module.starts_with("::"))
 }
 
 /// Secrets that must never be logged.
@@ -479,12 +487,14 @@ mod tests {
     }
 
     #[test]
-    fn onnx_runtime_is_quiet_unless_a_directive_names_it() {
+    fn noisy_crates_are_quiet_unless_a_directive_names_them() {
         let quiet = |directives| filter(directives).unwrap().to_string().contains("ort=warn");
         assert!(quiet("info"));
         assert!(quiet("info,undertone::transport=debug"));
         assert!(!quiet("info,ort=debug"));
         assert!(!quiet("info,ort::logging=trace"));
+        let both = filter("info,ort=debug").unwrap().to_string();
+        assert!(both.contains("rmcp=error"), "{both}");
     }
 
     /// A disk with limited space, bytes.

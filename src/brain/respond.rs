@@ -13,6 +13,7 @@ use crate::llm::{LlmEvent, Message, Prompt, ToolChoice};
 use crate::prediction::EmbedError;
 use crate::tools::ToolSpec;
 use crate::tools::builtin::{self, HANG_UP};
+use crate::tools::journal::ALREADY_DONE;
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 use std::sync::Arc;
@@ -123,11 +124,16 @@ fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
     let result = |message: &Message| match message {
         Message::ToolResult { id, name, output } => {
-            let declared = || known.answer(name, &arguments_of(id, messages), output);
+            let (output, is_old) = without_mark(output);
+            let declared = || known.answer(name, &arguments_of(id, messages), &output);
             let failed = output.get("error").is_some();
             let ours = !failed && !known.is_others(name, prompt.tools.iter());
             let said = ours.then(declared).flatten();
-            Some(said.unwrap_or_else(|| answers::result(name, output, &asked)))
+            let said = said.unwrap_or_else(|| answers::result(name, &output, &asked));
+            Some(match is_old {
+                true => format!("That was already done before. {said}"),
+                false => said,
+            })
         }
         _ => None,
     };
@@ -140,6 +146,13 @@ fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
         true => speech(said.join(" ")),
         false => unable(said.join(" ")),
     }
+}
+
+/// A result without the mark of a change that was made before, and whether it had one.
+fn without_mark(output: &Value) -> (Value, bool) {
+    let mut output = output.clone();
+    let mark = output.as_object_mut().and_then(|o| o.remove(ALREADY_DONE));
+    (output, mark.is_some())
 }
 
 fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
@@ -235,7 +248,7 @@ fn at_once(answers: Vec<Vec<LlmEvent>>) -> Vec<LlmEvent> {
     for event in talking.into_iter().chain(calling).flatten() {
         match event {
             LlmEvent::Speech { text } if !words.contains(&text) => words.push(text),
-            LlmEvent::Speech { .. } | LlmEvent::Unable => {}
+            LlmEvent::Speech { .. } | LlmEvent::Thinking | LlmEvent::Unable => {}
             other => calls.push(other),
         }
     }

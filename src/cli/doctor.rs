@@ -1,6 +1,7 @@
 //! `undertone doctor`: checks what most often goes wrong.
 
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
+use super::probe;
 use crate::config::{Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::server::HEALTHY;
@@ -96,6 +97,15 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),
+        match config.tools.mcp.servers.as_slice() {
+            [] => skipped("MCP servers", "there are none"),
+            _ => try_out(
+                "MCP servers",
+                "see [mcp.NAME] in the configuration; `undertone mcp diff` shows changed tools and \
+                 `undertone mcp pin` accepts them; a `description` in the declaration may be shorter",
+                || super::mcp::examine(config),
+            ),
+        },
         try_out(
             "port",
             "stop the program that listens there, or choose another --port",
@@ -202,7 +212,7 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
 /// Asks the server for its list of models with the client that sessions use. The request is free
 /// and tests address, key and latency.
 fn language_model(config: &Config) -> Result<String> {
-    let LlmEngine::OpenAiCompatible(remote) = &config.llm else {
+    let LlmEngine::Remote(remote) = &config.llm else {
         return Ok("the embedded brain".into());
     };
     let model = remote_llm(remote, |settings| {
@@ -213,18 +223,29 @@ fn language_model(config: &Config) -> Result<String> {
         .block_on(model.check())
         .map_err(|error| anyhow!("{}", error.details()))?;
     let name = &remote.settings.model;
+    let probed = config
+        .cache
+        .as_deref()
+        .and_then(|cache| probe::last(cache, remote));
+    let advice = match probed {
+        None => "; it was never probed: run `undertone probe`",
+        Some(probed) if probed.calls != remote.settings.calls => {
+            "; the last probe recommends the other value of `calls`"
+        }
+        Some(_) => "",
+    };
     let delay = health.latency.as_millis();
     match health.model_listed {
         Some(true) => Ok(format!(
-            "{name} is available; the server answered after {delay} ms"
+            "{name} is available; the server answered after {delay} ms{advice}"
         )),
         // Some servers do not list aliases or newly loaded models.
         Some(false) => Ok(format!(
-            "the server answered after {delay} ms, but {name} is not on its list of {} models",
+            "the server answered after {delay} ms, but {name} is not on its list of {} models{advice}",
             health.models.map_or(0, |models| models.len())
         )),
         None => Ok(format!(
-            "the server answered after {delay} ms; it lists no models"
+            "the server answered after {delay} ms; it lists no models{advice}"
         )),
     }
 }
@@ -234,7 +255,7 @@ fn language_model(config: &Config) -> Result<String> {
 fn tools(config: &Config) -> Result<String> {
     declared::verify(&config.tools.declared)?;
     let own = declared::registry(&config.tools.declared)?;
-    let kinds = ["builtin", "http", "subprocess"];
+    let kinds = ["builtin", "http", "subprocess", "mcp"];
     let count = |kind: &str| {
         config
             .tools

@@ -4,12 +4,14 @@ use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
 use crate::brain::Brain;
 use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
 use crate::conversation::Policy;
-use crate::llm::{Llm, OpenAiCompatible, openai_compatible};
+use crate::llm::{Fallback, Llm, Remote, remote};
+use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
-use crate::tools::{Clock, Journal, JournalFile, Registry, SystemClock, declared};
+use crate::tools::declared::{self, Kind};
+use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
 use crate::tts::{Piper, Tts, TtsError};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
@@ -66,7 +68,7 @@ pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
 /// A model is missing or does not match its sha256, or a setting cannot be used.
 pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let renewal = renewal_with(config, &models)?;
+    let renewal = renewal_with(config, &models, &observers.metrics)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -105,11 +107,11 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
 ///
 /// # Errors
 /// As [`all`].
-pub(super) fn renewal(config: &Config) -> Result<Renewal> {
-    renewal_with(config, &verified_models(config)?)
+pub(super) fn renewal(config: &Config, metrics: &Metrics) -> Result<Renewal> {
+    renewal_with(config, &verified_models(config)?, metrics)
 }
 
-/// The tools of the configuration.
+/// The tools of the configuration, also those of MCP servers, although nothing is connected.
 fn registry(config: &Config) -> Result<Registry> {
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
@@ -118,19 +120,44 @@ fn registry(config: &Config) -> Result<Registry> {
     Ok(tools)
 }
 
-fn renewal_with(config: &Config, models: &Models) -> Result<Renewal> {
+/// The same without the tools of MCP servers, which come and go as their servers do.
+fn live(tools: &Registry, config: &Config, metrics: &Metrics) -> LiveTools {
+    let mut connected = tools.clone();
+    for tool in &config.tools.declared {
+        if let Kind::Mcp(plan) = &tool.kind {
+            let name = &tool.declaration.spec.name;
+            connected.remove(name);
+            if plan.pin.is_none() {
+                let server = &plan.server.name;
+                tracing::warn!(
+                    server,
+                    tool = name,
+                    "a tool is not pinned and not offered; `undertone mcp pin` pins it"
+                );
+            }
+        }
+    }
+    let live = LiveTools::from(connected);
+    let mcp = &config.tools.mcp.servers;
+    if tokio::runtime::Handle::try_current().is_ok() {
+        declared::mcp_servers(mcp, &config.tools.declared).run(&live, &metrics.mcp());
+    }
+    live
+}
+
+fn renewal_with(config: &Config, models: &Models, metrics: &Metrics) -> Result<Renewal> {
     let tools = registry(config)?;
     let instructions = config.policy.briefing.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
         predictors: predictors(config, models, &tools)?,
-        tools: tools.into(),
+        tools: live(&tools, config, metrics),
         zone: config.time_zone.clone(),
         policy: Policy {
             text,
             max_tokens: match &config.llm {
-                LlmEngine::OpenAiCompatible(remote) => remote.settings.max_tokens,
+                LlmEngine::Remote(remote) => remote.settings.max_tokens,
                 LlmEngine::Brain => None,
             },
             ..config.policy.clone()
@@ -223,24 +250,25 @@ fn llm(config: &Config, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm
             let settings = prediction_settings(config, models, tools);
             Ok(Arc::new(Brain::start(settings, tools)?))
         }
-        LlmEngine::OpenAiCompatible(remote) => {
-            let model = remote_llm(remote, |_| ())?;
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                let model = model.clone();
-                // `warm` logs failures, and the first turn tries again.
-                runtime.spawn(async move { drop(model.warm().await) });
-            }
-            Ok(Arc::new(model))
+        LlmEngine::Remote(remote) => {
+            let model = Arc::new(remote_llm(remote, |_| ())?);
+            Ok(match &remote.fallback {
+                Some(other) => {
+                    let other = Arc::new(remote_llm(other, |_| ())?);
+                    Arc::new(Fallback::new(model, other))
+                }
+                None => model,
+            })
         }
     }
 }
 
-/// The model on an OpenAI-compatible server, with the settings changed by `adapt`.
+/// The model on a server, with the settings changed by `adapt`.
 pub(super) fn remote_llm(
     remote: &RemoteLlm,
-    adapt: impl FnOnce(&mut openai_compatible::Settings),
-) -> Result<OpenAiCompatible> {
+    adapt: impl FnOnce(&mut remote::Settings),
+) -> Result<Remote> {
     let mut settings = remote.settings.clone();
     adapt(&mut settings);
-    Ok(OpenAiCompatible::new(settings, remote.prompts())?)
+    Ok(Remote::new(settings, remote.prompts())?)
 }

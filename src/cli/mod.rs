@@ -5,8 +5,10 @@ mod audio_file;
 mod config;
 mod doctor;
 pub mod engines;
+mod mcp;
 mod models;
 mod playground;
+mod probe;
 mod reload;
 mod replay;
 mod router;
@@ -86,12 +88,17 @@ enum Command {
     /// List, fetch or check the models
     #[command(subcommand)]
     Models(models::Models),
+    /// List, pin or compare the tools of MCP servers
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Train or evaluate the predictor of tool calls
     #[command(subcommand)]
     Router(router::Router),
     /// Check the configuration, or show the values in effect
     #[command(subcommand)]
     Config(config::Command),
+    /// Ask a language model some forty questions, and print what it can do and how to set its entry
+    Probe(probe::Probe),
     /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),
 }
@@ -134,6 +141,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ask(ask) => {
             done(ask.run(&start_whole(&common.flags(Scope::Conversation))?.config))
         }
+        Command::Probe(probe) => {
+            done(probe.run(&start_whole(&common.flags(Scope::Conversation))?.config))
+        }
         Command::Transcribe(transcribe) => {
             done(transcribe.run(&start(&common.flags(Scope::Models))?))
         }
@@ -141,6 +151,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Replay(replay) => replay.run(),
         Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.flags(router.scope()))?)),
+        Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),
         Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
@@ -189,12 +200,23 @@ fn secrets(config: &Config) -> Secrets {
     let server = &config.server;
     let key = match &config.llm {
         LlmEngine::Brain => &None,
-        LlmEngine::OpenAiCompatible(remote) => &remote.settings.api_key,
+        LlmEngine::Remote(remote) => &remote.settings.api_key,
     };
     let secrets = [&server.auth_token, &server.client_secret_key, key];
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
+    let mcp = config
+        .tools
+        .mcp
+        .servers
+        .iter()
+        .flat_map(|server| server.secrets());
     let twilio = server.twilio.as_ref().map(|twilio| &twilio.auth_token);
-    let all = secrets.into_iter().flatten().chain(twilio).chain(tools);
+    let all = secrets
+        .into_iter()
+        .flatten()
+        .chain(twilio)
+        .chain(tools)
+        .chain(mcp);
     all.cloned().collect()
 }
 

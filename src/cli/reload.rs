@@ -81,8 +81,8 @@ impl Reloader {
             demonstration.declare(&mut loaded.config.tools.declared);
         }
         let config = &loaded.config;
-        let renewal = engines::renewal(config)?;
         let old = engines_of(&self.engines);
+        let renewal = engines::renewal(config, old.metrics())?;
         let runtime = Handle::try_current().context("no async runtime")?;
         let engines = runtime.block_on(old.renewed(renewal));
         telemetry::change(&config.log.filter, super::secrets(config))?;

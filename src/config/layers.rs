@@ -1,7 +1,7 @@
 //! Merges defaults, file, environment and command line, and tracks the origin of each key.
 
 use super::error::{ConfigError, Origin, nearest, suggest};
-use super::raw::RawConfig;
+use super::raw::{RawConfig, RawMcp};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_MODELS",
     "UNDERTONE_TWILIO_AUTH_TOKEN",
 ];
+
+/// The section whose tables have the operator's names.
+const NAMED: &str = "mcp";
 
 /// The merged settings that override the defaults.
 #[derive(Debug, Default)]
@@ -55,6 +58,10 @@ impl Layers {
             let Some(content) = content.get_ref().as_table() else {
                 return Err(not_a_section(section.get_ref(), origin));
             };
+            if section.get_ref() == NAMED {
+                self.named(content, &at)?;
+                continue;
+            }
             let keys = keys_of(section.get_ref(), &origin)?;
             for key in content.keys() {
                 let origin = at(Some(key.span()));
@@ -64,6 +71,33 @@ impl Layers {
             }
         }
         self.table = toml::from_str(text).map_err(syntax)?;
+        Ok(())
+    }
+
+    /// The tables `[mcp.NAME]`.
+    fn named(
+        &mut self,
+        tables: &DeTable<'_>,
+        at: &dyn Fn(Option<std::ops::Range<usize>>) -> Origin,
+    ) -> Result<(), ConfigError> {
+        let keys = keys_of_named();
+        for (name, table) in tables {
+            let (path, origin) = (format!("{NAMED}.{}", name.get_ref()), at(Some(name.span())));
+            let Some(table) = table.get_ref().as_table() else {
+                return Err(ConfigError {
+                    origin,
+                    problem: format!("`{path}` is not a table"),
+                    fix: format!("write [{NAMED}.NAME] on a line of its own and the keys below it"),
+                });
+            };
+            for key in table.keys() {
+                let origin = at(Some(key.span()));
+                known_key(&path, key.get_ref(), &keys, &origin)?;
+                self.origins
+                    .insert(format!("{path}.{}", key.get_ref()), origin);
+            }
+            self.origins.insert(path, origin);
+        }
         Ok(())
     }
 
@@ -96,12 +130,17 @@ impl Layers {
     /// The merged values, typed.
     pub(super) fn raw(&self) -> Result<RawConfig, ConfigError> {
         serde_path_to_error::deserialize(toml::Value::Table(self.table.clone()))
-            .map_err(|error| self.wrong_type(&error.path().to_string()))
+            .map_err(|error| self.wrong_type(&error.path().to_string(), error.inner().message()))
     }
 
-    /// The origin of the value of `key` (`section.key`).
+    /// The origin of the value of `key` (`section.key`). What stands within a table has the origin of the table.
     pub(super) fn origin(&self, key: &str) -> Origin {
-        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+        fn outer<'k>(key: &&'k str) -> Option<&'k str> {
+            key.rsplit_once('.').map(|(outer, _)| outer)
+        }
+        std::iter::successors(Some(key), outer)
+            .find_map(|key| self.origins.get(key).cloned())
+            .unwrap_or(Origin::Default)
     }
 
     /// The variables with our prefix that are not settings.
@@ -137,8 +176,16 @@ impl Layers {
         }
     }
 
-    fn wrong_type(&self, path: &str) -> ConfigError {
+    fn wrong_type(&self, path: &str, message: &str) -> ConfigError {
         let key = path.split('[').next().unwrap_or(path);
+        if key.matches('.').count() > 1 {
+            // Within a table whose names are the operator's.
+            return ConfigError {
+                origin: self.origin(key),
+                problem: format!("{key}: {message}"),
+                fix: "undertone.example.toml has the keys and their types".into(),
+            };
+        }
         let value = key
             .split_once('.')
             .and_then(|(section, name)| self.table.get(section)?.get(name));
@@ -174,6 +221,14 @@ pub(super) fn flatten(config: &RawConfig) -> Vec<(String, Json)> {
         }
     }
     keys
+}
+
+/// Every key of a table `[mcp.NAME]`.
+fn keys_of_named() -> Vec<String> {
+    match serde_json::to_value(RawMcp::default()) {
+        Ok(Json::Object(keys)) => keys.into_iter().map(|(key, _)| key).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn default_of(key: &str) -> Json {

@@ -10,6 +10,7 @@
 mod check;
 mod error;
 mod layers;
+mod mcp;
 mod raw;
 mod validate;
 mod verify;
@@ -19,10 +20,11 @@ pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
 use crate::conversation::{Policy, TextLimits};
-use crate::llm::{Demands, Prompt, Prompts, openai_compatible};
+use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::server::ServerSettings;
 use crate::session::PhoneSettings;
 use crate::tools::declared::Declared;
+use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
 use jiff::tz::TimeZone;
 use layers::Layers;
@@ -48,6 +50,8 @@ pub struct Config {
     pub voice: Option<PathBuf>,
     /// The language model.
     pub llm: LlmEngine,
+    /// Further models, by name.
+    pub further_llms: BTreeMap<String, RemoteLlm>,
     /// The policy of conversations, except for the parts that depend on tools and model.
     pub policy: Policy,
     /// The time zone assumed when no place is named.
@@ -77,6 +81,8 @@ pub struct ToolsConfig {
     pub folder: Option<PathBuf>,
     /// The declarations, checked, with their secrets.
     pub declared: Vec<Declared>,
+    /// The MCP servers, and their pinned tools.
+    pub mcp: McpCatalogue,
     /// The journal of calls with side effects.
     pub journal: PathBuf,
 }
@@ -103,17 +109,19 @@ pub enum AsrEngine {
 pub enum LlmEngine {
     /// The embedded local brain: intents, slots and templates.
     Brain,
-    /// Any server with OpenAI's chat completions API.
-    OpenAiCompatible(RemoteLlm),
+    /// A server that speaks one of the dialects.
+    Remote(Box<RemoteLlm>),
 }
 
 /// A language model on a server.
 #[derive(Debug, Clone)]
 pub struct RemoteLlm {
-    /// Its address, model name, key and generation settings.
-    pub settings: openai_compatible::Settings,
+    /// Its dialect, address, model name, key and generation settings.
+    pub settings: remote::Settings,
     /// The longest prompt, tokens of about four characters; older turns are left out.
     pub max_prompt_tokens: usize,
+    /// The model that answers if this one is dead or slow.
+    pub fallback: Option<Box<RemoteLlm>>,
 }
 
 impl RemoteLlm {
@@ -134,7 +142,7 @@ impl LlmEngine {
         instructions: Option<&str>,
         tools: &Registry,
     ) -> Result<TextLimits, minijinja::Error> {
-        let Self::OpenAiCompatible(remote) = self else {
+        let Self::Remote(remote) = self else {
             return Ok(TextLimits::default());
         };
         let offered = [Audience::Everyone, Audience::Calls].into_iter();

@@ -18,6 +18,8 @@ pub(super) struct RawConfig {
     pub(super) phone: RawPhone,
     pub(super) twilio: RawTwilio,
     pub(super) tools: RawTools,
+    /// By the operator's names.
+    pub(super) mcp: BTreeMap<String, RawMcp>,
     pub(super) speculation: RawSpeculation,
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
@@ -122,10 +124,17 @@ pub(super) struct RawLlm {
     pub(super) temperature: Option<f64>,
     pub(super) max_tokens: i64,
     pub(super) max_prompt_tokens: i64,
+    pub(super) reasoning_effort: String,
+    pub(super) calls: String,
+    pub(super) thinks_first: bool,
+    pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
+    pub(super) models: BTreeMap<String, RawModel>,
+    pub(super) fallback: String,
     pub(super) instructions: String,
     pub(super) instructions_file: String,
     pub(super) stall_filler_ms: i64,
     pub(super) give_up_ms: i64,
+    pub(super) think_ms: i64,
 }
 
 impl Default for RawLlm {
@@ -139,11 +148,65 @@ impl Default for RawLlm {
             temperature: None,
             max_tokens: 512,
             max_prompt_tokens: 6_000,
+            reasoning_effort: String::new(),
+            calls: "markup".into(),
+            thinks_first: false,
+            extra_body: serde_json::Map::new(),
+            models: BTreeMap::new(),
+            fallback: String::new(),
             instructions: String::new(),
             instructions_file: String::new(),
             stall_filler_ms: 1_500,
             give_up_ms: 4_000,
+            think_ms: 15_000,
         }
+    }
+}
+
+impl RawLlm {
+    /// The settings that belong to the model itself.
+    pub(super) fn model(&self) -> RawModel {
+        RawModel {
+            engine: match self.engine.as_str() {
+                "brain" => "openai-compatible".to_owned(),
+                engine => engine.to_owned(),
+            },
+            base_url: self.base_url.clone(),
+            model: self.model.clone(),
+            api_key_file: self.api_key_file.clone(),
+            api_key_env: self.api_key_env.clone(),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            max_prompt_tokens: self.max_prompt_tokens,
+            reasoning_effort: self.reasoning_effort.clone(),
+            calls: self.calls.clone(),
+            thinks_first: self.thinks_first,
+            extra_body: self.extra_body.clone(),
+        }
+    }
+}
+
+/// A further model, `[llm.models.NAME]`. The keys mean the same as in `[llm]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawModel {
+    pub(super) engine: String,
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) api_key_file: String,
+    pub(super) api_key_env: String,
+    pub(super) temperature: Option<f64>,
+    pub(super) max_tokens: i64,
+    pub(super) max_prompt_tokens: i64,
+    pub(super) reasoning_effort: String,
+    pub(super) calls: String,
+    pub(super) thinks_first: bool,
+    pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Default for RawModel {
+    fn default() -> Self {
+        RawLlm::default().model()
     }
 }
 
@@ -281,6 +344,28 @@ impl Default for RawTools {
         Self {
             folder: "tools".into(),
             journal: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawMcp {
+    pub(super) command: Vec<String>,
+    pub(super) env: Vec<String>,
+    pub(super) url: String,
+    pub(super) bearer_env: String,
+    pub(super) timeout_ms: i64,
+}
+
+impl Default for RawMcp {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            env: Vec::new(),
+            url: String::new(),
+            bearer_env: String::new(),
+            timeout_ms: 5_000,
         }
     }
 }

@@ -4,17 +4,20 @@ use super::check::{Check, Checked};
 use super::error::ConfigError;
 use super::layers::Layers;
 use super::raw::{
-    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawPhone, RawServer, RawSession, RawSpeculation,
-    RawTools, RawTurn, RawTwilio,
+    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer, RawSession,
+    RawSpeculation, RawTools, RawTurn, RawTwilio,
 };
 use super::*;
 use crate::conversation::{
     AnswerPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
     TurnDetection, VadPolicy,
 };
-use crate::llm::Phrases;
+use crate::llm::remote::{self, Dialect};
+use crate::llm::{Calls, Phrases};
 use crate::server::Twilio;
+use crate::session::{check_greeting, check_instructions};
 use crate::tools::declared;
+use crate::tools::mcp::McpCatalogue;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,6 +26,8 @@ use url::Url;
 /// The shortest token, bytes: a shorter one could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 const DAY_SECONDS: i64 = 86_400;
+/// Where Anthropic's own models are.
+const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
 pub(super) fn check(
     raw: &RawConfig,
@@ -32,6 +37,7 @@ pub(super) fn check(
 ) -> Checked<Config> {
     let check = Check { layers, env, scope };
     let policy = check.policy(raw)?;
+    let mcp = check.mcp(&raw.mcp)?;
     Ok(Config {
         server: ServerSettings {
             interrupt: policy.turn_detection.interrupt,
@@ -45,10 +51,11 @@ pub(super) fn check(
         asr: check.asr(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
         llm: check.llm(&raw.llm)?,
+        further_llms: check.further_llms(&raw.llm)?,
         policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
-        tools: check.tools(&raw.tools)?,
+        tools: check.tools(&raw.tools, mcp)?,
         router_head: check.existing("router.head", &raw.router.head)?,
         audiosocket: check.trusting(
             &AUDIOSOCKET,
@@ -155,10 +162,10 @@ impl Check<'_> {
             timeouts: self.timeouts(raw)?,
             tool_steps: self.whole("session.max_tool_steps", session.max_tool_steps, 0..=20)?,
             answer: self.answer(&raw.session)?,
-            greeting: session.greeting.trim().to_owned(),
+            greeting: self.greeting("session.greeting", &session.greeting)?,
             briefing: Briefing {
                 instructions: self.instructions(llm)?,
-                day: None,
+                ..Briefing::default()
             },
             speculation: self.speculation(&raw.speculation)?,
             filler: self.filler(&raw.filler)?,
@@ -173,6 +180,7 @@ impl Check<'_> {
         let timeouts = Timeouts {
             dead_air: self.millis("llm.stall_filler_ms", llm.stall_filler_ms, 100..=60_000)?,
             generation_timeout: self.millis("llm.give_up_ms", llm.give_up_ms, 500..=120_000)?,
+            thinking: self.millis("llm.think_ms", llm.think_ms, 500..=600_000)?,
             idle: self.seconds("session.idle_seconds", idle, 5..=DAY_SECONDS)?,
             session: self.seconds("session.max_seconds", session, 10..=DAY_SECONDS)?,
             ..Timeouts::default()
@@ -212,37 +220,91 @@ impl Check<'_> {
         })
     }
 
-    /// The remote server's settings are checked even if another engine is selected.
+    /// The remote servers' settings are checked even if another engine is selected.
     fn llm(&self, raw: &RawLlm) -> Checked<LlmEngine> {
-        let engines = [("brain", false), ("openai-compatible", true)];
+        let engines = [
+            ("brain", false),
+            ("openai-compatible", true),
+            ("anthropic", true),
+        ];
         let is_remote = self.choice("llm.engine", &raw.engine, &engines)?;
-        let base_url = self.base_url(&raw.base_url, is_remote)?;
-        let model = self.needed(
-            "llm.model",
-            &raw.model,
-            is_remote,
-            "name the model to ask for",
-        )?;
-        let api_key = self.api_key(raw)?;
+        let primary = self.remote("llm", &raw.model(), is_remote)?;
+        let fallback = match raw.fallback.trim() {
+            "" => None,
+            name => self.further_llms(raw)?.remove(name).map_or_else(
+                || {
+                    let problem = format!("llm.fallback = \"{name}\" is not among llm.models");
+                    Err(self.wrong(
+                        "llm.fallback",
+                        problem,
+                        "add a section [llm.models.NAME] with base_url and model, and name it here",
+                    ))
+                },
+                |model| Ok(Some(Box::new(model))),
+            )?,
+        };
+        Ok(match primary.filter(|_| is_remote) {
+            Some(primary) => LlmEngine::Remote(Box::new(RemoteLlm {
+                fallback,
+                ..primary
+            })),
+            None => LlmEngine::Brain,
+        })
+    }
+
+    fn further_llms(&self, raw: &RawLlm) -> Checked<BTreeMap<String, RemoteLlm>> {
+        let mut models = BTreeMap::new();
+        for (name, entry) in &raw.models {
+            let section = format!("llm.models.{name}");
+            models.extend(
+                self.remote(&section, entry, true)?
+                    .map(|model| (name.clone(), model)),
+            );
+        }
+        Ok(models)
+    }
+
+    /// A model on a server; `None` if there is no address, which is an error if it is `needed`.
+    fn remote(&self, section: &str, raw: &RawModel, needed: bool) -> Checked<Option<RemoteLlm>> {
+        let key = |name: &str| format!("{section}.{name}");
+        let dialects = [
+            ("openai-compatible", Dialect::ChatCompletions),
+            ("anthropic", Dialect::Messages),
+        ];
+        let dialect = self.choice(&key("engine"), &raw.engine, &dialects)?;
+        let typed = match dialect {
+            Dialect::Messages if raw.base_url.trim().is_empty() => ANTHROPIC,
+            _ => &raw.base_url,
+        };
+        let base_url = self.base_url(&key("base_url"), typed, needed)?;
+        let fix = "name the model to ask for";
+        let model = self.needed(&key("model"), &raw.model, needed, fix)?;
+        let api_key = self.api_key(section, raw)?;
         let temperature = raw
             .temperature
-            .map(|typed| self.real("llm.temperature", typed, 0.0..=2.0))
+            .map(|typed| self.real(&key("temperature"), typed, 0.0..=2.0))
             .transpose()?
             .map(|temperature| temperature as f32);
-        let max_tokens = self.whole("llm.max_tokens", raw.max_tokens, 1..=32_768)?;
-        let (key, most) = ("llm.max_prompt_tokens", raw.max_prompt_tokens);
-        let max_prompt_tokens = self.whole(key, most, 500..=1_000_000)?;
-        let Some(base_url) = base_url.filter(|_| is_remote) else {
-            return Ok(LlmEngine::Brain);
-        };
-        Ok(LlmEngine::OpenAiCompatible(RemoteLlm {
-            settings: openai_compatible::Settings {
+        let max_tokens = self.whole(&key("max_tokens"), raw.max_tokens, 1..=32_768)?;
+        let (most, range) = (raw.max_prompt_tokens, 500..=1_000_000);
+        let max_prompt_tokens = self.whole(&key("max_prompt_tokens"), most, range)?;
+        let kinds = [("markup", Calls::Markup), ("native", Calls::Native)];
+        let calls = self.choice(&key("calls"), &raw.calls, &kinds)?;
+        let effort = raw.reasoning_effort.trim();
+        Ok(base_url.map(|base_url| RemoteLlm {
+            settings: remote::Settings {
+                dialect,
                 api_key,
                 temperature,
                 max_tokens: Some(max_tokens),
-                ..openai_compatible::Settings::new(base_url, model)
+                reasoning_effort: (!effort.is_empty()).then(|| effort.to_owned()),
+                calls,
+                thinks_first: raw.thinks_first,
+                extra_body: raw.extra_body.clone(),
+                ..remote::Settings::new(base_url, model)
             },
             max_prompt_tokens,
+            fallback: None,
         }))
     }
 
@@ -257,7 +319,7 @@ impl Check<'_> {
     fn phone(&self, raw: &RawPhone) -> Checked<PhoneSettings> {
         let silence = self.seconds("phone.silence_seconds", raw.silence_seconds, 0..=300)?;
         Ok(PhoneSettings {
-            greeting: raw.greeting.trim().to_owned(),
+            greeting: self.greeting("phone.greeting", &raw.greeting)?,
             silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })
     }
@@ -357,7 +419,7 @@ impl Check<'_> {
     }
 
     /// The default folder may be missing; a configured one must exist.
-    fn tools(&self, raw: &RawTools) -> Checked<ToolsConfig> {
+    fn tools(&self, raw: &RawTools, mcp: McpCatalogue) -> Checked<ToolsConfig> {
         let folder = self.path("tools.folder", &raw.folder);
         let folder = folder.filter(|_| self.scope > Scope::Models);
         let named = raw.folder != RawTools::default().folder;
@@ -372,7 +434,7 @@ impl Check<'_> {
         let variable = |name: &str| self.env.get(name).map(str::to_owned);
         let declared = folder
             .as_deref()
-            .map(|folder| declared::load(folder, &variable));
+            .map(|folder| declared::load_with(folder, &variable, &mcp));
         let declared = declared
             .transpose()
             .map_err(ConfigError::from)?
@@ -381,6 +443,7 @@ impl Check<'_> {
         Ok(ToolsConfig {
             folder,
             declared,
+            mcp,
             journal: journal.unwrap_or_else(|| self.state_folder().join("journal.jsonl")),
         })
     }
@@ -502,27 +565,31 @@ impl Check<'_> {
         Ok(Some(token.into()))
     }
 
-    fn api_key(&self, raw: &RawLlm) -> Checked<Option<SecretString>> {
+    fn api_key(&self, section: &str, raw: &RawModel) -> Checked<Option<SecretString>> {
         if self.scope == Scope::Models {
             return Ok(None);
         }
-        let file = self.secret_file("llm.api_key_file", &raw.api_key_file)?;
+        let (in_file, in_env) = (
+            format!("{section}.api_key_file"),
+            format!("{section}.api_key_env"),
+        );
+        let file = self.secret_file(&in_file, &raw.api_key_file)?;
         if raw.api_key_env.is_empty() {
             return Ok(file.map(Into::into));
         }
         if file.is_some() {
             return Err(self.wrong(
-                "llm.api_key_env",
-                "llm.api_key_file and llm.api_key_env are both set".into(),
+                &in_env,
+                format!("{in_file} and {in_env} are both set"),
                 "keep one of them",
             ));
         }
         match self.env.get(&raw.api_key_env) {
             Some(key) => Ok(Some(key.trim().into())),
             None => Err(self.wrong(
-                "llm.api_key_env",
+                &in_env,
                 format!(
-                    "llm.api_key_env names a variable that is not set: {}",
+                    "{in_env} names a variable that is not set: {}",
                     self.name_or_hint(&raw.api_key_env)
                 ),
                 "set that variable, or name the one that holds the key (the name, not the key)",
@@ -532,11 +599,17 @@ impl Check<'_> {
 
     /// The variable's name, unless it may be the key itself, typed by mistake: that must not be
     /// printed.
-    fn name_or_hint<'a>(&self, typed: &'a str) -> &'a str {
+    pub(super) fn name_or_hint<'a>(&self, typed: &'a str) -> &'a str {
         let is_name = typed
             .bytes()
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
         if is_name { typed } else { "<not shown>" }
+    }
+
+    fn greeting(&self, key: &str, typed: &str) -> Checked<String> {
+        let typed = typed.trim();
+        check_greeting(typed).map_err(|(problem, fix)| self.wrong(key, problem, &fix))?;
+        Ok(typed.to_owned())
     }
 
     fn instructions(&self, raw: &RawLlm) -> Checked<Option<String>> {
@@ -548,16 +621,18 @@ impl Check<'_> {
                 "keep one of them",
             ));
         }
+        let key = match file {
+            Some(_) => "llm.instructions_file",
+            None => "llm.instructions",
+        };
         let text = file.unwrap_or_else(|| raw.instructions.clone());
+        check_instructions(&text).map_err(|(problem, fix)| self.wrong(key, problem, &fix))?;
         Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    fn base_url(&self, typed: &str, needed: bool) -> Checked<Option<Url>> {
-        let (key, fix) = (
-            "llm.base_url",
-            "give the address up to /v1, as in http://127.0.0.1:11434/v1, and the key in \
-             llm.api_key_file or the variable that llm.api_key_env names",
-        );
+    fn base_url(&self, key: &str, typed: &str, needed: bool) -> Checked<Option<Url>> {
+        let fix = "give the address up to /v1, as in http://127.0.0.1:11434/v1, and the key in \
+                   api_key_file or the variable that api_key_env names";
         if self.needed(key, typed, needed, fix)?.is_empty() {
             return Ok(None);
         }
@@ -565,11 +640,16 @@ impl Check<'_> {
     }
 
     fn needed(&self, key: &str, typed: &str, needed: bool, fix: &str) -> Checked<String> {
-        if needed && typed.trim().is_empty() {
-            let problem = format!("llm.engine = \"openai-compatible\" needs {key}");
-            return Err(self.wrong("llm.engine", problem, fix));
+        if !needed || !typed.trim().is_empty() {
+            return Ok(typed.trim().to_owned());
         }
-        Ok(typed.trim().to_owned())
+        Err(match key.strip_prefix("llm.models.") {
+            Some(_) => self.wrong("llm.models", format!("{key} is missing"), fix),
+            None => {
+                let problem = format!("a language model on a server needs {key}");
+                self.wrong("llm.engine", problem, fix)
+            }
+        })
     }
 
     fn time_zone(&self, typed: &str) -> Checked<TimeZone> {

@@ -118,7 +118,7 @@ impl Asides {
                     });
                 }
             }
-            LlmEvent::ToolRead { .. } | LlmEvent::Unable => {}
+            LlmEvent::ToolRead { .. } | LlmEvent::Thinking | LlmEvent::Unable => {}
             LlmEvent::Cut => aside.is_cut = true,
             LlmEvent::Used { usage } => {
                 aside.usage.add(*usage);

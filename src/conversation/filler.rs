@@ -18,6 +18,9 @@ mod tests;
 /// The most fillers that the conversation says in one response.
 const MOST: u32 = 2;
 
+/// The same while the model thinks, which takes long.
+const MOST_THINKING: u32 = 4;
+
 /// Silence after the agent's own words, while a call is under way, that is filled: a listener takes a longer
 /// one for the end. The pause of some 120 ms with which a sentence ends comes before it.
 const AFTER_SPEECH: Micros = Micros::from_ms(150);
@@ -38,6 +41,8 @@ pub(super) struct DeadAir {
     unsaid: u32,
     /// How long they would have delayed the answer.
     spared: Micros,
+    /// The model has shown that it thinks.
+    thinks: bool,
     /// No filler before this.
     silent_until: Time,
 }
@@ -51,6 +56,7 @@ impl DeadAir {
             again: 0,
             unsaid: 0,
             spared: Micros(0),
+            thinks: false,
             silent_until: Time(0),
         }
     }
@@ -69,10 +75,13 @@ impl DeadAir {
     pub(super) fn ends(&self, silent_since: Time, patience: Micros, calls: bool) -> Option<Time> {
         let wait = match calls && silent_since > self.since && self.again == 0 {
             true => AFTER_SPEECH.min(patience),
+            // Whoever knows that the model thinks goes on telling the user.
+            false if self.thinks => Micros(patience.0 * u64::from(self.again + 1).min(2)),
             false => Micros(patience.0 * u64::from(self.again + 1)),
         };
         let end = (silent_since.max(self.since) + wait).max(self.silent_until);
-        (self.fillers < MOST).then_some(end)
+        let most = if self.thinks { MOST_THINKING } else { MOST };
+        (self.fillers < most).then_some(end)
     }
 
     /// Decides again later: the answer is near, or no filler is short enough.
@@ -82,6 +91,11 @@ impl DeadAir {
             false => AGAIN,
         };
         self.silent_until = now + soon;
+    }
+
+    /// The model thinks before it speaks.
+    pub(super) fn think(&mut self) {
+        self.thinks = true;
     }
 
     /// Counts a filler that is said because of the silence.

@@ -36,6 +36,8 @@ pub(super) struct Generation {
     asked: Time,
     /// An event of it has come.
     has_begun: bool,
+    /// When its last event came, thoughts aside; at first, when it was requested.
+    heard: Time,
     withheld: Withheld,
     /// The tool whose call is open.
     open_call: Option<String>,
@@ -63,6 +65,7 @@ impl Generation {
             request,
             asked,
             has_begun: false,
+            heard: asked,
             cutter: Clauses::default(),
             withheld: match after_filler {
                 true => Withheld::AfterFiller(Vec::new()),
@@ -95,6 +98,16 @@ impl Generation {
     /// When it was requested.
     pub(super) fn asked(&self) -> Time {
         self.asked
+    }
+
+    /// When its last event came, thoughts aside; at first, when it was requested.
+    pub(super) fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// An event has come that is no thought.
+    pub(super) fn hear(&mut self, now: Time) {
+        self.heard = now;
     }
 
     /// Whether this is its first event.

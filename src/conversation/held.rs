@@ -147,7 +147,7 @@ impl Held {
     /// Keeps an event of the model. Returns the call that it begins or completes.
     pub(super) fn hold(&mut self, common: &mut Common, event: LlmEvent) -> Option<HeldCall> {
         let most = common.policy.answer.bytes();
-        if self.streamed > most {
+        if self.streamed > most || event == LlmEvent::Thinking {
             return None;
         }
         if self.first.is_none() {
@@ -189,6 +189,7 @@ impl Held {
                 None
             }
             LlmEvent::ToolArguments { .. }
+            | LlmEvent::Thinking
             | LlmEvent::Unable
             | LlmEvent::Cut
             | LlmEvent::Used { .. } => None,

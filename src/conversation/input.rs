@@ -68,6 +68,11 @@ pub enum Input {
         /// All tools of the session from then on.
         tools: Declarations,
     },
+    /// The notes on the caller as of now, [`crate::conversation::Briefing::notes`].
+    Notes {
+        /// All notes from then on.
+        notes: Vec<String>,
+    },
     /// The server became busy, or is no longer. While it is busy, no partials are requested.
     Load {
         /// Whether it is busy.

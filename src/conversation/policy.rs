@@ -60,6 +60,9 @@ pub struct Briefing {
     /// The day on which the session began, in words: `Sunday, 1 March 2026`. The core has no clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
+    /// The facts on the caller. Untrusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Time limits.
@@ -69,6 +72,9 @@ pub struct Timeouts {
     pub dead_air: Micros,
     /// Silence of the language model after which it counts as failed.
     pub generation_timeout: Micros,
+    /// How long it may think, or its server may keep the connection alive, before its next word.
+    #[serde(default = "thinking")]
+    pub thinking: Micros,
     /// The longest wait for the first audio of a clause, and for each further piece.
     pub synthesis_timeout: Micros,
     /// The longest gap in the user's audio in mid-utterance before it counts as silence: a muted client may
@@ -232,11 +238,16 @@ impl EndpointPolicy {
     }
 }
 
+fn thinking() -> Micros {
+    Micros::from_ms(15_000)
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
             dead_air: Micros::from_ms(1_500),
             generation_timeout: Micros::from_ms(4_000),
+            thinking: thinking(),
             synthesis_timeout: Micros::from_ms(4_000),
             audio_timeout: Micros::from_ms(1_500),
             transcript_timeout: Micros::from_ms(1_000),

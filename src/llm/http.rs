@@ -9,24 +9,45 @@ use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use url::{Host, Url};
 
 /// The most bytes between two events, many times more than a server has reason to send.
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
-/// The most bytes of an error's body that are read and shown.
+/// The most bytes of an error that are shown.
 const MAX_ERROR_BYTES: usize = 600;
+
+/// The most bytes of a refusal's body that are read.
+const MAX_REFUSAL_BYTES: usize = 32 * 1024;
 
 /// How long an idle connection is kept: longer than most pauses in a conversation.
 const POOL_IDLE: Duration = Duration::from_secs(120);
+
+/// The headers that a dialect wants beside the usual ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Headers {
+    /// The header that carries the key; `None`: a bearer token.
+    pub(super) key: Option<&'static str>,
+    /// Names and values that never change.
+    pub(super) fixed: &'static [(&'static str, &'static str)],
+}
+
+impl Headers {
+    /// The key as a bearer token, and nothing else.
+    pub(super) const BEARER: Self = Self {
+        key: None,
+        fixed: &[],
+    };
+}
 
 /// A server of language models. Connections are reused.
 pub(super) struct Server {
     client: Client,
     base_url: Url,
-    /// Sent as a bearer token.
     api_key: Option<SecretString>,
+    headers: Headers,
     connect_timeout: Duration,
     stall_timeout: Duration,
 }
@@ -41,6 +62,7 @@ impl Server {
     pub(super) fn new(
         mut base_url: Url,
         api_key: Option<SecretString>,
+        headers: Headers,
         connect_timeout: Duration,
         stall_timeout: Duration,
     ) -> Result<Self, LlmError> {
@@ -63,6 +85,7 @@ impl Server {
             client: client.map_err(|e| engine(causes(&e)))?,
             base_url,
             api_key,
+            headers,
             connect_timeout,
             stall_timeout,
         })
@@ -83,15 +106,21 @@ impl Server {
         shown(&self.base_url)
     }
 
-    /// Sends a request, with the key.
+    /// Sends a request, with the key and the dialect's headers.
     ///
     /// # Errors
     /// [`LlmError::Unreachable`].
-    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, LlmError> {
-        let request = match &self.api_key {
-            Some(key) => request.bearer_auth(key.expose_secret()),
-            None => request,
-        };
+    pub(super) async fn send(&self, mut request: RequestBuilder) -> Result<Response, LlmError> {
+        for (name, value) in self.headers.fixed {
+            request = request.header(*name, *value);
+        }
+        if let Some(key) = &self.api_key {
+            let key = key.expose_secret();
+            request = match self.headers.key {
+                Some(name) => request.header(name, key),
+                None => request.bearer_auth(key),
+            };
+        }
         request.send().await.map_err(|error| {
             let (url, reason) = (self.shown(), self.explain(&error));
             tracing::warn!(url, reason, "the language model cannot be reached");
@@ -99,27 +128,27 @@ impl Server {
         })
     }
 
-    /// The error for an unsuccessful response, with the start of the body and the `Retry-After` header.
-    /// `message_of` extracts the message from a body. The body is logged only at DEBUG, because it may repeat
-    /// the user's words.
+    /// The error for an unsuccessful response, with the `Retry-After` header, and the body. `message_of` extracts
+    /// the message from a body. The body is logged only at DEBUG, because it may repeat the user's words.
     pub(super) async fn refusal(
         &self,
         response: Response,
         message_of: fn(&str) -> Option<String>,
-    ) -> LlmError {
+    ) -> (LlmError, String) {
         let status = response.status().as_u16();
         let wait = response.headers().get(reqwest::header::RETRY_AFTER);
         let wait = wait
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
-        let body = self
-            .read(response, MAX_ERROR_BYTES)
+        let answer = self
+            .read(response, MAX_REFUSAL_BYTES)
             .await
             .unwrap_or_default();
-        let message = message_of(&body).unwrap_or(body);
+        let message = message_of(&answer).unwrap_or_else(|| answer.clone());
+        let message = clipped(&message, MAX_ERROR_BYTES);
         let body = match wait {
             Some(wait) => format!("{message} (retry after {})", clipped(&wait, 40)),
-            None => message,
+            None => message.to_owned(),
         };
         let (url, body) = (self.shown(), self.redacted(&body));
         tracing::warn!(
@@ -128,7 +157,7 @@ impl Server {
             "the language model's server refused the request"
         );
         tracing::debug!(body, "the language model's server refused the request");
-        LlmError::Status { url, status, body }
+        (LlmError::Status { url, status, body }, answer)
     }
 
     /// The body's first `limit` bytes as text.
@@ -196,20 +225,49 @@ impl Server {
     }
 }
 
-/// The data of each server-sent event in a response, or why the stream broke.
+/// A sign of life in an event stream.
+pub(super) enum Sign {
+    /// The data of a server-sent event.
+    Data(String),
+    /// Bytes without a whole event, such as a comment that keeps the connection alive.
+    Alive,
+}
+
+/// The events of a response, or why the stream broke.
 pub(super) fn messages(
     server: Arc<Server>,
     response: Response,
-) -> impl Stream<Item = Result<String, String>> + Send + 'static {
-    // Bytes since the last event.
+) -> impl Stream<Item = Result<Sign, String>> + Send + 'static {
+    // Bytes since the last event, and those of them that have been reported.
     let unread = Arc::new(AtomicUsize::new(0));
+    let mut reported = 0;
     let events = bounded_text(response.bytes_stream(), unread.clone()).eventsource();
-    events.map(move |event: Result<Event, _>| {
-        unread.store(0, Ordering::Relaxed);
-        event
-            .map(|event| event.data)
-            .map_err(|error| server.broken(error))
+    let mut events = Box::pin(events);
+    stream::poll_fn(move |context| match events.poll_next_unpin(context) {
+        Poll::Ready(event) => {
+            unread.store(0, Ordering::Relaxed);
+            reported = 0;
+            Poll::Ready(event.map(|event: Result<Event, _>| {
+                event
+                    .map(|event| Sign::Data(event.data))
+                    .map_err(|error| server.broken(error))
+            }))
+        }
+        Poll::Pending => {
+            let known = std::mem::replace(&mut reported, unread.load(Ordering::Relaxed));
+            match reported > known {
+                true => Poll::Ready(Some(Ok(Sign::Alive))),
+                false => Poll::Pending,
+            }
+        }
     })
+}
+
+/// The time for which a refused client is to wait, if the server says so in seconds.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(reqwest::header::RETRY_AFTER)?;
+    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Why the bytes ended early.

@@ -1,18 +1,26 @@
 //! The language model: takes a prompt and returns a stream of [`LlmEvent`]s.
 
+mod anthropic;
+mod fallback;
 mod http;
 pub mod markup;
-pub mod openai_compatible;
+mod native_call;
+mod opaque;
+mod openai_compatible;
 pub mod phrases;
+pub mod probe;
 pub mod prompt;
+pub mod remote;
 pub mod scripted;
 pub mod untrusted;
 
-pub use openai_compatible::OpenAiCompatible;
+pub use fallback::Fallback;
 pub use phrases::Phrases;
 pub use prompt::Prompts;
+pub use remote::Remote;
 
 use crate::tools::ToolSpec;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,6 +62,8 @@ pub enum LlmEvent {
         /// The arguments by name, or why they could not be read.
         arguments: Result<Map<String, Value>, String>,
     },
+    /// The model is at work without a word so far: it thinks, or its server keeps the connection alive.
+    Thinking,
     /// The model cannot do what was asked, and says so in its speech.
     Unable,
     /// The answer was cut at its token limit.
@@ -273,6 +283,17 @@ impl LlmError {
 /// generation.
 pub type LlmStream = BoxStream<'static, Result<LlmEvent, LlmError>>;
 
+/// How a model calls tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Calls {
+    /// In the text of its answer, as the prompt tells it.
+    #[default]
+    Markup,
+    /// Natively: the request lists the tools, and calls come as data.
+    Native,
+}
+
 /// A language model.
 pub trait Llm: Send + Sync {
     /// A short name for logs: the engine and the model.
@@ -280,4 +301,13 @@ pub trait Llm: Send + Sync {
 
     /// Starts a generation. Returns at once; connecting happens inside the stream.
     fn generate(&self, prompt: Prompt) -> LlmStream;
+
+    /// Has the model loaded, and the beginning of `prompt` cached. May take minutes.
+    ///
+    /// # Errors
+    /// Why the model cannot answer. Another attempt may succeed.
+    fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+        drop(prompt);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -257,7 +257,7 @@ impl Playing {
             Some(Step::Error(reason)) => (vec![Err(LlmError::Stream(reason))], false),
             Some(Step::Hang) => std::future::pending().await,
             None => {
-                let mut events = self.parser.finish();
+                let mut events = self.parser.finish_whole();
                 events.push(LlmEvent::End);
                 (events.into_iter().map(Ok).collect(), false)
             }

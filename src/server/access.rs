@@ -5,6 +5,7 @@ use super::secrets::{self, Unfit};
 use super::settings::ServerSettings;
 use super::shared::Shared;
 use crate::metrics::Refusal;
+use crate::tools::SessionValues;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -106,6 +107,12 @@ pub(super) fn check(
 pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
     let token = settings.auth_token.as_ref();
     token.is_some_and(|token| equal(shown, token.expose_secret()))
+}
+
+/// Whether the client presents the server's token in its headers.
+pub(super) fn shows_token(headers: &HeaderMap, settings: &ServerSettings) -> bool {
+    let token = settings.auth_token.as_ref();
+    token.is_some_and(|token| shows(headers, token))
 }
 
 fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
@@ -213,22 +220,25 @@ fn ip(host: &str) -> Option<IpAddr> {
 }
 
 /// Admits a client to open a session. Returns the session configuration in its client secret, or
-/// null if it has no secret or the secret no configuration.
+/// null if it has no secret or the secret no configuration, and what the secret says of the caller.
 #[allow(
     clippy::result_large_err,
     reason = "the error is the response, made once per refused client"
 )]
-pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Value, Response> {
+pub(super) fn admit(
+    shared: &Shared,
+    headers: &HeaderMap,
+) -> Result<(Value, SessionValues), Response> {
     let mut expired = false;
     for secret in shown(headers) {
         match shared.secrets.read(&secret, secrets::now()) {
-            Ok(grant) => return Ok(grant.session),
+            Ok(grant) => return Ok((grant.session, grant.values)),
             Err(Unfit::Expired) => expired = true,
             Err(Unfit::Unknown) => {}
         }
     }
     match admit_with_token(shared, headers) {
-        Ok(()) => Ok(Value::Null),
+        Ok(()) => Ok((Value::Null, SessionValues::default())),
         Err(Denied::Token) if expired => Err(refusal(shared, Denied::Expired)),
         Err(denied) => Err(refusal(shared, denied)),
     }

@@ -6,6 +6,7 @@ use super::errors::{error, fault};
 use super::secrets::{self, Grant, MAX_SESSION};
 use super::settings::ServerSettings;
 use super::shared::Shared;
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::realtime::{self, Fault, Realtime};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -101,7 +102,13 @@ async fn client_secret(
             return error(status, "request_timeout", None, message);
         }
     };
-    match granted(&body, secrets::now(), &shared.settings()) {
+    let settings = shared.settings();
+    // Without a token, whoever opens sessions may ask for secrets, too.
+    let origin = match access::shows_token(&headers, &settings) {
+        true => Origin::Verified,
+        false => Origin::Claimed,
+    };
+    match granted(&body, secrets::now(), &settings, origin) {
         Ok((grant, session)) => {
             let value = shared.secrets.issue(&grant);
             let expires_at = grant.expires_at;
@@ -112,9 +119,14 @@ async fn client_secret(
     }
 }
 
-/// Parses a request for a client secret made at `now`, seconds since 1970. Returns the grant, and
-/// the session as its client would see it.
-fn granted(body: &[u8], now: u64, settings: &ServerSettings) -> Result<(Grant, Value), Fault> {
+/// Parses a request for a client secret made at `now`, seconds since 1970; `origin` is that of what it
+/// tells of the caller. Returns the grant, and the session as its client would see it.
+fn granted(
+    body: &[u8],
+    now: u64,
+    settings: &ServerSettings,
+    origin: Origin,
+) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
         body => serde_json::from_slice(body).map_err(|error| {
@@ -136,13 +148,56 @@ fn granted(body: &[u8], now: u64, settings: &ServerSettings) -> Result<(Grant, V
     }
     let seconds = seconds(body.get("expires_after").unwrap_or(&Value::Null))?;
     let expires_at = now + seconds;
+    let values = caller(body.get("undertone").unwrap_or(&Value::Null), origin)?;
     Ok((
         Grant {
             expires_at,
             session,
+            values,
         },
         shown,
     ))
+}
+
+/// The caller according to the field `undertone` of a request.
+fn caller(told: &Value, origin: Origin) -> Result<SessionValues, Fault> {
+    let wrong = |param: String, message: &str| Err(Fault::new("invalid_value", &param, message));
+    let mut values = SessionValues::default();
+    let told = match told {
+        Value::Null => return Ok(values),
+        Value::Object(told) => told,
+        _ => return wrong("undertone".into(), "It must be an object."),
+    };
+    let mut texts = Vec::new();
+    for (name, value) in told {
+        match (name.as_str(), value) {
+            ("caller", value) => texts.push((name.clone(), Named::Caller, value)),
+            ("called", value) => texts.push((name.clone(), Named::Called, value)),
+            ("forwarded_from", value) => texts.push((name.clone(), Named::ForwardedFrom, value)),
+            ("param", Value::Object(params)) => texts.extend(
+                params
+                    .iter()
+                    .map(|(of, value)| (format!("param.{of}"), Named::Param(of.clone()), value)),
+            ),
+            _ => {
+                let message = "Known are caller, called and forwarded_from, which are texts, and param, \
+                               an object of texts.";
+                return wrong(format!("undertone.{name}"), message);
+            }
+        }
+    }
+    for (at, name, value) in texts {
+        let Some(text) = value.as_str() else {
+            return wrong(format!("undertone.{at}"), "It must be a text.");
+        };
+        values.add(name.clone(), text, origin);
+        if values.get(&name).is_none() {
+            let message =
+                "It must have 1 to 1024 bytes and no control characters; 64 values at most.";
+            return wrong(format!("undertone.{at}"), message);
+        }
+    }
+    Ok(values)
 }
 
 fn seconds(expires_after: &Value) -> Result<u64, Fault> {
@@ -225,7 +280,7 @@ mod tests {
             },
             ..ServerSettings::default()
         };
-        granted(body.to_string().as_bytes(), 0, &settings)
+        granted(body.to_string().as_bytes(), 0, &settings, Origin::Verified)
             .err()?
             .param
     }
@@ -233,7 +288,8 @@ mod tests {
     #[test]
     fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
-            granted(body.as_bytes(), 1_000, &ServerSettings::default())
+            let settings = ServerSettings::default();
+            granted(body.as_bytes(), 1_000, &settings, Origin::Verified)
                 .map(|(grant, _)| grant.expires_at)
         };
         assert_eq!(expires(""), Ok(1_600));
@@ -258,6 +314,14 @@ mod tests {
                 "expires_after.anchor",
             ),
             (json!({"session": {"type": "dance"}}), "session.type"),
+            (json!({"undertone": "+1"}), "undertone"),
+            (json!({"undertone": {"caller": 1}}), "undertone.caller"),
+            (json!({"undertone": {"caller": ""}}), "undertone.caller"),
+            (json!({"undertone": {"header": {}}}), "undertone.header"),
+            (
+                json!({"undertone": {"param": {"plan": []}}}),
+                "undertone.param.plan",
+            ),
             (
                 json!({"session": {"prompt": {"id": "p"}}}),
                 "session.prompt",
@@ -277,7 +341,8 @@ mod tests {
         ] {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
-        let broken = granted(b"[1]", 0, &ServerSettings::default()).expect_err("no object");
+        let settings = ServerSettings::default();
+        let broken = granted(b"[1]", 0, &settings, Origin::Verified).expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
     }
 }

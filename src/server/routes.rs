@@ -3,21 +3,26 @@
 use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
-use super::upgrade::{Limits, Upgrade, open, open_admitted};
+use super::upgrade::{Limits, Upgrade, open_admitted};
 use super::{HEALTHY, api, errors, page, twilio};
 use crate::metrics;
+use crate::tools::{Named, Origin, SessionValues};
+use crate::transport::Admission;
 use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
-use crate::transport::phone::media_streams::{MediaStreams, Provider};
+use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
+use crate::transport::phone::numbers;
 use crate::transport::realtime::{self, Realtime};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, USER_AGENT};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
+use std::future;
 use std::sync::Arc;
 
 /// Longest client or model name that is kept, bytes.
@@ -46,8 +51,19 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     } else if shared.metrics.journal().is_failing() {
         let why = "the journal cannot be written: tools with side effects do not run";
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+    } else if shared.metrics.is_model_loading() {
+        let why = "the language model has not answered yet: it is loading or cannot be reached";
+        (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else {
-        "ready".into_response()
+        // It serves without their tools.
+        match shared.metrics.mcp().down().as_slice() {
+            [] => "ready".into_response(),
+            down => format!(
+                "ready; MCP servers that are not connected: {}",
+                down.join(", ")
+            )
+            .into_response(),
+        }
     }
 }
 
@@ -72,6 +88,7 @@ struct RealtimeQuery {
 
 async fn open_realtime(
     State(shared): State<Arc<Shared>>,
+    uri: Uri,
     headers: HeaderMap,
     query: Result<Query<RealtimeQuery>, QueryRejection>,
     upgrade: Upgrade,
@@ -90,13 +107,15 @@ async fn open_realtime(
             message,
         );
     }
-    let session = match admit(&shared, &headers) {
-        Ok(session) => session,
+    let (session, granted) = match admit(&shared, &headers) {
+        Ok(admitted) => admitted,
         Err(refused) => return refused,
     };
     let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
     let vendor_events = is_set(query.vendor_events);
-    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events);
+    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
+        .knowing(granted)
+        .knowing(told(&uri, "realtime", Origin::Claimed));
     let dialect = match as_set(dialect, &shared.settings()).configured(session) {
         Ok(dialect) => dialect
             .beta(realtime::asks_for_beta(&headers))
@@ -121,6 +140,7 @@ async fn open_realtime(
 
 async fn open_pcm(
     State(shared): State<Arc<Shared>>,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
@@ -130,19 +150,30 @@ async fn open_pcm(
         rate: pcm::DEFAULT_RATE,
         promised: false,
     };
-    let dialect = Pcm::new(client(&headers));
-    open(shared, &headers, upgrade, dialect, limit)
+    let mut values = match admit(&shared, &headers) {
+        Ok((_, granted)) => granted,
+        Err(refused) => return refused,
+    };
+    values.extend(told(&uri, "pcm", Origin::Claimed));
+    let dialect = Pcm::new(client(&headers)).knowing(values);
+    open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 
 async fn open_asterisk(
     State(shared): State<Arc<Shared>>,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
+    if let Err(refused) = admit(&shared, &headers) {
+        return refused;
+    }
     let limits = Limits::of_calls(&shared.settings());
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
-    let dialect = ChanWebsocket::new(client(&headers));
-    open(shared, &headers, upgrade, dialect, limits)
+    let origin = trunk(access::shows_token(&headers, &shared.settings()));
+    let values = told(&uri, "asterisk", origin);
+    let dialect = ChanWebsocket::new(client(&headers)).knowing(values, origin);
+    open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
 #[derive(Deserialize)]
@@ -153,19 +184,21 @@ struct ProviderQuery {
 async fn open_telnyx(
     shared: State<Arc<Shared>>,
     query: Query<ProviderQuery>,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
-    open_provider(Provider::Telnyx, shared, query, &headers, upgrade)
+    open_provider(Provider::Telnyx, shared, query, &uri, &headers, upgrade)
 }
 
 async fn open_plivo(
     shared: State<Arc<Shared>>,
     query: Query<ProviderQuery>,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
-    open_provider(Provider::Plivo, shared, query, &headers, upgrade)
+    open_provider(Provider::Plivo, shared, query, &uri, &headers, upgrade)
 }
 
 /// A call from a provider that can present the server's token only in the URL.
@@ -173,18 +206,56 @@ fn open_provider(
     provider: Provider,
     State(shared): State<Arc<Shared>>,
     Query(query): Query<ProviderQuery>,
+    uri: &Uri,
     headers: &HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
     let token = query.token.as_deref();
-    if !token.is_some_and(|shown| access::is_token(shown, &shared.settings()))
-        && let Err(refused) = admit(&shared, headers)
-    {
+    let has_token = token.is_some_and(|shown| access::is_token(shown, &shared.settings()));
+    if !has_token && let Err(refused) = admit(&shared, headers) {
         return refused;
     }
-    let dialect = MediaStreams::new(provider, Box::new(|_| Box::pin(async { true })));
+    let origin = trunk(has_token || access::shows_token(headers, &shared.settings()));
+    let asked = told(uri, "", origin);
+    let admit = move |start: &Start| -> BoxFuture<'static, Admission> {
+        let mut values = asked.clone();
+        values.extend(start.claimed.clone().vouched(origin));
+        Box::pin(future::ready(Some(values)))
+    };
+    let dialect = MediaStreams::new(provider, Box::new(admit));
     let limits = Limits::of_calls(&shared.settings());
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
+}
+
+/// The caller according to a request's query, and the way by which it came.
+fn told(uri: &Uri, transport: &str, origin: Origin) -> SessionValues {
+    let query = uri.query().unwrap_or_default().as_bytes();
+    let query: Vec<_> = url::form_urlencoded::parse(query).into_owned().collect();
+    let field = |name: &str| {
+        let found = query.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str())
+    };
+    let numbers = numbers(
+        field("caller"),
+        field("called"),
+        field("forwarded_from"),
+        origin,
+    );
+    let mut values = numbers.with(Named::Transport, transport, Origin::Verified);
+    for (name, value) in &query {
+        if let Some(name) = name.strip_prefix("param.") {
+            values.add(Named::Param(name.to_owned()), value, origin);
+        }
+    }
+    values
+}
+
+/// The origin of what a provider or an Asterisk tells: `is_authenticated` if it has shown the server's token.
+fn trunk(is_authenticated: bool) -> Origin {
+    match is_authenticated {
+        true => Origin::Signalled,
+        false => Origin::Claimed,
+    }
 }
 
 fn client(headers: &HeaderMap) -> Option<String> {

@@ -2,6 +2,7 @@
 //! sessions with. Each contains the session's configuration and its expiry, and is signed; the
 //! server stores nothing.
 
+use crate::tools::SessionValues;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -31,6 +32,9 @@ pub(super) struct Grant {
     pub(super) expires_at: u64,
     /// The session's configuration as a client would send it; null if there is none.
     pub(super) session: Value,
+    /// The facts on the caller who uses it.
+    #[serde(default, skip_serializing_if = "SessionValues::is_empty")]
+    pub(super) values: SessionValues,
 }
 
 /// The reason a secret is refused.
@@ -97,12 +101,14 @@ pub(super) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::{Named, Origin};
     use serde_json::json;
 
     fn grant() -> Grant {
         Grant {
             expires_at: 1_000,
             session: json!({"type": "realtime", "instructions": "Be kind. ✓"}),
+            values: SessionValues::default().with(Named::Caller, "+1", Origin::Verified),
         }
     }
 

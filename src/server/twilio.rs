@@ -13,9 +13,11 @@ pub use transfer::TransferCall;
 use super::shared::Shared;
 use super::upgrade::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
+use crate::tools::{Named, Origin, SessionValues};
+use crate::transport::Admission;
 use crate::transport::phone::conversation_relay::{self, ConversationRelay};
 use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
-use crate::transport::phone::signature;
+use crate::transport::phone::{numbers, signature};
 use account::{DIALED, MEDIA, RELAY, VOICE, in_xml};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -27,6 +29,9 @@ use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
+
+/// The prefix of a form's fields that are headers of a SIP call.
+const SIP_HEADER: &str = "SipHeader_";
 
 /// The longest webhook body, bytes: Twilio posts about 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
@@ -114,13 +119,28 @@ async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str
     if shared.admission.place(false).is_err() {
         return busy();
     }
-    match shared.tickets.issue(call).await {
+    match shared.tickets.issue(call, told(form)).await {
         Some(ticket) => {
             let connect = connect(twilio, settings.interrupt, &ticket);
             twiml(&format!("{first}{connect}"))
         }
         None => busy(),
     }
+}
+
+/// The call according to a signed form. SIP headers are the caller's own words.
+fn told(form: &BTreeMap<String, String>) -> SessionValues {
+    let field = |name: &str| form.get(name).map_or("", String::as_str);
+    let signed = Origin::Signalled;
+    let values = numbers(field("From"), field("To"), field("ForwardedFrom"), signed);
+    let mut values = values.with(Named::CallId, field("CallSid"), signed);
+    for (name, value) in form {
+        if let Some(header) = name.strip_prefix(SIP_HEADER) {
+            let header = Named::Header(header.to_ascii_lowercase());
+            values.add(header, value, Origin::Claimed);
+        }
+    }
+    values
 }
 
 /// The TwiML that makes Twilio open a socket to this server.
@@ -192,10 +212,16 @@ fn caller(
         return Err(denied(shared));
     }
     let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
-    let admit = move |start: &Start| -> BoxFuture<'static, bool> {
+    let admit = move |start: &Start| -> BoxFuture<'static, Admission> {
         let is_ours = start.account == account;
         let redeemed = tickets.redeem(&start.ticket, &start.call);
-        Box::pin(async move { redeemed.await && is_ours })
+        let claimed = start.claimed.clone();
+        Box::pin(async move {
+            let mut values = redeemed.await.filter(|_| is_ours)?;
+            // The request was signed, and the ticket proves that our own answer led to it.
+            values.extend(claimed.vouched(Origin::Signalled));
+            Some(values)
+        })
     };
     Ok((twilio, Box::new(admit)))
 }

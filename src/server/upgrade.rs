@@ -1,6 +1,5 @@
 //! Upgrades a request to a WebSocket that carries a session.
 
-use super::access::admit;
 use super::settings::ServerSettings;
 use super::shared::Shared;
 use crate::audio::g711;
@@ -10,8 +9,8 @@ use crate::transport::intake::IntakeLimits;
 use crate::transport::socket;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
@@ -48,20 +47,6 @@ impl Limits {
             promised: true,
             ..self
         }
-    }
-}
-
-/// Checks a client's access and drives its socket.
-pub(super) fn open(
-    shared: Arc<Shared>,
-    headers: &HeaderMap,
-    upgrade: Upgrade,
-    dialect: impl Dialect,
-    limits: Limits,
-) -> Response {
-    match admit(&shared, headers) {
-        Ok(_) => open_admitted(shared, upgrade, dialect, limits, |_| async {}),
-        Err(refused) => refused,
     }
 }
 

@@ -185,6 +185,7 @@ impl Driver {
                 engines.zone.clone(),
                 Arc::new(SystemClock),
                 options.call.clone(),
+                options.values.clone(),
             ),
             key,
             outbound,
@@ -209,6 +210,7 @@ impl Driver {
         tracing::info!("session opened");
         self.open_voice();
         self.spend_tokens(0);
+        self.look_up();
         loop {
             if let Err(end) = self.carry_out() {
                 if matches!(end, End::Stuck) {
@@ -233,6 +235,25 @@ impl Driver {
             }
         }
         self.close();
+    }
+
+    /// Begins the lookups, whose results also go into the notes.
+    fn look_up(&mut self) {
+        let (zone, values) = (self.engines.zone.clone(), self.options.values.clone());
+        // Lookups know no lookups.
+        let asking = SessionTools::of_call(zone, Arc::new(SystemClock), None, values.clone());
+        let lookups = self.registry().lookups(&asking);
+        if lookups.is_empty() {
+            return;
+        }
+        self.tools.look_up(lookups);
+        let (tools, engines) = (self.tools.clone(), self.engines.clone());
+        let results = self.results.clone();
+        let task = async move {
+            let notes = engines.instructions.notes(&values, &tools.found().await);
+            drop(results.send(Done::Input(Input::Notes { notes })).await);
+        };
+        self.tasks.spawn(task.in_current_span());
     }
 
     /// Opens the session's voice before it is needed. A service also prepares its phrases, if it has not
@@ -720,8 +741,6 @@ impl Driver {
         let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
         let spending = declaration.filter(|_| committed.is_none());
         let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
-        let context = CallContext::new(self.tools.clone(), key.clone());
-        let call = tools.call(&name, arguments.clone(), &context);
         let session = self.tools.clone();
         let journal = self.engines.journal.clone().filter(|_| changes);
         let results = self.results.clone();
@@ -735,13 +754,25 @@ impl Driver {
                 return drop(results.send(Done::Input(refused)).await);
             }
             tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
-            let result = match journal {
-                Some(journal) => {
-                    let now = || session.clock().now();
-                    let once = journal.once(&key, &name, &arguments, now, call);
+            let found = tools.found_for(&name, &session).await;
+            let arguments = tools.complete(&name, arguments, session.values(), &found);
+            let complete = arguments.as_ref().ok();
+            let same = complete.and_then(|complete| tools.same(&name, complete, session.values()));
+            let call = |key| {
+                let context = CallContext::new(session.clone(), key);
+                tools.run(&name, arguments.clone(), &context)
+            };
+            let now = || session.clock().now();
+            let result = match (journal, &arguments, same) {
+                (Some(journal), Ok(arguments), Some(same)) => {
+                    let once = journal.once_per(&same, &name, arguments, now, call);
                     AssertUnwindSafe(once).catch_unwind().await
                 }
-                None => AssertUnwindSafe(call).catch_unwind().await,
+                (Some(journal), Ok(arguments), None) => {
+                    let once = journal.once(&key, &name, arguments, now, call(key.clone()));
+                    AssertUnwindSafe(once).catch_unwind().await
+                }
+                _ => AssertUnwindSafe(call(key)).catch_unwind().await,
             };
             let result =
                 result.unwrap_or_else(|_| Err(ToolError::Broken("the tool crashed".into())));

@@ -6,15 +6,18 @@ use super::builders::{Builders, PhoneSettings, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
 use super::experience::SharedExperience;
 use super::load::{Gauge, Level};
+use super::notes::{self, Instructions};
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
 use super::phrases::sayings;
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::Voices;
+use super::warmth::Warmth;
 use crate::conversation::{Briefing, Declarations, Policy};
 use crate::llm::Llm;
+use crate::metrics::Metrics;
 use crate::prediction::Predictor;
-use crate::tools::{Audience, Clock, Journal, LiveTools, Registry, SystemClock};
+use crate::tools::{Audience, Clock, Found, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
@@ -33,6 +36,7 @@ pub struct Engines {
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
     pub(super) llm: Arc<dyn Llm>,
+    pub(super) warmth: Arc<Warmth>,
     pub(super) tools: LiveTools,
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
@@ -42,6 +46,7 @@ pub struct Engines {
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
     pub(super) zone: jiff::tz::TimeZone,
+    pub(super) instructions: Instructions,
     policy: Policy,
     phone_policy: Policy,
     pub(super) observers: Observers,
@@ -74,6 +79,11 @@ impl Engines {
             phone,
             observers,
         } = builders;
+        let instructions = Instructions::new(policy.briefing.instructions.as_deref());
+        policy
+            .briefing
+            .instructions
+            .clone_from(&instructions.shared);
         let phone_policy = policies(&mut policy, phone, &tools.now());
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone());
@@ -94,9 +104,11 @@ impl Engines {
             experience: Arc::default(),
             journal,
             changes: TaskTracker::new(),
+            warmth: Warmth::start(llm.clone(), &policy, observers.metrics.clone()),
             llm,
             tools,
             zone,
+            instructions,
             policy,
             phone_policy,
             observers,
@@ -116,14 +128,21 @@ impl Engines {
             mut policy,
             phone,
         } = renewal;
+        let instructions = Instructions::new(policy.briefing.instructions.as_deref());
+        policy
+            .briefing
+            .instructions
+            .clone_from(&instructions.shared);
         let phone_policy = policies(&mut policy, phone, &tools.now());
         let sayings = sayings(&policy, &phone_policy);
         self.voices.prepare_local(&sayings).await;
+        self.warmth.retire();
         Arc::new(Self {
             vad: self.vad.clone(),
             recognisers: self.recognisers.clone(),
             turn_model: self.turn_model.clone(),
             voices: self.voices.clone(),
+            warmth: Warmth::start(llm.clone(), &policy, self.observers.metrics.clone()),
             llm,
             tools,
             predictors,
@@ -132,6 +151,7 @@ impl Engines {
             journal: self.journal.clone(),
             changes: self.changes.clone(),
             zone,
+            instructions,
             policy,
             phone_policy,
             observers: self.observers.clone(),
@@ -184,6 +204,11 @@ impl Engines {
         self.tools.now()
     }
 
+    /// The metrics of all sessions.
+    pub fn metrics(&self) -> &Metrics {
+        &self.observers.metrics
+    }
+
     /// The numbers behind the rules of every new session that is no telephone call.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -201,9 +226,11 @@ impl Engines {
         };
         Policy {
             tools,
+            greeting: notes::greeting(policy.greeting, &options.values),
             speaker: options.speaker.clone(),
             briefing: Briefing {
                 day: Some(self.day()),
+                notes: self.instructions.notes(&options.values, &Found::new()),
                 ..policy.briefing
             },
             ..policy

@@ -11,6 +11,7 @@ mod experience;
 mod handle;
 mod items;
 mod load;
+mod notes;
 mod observers;
 mod offer;
 mod options;
@@ -20,11 +21,13 @@ mod recognisers;
 mod recorder;
 mod routing;
 mod voices;
+mod warmth;
 
 pub use budget::{BudgetMemory, BudgetStore, Spending};
 pub use builders::{Builders, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
+pub(crate) use notes::{check_greeting, check_instructions};
 pub use observers::Observers;
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::Pacer;
@@ -51,6 +54,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 /// Opens a session on a task of its own.
 pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    engines.warmth.use_now();
     let (inbound, incoming) = mpsc::channel(INBOUND);
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
     let (driver, results) = Driver::new(id, engines.clone(), options, outgoing);

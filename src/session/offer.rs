@@ -73,9 +73,10 @@ impl Offer {
         self.registry.clone()
     }
 
-    /// Whether the server still has a tool of this name.
+    /// Whether the server still has a tool of this name that a model may call.
     pub(super) fn is_there(&self, name: &str) -> bool {
-        self.live.borrow().declaration(name).is_some()
+        let audience = self.live.borrow().audience(name);
+        audience.is_some_and(|audience| audience != Audience::Lookup)
     }
 }
 

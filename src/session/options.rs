@@ -1,6 +1,7 @@
 //! The settings with which a session opens. The transport chooses them: a session does not know by
 //! which way its client came.
 
+use crate::tools::SessionValues;
 use crate::tts::Speaker;
 
 /// The settings with which a transport opens a session.
@@ -26,6 +27,8 @@ pub struct SessionOptions {
     /// The provider's name of a telephone call that it can put through to others. Tools that need such
     /// a call are offered.
     pub call: Option<String>,
+    /// The facts on the caller.
+    pub values: SessionValues,
     /// The client shows the server's demonstration. Its tools are offered.
     pub demonstrates: bool,
 }
@@ -43,6 +46,7 @@ impl SessionOptions {
             model: None,
             client: None,
             call: None,
+            values: SessionValues::default(),
             demonstrates: false,
         }
     }

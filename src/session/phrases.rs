@@ -1,5 +1,6 @@
 //! The phrases that must be audible even if the voice fails.
 
+use super::notes::is_template;
 use crate::conversation::{Clauses, Policy};
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, Fillers};
@@ -9,7 +10,9 @@ use serde_json::Map;
 pub(super) fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let phrases = policy.phrases.all().map(str::to_owned);
     let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
-    let greetings = greetings.into_iter().filter(|text| !text.is_empty());
+    let greetings = greetings
+        .into_iter()
+        .filter(|text| !(text.is_empty() || is_template(text)));
     let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
     let sayings = phrases.into_iter().chain(greetings).chain(fillers);
     sayings.flat_map(|text| as_clauses(&text)).collect()

@@ -10,12 +10,14 @@ const MOST_ROUNDS: usize = 8;
 
 /// `arguments` with everything levelled that makes no difference: defaults of the schema filled in,
 /// keys sorted at every depth, 1 = 1.0, numbers in quotes where the schema wants a number, `null`
-/// for an argument that may be left out, and what [`Declaration::equivalence`] names.
+/// for an argument that may be left out, and what [`Declaration::equivalence`] names. Fixed
+/// arguments are left out: they are the same in all calls of a session.
 ///
 /// Pure, and the canonical form of a canonical form is itself.
 pub fn canonical(declaration: &Declaration, arguments: &Map<String, Value>) -> Map<String, Value> {
     let schema = &declaration.spec.parameters;
     let mut levelled = object(schema, arguments);
+    declaration.without_fixed(&mut levelled);
     for (name, kinds) in &declaration.equivalence {
         if let Some(value) = levelled.get_mut(name) {
             level(value, kinds);

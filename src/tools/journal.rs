@@ -10,17 +10,27 @@ mod file;
 pub use figures::JournalFigures;
 pub use file::JournalFile;
 
-use super::ToolError;
+use super::{Same, ToolError};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The result for the model of a call that could not be recorded and so did not run.
 const NOT_DONE: &str =
     "it was not done, because no record of changes can be kept at the moment; it may work later";
+
+/// The result of a call that was begun before and has no result.
+const UNKNOWN: &str = "it was begun before and interrupted; whether it took effect is not known";
+
+/// The field that marks the result of a change that was made before.
+pub(crate) const ALREADY_DONE: &str = "already_done";
+
+/// How often it is looked whether a call that runs elsewhere has its result.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Why the journal cannot be used. No call may run without it.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +83,8 @@ pub struct Record {
     pub tool: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
+    /// When it was begun.
+    pub time: Timestamp,
     /// Its result, once there is one.
     pub result: Option<Result<Value, ToolError>>,
 }
@@ -157,27 +169,106 @@ impl Journal {
             arguments: arguments.clone(),
             time: now(),
         };
-        let begun = self.begin(intent).await.map_err(|error| {
-            tracing::error!(%error, tool, "a call that changes something was not made");
-            ToolError::Failed(NOT_DONE.into())
-        });
-        match begun? {
+        match self
+            .begin(intent)
+            .await
+            .map_err(|error| not_done(&error, tool))?
+        {
             Begun::Done(result) => return result,
-            Begun::Unknown => {
-                return Err(ToolError::Failed(
-                    "it was begun before and interrupted; whether it took effect is not known"
-                        .into(),
-                ));
-            }
+            Begun::Unknown => return Err(ToolError::Failed(UNKNOWN.into())),
             Begun::Started => {}
         }
         let result = call.await;
-        let recorded = self.0.finish(key.to_owned(), result.clone(), now());
+        self.finish(key, tool, &result, now()).await;
+        result
+    }
+
+    /// Runs `call` with its idempotency key unless the change `same` was made within its span: then the old
+    /// result is given, with the field `already_done`. A call that is still running is waited for. One that
+    /// failed may be made again; one whose end is not known only if the tool takes idempotency keys.
+    ///
+    /// # Errors
+    /// The call's own, or [`ToolError::Failed`].
+    pub async fn once_per<F>(
+        &self,
+        same: &Same,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        now: impl Fn() -> Timestamp,
+        call: impl FnOnce(String) -> F,
+    ) -> Result<Value, ToolError>
+    where
+        F: Future<Output = Result<Value, ToolError>>,
+    {
+        let (mut key, mut idempotency_key) = (same.key.clone(), same.key.clone());
+        let mut attempt = 0_u32;
+        loop {
+            let intent = Intent {
+                key: key.clone(),
+                tool: tool.to_owned(),
+                arguments: arguments.clone(),
+                time: now(),
+            };
+            let begun = self.0.begin(intent).await;
+            let Some(record) = begun.map_err(|error| not_done(&error, tool))? else {
+                break;
+            };
+            let age = now().duration_since(record.time).unsigned_abs();
+            let is_over = age > same.span;
+            let is_unknown = match record.result {
+                _ if is_over => false,
+                Some(Ok(result)) => return Ok(already(result)),
+                Some(Err(ToolError::Broken(_) | ToolError::Timeout(_))) => true,
+                Some(Err(_)) => false,
+                None if age < same.takes => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    continue;
+                }
+                None => true,
+            };
+            if is_unknown && !same.is_keyed {
+                return Err(ToolError::Failed(UNKNOWN.into()));
+            }
+            attempt += 1;
+            key = format!("{}-{attempt}", same.key);
+            if !is_unknown {
+                idempotency_key.clone_from(&key);
+            }
+        }
+        let result = call(idempotency_key).await;
+        self.finish(&key, tool, &result, now()).await;
+        result
+    }
+
+    async fn finish(
+        &self,
+        key: &str,
+        tool: &str,
+        result: &Result<Value, ToolError>,
+        now: Timestamp,
+    ) {
+        let recorded = self.0.finish(key.to_owned(), result.clone(), now);
         if let Err(error) = recorded.await {
             // The call has run: its result is the truth, whatever the store says.
             tracing::error!(%error, tool, "a result could not be written down");
         }
-        result
+    }
+}
+
+fn not_done(error: &JournalError, tool: &str) -> ToolError {
+    tracing::error!(%error, tool, "a call that changes something was not made");
+    ToolError::Failed(NOT_DONE.into())
+}
+
+/// The result of a change that was made before.
+fn already(result: Value) -> Value {
+    let mark = "This was already done before, and was not done again. Tell the user so.";
+    match result {
+        Value::Object(mut fields) => {
+            fields.insert(ALREADY_DONE.into(), mark.into());
+            Value::Object(fields)
+        }
+        other => json!({"result": other, ALREADY_DONE: mark}),
     }
 }
 
@@ -228,6 +319,7 @@ mod tests {
                 let record = Record {
                     tool: intent.tool,
                     arguments: intent.arguments,
+                    time: intent.time,
                     result: None,
                 };
                 records.insert(intent.key, record);
@@ -295,6 +387,90 @@ mod tests {
             assert!(is_unknown(&once(&journal, "dropped", run()).await));
             assert_eq!(runs.get(), 1);
         }
+    }
+
+    /// A call at `second` that ends with `result`; also the idempotency key, if it runs.
+    async fn again(
+        journal: &Journal,
+        is_keyed: bool,
+        second: i64,
+        result: Result<Value, ToolError>,
+    ) -> (Result<Value, ToolError>, Option<String>) {
+        let ran = Cell::new(None);
+        let now = || Timestamp::from_second(second).unwrap();
+        let call = |key: String| {
+            ran.set(Some(key));
+            std::future::ready(result)
+        };
+        let (same, arguments) = (same(is_keyed), Map::new());
+        let once = journal.once_per(&same, "book", &arguments, now, call);
+        (once.await, ran.take())
+    }
+
+    fn same(is_keyed: bool) -> Same {
+        Same {
+            key: "k".into(),
+            span: Duration::from_secs(60),
+            takes: Duration::from_secs(5),
+            is_keyed,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_made_once_within_its_span() {
+        let journal = Journal::new(Scripted::default());
+        let at = async |second, result| again(&journal, false, second, result).await;
+        let refused = Err(ToolError::Failed("no room is free".into()));
+        assert_eq!(at(0, refused.clone()).await.0, refused);
+        let (first, key) = at(10, Ok(json!({"room": 7}))).await;
+        assert_eq!(
+            (first, key.as_deref()),
+            (Ok(json!({"room": 7})), Some("k-1"))
+        );
+        let (second, ran) = at(70, Ok(json!({"room": 8}))).await;
+        let second = second.unwrap();
+        assert_eq!((&second["room"], ran), (&json!(7), None));
+        assert!(second["already_done"].as_str().unwrap().contains("already"));
+        let (later, key) = at(71, Ok(json!({"room": 9}))).await;
+        assert_eq!(
+            (later, key.as_deref()),
+            (Ok(json!({"room": 9})), Some("k-2"))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_change_whose_end_is_not_known_is_made_again_only_with_its_key() {
+        let late = Err(ToolError::Timeout(5));
+        for is_keyed in [false, true] {
+            let journal = Journal::new(Scripted::default());
+            assert_eq!(again(&journal, is_keyed, 0, late.clone()).await.0, late);
+            let (second, key) = again(&journal, is_keyed, 10, Ok(json!(1))).await;
+            match is_keyed {
+                true => assert_eq!((second, key.as_deref()), (Ok(json!(1)), Some("k"))),
+                false => assert!(is_unknown(&second) && key.is_none()),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_being_made_is_waited_for() {
+        let journal = Journal::new(Scripted::default());
+        let (begins, began) = oneshot::channel();
+        let now = || Timestamp::UNIX_EPOCH;
+        let (same, arguments) = (same(false), Map::new());
+        let slow = |_| async {
+            begins.send(()).unwrap();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Ok(json!({"room": 7}))
+        };
+        let first = journal.once_per(&same, "book", &arguments, now, slow);
+        let second = async {
+            began.await.unwrap();
+            again(&journal, false, 1, Ok(json!("twice"))).await
+        };
+        let (first, (second, ran)) = tokio::join!(first, second);
+        assert_eq!(first, Ok(json!({"room": 7})));
+        assert_eq!((&second.unwrap()["room"], ran), (&json!(7), None));
     }
 
     #[tokio::test]

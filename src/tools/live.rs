@@ -1,7 +1,8 @@
 //! The tools of a running server, which may change.
 
 use super::Registry;
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 
 /// The tools of a running server. Clones are the same.
@@ -10,12 +11,40 @@ use tokio::sync::watch;
 /// nothing of it is in flight: no answer, no running call, no question for a yes. Until then its
 /// calls run as they were offered, but a tool whose name is gone is not called any more.
 #[derive(Debug, Clone)]
-pub struct LiveTools(watch::Sender<Arc<Registry>>);
+pub struct LiveTools(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    tools: watch::Sender<Arc<Registry>>,
+    /// Dropped with the last clone: the work that changes the tools.
+    work: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// The tools of a running server for work that changes them. It does not keep them alive.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakTools(Weak<Shared>);
+
+impl WeakTools {
+    /// The tools, unless nobody has them any more.
+    pub(crate) fn upgrade(&self) -> Option<LiveTools> {
+        self.0.upgrade().map(LiveTools)
+    }
+}
 
 impl LiveTools {
     /// The tools as they are now.
     pub fn now(&self) -> Arc<Registry> {
-        self.0.borrow().clone()
+        self.0.tools.borrow().clone()
+    }
+
+    /// The same for work that changes them.
+    pub(crate) fn downgrade(&self) -> WeakTools {
+        WeakTools(Arc::downgrade(&self.0))
+    }
+
+    /// Drops `work` with the last clone. Only the first is kept.
+    pub(crate) fn keep(&self, work: impl Any + Send + Sync) {
+        drop(self.0.work.set(Box::new(work)));
     }
 
     /// Changes the tools: all that `change` does at once, or nothing if it fails.
@@ -24,7 +53,7 @@ impl LiveTools {
     /// Those of `change`.
     pub fn change<T, E>(&self, change: impl FnOnce(&mut Registry) -> Result<T, E>) -> Result<T, E> {
         let mut next = None;
-        self.0.send_if_modified(|tools| {
+        self.0.tools.send_if_modified(|tools| {
             let mut registry = Registry::clone(tools);
             let changed = change(&mut registry);
             let is_ok = changed.is_ok();
@@ -39,13 +68,16 @@ impl LiveTools {
 
     /// Tells of every change from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Registry>> {
-        self.0.subscribe()
+        self.0.tools.subscribe()
     }
 }
 
 impl From<Registry> for LiveTools {
     fn from(registry: Registry) -> Self {
-        Self(watch::Sender::new(Arc::new(registry)))
+        Self(Arc::new(Shared {
+            tools: watch::Sender::new(Arc::new(registry)),
+            work: OnceLock::new(),
+        }))
     }
 }
 

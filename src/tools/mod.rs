@@ -9,23 +9,32 @@ use std::time::Duration;
 pub mod builtin;
 mod canonical;
 pub mod declared;
+mod fixed;
 pub mod http;
 pub mod journal;
 mod live;
+pub mod mcp;
+mod once;
 mod registry;
 mod session;
 mod settings;
 pub mod subprocess;
 mod template;
+mod values;
 
 pub use canonical::canonical;
 pub use declared::RouterHints;
+pub use fixed::{Fixed, SessionTemplate};
 pub use journal::{Journal, JournalError, JournalFile};
 pub use live::LiveTools;
+pub use once::{OncePer, Same};
 pub use registry::{Registry, RegistryError};
+pub(crate) use session::Lookup;
 pub use session::{Clock, SessionTools, SystemClock};
 pub(crate) use template::plain;
 pub use template::say;
+pub(crate) use values::Found;
+pub use values::{Named, Origin, SessionValues};
 
 /// A tool's effect on the world. It decides whether the tool may ever run speculatively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -160,6 +169,10 @@ pub struct Declaration {
     /// The client runs it, in its own session alone; false for the server's tools.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_client: bool,
+    /// The arguments that the server sets. They are not in the schema, and what the model writes for
+    /// them is dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<String>,
 }
 
 impl Declaration {
@@ -179,6 +192,14 @@ impl Declaration {
             ends_call: None,
             answer: None,
             by_client: false,
+            fixed: Vec::new(),
+        }
+    }
+
+    /// Drops what the model wrote for arguments that the server sets.
+    pub fn without_fixed(&self, arguments: &mut Map<String, Value>) {
+        for name in &self.fixed {
+            arguments.remove(name);
         }
     }
 }
@@ -319,6 +340,8 @@ pub enum Audience {
     Everyone,
     /// Sessions of a telephone call that the tool acts on ([`SessionTools::call`]).
     Calls,
+    /// None: the server calls it once when a session begins, and its result is a value of the session.
+    Lookup,
     /// Sessions whose client shows the server's demonstration, as the playground does.
     Demonstration,
 }
@@ -338,6 +361,16 @@ pub trait Tool: Send + Sync {
     /// The sessions that it is offered to.
     fn audience(&self) -> Audience {
         Audience::Everyone
+    }
+
+    /// The arguments that the server sets, if there are any.
+    fn fixed(&self) -> Option<&Fixed> {
+        None
+    }
+
+    /// Which of its calls are the same change, if only one of them may run.
+    fn once_per(&self) -> Option<&OncePer> {
+        None
     }
 
     /// Makes the next call faster without making one: looks up names, opens connections.

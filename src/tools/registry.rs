@@ -1,10 +1,14 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
-use super::{Audience, CallContext, Declaration, RouterHints, Tool, ToolError, ToolSpec};
+use super::{
+    Audience, CallContext, Declaration, Fixed, Found, Lookup, Origin, RouterHints, Same,
+    SessionTools, SessionValues, Tool, ToolError, ToolSpec,
+};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Why a tool cannot be registered.
@@ -74,7 +78,8 @@ impl Registry {
         if self.tools.contains_key(&spec.name) {
             return Err(RegistryError::Duplicate(spec.name));
         }
-        let validator = compile(&spec)?;
+        let schema = tool.fixed().map_or(&spec.parameters, Fixed::schema);
+        let validator = compile(&spec.name, schema)?;
         let entry = Entry {
             tool,
             declaration,
@@ -131,45 +136,114 @@ impl Registry {
         self.tools.get(name).map(|entry| &entry.hints)
     }
 
-    /// The arguments as the tool will see them: the schema's defaults filled in, then checked.
+    /// The findings of the lookups, if the tool needs them.
+    pub(crate) async fn found_for(&self, name: &str, session: &SessionTools) -> Found {
+        let fixed = self.tools.get(name).and_then(|entry| entry.tool.fixed());
+        match fixed.is_some_and(Fixed::uses_lookups) {
+            true => session.found().await,
+            false => Found::new(),
+        }
+    }
+
+    /// The lookups of a session that begins. They run when they are polled. `session` has none itself.
+    pub(crate) fn lookups(&self, session: &SessionTools) -> BTreeMap<String, Lookup> {
+        let tools = self.offered_to(Audience::Lookup).into_iter();
+        let lookup = |tool: Arc<Declaration>| {
+            let name = tool.spec.name.clone();
+            let entry = self.tools.get(&name);
+            let fixed = entry.and_then(|entry| entry.tool.fixed());
+            let origin = fixed.map_or(Origin::Verified, Fixed::origin);
+            let context = CallContext::new(session.clone(), format!("lookup-{name}"));
+            let call = self.call(&name, Map::new(), &context);
+            let found = async move {
+                match call.await {
+                    Ok(value) => Some((without_nulls(value), origin)),
+                    Err(error) => {
+                        let (lookup, error) = (&tool.spec.name, error.details());
+                        tracing::info!(lookup, error, "a lookup found nothing");
+                        None
+                    }
+                }
+            };
+            (name, found.boxed().shared())
+        };
+        tools.map(lookup).collect()
+    }
+
+    /// The arguments as the tool will see them: the fixed ones set to the values of `session`, the schema's
+    /// defaults filled in, then checked.
     ///
     /// # Errors
-    /// [`ToolError::Unknown`], or [`ToolError::Arguments`] naming the argument and what is wrong.
-    pub fn check(
+    /// [`ToolError::Unknown`]; [`ToolError::Failed`] if a fixed argument has no value in this session; or
+    /// [`ToolError::Arguments`] naming the argument and what is wrong.
+    pub(crate) fn complete(
         &self,
         name: &str,
         arguments: Map<String, Value>,
+        session: &SessionValues,
+        found: &Found,
     ) -> Result<Map<String, Value>, ToolError> {
         let entry = self.entry(name)?;
-        let schema = &entry.declaration.spec.parameters;
+        let fixed = entry.tool.fixed();
+        let arguments = match fixed {
+            Some(fixed) => fixed.merged(name, arguments, session, found)?,
+            None => arguments,
+        };
         let mut arguments = Value::Object(arguments);
-        fill_defaults(schema, &mut arguments);
+        fill_defaults(&entry.declaration.spec.parameters, &mut arguments);
         entry
             .validator
             .validate(&arguments)
-            .map_err(|error| ToolError::Arguments(describe(&error)))?;
+            .map_err(|error| wrong_arguments(&error, fixed))?;
         match arguments {
             Value::Object(arguments) => Ok(arguments),
             other => Err(ToolError::Arguments(format!("not an object: {other}"))),
         }
     }
 
-    /// Checks the arguments and runs the tool within its timeout. Nothing runs before the future
+    /// The change that a call with complete arguments is, if its tool may not make it twice.
+    pub(crate) fn same(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        session: &SessionValues,
+    ) -> Option<Same> {
+        let entry = self.tools.get(name)?;
+        let once = entry.tool.once_per()?;
+        once.same(&entry.declaration, arguments, session)
+    }
+
+    /// Completes the arguments and runs the tool within its timeout. Nothing runs before the future
     /// is polled; dropping it cancels the run.
     ///
     /// # Errors
-    /// Those of [`Registry::check`], [`ToolError::Timeout`], and the tool's own.
+    /// [`ToolError::Unknown`]; [`ToolError::Failed`] if a fixed argument has no value in this session;
+    /// [`ToolError::Arguments`]; [`ToolError::Timeout`]; and the tool's own.
     pub fn call(
         &self,
         name: &str,
         arguments: Map<String, Value>,
         context: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let checked = self.check(name, arguments);
+        let (tools, name, context) = (self.clone(), name.to_owned(), context.clone());
+        Box::pin(async move {
+            let found = tools.found_for(&name, &context.session).await;
+            let complete = tools.complete(&name, arguments, context.session.values(), &found);
+            tools.run(&name, complete, &context).await
+        })
+    }
+
+    /// Runs the tool within its timeout with arguments that are complete.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        arguments: Result<Map<String, Value>, ToolError>,
+        context: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let tool = self.entry(name).map(|entry| entry.tool.clone());
         let context = context.clone();
         Box::pin(async move {
-            let (tool, arguments) = (tool?, checked?);
+            let (tool, arguments) = (tool?, arguments?);
             let limit = tool.declaration().timeout;
             let late = |_| ToolError::Timeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
             tokio::time::timeout(limit, tool.call(arguments, &context))
@@ -219,18 +293,40 @@ pub(super) fn check_name(name: &str) -> Result<(), RegistryError> {
 }
 
 pub(super) fn check_schema(spec: &ToolSpec) -> Result<(), RegistryError> {
-    compile(spec).map(|_| ())
+    compile(&spec.name, &spec.parameters).map(|_| ())
 }
 
-fn compile(spec: &ToolSpec) -> Result<Validator, RegistryError> {
+fn compile(name: &str, schema: &Value) -> Result<Validator, RegistryError> {
     let wrong = |reason: String| RegistryError::Schema {
-        name: spec.name.clone(),
+        name: name.to_owned(),
         reason,
     };
-    if spec.parameters.get("type").and_then(Value::as_str) != Some("object") {
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(wrong(r#"its "type" must be "object""#.into()));
     }
-    jsonschema::validator_for(&spec.parameters).map_err(|error| wrong(describe(&error)))
+    jsonschema::validator_for(schema).map_err(|error| wrong(describe(&error)))
+}
+
+/// The fault of the arguments, for the model, without the values of fixed ones.
+fn wrong_arguments(error: &jsonschema::ValidationError<'_>, fixed: Option<&Fixed>) -> ToolError {
+    let Some(fixed) = fixed else {
+        return ToolError::Arguments(describe(error));
+    };
+    let at = error.instance_path().to_string();
+    let first = at
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    if fixed.names().any(|name| name == first) {
+        return ToolError::Broken(format!(
+            "the fixed argument {first} does not fit the schema"
+        ));
+    }
+    match first {
+        "" => ToolError::Arguments(error.masked().to_string()),
+        _ => ToolError::Arguments(describe(error)),
+    }
 }
 
 fn describe(error: &jsonschema::ValidationError<'_>) -> String {
@@ -239,6 +335,22 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> String {
         error.to_string()
     } else {
         format!("{}: {error}", at.trim_start_matches('/'))
+    }
+}
+
+/// Without what is null: a template takes it for absent then.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(entries) => {
+            let there = entries.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(
+                there
+                    .map(|(name, value)| (name, without_nulls(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
     }
 }
 

@@ -1,8 +1,13 @@
 //! The session's data that tools may read and change.
 
+use super::SessionValues;
 use super::builtin::Timers;
+use super::values::{Found, Origin};
+use futures_util::future::{BoxFuture, Shared, join_all};
 use jiff::{Timestamp, tz::TimeZone};
-use std::sync::Arc;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// Where tools read the time, so that tests can set it.
@@ -28,6 +33,9 @@ impl Clock for SystemClock {
     }
 }
 
+/// A lookup that is under way or done: its result, with the origin of what it was asked with.
+pub(crate) type Lookup = Shared<BoxFuture<'static, Option<(Value, Origin)>>>;
+
 /// One session's state as tools see it: its clock, its time zone, its timers. Clones share it.
 #[derive(Clone)]
 pub struct SessionTools(Arc<State>);
@@ -37,21 +45,31 @@ struct State {
     zone: TimeZone,
     timers: Timers,
     call: Option<String>,
+    values: SessionValues,
+    lookups: OnceLock<BTreeMap<String, Lookup>>,
 }
 
 impl SessionTools {
-    /// A session that takes `zone` for the user's and has no timers yet.
+    /// A session that takes `zone` for the user's, has no timers yet and knows nothing of its caller.
     pub fn new(zone: TimeZone, clock: Arc<dyn Clock>) -> Self {
-        Self::of_call(zone, clock, None)
+        Self::of_call(zone, clock, None, SessionValues::default())
     }
 
-    /// The same for a telephone call, by the name that its provider gives it.
-    pub fn of_call(zone: TimeZone, clock: Arc<dyn Clock>, call: Option<String>) -> Self {
+    /// The same for a telephone call, by the name that its provider gives it, with what is known of the
+    /// caller.
+    pub fn of_call(
+        zone: TimeZone,
+        clock: Arc<dyn Clock>,
+        call: Option<String>,
+        values: SessionValues,
+    ) -> Self {
         Self(Arc::new(State {
             clock,
             zone,
             timers: Timers::default(),
             call,
+            values,
+            lookups: OnceLock::new(),
         }))
     }
 
@@ -68,6 +86,24 @@ impl SessionTools {
     /// The telephone call that this is, if its provider can put it through to others.
     pub fn call(&self) -> Option<&str> {
         self.0.call.as_deref()
+    }
+
+    /// The facts on the caller.
+    pub fn values(&self) -> &SessionValues {
+        &self.0.values
+    }
+
+    /// Sets the lookups, once.
+    pub(crate) fn look_up(&self, lookups: BTreeMap<String, Lookup>) {
+        let _ = self.0.lookups.set(lookups);
+    }
+
+    /// Waits for the lookups. One that has failed is absent.
+    pub(crate) async fn found(&self) -> Found {
+        let lookups = self.0.lookups.get().into_iter().flatten();
+        let results =
+            lookups.map(async |(name, lookup)| Some((name.clone(), lookup.clone().await?)));
+        join_all(results).await.into_iter().flatten().collect()
     }
 
     /// The session's timers.

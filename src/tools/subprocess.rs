@@ -5,7 +5,7 @@
 mod family;
 
 use super::template::{Template, context};
-use super::{CallContext, Declaration, Tool, ToolError};
+use super::{CallContext, Declaration, Tool, ToolError, mcp};
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret, SecretString};
@@ -14,8 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// Names the run in the environment of all that it starts.
 const MARK: &str = "UNDERTONE_RUN";
@@ -201,10 +201,51 @@ fn may_run(path: &Path) -> bool {
 }
 
 /// A running program; with it goes everything that it started.
-struct Group {
+pub(super) struct Group {
     child: Child,
     /// The value of [`MARK`].
     run: String,
+}
+
+impl Group {
+    /// Starts a program that is spoken to over its standard input and output. What it says on stderr goes
+    /// to the log at `debug`.
+    pub(super) fn talking(
+        name: &str,
+        plan: &mcp::Program,
+    ) -> std::io::Result<(Self, ChildStdin, ChildStdout)> {
+        let run = uuid::Uuid::new_v4().to_string();
+        let secrets = plan.secrets.iter();
+        let secrets = secrets.map(|(name, secret)| (name, secret.expose_secret()));
+        let mut child = Command::new(&plan.program)
+            .args(&plan.arguments)
+            .current_dir(&plan.folder)
+            .env_clear()
+            .envs(plan.environment.iter().map(|(name, value)| (name, value)))
+            .envs(secrets)
+            .env(MARK, &run)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        let (name, stderr) = (name.to_owned(), child.stderr.take());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stderr?).split(b'\n');
+            while let Ok(Some(line)) = lines.next_segment().await {
+                let kept = &line[..line.len().min(MOST_COMPLAINT)];
+                let line = String::from_utf8_lossy(kept);
+                tracing::debug!(server = name, ?line, "what an MCP server says on stderr");
+            }
+            Some(())
+        });
+        match pipes {
+            (Some(stdin), Some(stdout)) => Ok((Self { child, run }, stdin, stdout)),
+            _ => Err(std::io::Error::other("it has no standard input or output")),
+        }
+    }
 }
 
 impl Drop for Group {

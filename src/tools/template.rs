@@ -95,6 +95,21 @@ impl Template {
         Ok(Self(source.into()))
     }
 
+    /// The attributes of the variable `of` that occur, by name.
+    pub(crate) fn attributes(&self, of: &str) -> BTreeSet<String> {
+        let parsed = PLAIN.template_from_str(&self.0);
+        let names = parsed.map(|template| template.undeclared_variables(true));
+        let attribute = |name: &String| {
+            let path = name.strip_prefix(of)?.strip_prefix('.')?;
+            path.split('.').next().map(str::to_owned)
+        };
+        names
+            .unwrap_or_default()
+            .iter()
+            .filter_map(attribute)
+            .collect()
+    }
+
     /// The template as it is written.
     pub fn source(&self) -> &str {
         &self.0

@@ -31,6 +31,7 @@ pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, SessionOptions};
+use crate::tools::SessionValues;
 use futures_util::future::BoxFuture;
 
 /// A whole message of a client.
@@ -84,6 +85,9 @@ pub enum Action {
     Close(Close),
 }
 
+/// Whether a client may go on: what is known of the caller then, `None` if it may not.
+pub type Admission = Option<SessionValues>;
+
 /// How a socket is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Close {
@@ -129,12 +133,12 @@ pub trait Dialect: Send + 'static {
 
     /// A question that has come up and decides whether the client may go on. The socket asks after
     /// every step; it reads nothing more of the client before [`Dialect::admitted`] has the answer.
-    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+    fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         None
     }
 
     /// Handles the answer to [`Dialect::question`].
-    fn admitted(&mut self, _may_go_on: bool) -> Vec<Action> {
+    fn admitted(&mut self, _admission: Admission) -> Vec<Action> {
         Vec::new()
     }
 

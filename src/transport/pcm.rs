@@ -23,6 +23,7 @@
 use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
+use crate::tools::SessionValues;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -46,6 +47,7 @@ struct Hello {
 #[derive(Debug)]
 pub struct Pcm {
     client: Option<String>,
+    values: SessionValues,
     /// Hz; known once the session is open.
     rate: Option<u32>,
     overrun: bool,
@@ -56,15 +58,23 @@ impl Pcm {
     pub fn new(client: Option<String>) -> Self {
         Self {
             client,
+            values: SessionValues::default(),
             rate: None,
             overrun: false,
         }
+    }
+
+    /// Sets what is known of the caller.
+    #[must_use]
+    pub fn knowing(self, values: SessionValues) -> Self {
+        Self { values, ..self }
     }
 
     fn open(&mut self, rate: u32) -> Action {
         self.rate = Some(rate);
         Action::Open(SessionOptions {
             client: self.client.clone(),
+            values: self.values.clone(),
             ..SessionOptions::new(Profile::Conversation, rate)
         })
     }

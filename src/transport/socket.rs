@@ -8,7 +8,7 @@ use super::link::{Link, Signal, TooManyRequests};
 use super::outbox::Outbox;
 use super::patience::Patience;
 use super::pump::PumpContext;
-use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
+use super::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{HangUpReason, Micros};
 use crate::session::{Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
@@ -68,7 +68,7 @@ type End = super::pump::End<Close, Close>;
 enum Wakeup {
     Written(Result<(), axum::Error>),
     Signal(Signal),
-    Admitted(bool),
+    Admitted(Admission),
     Received(Option<Result<Message, axum::Error>>),
     Tick,
 }
@@ -80,7 +80,7 @@ struct Pump<D> {
     patience: Patience,
     ping_every: Duration,
     /// The dialect waits for the answer.
-    question: Option<BoxFuture<'static, bool>>,
+    question: Option<BoxFuture<'static, Admission>>,
     outbox: Outbox,
     pinged: Instant,
     ping: bool,
@@ -276,7 +276,7 @@ impl From<TooManyRequests> for End {
 }
 
 /// The answer to a question, if there is one.
-async fn answer(question: &mut Option<BoxFuture<'static, bool>>) -> bool {
+async fn answer(question: &mut Option<BoxFuture<'static, Admission>>) -> Admission {
     match question {
         Some(question) => question.await,
         None => std::future::pending().await,

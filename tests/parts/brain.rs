@@ -115,6 +115,7 @@ async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolS
             LlmEvent::ToolClosed { arguments } => {
                 said.calls.push((name.clone(), arguments.unwrap()))
             }
+            LlmEvent::Thinking => {}
             LlmEvent::Unable => said.unable = true,
             LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } | LlmEvent::End => {}
             LlmEvent::Cut | LlmEvent::Used { .. } => {}
@@ -649,6 +650,7 @@ async fn declined_requests_are_marked_as_such() {
     let broken = ToolError::Broken("failed to lookup address information".into());
     let failed = result("get_weather", json!({"error": broken.to_string()}));
     let worked = result("get_weather", json!("Sunny, 20 degrees"));
+    let old = json!({"room": 7, "already_done": "Tell the user so."});
     for (results, unable, words) in [
         (
             vec![failed.clone()],
@@ -656,6 +658,11 @@ async fn declined_requests_are_marked_as_such() {
             "Sorry, that is not working right now.",
         ),
         (vec![worked.clone()], false, "Sunny, 20 degrees."),
+        (
+            vec![result("book_room", old)],
+            false,
+            "That was already done before. room: 7.",
+        ),
         (
             vec![failed, worked],
             false,

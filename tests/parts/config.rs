@@ -6,7 +6,8 @@ use std::time::Duration;
 use undertone::config::{Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, load};
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
-use undertone::llm::openai_compatible::Settings;
+use undertone::llm::Calls;
+use undertone::llm::remote::{Dialect, Settings};
 
 struct Setup {
     folder: tempfile::TempDir,
@@ -31,7 +32,7 @@ fn file(text: &str) -> Setup {
 
 fn remote_model(config: &Config) -> &Settings {
     match &config.llm {
-        LlmEngine::OpenAiCompatible(remote) => &remote.settings,
+        LlmEngine::Remote(remote) => &remote.settings,
         LlmEngine::Brain => panic!("the model is embedded"),
     }
 }
@@ -301,6 +302,61 @@ fn a_remote_model_needs_an_address_and_a_name() {
         "http://127.0.0.1:1/v1"
     );
     file("[llm]\nbase_url = \"ftp://x\"\n").refused(&["llm.base_url", "http"]);
+}
+
+#[test]
+fn a_second_model_has_the_settings_of_the_first_and_is_named() {
+    let llm = "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+    let backup = "[llm.models.backup]\nbase_url = \"http://127.0.0.1:2/v1\"\nmodel = \"b\"\n";
+    let text = format!(
+        "{llm}fallback = \"backup\"\nextra_body = {{ top_k = 1 }}\n{backup}calls = \"native\"\n\
+         api_key_file = \"key\"\n"
+    );
+    let loaded = file(&text).beside("key", "canary-canary").load().unwrap();
+    let LlmEngine::Remote(primary) = &loaded.config.llm else {
+        panic!("a remote model");
+    };
+    assert_eq!(primary.settings.extra_body["top_k"], 1);
+    let second = primary.fallback.as_ref().unwrap();
+    assert_eq!(second.settings.model, "b");
+    assert_eq!(second.settings.calls, Calls::Native);
+    assert_eq!(second.settings.max_tokens, Some(512));
+    assert!(second.settings.api_key.is_some());
+
+    file(&format!("{llm}fallback = \"other\"\n{backup}")).refused(&[
+        "llm.fallback",
+        "other",
+        "llm.models",
+    ]);
+    file(&format!("{llm}[llm.models.backup]\nmodel = \"b\"\n"))
+        .refused(&["llm.models.backup.base_url"]);
+    file(&format!("{llm}calls = \"nativ\"\n")).refused(&["llm.calls", "native"]);
+    file(&format!("{llm}{backup}modle = \"b\"\n")).refused(&["toml", "modle"]);
+}
+
+#[test]
+fn anthropic_has_an_address_of_its_own_and_entries_have_an_engine() {
+    let anthropic = "engine = \"anthropic\"\nmodel = \"m\"\n";
+    let config = file(&format!("[llm]\n{anthropic}")).load().unwrap().config;
+    let settings = remote_model(&config);
+    assert_eq!(settings.dialect, Dialect::Messages);
+    assert_eq!(settings.base_url.as_str(), "https://api.anthropic.com/v1");
+    file("[llm]\nengine = \"anthropic\"\n").refused(&["llm.model"]);
+
+    let primary = "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                   model = \"m\"\nfallback = \"other\"\n[llm.models.other]\n";
+    let config = file(&format!("{primary}{anthropic}"))
+        .load()
+        .unwrap()
+        .config;
+    assert_eq!(remote_model(&config).dialect, Dialect::ChatCompletions);
+    let LlmEngine::Remote(remote) = &config.llm else {
+        panic!("the model is embedded")
+    };
+    let other = remote.fallback.as_ref().unwrap();
+    assert_eq!(other.settings.dialect, Dialect::Messages);
+    file(&format!("{primary}engine = \"brain\"\nmodel = \"m\"\n"))
+        .refused(&["llm.models.other.engine", "openai-compatible, anthropic"]);
 }
 
 #[test]

@@ -14,9 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use undertone::llm::openai_compatible::{OpenAiCompatible, Settings};
 use undertone::llm::prompt::Prompts;
-use undertone::llm::{Demands, Llm, LlmError, LlmEvent, LlmStream, Message, Prompt, TokenUsage};
+use undertone::llm::remote::{Remote, Settings};
+use undertone::llm::{
+    Calls, Demands, Llm, LlmError, LlmEvent, LlmStream, Message, Prompt, TokenUsage, ToolChoice,
+};
+use undertone::tools::ToolSpec;
 
 const KEY: &str = "sk-canary-4711";
 
@@ -47,7 +50,7 @@ impl Server {
         self.replies.lock().unwrap().push_back(reply);
     }
 
-    async fn start(reply: Reply) -> (Self, OpenAiCompatible) {
+    async fn start(reply: Reply) -> (Self, Remote) {
         let server = Self::default();
         server.then(reply);
         let routes = Router::new()
@@ -123,8 +126,8 @@ fn settings(url: &str) -> Settings {
     settings
 }
 
-fn client(url: &str) -> OpenAiCompatible {
-    OpenAiCompatible::new(settings(url), Prompts::default()).unwrap()
+fn client(url: &str) -> Remote {
+    Remote::new(settings(url), Prompts::default()).unwrap()
 }
 
 fn prompt() -> Prompt {
@@ -199,6 +202,7 @@ async fn all(stream: LlmStream) -> (Vec<LlmEvent>, Option<LlmError>) {
     let read = stream.for_each(|item| {
         assert!(error.is_none(), "an event after an error");
         match item {
+            Ok(LlmEvent::Thinking) => {}
             Ok(event) => events.push(event),
             Err(e) => error = Some(e),
         }
@@ -208,6 +212,16 @@ async fn all(stream: LlmStream) -> (Vec<LlmEvent>, Option<LlmError>) {
         .await
         .unwrap();
     (events, error)
+}
+
+/// The first event that is no sign of life.
+async fn first(stream: &mut LlmStream) -> Result<LlmEvent, LlmError> {
+    loop {
+        match stream.next().await.unwrap() {
+            Ok(LlmEvent::Thinking) => {}
+            other => return other,
+        }
+    }
 }
 
 fn spoken(events: &[LlmEvent]) -> String {
@@ -459,8 +473,8 @@ async fn a_broken_stream_commits_nothing() {
         let (_, llm) = Server::start(Reply::Stream(rx)).await;
         let mut stream = llm.generate(prompt());
         assert!(matches!(
-            stream.next().await,
-            Some(Ok(LlmEvent::Speech { .. }))
+            first(&mut stream).await,
+            Ok(LlmEvent::Speech { .. })
         ));
         ending
             .into_iter()
@@ -505,7 +519,7 @@ async fn silence_ends_with_an_error() {
         let url = address(&server).await;
         let mut settings = settings(&url);
         settings.stall_timeout = Duration::from_millis(200);
-        let llm = OpenAiCompatible::new(settings, Prompts::default()).unwrap();
+        let llm = Remote::new(settings, Prompts::default()).unwrap();
         let error = all(llm.generate(prompt())).await.1.unwrap().details();
         assert!(error.contains("nothing came for 200 ms"), "{error}");
     }
@@ -530,8 +544,8 @@ async fn dropping_the_stream_hangs_up() {
     let (_, llm) = Server::start(Reply::Stream(rx)).await;
     let mut stream = llm.generate(prompt());
     assert!(matches!(
-        stream.next().await,
-        Some(Ok(LlmEvent::Speech { .. }))
+        first(&mut stream).await,
+        Ok(LlmEvent::Speech { .. })
     ));
     assert!(!tx.is_closed());
     drop(stream);
@@ -591,7 +605,6 @@ async fn the_health_check_lists_models() {
         "no list is no error"
     );
     *server.models.lock().unwrap() = Some((200, json!({"data": [{"id": "tiny"}, {"id": "big"}]})));
-    llm.warm().await.unwrap();
     let health = llm.check().await.unwrap();
     assert_eq!(health.models, Some(vec!["tiny".into(), "big".into()]));
     assert_eq!(health.model_listed, Some(true));
@@ -605,9 +618,291 @@ async fn the_health_check_lists_models() {
     );
 }
 
+/// DeepSeek and OpenRouter keep a slow stream alive with comments, and models that think stream thoughts.
+#[tokio::test]
+async fn thoughts_and_comments_are_signs_of_life_and_never_speech() {
+    let (pieces, rx) = mpsc::channel(1);
+    let (_, llm) = Server::start(Reply::Stream(rx)).await;
+    let mut events = llm.generate(prompt());
+    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    pieces.send(piece(": keep-alive\n\n")).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    let thought = |field: &str, thought: Value| {
+        let chunk = json!({"choices": [{"delta": {field: thought, "content": null}}]});
+        format!("data: {chunk}\n\n")
+    };
+    let answer = [
+        thought("reasoning_content", json!("canary")),
+        thought("reasoning", json!("canary")),
+        thought("reasoning_details", json!([{"text": "canary"}])),
+        thought(
+            "content",
+            json!([{"type": "thinking", "thinking": [{"text": "canary"}]}]),
+        ),
+        sse("<speech>Hello.</speech>"),
+        STOP.to_owned(),
+        DONE.to_owned(),
+    ];
+    pieces.send(piece(answer.concat())).await.unwrap();
+    let (events, error) = all(events).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hello.\n");
+}
+
+/// OpenAI's servers send nothing while a model thinks.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_told_to_think_shows_it() {
+    let (server, _) = Server::start(Reply::Never).await;
+    let thinks = Remote::new(
+        Settings {
+            reasoning_effort: Some("low".into()),
+            ..settings(&address(&server).await)
+        },
+        Prompts::default(),
+    );
+    let mut events = thinks.unwrap().generate(prompt());
+    for _ in 0..6 {
+        assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
+    let answer = || whole([sse("<speech>Hi.</speech>").into(), STOP.into()]);
+    for (status, wait, may) in [
+        (429, "0", true),
+        (503, "1", true),
+        (529, "0.2", true),
+        (429, "20", false),
+        (500, "0", false),
+    ] {
+        let headers: &[_] = match wait {
+            "0" => &[("retry-after", "0")],
+            "1" => &[("retry-after", "1")],
+            "0.2" => &[("retry-after", "0.2")],
+            _ => &[("retry-after", "20")],
+        };
+        let busy = Reply::Status(status, headers, "busy".into());
+        let (server, llm) = Server::start(busy).await;
+        server.then(answer());
+        let (events, error) = all(llm.generate(prompt())).await;
+        assert_eq!(error.is_none(), may, "{status} {wait}: {error:?}");
+        assert_eq!(spoken(&events), if may { "Hi.\n" } else { "" });
+        // Once.
+        server.then(Reply::Status(429, &[], "busy".into()));
+        server.then(Reply::Status(429, &[], "busy".into()));
+        if may {
+            assert!(all(llm.generate(prompt())).await.1.is_some());
+            assert!(server.replies.lock().unwrap().is_empty());
+        }
+    }
+}
+
+fn native(url: &str) -> Remote {
+    let settings = Settings {
+        calls: Calls::Native,
+        reasoning_effort: Some("none".into()),
+        extra_body: json!({"chat_template_kwargs": {"enable_thinking": false}})
+            .as_object()
+            .cloned()
+            .unwrap(),
+        ..settings(url)
+    };
+    Remote::new(settings, Prompts::default()).unwrap()
+}
+
+fn with_tools(messages: Vec<Message>) -> Prompt {
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        description: "Looks it up".into(),
+        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+    };
+    Prompt {
+        messages,
+        tools: vec![tool("weather"), tool("news")].into(),
+        ..prompt()
+    }
+}
+
+#[tokio::test]
+async fn a_native_request_lists_the_tools_by_name_and_has_the_operators_fields() {
+    let answer = || whole([sse("Hi.").into(), STOP.into()]);
+    let (server, _) = Server::start(answer()).await;
+    let llm = native(&address(&server).await);
+    let mut prompt = with_tools(vec![Message::User { text: "Hi".into() }]);
+    prompt.demands.tool_choice = ToolChoice::None;
+    assert_eq!(spoken(&all(llm.generate(prompt)).await.0), "Hi.");
+    let (_, body) = server.seen.lock().unwrap()[0].clone();
+    let names: Vec<_> = (body["tools"].as_array().unwrap().iter())
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["news", "weather"]);
+    assert_eq!(body["tool_choice"], "none");
+    assert_eq!(body["reasoning_effort"], "none");
+    assert_eq!(
+        body["chat_template_kwargs"],
+        json!({"enable_thinking": false})
+    );
+    let system = body["messages"][0]["content"].as_str().unwrap();
+    assert!(
+        !system.contains("weather") && !system.contains("<tool>"),
+        "{system}"
+    );
+    assert!(!system.contains("<speech>"), "{system}");
+}
+
+/// Calls stand right before their results, whatever was said in between, and nothing follows a result but the
+/// assistant.
+#[tokio::test]
+async fn a_native_history_keeps_to_the_order_that_every_server_takes() {
+    let (server, _) = Server::start(whole([sse("Hi.").into(), STOP.into()])).await;
+    let llm = native(&address(&server).await);
+    let call = |id: &str| Message::ToolCall {
+        id: id.into(),
+        name: "weather".into(),
+        arguments: json!({"n": 1}).as_object().cloned().unwrap(),
+    };
+    let result = |id: &str| Message::ToolResult {
+        id: id.into(),
+        name: "weather".into(),
+        output: json!({"sky": id}),
+    };
+    let user = |text: &str| Message::User { text: text.into() };
+    let agent = |text: &str, interrupted| Message::Agent {
+        text: text.into(),
+        interrupted,
+    };
+    let messages = vec![
+        user("Weather?"),
+        agent("Let me look.", false),
+        call("call_one"),
+        call("call_two"),
+        agent("Just a moment.", false),
+        result("call_two"),
+        result("call_one"),
+        user("Hello?"),
+        call("call_late"),
+        user("Are you there?"),
+        result("call_late"),
+        agent("It is", true),
+        user("Stop."),
+        call("call_last"),
+        result("call_last"),
+    ];
+    all(llm.generate(with_tools(messages))).await;
+    let (_, body) = server.seen.lock().unwrap()[0].clone();
+    let messages = body["messages"].as_array().unwrap();
+    let shape: Vec<String> = (messages.iter().skip(1))
+        .map(|message| {
+            let calls = message["tool_calls"].as_array().map_or(0, Vec::len);
+            let text = message["content"].as_str().unwrap();
+            format!("{} {calls} {text}", message["role"].as_str().unwrap())
+        })
+        .collect();
+    let interrupted = "<note>The user interrupted you here and heard no more.</note>";
+    assert_eq!(
+        shape,
+        [
+            "user 0 Weather?",
+            "assistant 2 Let me look. Just a moment.",
+            "tool 0 {\"sky\":\"call_one\"}",
+            "tool 0 {\"sky\":\"call_two\"}",
+            "assistant 0 Okay.",
+            "user 0 Hello?",
+            "assistant 1 ",
+            "tool 0 {\"status\":\"no result yet\"}",
+            "assistant 0 Okay.",
+            "user 0 Are you there?\n<tool_result name=\"weather\">{\"sky\":\"call_late\"}</tool_result>",
+            "assistant 0 It is",
+            &format!("user 0 {interrupted}\nStop."),
+            "assistant 1 ",
+            "tool 0 {\"sky\":\"call_last\"}",
+        ]
+    );
+    let calls = messages
+        .iter()
+        .flat_map(|m| m["tool_calls"].as_array().cloned());
+    let asked: Vec<_> = calls.flatten().map(|call| call["id"].clone()).collect();
+    let answered: Vec<_> = (messages.iter())
+        .filter_map(|m| m.get("tool_call_id").cloned())
+        .collect();
+    assert_eq!(asked, answered);
+    let nine = |id: &Value| {
+        let id = id.as_str().unwrap();
+        id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    assert!(asked.iter().all(nine), "{asked:?}");
+}
+
+/// Gemini refuses the request after a call if the call comes back without its signature.
+#[tokio::test]
+async fn a_signature_comes_back_with_its_call() {
+    let signature = json!({"google": {"thought_signature": "canary"}});
+    let delta = |call: Value| {
+        let chunk = json!({"choices": [{"delta": {"tool_calls": [call]}}]});
+        format!("data: {chunk}\n\n")
+    };
+    let function = json!({"name": "weather", "arguments": "{\"n\":1}"});
+    let text = [
+        delta(json!({"function": function, "extra_content": signature})),
+        STOP.to_owned(),
+        DONE.to_owned(),
+    ];
+    let (server, _) = Server::start(whole([text.concat().into_bytes()])).await;
+    server.then(whole([sse("Hi.").into(), STOP.into()]));
+    let llm = native(&address(&server).await);
+    all(llm.generate(with_tools(Vec::new()))).await;
+    let call = Message::ToolCall {
+        id: "x".into(),
+        name: "weather".into(),
+        arguments: json!({"n": 1}).as_object().cloned().unwrap(),
+    };
+    all(llm.generate(with_tools(vec![call]))).await;
+    let (_, body) = server.seen.lock().unwrap()[1].clone();
+    let sent = body["messages"].as_array().unwrap().iter();
+    let call = sent.filter_map(|m| m["tool_calls"].get(0)).next().unwrap();
+    assert_eq!(call["extra_content"], signature);
+}
+
+/// Groq refuses the whole answer if its parser cannot read the call in it, and sends the model's text.
+#[tokio::test]
+async fn a_call_that_the_server_could_not_read_is_read_from_its_refusal() {
+    let text = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"n\": 1}}</tool_call>";
+    let refusal = json!({"error": {"message": "Failed to call a function.",
+        "code": "tool_use_failed", "failed_generation": text}});
+    let (server, _) = Server::start(Reply::Status(400, &[], refusal.to_string())).await;
+    let llm = native(&address(&server).await);
+    let (events, error) = all(llm.generate(with_tools(Vec::new()))).await;
+    assert!(error.is_none(), "{error:?}");
+    let arguments = Ok(json!({"n": 1}).as_object().cloned().unwrap());
+    assert!(
+        events.contains(&LlmEvent::ToolClosed { arguments }),
+        "{events:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_warm_up_sends_the_beginning_of_every_conversation_and_says_why_it_failed() {
+    let loading = json!({"error": {"code": 503, "message": "Loading model"}}).to_string();
+    let (server, llm) = Server::start(Reply::Status(503, &[], loading.clone())).await;
+    server.then(Reply::Status(503, &[], loading));
+    let error = llm.warm_up(with_tools(Vec::new())).await.unwrap_err();
+    assert!(
+        error.details().contains("Loading model"),
+        "{}",
+        error.details()
+    );
+    server.then(whole([sse("Hi.").into(), STOP.into()]));
+    llm.warm_up(with_tools(Vec::new())).await.unwrap();
+    let (_, body) = server.seen.lock().unwrap().last().unwrap().clone();
+    assert_eq!(body["max_tokens"], 16);
+    let system = body["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("- weather: "), "{system}");
+}
+
 #[test]
 fn settings_that_cannot_work() {
-    let new = |settings| OpenAiCompatible::new(settings, Prompts::default());
+    let new = |settings| Remote::new(settings, Prompts::default());
     let error = new(settings("ftp://host/v1")).unwrap_err().to_string();
     assert!(
         error.contains("ftp://host/v1 must begin with http"),

@@ -10,9 +10,9 @@ use support::live::{self, Call, Heard, Hears, said};
 use tokio::time::Instant;
 use undertone::asr::AsrError;
 use undertone::conversation::Policy;
-use undertone::llm::openai_compatible::Settings;
+use undertone::llm::remote::Settings;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::llm::{Llm, LlmStream, OpenAiCompatible, Phrases, Prompt, Prompts};
+use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
 use undertone::session::Builders;
 use undertone::tts::{Speech, Tts, TtsError};
 use undertone::vad::{Vad, VadError, WINDOW};
@@ -177,10 +177,10 @@ async fn a_model_that_refuses() {
     .await;
 }
 
-fn remote(address: std::net::SocketAddr) -> OpenAiCompatible {
+fn remote(address: std::net::SocketAddr) -> Remote {
     let url = format!("http://{address}/v1").parse().expect("a URL");
     let prompts = Prompts::default();
-    OpenAiCompatible::new(Settings::new(url, "m"), prompts).expect("a client")
+    Remote::new(Settings::new(url, "m"), prompts).expect("a client")
 }
 
 /// Collects the log.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use support::live::Call;
 use support::{Server, local};
 use tokio::sync::Notify;
-use undertone::llm::openai_compatible::Settings;
-use undertone::llm::{OpenAiCompatible, Prompts};
+use undertone::llm::remote::Settings;
+use undertone::llm::{Prompts, Remote};
 use undertone::session::{self, Observers, SessionOptions};
 
 /// Ten questions for tools that need no network, each in other words than their examples.
@@ -78,11 +78,12 @@ fn deltas(deltas: &[Value]) -> String {
     data.map(|data| format!("data: {data}\n\n")).collect()
 }
 
-/// A chat completions server. Its first answer is `begun`, and after `go` it is `ended`; all others are words.
-fn model(begun: String, ended: String, go: Arc<Notify>) -> OpenAiCompatible {
+/// A chat completions server. Its first answer to [`REQUEST`] is `begun`, and after `go` it is `ended`; all others
+/// are words.
+fn model(begun: String, ended: String, go: Arc<Notify>) -> Remote {
     let has_called = Arc::new(AtomicBool::new(false));
-    let answer = move || {
-        let first = !has_called.swap(true, Ordering::Relaxed);
+    let answer = move |asked: String| {
+        let first = asked.contains(REQUEST) && !has_called.swap(true, Ordering::Relaxed);
         let pieces = match first {
             true => vec![(begun.clone(), false), (ended.clone(), true)],
             false => vec![(deltas(&[json!({"content": "That is it."})]), false)],
@@ -102,10 +103,13 @@ fn model(begun: String, ended: String, go: Arc<Notify>) -> OpenAiCompatible {
     let routes = axum::Router::new().route("/v1/chat/completions", post(answer));
     let address = support::serve_on_a_thread(routes);
     let url = format!("http://{address}/v1").parse().expect("a URL");
-    OpenAiCompatible::new(Settings::new(url, "m"), Prompts::default()).expect("a client")
+    Remote::new(Settings::new(url, "m"), Prompts::default()).expect("a client")
 }
 
-/// Asks a model that begins with `begun` something that no source of predictions knows. It ends with `ended` only
+/// Something that no source of predictions knows.
+const REQUEST: &str = "Would you do that for me?";
+
+/// Asks a model that begins with `begun` the [`REQUEST`]. It ends with `ended` only
 /// when the tool has started. Returns the record of the run.
 async fn run_of_a_call(tool: &str, begun: &[Value], ended: &[Value]) -> Value {
     let go = Arc::new(Notify::new());
@@ -115,7 +119,7 @@ async fn run_of_a_call(tool: &str, begun: &[Value], ended: &[Value]) -> Value {
     let server = Server::serve(undertone::server::App::new(local(), Arc::new(open)));
     let mut call = Call::to(&server).await;
     call.until("session.created").await;
-    let content = json!([{"type": "input_text", "text": "Would you do that for me?"}]);
+    let content = json!([{"type": "input_text", "text": REQUEST}]);
     let item = json!({"type": "message", "role": "user", "content": content});
     call.send(json!({"type": "conversation.item.create", "item": item}))
         .await;

@@ -1,6 +1,8 @@
 //! Tests the server with unmodified third-party clients, which define whether the wire format is
 //! right. `make test-tools` installs them.
 
+mod llama;
+
 use crate::{common, support};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

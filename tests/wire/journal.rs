@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Client;
+use support::program::until;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -82,10 +83,14 @@ async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
 
 /// A folder with a configuration for the world, and a journal.
 fn home(service: &str) -> tempfile::TempDir {
+    home_with(&declaration(service), service)
+}
+
+fn home_with(tool: &str, service: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path();
     std::fs::create_dir(folder.join("tools")).expect("made");
-    std::fs::write(folder.join("tools/book.toml"), declaration(service)).expect("written");
+    std::fs::write(folder.join("tools/book.toml"), tool).expect("written");
     let settings = format!(
         "[server]\nport = 0\n[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\n\
          base_url = \"{service}/v1\"\n[tools]\njournal = \"journal.jsonl\"\n"
@@ -152,7 +157,7 @@ async fn start(mut command: Command, folder: &Path, log: Stdio) -> Served {
 impl Served {
     /// A client that has sent `text` and requested a response.
     async fn asked(&self, text: &str) -> Client {
-        let url = format!("ws://{}/v1/realtime", self.address);
+        let url = format!("ws://{}/v1/realtime?caller=%2B15551230000", self.address);
         let (socket, _) = tokio_tungstenite::connect_async(url).await.expect("open");
         let mut client = Client {
             socket,
@@ -226,6 +231,77 @@ async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
     assert_eq!(again.expect("known"), Begun::Unknown);
 }
 
+/// The declaration of a tool that books once per caller and guest.
+fn booking_once(service: &str) -> String {
+    let once = "once_per = \"caller + who\"\nfixed_trust = \"claimed\"\ntimeout_ms = 3000";
+    declaration(service).replace("timeout_ms = 120000", once)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_booking_that_a_kill_interrupted_is_not_made_again_by_the_next_call() {
+    let _alone = common::alone().await;
+    let (world, mut bookings, service) = world(false).await;
+    let home = home_with(&booking_once(&service), &service);
+    let folder = home.path();
+    let mut first = serve(folder, &folder.join("first.log")).await;
+    let client = first.asked("Book a room for Ann.").await;
+    timeout(START, bookings.recv()).await.expect("in time");
+    first.process.kill().await.expect("SIGKILL");
+    drop(client);
+
+    let second = serve(folder, &folder.join("second.log")).await;
+    second.book().await;
+    assert_eq!(
+        world.bookings.load(Ordering::SeqCst),
+        1,
+        "it was booked twice"
+    );
+    let told = world.prompts.lock().expect("whole").last().cloned();
+    let told = told.expect("a prompt");
+    assert!(
+        told.contains("whether it took effect is not known"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_lost_the_line_and_books_again_has_booked_once() {
+    let _alone = common::alone().await;
+    let (world, mut bookings, service) = world(true).await;
+    let home = home_with(&booking_once(&service), &service);
+    let folder = home.path();
+    let mut served = serve(folder, &folder.join("first.log")).await;
+    let lost = served.asked("Book a room for Ann.").await;
+    timeout(START, bookings.recv()).await.expect("in time");
+    drop(lost);
+
+    let told = || {
+        let prompts = world.prompts.lock().expect("whole");
+        prompts.last().cloned().expect("a prompt")
+    };
+    served.book().await;
+    assert_eq!(
+        world.bookings.load(Ordering::SeqCst),
+        1,
+        "it was booked twice"
+    );
+    let again = told();
+    assert!(
+        again.contains("already_done") && again.contains("room"),
+        "{again}"
+    );
+
+    served.process.kill().await.expect("SIGKILL");
+    let served = serve(folder, &folder.join("second.log")).await;
+    served.book().await;
+    assert_eq!(world.bookings.load(Ordering::SeqCst), 1, "after a restart");
+    let again = told();
+    assert!(
+        again.contains("already_done") && again.contains("room"),
+        "{again}"
+    );
+}
+
 /// Ignores SIGXFSZ, so that a write beyond a file size limit fails as on a full disk, after the
 /// bytes that still fit.
 fn program_with_limits() -> Command {
@@ -295,7 +371,7 @@ async fn a_full_disk_blocks_calls_with_side_effects_until_there_is_room() {
     let mut log = lines_of(served.process.stderr.take().expect("a pipe"));
     let path = folder.join("journal.jsonl");
     let journal = || std::fs::read_to_string(&path).expect("a journal");
-    assert_eq!(served.get("/readyz").await.0, 200);
+    until(async || (served.get("/readyz").await.0 == 200).then_some(())).await;
     served.book().await;
     timeout(START, bookings.recv()).await.expect("in time");
     let before = journal();

@@ -9,6 +9,7 @@ mod support;
 
 mod asterisk;
 mod barge_in;
+mod caller;
 mod conformance;
 mod dead_backends;
 mod demonstration;
@@ -19,6 +20,7 @@ mod edge;
 mod foreign;
 mod injection;
 mod journal;
+mod mcp;
 mod pcm;
 mod program;
 mod pump;

@@ -4,11 +4,16 @@
 use crate::common;
 use crate::support::PATIENCE;
 use crate::support::program::{self, Program, answer, ask, said, until};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -244,6 +249,42 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
     assert!(program.ended().await.success());
 }
 
+/// A server such as llama.cpp's answers 503 for as long as it loads, which may be minutes.
+#[tokio::test]
+async fn the_server_is_ready_once_its_language_model_is_loaded() {
+    let is_loaded = Arc::new(AtomicBool::new(false));
+    let loaded = is_loaded.clone();
+    let chat = async move || match loaded.load(Relaxed) {
+        false => (StatusCode::SERVICE_UNAVAILABLE, "Loading model"),
+        true => (
+            StatusCode::OK,
+            "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n",
+        ),
+    };
+    let routes = Router::new().route("/v1/chat/completions", post(chat));
+    let model = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = model.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(model, routes).await });
+    let folder = folder(&format!(
+        "[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\nbase_url = \"http://{address}/v1\"\n"
+    ));
+    let program = start(folder.path(), "").await;
+    let (status, why) = program.get("/readyz", None).await;
+    assert!(
+        status == 503 && why.contains("language model"),
+        "{status} {why}"
+    );
+    let (_, metrics) = program.get("/metrics", None).await;
+    assert!(metrics.contains("undertone_llm_loading 1"), "{metrics}");
+    logged(
+        folder.path(),
+        &["the language model is not ready yet", "Loading model"],
+    )
+    .await;
+    is_loaded.store(true, Relaxed);
+    until(async || (program.get("/readyz", None).await.0 == 200).then_some(())).await;
+}
+
 #[tokio::test]
 async fn a_second_signal_ends_a_drain_at_once() {
     // A model that never answers: the drain would last for ten minutes.
@@ -259,7 +300,7 @@ async fn a_second_signal_ends_a_drain_at_once() {
         ask(&mut client, QUESTION).await;
         client.until("response.created").await;
         program.signal(Signal::TERM);
-        until(async || (program.get("/readyz", None).await.0 == 503).then_some(())).await;
+        until(async || (program.get("/readyz", None).await.1 == "draining").then_some(())).await;
         program.signal(second);
         assert_eq!(program.ended().await.code(), Some(1));
         let log = std::fs::read_to_string(folder.path().join("log")).expect("a log");

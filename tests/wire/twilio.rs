@@ -32,7 +32,7 @@ use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{App, ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneSettings};
-use undertone::tools::{Registry, builtin};
+use undertone::tools::{Registry, SessionValues, builtin};
 use undertone::transport::phone::tickets::TicketStore;
 use undertone::tts::{Speech, Tts, TtsError};
 
@@ -104,19 +104,19 @@ const GOOD_LINE: Line = Line {
 
 /// A telephone: sends 20 ms of audio every 20 ms, plays the received audio, and returns marks when
 /// they have been played or cleared, subject to its line's delays.
-struct Phone {
+pub(crate) struct Phone {
     orders: mpsc::Sender<Order>,
     events: mpsc::Receiver<Value>,
 }
 
-enum Order {
+pub(crate) enum Order {
     /// Make a noise for this many frames.
     Noise(usize),
     Press(char),
 }
 
 impl Phone {
-    async fn call(server: &Server) -> Self {
+    pub(crate) async fn call(server: &Server) -> Self {
         Self::call_over(server, GOOD_LINE).await
     }
 
@@ -145,7 +145,7 @@ impl Phone {
         Self { orders, events }
     }
 
-    async fn order(&self, order: Order) {
+    pub(crate) async fn order(&self, order: Order) {
         assert!(self.orders.send(order).await.is_ok(), "the call goes on");
     }
 
@@ -155,7 +155,7 @@ impl Phone {
             .expect("an event in time")
     }
 
-    async fn until(&mut self, kind: &str) -> Vec<Value> {
+    pub(crate) async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             let last = event["event"] == kind;
@@ -522,27 +522,30 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
 
 /// Tickets of several servers, which take a while.
 #[derive(Clone, Default)]
-struct Scattered(Arc<Mutex<Vec<(String, String)>>>);
+struct Scattered(Arc<Mutex<Vec<(Issued, SessionValues)>>>);
+
+/// A ticket and its call.
+type Issued = (String, String);
 
 impl TicketStore for Scattered {
-    fn issue(&self, call: &str) -> BoxFuture<'static, Option<String>> {
+    fn issue(&self, call: &str, values: SessionValues) -> BoxFuture<'static, Option<String>> {
         let (store, call) = (self.clone(), call.to_owned());
         Box::pin(async move {
             tokio::task::yield_now().await;
             let mut out = store.0.lock().expect("no panic");
             let ticket = format!("ticket-{}", out.len());
-            out.push((ticket.clone(), call));
+            out.push(((ticket.clone(), call), values));
             Some(ticket)
         })
     }
 
-    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, bool> {
+    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, Option<SessionValues>> {
         let (store, shown) = (self.clone(), (ticket.to_owned(), call.to_owned()));
         Box::pin(async move {
             tokio::task::yield_now().await;
             let mut out = store.0.lock().expect("no panic");
-            let at = out.iter().position(|issued| *issued == shown);
-            at.map(|at| out.remove(at)).is_some()
+            let at = out.iter().position(|(issued, _)| *issued == shown)?;
+            Some(out.remove(at).1)
         })
     }
 }

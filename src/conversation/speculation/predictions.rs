@@ -153,9 +153,12 @@ impl Speculation {
         common: &mut Common,
         clients: ClientTools,
         id: TrackId,
-        prediction: Prediction,
+        mut prediction: Prediction,
     ) -> Option<RunId> {
         let tool = clients.declared(&common.policy, &prediction.tool).cloned();
+        if let Some(tool) = &tool {
+            tool.without_fixed(&mut prediction.arguments);
+        }
         let mut started = None;
         let decision = match tool {
             None => Decision::Declined(Decline::UnknownTool),

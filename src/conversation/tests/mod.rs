@@ -491,6 +491,7 @@ fn every_prompt_begins_with_the_one_before() {
         briefing: Briefing {
             day: Some("Sunday, 1 March 2026".into()),
             instructions: Some("Be kind.".into()),
+            notes: Vec::new(),
         },
         ..Policy::default()
     });
@@ -577,6 +578,45 @@ fn a_stalled_model_gets_a_filler_and_then_an_apology() {
         filler <= Time::from_ms(1_000 + 200 + 1_500 + 200),
         "{filler:?}"
     );
+}
+
+/// Thoughts for `seconds`, one each second, and an answer.
+fn thoughtful(seconds: usize) -> Vec<Step> {
+    let thought = [Step::Event(LlmEvent::Thinking), Step::Wait(1_000)];
+    let thoughts = std::iter::repeat_n(thought, seconds).flatten();
+    thoughts.chain([say("It is noon."), end()]).collect()
+}
+
+#[test]
+fn a_model_that_thinks_is_waited_for_and_bridged() {
+    let mut sim = sim();
+    sim.scripts.push_back(thoughtful(9));
+    ask(&mut sim, "what time is it", 14_000);
+    let spoken = sim.spoken().join(" ");
+    assert!(spoken.ends_with("It is noon."), "{spoken}");
+    assert!(!spoken.contains(&Phrases::default().llm_failed), "{spoken}");
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    // A filler, and at most twice the time after which the first one came.
+    let starts = sim
+        .events
+        .iter()
+        .filter_map(|(at, event)| matches!(event, Event::AgentSpeech { .. }).then_some(*at));
+    let starts: Vec<Time> = starts.collect();
+    assert!(starts.len() >= 3, "{starts:?}");
+    let patience = Timeouts::default().dead_air;
+    for pair in starts.windows(2) {
+        let gap = pair[1].since(pair[0]);
+        assert!(gap <= Micros(3 * patience.0), "{starts:?}");
+    }
+}
+
+#[test]
+fn a_model_that_thinks_for_too_long_is_given_up() {
+    let mut sim = sim();
+    sim.scripts.push_back(thoughtful(60));
+    ask(&mut sim, "what time is it", 25_000);
+    let spoken = sim.spoken().join(" ");
+    assert!(spoken.ends_with(&Phrases::default().llm_failed), "{spoken}");
 }
 
 #[test]

@@ -472,6 +472,31 @@ fn streaming(tool: Declaration, call: Script) -> Sim {
     sim
 }
 
+#[test]
+fn what_the_model_writes_for_a_fixed_argument_is_dropped() {
+    let mut balance = taking("balance", &[], &["currency"]);
+    balance.fixed = vec!["account".into()];
+    let mut sim = Sim::new(with(vec![balance]));
+    sim.router = Box::new(|_| vec![prediction("balance", json!({"currency": "EUR"}), 0.9)]);
+    let mut first = vec![Step::Wait(300), say("Let me check.")];
+    let call = json!({"account": "another's", "currency": "EUR"});
+    first.extend(streamed("balance", call, 45, 15));
+    first.push(end());
+    sim.scripts
+        .extend([first, vec![say("It is twelve euros."), end()]]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(sim.started(), [(false, "balance".to_owned())], "one run");
+    let run = &sim.records()[0].runs[0];
+    assert!(matches!(run.fate, Fate::Committed { .. }));
+    for seen in [
+        format!("{:?}", sim.core.history.messages()),
+        format!("{:?}", sim.outputs),
+        format!("{:?}", sim.events),
+    ] {
+        assert!(!seen.contains("another's"), "{seen}");
+    }
+}
+
 fn run_started(sim: &Sim, nth: usize) -> Time {
     let starts = sim.outputs.iter();
     let mut starts = starts.filter(|(_, o)| matches!(o, Output::StartTool { .. }));

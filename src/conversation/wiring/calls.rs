@@ -51,7 +51,7 @@ impl Conversation {
             return;
         }
         answer.stamps.latency.commit.get_or_insert(now);
-        let arguments = match arguments {
+        let mut arguments = match arguments {
             Ok(arguments) => arguments,
             Err(reason) => {
                 let item = self.common.item_id();
@@ -62,6 +62,9 @@ impl Conversation {
         };
         if is_clients {
             return self.commit_clients(call, name, arguments);
+        }
+        if let Some(tool) = self.common.policy.tool(name) {
+            tool.without_fixed(&mut arguments);
         }
         let arguments = self.meet_assumption(name, arguments);
         match self.common.policy.tool(name).cloned() {

@@ -20,6 +20,7 @@ use crate::conversation::timer::Timer;
 
 use crate::conversation::{Event, Job, Lesson, Output, ResponseTerms};
 use crate::llm::{Demands, LlmEvent, Message, Prompt, ToolChoice};
+use crate::time::Time;
 use crate::tools::ToolSpec;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -127,10 +128,12 @@ impl Conversation {
             _ if steps == 0 && missing_tool(choice, &tools).is_none() => choice.clone(),
             _ => ToolChoice::Auto,
         };
+        let notes = self.common.policy.briefing.notes.iter();
+        let notes = notes.map(|text| Message::System { text: text.clone() });
         Prompt {
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
             day: self.common.policy.briefing.day.clone(),
-            messages,
+            messages: notes.chain(messages).collect(),
             tools: Arc::new(tools),
             demands: Demands {
                 max_tokens: most.number().map(|most| left_of(most, used)),
@@ -171,7 +174,13 @@ impl Conversation {
         else {
             return;
         };
+        if event == LlmEvent::Thinking {
+            let until = generation.heard() + self.common.policy.timeouts.thinking;
+            answer.dead_air.think();
+            return watch_thoughts(&mut self.common, until);
+        }
         llm_first.get_or_insert(self.common.now);
+        generation.hear(self.common.now);
         if generation.begins() {
             let wait = self.common.now.since(generation.asked());
             self.common.learn(Lesson::Began { wait }, false);
@@ -194,7 +203,7 @@ impl Conversation {
                     self.end_generation();
                 }
             },
-            LlmEvent::ToolArguments { .. } => {}
+            LlmEvent::ToolArguments { .. } | LlmEvent::Thinking => {}
             LlmEvent::ToolRead { arguments, whole } => {
                 if let Some(track) = self.calling_track() {
                     self.on_arguments_read(track, arguments, whole);
@@ -321,6 +330,13 @@ impl Conversation {
 /// A model that streams nothing for this long counts as stalled.
 fn watch_generation(common: &mut Common) {
     let overdue = common.now + common.policy.timeouts.generation_timeout;
+    common.timers.set(Timer::GenerationOverdue, overdue);
+}
+
+/// A model that thinks does not count as stalled, until it has thought for too long.
+fn watch_thoughts(common: &mut Common, until: Time) {
+    let stalled = common.now + common.policy.timeouts.generation_timeout;
+    let overdue = stalled.min(until.max(common.now));
     common.timers.set(Timer::GenerationOverdue, overdue);
 }
 

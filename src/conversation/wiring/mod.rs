@@ -142,6 +142,7 @@ impl Conversation {
             }
             Input::Tools { tools } => self.common.changed_tools = Some(tools),
             Input::Load { busy } => self.turn.set_busy(busy),
+            Input::Notes { notes } => self.common.policy.briefing.notes = notes,
             Input::TokenBudget { spent } => self.common.tokens_spent = spent,
             Input::RunRefused { run, reason } => {
                 self.speculation.on_refused(&mut self.common, run, reason);

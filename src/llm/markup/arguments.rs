@@ -1,11 +1,10 @@
 //! Reads and writes the arguments of a call.
 
 use serde_json::{Map, Number, Value};
-use std::iter::Peekable;
 use std::str::Chars;
 
 /// The deepest nesting of lists and objects.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// Arguments longer than this are read only when their call is closed. It bounds the time for reading the
 /// same text again with each piece.
@@ -97,28 +96,49 @@ fn is_key_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-struct Reader<'a> {
-    rest: Peekable<Chars<'a>>,
+/// Reads values from the front of a text.
+pub(super) struct Reader<'a> {
+    rest: Chars<'a>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            rest: text.chars().peekable(),
-        }
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { rest: text.chars() }
     }
 
-    fn peek(&mut self) -> Option<char> {
-        self.rest.peek().copied()
+    /// The text that has not been read yet.
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest.as_str()
     }
 
-    fn skip_space(&mut self) {
-        while self.rest.next_if(|c| c.is_whitespace()).is_some() {}
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest.clone().next()
     }
 
-    fn take(&mut self, c: char) -> bool {
+    pub(super) fn skip_space(&mut self) {
+        self.rest = self.rest().trim_start().chars();
+    }
+
+    /// Reads this character, after white space.
+    pub(super) fn take(&mut self, c: char) -> bool {
         self.skip_space();
-        self.rest.next_if_eq(&c).is_some()
+        self.eat(c.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Reads these characters.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let rest = self.rest().strip_prefix(text);
+        if let Some(rest) = rest {
+            self.rest = rest.chars();
+        }
+        rest.is_some()
+    }
+
+    /// Reads what stands before `end`, and `end`.
+    pub(super) fn until(&mut self, end: &str) -> Option<&'a str> {
+        let (before, rest) = self.rest().split_once(end)?;
+        self.rest = rest.chars();
+        Some(before)
     }
 
     fn end(&mut self) -> Result<(), String> {
@@ -129,15 +149,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn word(&mut self, allowed: impl Fn(char) -> bool) -> String {
-        let mut word = String::new();
-        while let Some(c) = self.rest.next_if(|&c| allowed(c)) {
-            word.push(c);
-        }
-        word
+    pub(super) fn word(&mut self, allowed: impl Fn(char) -> bool) -> String {
+        let end = self.rest().find(|c| !allowed(c));
+        let (word, rest) = self.rest().split_at(end.unwrap_or(self.rest().len()));
+        self.rest = rest.chars();
+        word.to_owned()
     }
 
-    fn object(&mut self, depth: usize) -> Result<Map<String, Value>, String> {
+    pub(super) fn object(&mut self, depth: usize) -> Result<Map<String, Value>, String> {
         if !self.take('{') {
             return Err("an object begins with {".into());
         }
@@ -145,7 +164,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads members up to the closing bracket, or up to the end of the text.
-    fn members(&mut self, close: Option<char>, depth: usize) -> Result<Map<String, Value>, String> {
+    pub(super) fn members(
+        &mut self,
+        close: Option<char>,
+        depth: usize,
+    ) -> Result<Map<String, Value>, String> {
         let mut members = Map::new();
         while !self.closes(close) {
             let (key, value) = self.member(members.len() + 1, depth)?;

@@ -1,12 +1,14 @@
 //! Parses the text between `<tool>` and `</tool>`.
 
 use super::arguments::{parse_arguments, parse_begun, parse_envelope};
-use super::{Events, Kind, MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, MAX_TAG_CHARS, Tag};
+use super::readers::name_in;
+use super::tag::{Kind, Tag};
+use super::{Events, MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, MAX_TAG_CHARS};
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
 
 /// The name given to a call without a readable name.
-const NAMELESS: &str = "invalid";
+pub(super) const NAMELESS: &str = "invalid";
 
 /// A call that is being parsed.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) enum Step {
     /// Another tag began, so this call was never closed. Contains the tag's text, without `<` and the current
     /// character.
     Tag(String),
+    /// The call is written in another form. Contains its text so far.
+    Region(String),
 }
 
 impl Call {
@@ -106,6 +110,9 @@ impl Call {
     }
 
     pub(super) fn push(&mut self, c: char, out: &mut Events) -> Step {
+        if c == '[' && self.stage == Stage::Name && self.name.is_empty() && self.tag.is_empty() {
+            return Step::Region(c.into());
+        }
         let in_tag = !self.tag.is_empty() || (c == '<' && !self.quotes.inside());
         if in_tag {
             self.maybe_tag(c, out)
@@ -146,6 +153,9 @@ impl Call {
 
     /// Treats the characters of an apparent tag, including the current one, as content.
     fn tag_is_text(&mut self, c: char, out: &mut Events) -> Step {
+        if !self.tag.is_empty() && matches!(self.stage, Stage::Name | Stage::AfterName) {
+            return Step::Region(format!("{}{}{c}", self.name, self.tag));
+        }
         for held in std::mem::take(&mut self.tag).chars() {
             self.content(held, out);
         }
@@ -252,7 +262,10 @@ impl Call {
     }
 
     fn read_envelope(&mut self, out: &mut Events) -> Result<Map<String, Value>, String> {
-        let (name, arguments) = parse_envelope(&self.raw).inspect_err(|why| self.fail(why, out))?;
+        let (name, arguments) = parse_envelope(&self.raw).inspect_err(|why| {
+            self.name = name_in(&self.raw).unwrap_or_default();
+            self.fail(why, out);
+        })?;
         self.name = name;
         self.open_named(out);
         if let Some(error) = self.error.take() {
@@ -273,7 +286,7 @@ impl Kind {
     }
 }
 
-fn is_name_char(c: char) -> bool {
+pub(super) fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
@@ -299,7 +312,9 @@ impl Told {
 
 /// Which quotes and brackets are open.
 #[derive(Debug, Default)]
-struct Quotes {
+pub(super) struct Quotes {
+    /// Outside of brackets nothing is quoted, and a bracket behind a name is not counted: name[ARGS].
+    only_within_brackets: bool,
     quote: Option<char>,
     escaped: bool,
     depth: usize,
@@ -308,15 +323,22 @@ struct Quotes {
 }
 
 impl Quotes {
-    fn inside(&self) -> bool {
+    pub(super) fn within_brackets() -> Self {
+        Self {
+            only_within_brackets: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn inside(&self) -> bool {
         self.quote.is_some()
     }
 
-    fn at_top(&self) -> bool {
+    pub(super) fn at_top(&self) -> bool {
         self.quote.is_none() && self.depth == 0
     }
 
-    fn push(&mut self, c: char) {
+    pub(super) fn push(&mut self, c: char) {
         match self.quote {
             Some(_) if self.escaped => self.escaped = false,
             Some(_) if c == '\\' => self.escaped = true,
@@ -332,6 +354,7 @@ impl Quotes {
     fn outside(&mut self, c: char) {
         match c {
             '"' | '\'' if self.may_open() => self.quote = Some(c),
+            '[' if self.is_behind_name() => {}
             '(' | '[' | '{' => self.depth += 1,
             ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
             _ => {}
@@ -340,6 +363,12 @@ impl Quotes {
 
     /// Whether a string may begin here. An apostrophe in a bare word begins none.
     fn may_open(&self) -> bool {
+        if self.only_within_brackets && self.depth == 0 {
+            return false;
+        }
         matches!(self.before, None | Some('=' | ':' | ',' | '(' | '[' | '{'))
+    }
+    fn is_behind_name(&self) -> bool {
+        self.only_within_brackets && self.depth == 0 && self.before.is_some_and(is_name_char)
     }
 }

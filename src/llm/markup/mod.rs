@@ -5,20 +5,21 @@
 //! finished at the end of a piece. No input causes a panic, and `<` and `>` are never spoken.
 //!
 //! ```text
-//! answer    = { speech | tool | think | fence | text }
+//! answer    = { speech | tool | think | region | text }
 //! speech    = "<speech>" text "</speech>"
 //! think     = "<think>" anything "</think>"              swallowed
 //! tool      = "<tool>" call "</tool>"                    only "</tool>" commits
 //!           | "<tool name=" quoted ">" body "</tool>" | "<tool name=" quoted "/>"
 //! call      = name [ "(" arguments ")" ] | name object
 //!           | { "name": string, "arguments": object }    as a JSON object
+//!           | calls                                      as in a region
 //! body      = [ object | arguments | "(" arguments ")" ]
 //! arguments = [ argument { "," argument } [ "," ] ] | object
 //! argument  = ( name | string ) ( "=" | ":" ) value
 //! value     = string | number | "true" | "false" | "null" | list | object
 //! string    = '"' ... '"' | "'" ... "'"                  escapes as in JSON, and \'
 //! name      = 1 to 64 of [A-Za-z0-9_.-]
-//! fence     = "```" [ language ]                         swallowed
+//! region    = opener calls end                           in the form of another model, never spoken
 //! ```
 //!
 //! - Tag names are case-insensitive. `tool_call` means `tool`, and `thinking` means `think`; `True`,
@@ -37,18 +38,52 @@
 //! - If a piece of the input ends behind the name of a call, behind a finished argument or behind all of them, the
 //!   arguments so far are reported in [`LlmEvent::ToolRead`].
 //! - An error in a call is reported in [`LlmEvent::ToolClosed`], with a message for the model.
+//!
+//! # Calls in the form of another model
+//!
+//! A model may fall back to the form of its training. These open a region:
+//!
+//! | opener | form |
+//! |---|---|
+//! | `<function=f>`, `<invoke name="f">` | one object, or `<parameter=a>1</parameter>` |
+//! | `<function_call>`, `<tool_calls>`, `<TOOLCALL>`, `<minimax:tool_call>` and the like | any form |
+//! | `<start_function_call>`, `<\|tool_call>` | `call:f{a:1}` with their own quotation marks |
+//! | `<tool_call>` behind which no call in markup follows | a list, tagged arguments, a name and `<arg_key>` |
+//! | `<\|python_tag\|>`, `<\|tool_call\|>`, `<｜tool▁calls▁begin｜>`, `<\|tool_calls_section_begin\|>` and the like | any form |
+//! | `<\|start\|>`, `<\|channel\|>` | messages to the user (spoken), to a tool, and thoughts |
+//! | `[TOOL_CALLS]`, `[TOOL_REQUEST]`, `>>>f` | any form |
+//! | three backticks | JSON, or lines of `f(a=1)` |
+//! | `{` or `[` at the start of a clause, `{"`, `[{"` and `[f(` anywhere | `{"name": "f", "parameters": {}}`, `[f(a=1), g()]` |
+//!
+//! - Any form means JSON with a name and `arguments`, `parameters`, `args` or `input`, alone or as a list,
+//!   `f(a=1)`, or arguments between tags; several calls may follow each other.
+//! - While text may still become an opener it is held back, at most 20 characters. Nothing of a region
+//!   is ever spoken. It ends at its closing tag or token, at the bracket that closes the first one (strings
+//!   respected), or with the answer.
+//! - A region becomes calls only if it is read whole, literals only, and if it is closed or the answer is
+//!   known to be whole. Otherwise it is refused if it was meant as a call, once in an answer, and dropped if
+//!   not: a stage direction in brackets, a fence with other code.
+//! - `<speech>`, `</speech>` or `<tool>` ends an unclosed region.
+//! - A fence that begins with a tag is dropped, not its content.
 
 mod arguments;
 mod call;
+mod gate;
+mod readers;
+mod regions;
+mod tag;
 mod utf8;
 
 pub(crate) use arguments::parse_begun;
 pub use arguments::{format_call, parse_arguments};
 pub(crate) use call::Told;
+pub(crate) use readers::{ARGUMENT_KEYS, begins_call};
 pub(crate) use utf8::Utf8Decoder;
 
 use crate::llm::LlmEvent;
 use call::{Call, Step};
+use regions::{Close, Ending, Reading, Region};
+use tag::{Kind, Tag, attribute, decode_entity};
 
 /// The most bytes of arguments in one call, far more than a voice agent needs.
 pub const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
@@ -64,9 +99,9 @@ const MAX_ENTITY_CHARS: usize = 8;
 
 /// Parses an answer as it streams in.
 ///
-/// Call [`push`](Self::push) or [`push_bytes`](Self::push_bytes) for each piece and [`finish`](Self::finish)
-/// at the end. It never emits [`LlmEvent::End`]: only the reader of the stream knows whether it ended
-/// properly.
+/// Call [`push`](Self::push) or [`push_bytes`](Self::push_bytes) for each piece, and
+/// [`finish_whole`](Self::finish_whole) or [`finish`](Self::finish) at the end. It never emits
+/// [`LlmEvent::End`]: only the reader of the stream knows whether it ended properly.
 #[derive(Debug, Default)]
 pub struct Parser {
     mode: Mode,
@@ -74,8 +109,18 @@ pub struct Parser {
     gap: Option<char>,
     /// Words were emitted since the start or the last tool call.
     spoken: bool,
+    /// The last character that was spoken.
+    last: Option<char>,
+    /// Nothing was spoken since the end of a region.
+    after_region: bool,
+    /// A call in another form was refused.
+    refused: bool,
+    /// Within a fence around markup.
+    fenced: bool,
     /// Consecutive backticks.
     ticks: u8,
+    /// Every answer begins with thoughts.
+    thinks_first: bool,
     utf8: Utf8Decoder,
     out: Events,
 }
@@ -98,8 +143,20 @@ enum Mode {
         text: String,
         quote: Option<char>,
     },
-    /// After three backticks.
-    Fence,
+    /// Characters that may open a region.
+    Held {
+        text: String,
+        starts_clause: bool,
+    },
+    /// After three backticks, with the language, which is complete after white space.
+    Fence {
+        language: String,
+        is_complete: bool,
+    },
+    /// Text that is not speech.
+    Region(Box<Region>),
+    /// The header of a message in a model's own format, with the token that opened it.
+    Header(String),
     /// Within `<think>`, with the characters since the last `<`.
     Think(String),
     Tool(Box<Call>),
@@ -135,6 +192,26 @@ impl Parser {
         Self::default()
     }
 
+    /// Takes everything before the first `</think>` for thoughts, as for models whose prompt opens them.
+    #[must_use]
+    pub fn thinks_first(mut self, thinks_first: bool) -> Self {
+        self.thinks_first = thinks_first;
+        self.restart();
+        self
+    }
+
+    fn restart(&mut self) {
+        let mode = match self.thinks_first {
+            true => Mode::Think(String::new()),
+            false => Mode::Text,
+        };
+        *self = Self {
+            mode,
+            thinks_first: self.thinks_first,
+            ..Self::default()
+        };
+    }
+
     /// Reads the next piece of text.
     pub fn push(&mut self, text: &str) -> Vec<LlmEvent> {
         for c in text.chars() {
@@ -153,19 +230,34 @@ impl Parser {
         self.push(&text)
     }
 
-    /// Ends the answer: emits text that was held back, closes an open call with an error, and resets the
-    /// parser.
+    /// Ends an answer that the model may not have finished: emits text that was held back, closes an open
+    /// call with an error, and resets the parser.
     pub fn finish(&mut self) -> Vec<LlmEvent> {
+        self.end(false)
+    }
+
+    /// Ends an answer that the model has finished. Like [`finish`](Self::finish), but a call in another form
+    /// that ends with the answer is whole.
+    pub fn finish_whole(&mut self) -> Vec<LlmEvent> {
+        self.end(true)
+    }
+
+    fn end(&mut self, whole: bool) -> Vec<LlmEvent> {
         let rest = self.utf8.finish();
         let mut events = self.push(&rest);
         match std::mem::take(&mut self.mode) {
             Mode::Entity(text) => self.literal_entity(&text),
             Mode::Tag { text, .. } => self.broken_tag(&text),
+            Mode::Held {
+                text,
+                starts_clause,
+            } => self.end_held(&text, starts_clause),
             Mode::Tool(call) => call.abandon(&mut self.out),
+            Mode::Region(region) => self.end_region(*region, Ending::Answer { whole }),
             _ => {}
         }
         events.append(&mut self.out.0);
-        *self = Self::default();
+        self.restart();
         events
     }
 
@@ -176,7 +268,16 @@ impl Parser {
             Mode::Greater => self.greater(c),
             Mode::Entity(text) => self.entity(c, text),
             Mode::Tag { text, quote } => self.tag(c, text, quote),
-            Mode::Fence => self.fence(c),
+            Mode::Held {
+                text,
+                starts_clause,
+            } => self.held(c, text, starts_clause),
+            Mode::Fence {
+                language,
+                is_complete,
+            } => self.fence(c, language, is_complete),
+            Mode::Region(region) => self.region(c, region),
+            Mode::Header(text) => self.header(c, text),
             Mode::Think(text) => self.think(c, text),
             Mode::Tool(call) => self.tool(c, call),
         }
@@ -189,6 +290,9 @@ impl Parser {
         self.ticks = 0;
         match c {
             '<' => self.mode = Mode::Less { tag: true },
+            '[' | '{' | '◁' => self.hold(c),
+            '>' if self.starts_clause() => self.hold(c),
+            ';' | ',' if self.after_region => {}
             '&' => self.mode = Mode::Entity(String::new()),
             _ => self.plain(c),
         }
@@ -199,7 +303,7 @@ impl Parser {
         match c {
             '<' => self.mode = Mode::Less { tag: false },
             '>' if self.spoken && self.gap == Some(' ') => self.mode = Mode::Greater,
-            '>' | '＜' | '＞' | '‹' | '›' => {}
+            '>' | '＜' | '＞' | '‹' | '›' | '◁' | '▷' => {}
             c if c.is_whitespace() => self.space(c),
             c if c.is_control() => {}
             c => self.say(c),
@@ -219,6 +323,8 @@ impl Parser {
             self.out.speech(gap);
         }
         self.spoken = true;
+        self.last = Some(c);
+        self.after_region = false;
         self.out.speech(c);
     }
 
@@ -232,21 +338,18 @@ impl Parser {
         self.ticks += 1;
         if self.ticks == 3 {
             self.ticks = 0;
-            self.mode = Mode::Fence;
-        }
-    }
-
-    fn fence(&mut self, c: char) {
-        if c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '`') {
-            self.mode = Mode::Fence;
-        } else {
-            self.text(c);
+            if !std::mem::take(&mut self.fenced) {
+                self.mode = Mode::Fence {
+                    language: String::new(),
+                    is_complete: false,
+                };
+            }
         }
     }
 
     fn less(&mut self, c: char, tag: bool) {
         match c {
-            '/' | '!' | '?' | '|' if tag => self.open_tag(c),
+            '/' | '!' | '?' | '|' | '｜' if tag => self.open_tag(c),
             c if tag && c.is_ascii_alphabetic() => self.open_tag(c),
             '=' => self.say_words("less than or equal to"),
             c if c.is_whitespace() || c.is_ascii_digit() || matches!(c, '-' | '$') => {
@@ -297,6 +400,9 @@ impl Parser {
     }
 
     fn tag(&mut self, c: char, mut text: String, quote: Option<char>) {
+        if quote.is_none() && self.open_tagged(&text, c) {
+            return;
+        }
         if c == '<' || text.chars().count() >= MAX_TAG_CHARS {
             self.broken_tag(&text);
             return self.step(c);
@@ -323,6 +429,7 @@ impl Parser {
                 self.mode = Mode::Think(String::new());
             }
             (Kind::Tool, false) => self.open_tool(&tag),
+            (Kind::Noise, _) => self.token(text),
             _ => {}
         }
     }
@@ -359,6 +466,9 @@ impl Parser {
         match call.push(c, &mut self.out) {
             Step::More => self.mode = Mode::Tool(call),
             Step::Closed => {}
+            Step::Region(text) => {
+                self.open_region(Region::new(Reading::Calls, Close::Tool), &text);
+            }
             Step::Tag(text) => {
                 call.abandon(&mut self.out);
                 self.mode = Mode::Tag { text, quote: None };
@@ -368,110 +478,23 @@ impl Parser {
     }
 
     fn think(&mut self, c: char, mut text: String) {
-        if c == '<' {
+        if matches!(c, '<' | '◁' | '[') {
             text.clear();
         }
         if text.len() < MAX_TAG_CHARS {
             text.push(c);
         }
         let tag = text.strip_prefix('<').and_then(|t| t.strip_suffix('>'));
+        if let Some(tag) = tag.filter(|tag| regions::ends_message(tag)) {
+            return self.token(tag);
+        }
         let closed = tag
             .map(Tag::read)
-            .is_some_and(|t| t.closing && t.kind == Kind::Think);
+            .is_some_and(|t| t.closing && t.kind == Kind::Think)
+            || tag.is_some_and(regions::ends_thoughts)
+            || matches!(text.as_str(), "◁/think▷" | "[/THINK]");
         if !closed {
             self.mode = Mode::Think(text);
-        }
-    }
-}
-
-/// The kind of a tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Speech,
-    Tool,
-    Think,
-    /// Separates words.
-    Break,
-    /// Never text, even if it does not end: a comment or a special token.
-    Noise,
-    Unknown,
-}
-
-/// A parsed tag.
-#[derive(Debug)]
-struct Tag<'a> {
-    kind: Kind,
-    closing: bool,
-    /// Self-closing.
-    empty: bool,
-    /// The text after the name.
-    rest: &'a str,
-}
-
-impl<'a> Tag<'a> {
-    fn read(text: &'a str) -> Self {
-        let body = text.strip_prefix('/').map(str::trim_start);
-        let inner = body.unwrap_or(text);
-        let end = inner
-            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\''))
-            .unwrap_or(inner.len());
-        let (name, rest) = inner.split_at(end);
-        Self {
-            kind: Kind::of(name),
-            closing: body.is_some(),
-            empty: rest.ends_with('/'),
-            rest,
-        }
-    }
-}
-
-impl Kind {
-    fn of(name: &str) -> Self {
-        if name.starts_with(['!', '?', '|']) {
-            return Self::Noise;
-        }
-        match name.to_ascii_lowercase().as_str() {
-            "speech" => Self::Speech,
-            "tool" | "tool_call" => Self::Tool,
-            "think" | "thinking" => Self::Think,
-            "br" | "p" | "div" | "li" | "ul" | "ol" | "tr" | "td" => Self::Break,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// The value of an attribute, quoted or not.
-fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = text;
-    loop {
-        let (key, after) = rest.split_once('=')?;
-        let after = after.trim_start();
-        let (value, tail) = match after.chars().next()? {
-            quote @ ('"' | '\'') => after[1..].split_once(quote)?,
-            _ => after.split_at(after.find([' ', '/']).unwrap_or(after.len())),
-        };
-        if key.trim().eq_ignore_ascii_case(name) {
-            return Some(value);
-        }
-        rest = tail;
-    }
-}
-
-fn decode_entity(name: &str) -> Option<char> {
-    match name {
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "amp" => Some('&'),
-        "quot" => Some('"'),
-        "apos" => Some('\''),
-        "nbsp" => Some(' '),
-        _ => {
-            let digits = name.strip_prefix('#')?;
-            let code = match digits.strip_prefix(['x', 'X']) {
-                Some(hex) => u32::from_str_radix(hex, 16),
-                None => digits.parse(),
-            };
-            char::from_u32(code.ok()?)
         }
     }
 }

@@ -1,3 +1,5 @@
+mod forms;
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -28,8 +30,12 @@ type Called = (String, Result<Value, String>);
 
 /// Returns the spoken text, and each call with its arguments or error.
 fn read(text: &str) -> (String, Vec<Called>) {
+    summary(parse(text))
+}
+
+fn summary(events: Vec<LlmEvent>) -> (String, Vec<Called>) {
     let (mut spoken, mut calls, mut open) = (String::new(), Vec::new(), String::new());
-    for event in parse(text) {
+    for event in events {
         match event {
             LlmEvent::Speech { text } => spoken.push_str(&text),
             LlmEvent::ToolOpened { name } => open = name,
@@ -349,7 +355,11 @@ fn fragment() -> impl Strategy<Value = String> {
             "</", "<", ">", "get(", "w(a=\"", "\"", "'", ")", "{", "}", "[", "]", "=", ",", "\\", "n=1",
             "{\"name\":\"w\",", "\"arguments\":", "&lt;", "&gt;", "&amp;", "&", ";", "&#60;", "```", "`xml",
             "<think>", "</think>", "<b>", "<TOOL", "<!--", "-->", "<|", "|>", " ", "\n", "hello", "5 < 6",
-            "é", "😀", "＜tool＞", "\u{200b}", "<tool_call>", "</tool_call>", "\u{0}",
+            "é", "😀", "＜tool＞", "\u{200b}", "<tool_call>", "</tool_call>", "\u{0}", "<function=w>",
+            "<parameter=a>", "</parameter>", "</function>", "[TOOL_CALLS]", "[ARGS]", ">>>", "◁think▷", "◁/think▷",
+            "<|python_tag|>", "<|channel|>", "analysis", "to=functions.w", "<|message|>", "<|start|>", "<|end|>",
+            "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "[{\"name\":\"w\",", "Yes. ", "all\n",
+            "<tool_calls>", "</tool_calls>", "<escape>", "[f(n=1)]", "[THINK]", "[/THINK]",
         ]).prop_map(str::to_owned),
         1 => "\\PC{0,6}",
     ]
@@ -360,6 +370,13 @@ fn answer() -> impl Strategy<Value = String> {
 }
 
 fn in_pieces(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<LlmEvent> {
+    let (mut parser, mut events) = pushed(bytes, cuts);
+    events.extend(parser.finish());
+    merged(events)
+}
+
+/// Pushes the bytes in pieces, without an end.
+fn pushed(bytes: &[u8], cuts: &[prop::sample::Index]) -> (Parser, Vec<LlmEvent>) {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     at.push(bytes.len());
     at.sort_unstable();
@@ -368,8 +385,7 @@ fn in_pieces(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<LlmEvent> {
         events.extend(parser.push_bytes(&bytes[from..to]));
         from = to;
     }
-    events.extend(parser.finish());
-    merged(events)
+    (parser, events)
 }
 
 /// Whether opened, arguments and closed are in order, and no `<` or `>` is spoken.
@@ -382,7 +398,11 @@ fn well_formed(events: &[LlmEvent]) -> bool {
         }
         LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } => open,
         LlmEvent::ToolClosed { .. } => std::mem::replace(&mut open, false),
-        LlmEvent::Unable | LlmEvent::Cut | LlmEvent::Used { .. } | LlmEvent::End => false,
+        LlmEvent::Thinking
+        | LlmEvent::Unable
+        | LlmEvent::Cut
+        | LlmEvent::Used { .. }
+        | LlmEvent::End => false,
     }) && !open
 }
 

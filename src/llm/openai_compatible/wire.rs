@@ -1,11 +1,12 @@
 //! Turns the data of a chat completion stream into events. Pure.
 
-use crate::llm::markup::{
-    MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Parser, Told, parse_arguments, parse_begun,
-};
+use crate::llm::markup::Parser;
+use crate::llm::native_call::{MAX_CALLS, NativeCall};
+use crate::llm::opaque::{Block, Complete};
+use crate::llm::remote::{ALL_THOUGHTS, Decoded, Reader, message_of};
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part.
 const WHOLE: [&str; 7] = [
@@ -18,11 +19,8 @@ const WHOLE: [&str; 7] = [
     "eos_token",
 ];
 
-/// The most native calls in one answer.
-const MAX_CALLS: usize = 16;
-
-/// Events, and the error that ended the stream, if any.
-pub(super) type Decoded = (Vec<LlmEvent>, Option<String>);
+/// The most bytes of thoughts that are kept with a call.
+const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize)]
 struct Chunk {
@@ -71,12 +69,49 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// A piece of the answer. `reasoning_content` and the like are ignored: reasoning is not spoken.
+/// A piece of the answer. Thoughts are never spoken.
 #[derive(Deserialize, Default)]
 struct Delta {
-    content: Option<String>,
+    /// Text, or a list of parts, which Mistral sends for a model that thinks.
+    content: Option<Value>,
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
+    reasoning_details: Option<Value>,
+    thinking: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     tool_calls: Vec<CallDelta>,
+}
+
+impl Delta {
+    /// The words of the piece.
+    fn text(&self) -> String {
+        match &self.content {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(parts)) => {
+                let text = |part: &Value| Some(part.get("text")?.as_str()?.to_owned());
+                parts.iter().filter_map(text).collect()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Whether the piece has thoughts.
+    fn thinks(&self) -> bool {
+        let fields = [
+            &self.reasoning_content,
+            &self.reasoning,
+            &self.reasoning_details,
+            &self.thinking,
+        ];
+        let in_content = self.content.as_ref().and_then(Value::as_array);
+        let mut parts = in_content.into_iter().flatten();
+        let said = |thought: &Value| match thought {
+            Value::String(text) => !text.is_empty(),
+            Value::Array(parts) => !parts.is_empty(),
+            _ => false,
+        };
+        fields.into_iter().flatten().any(said) || parts.any(|part| part.get("thinking").is_some())
+    }
 }
 
 #[derive(Deserialize)]
@@ -86,6 +121,8 @@ struct CallDelta {
     id: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     function: FunctionDelta,
+    /// Gemini's signature of its thoughts.
+    extra_content: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -106,32 +143,59 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     parser: Parser,
-    calls: Vec<NativeCall>,
+    calls: Vec<Slot>,
     /// How many calls are closed, counted from the first.
     closed: usize,
     finish: Option<String>,
     usage: Option<TokenUsage>,
     /// It has produced something.
     has_begun: bool,
+    /// The thoughts so far, for servers that want them back.
+    thoughts: String,
+    /// Calls whose blocks have not been handed out.
+    complete: Vec<Complete>,
 }
 
 /// A native call of the protocol.
 #[derive(Debug)]
-struct NativeCall {
+struct Slot {
     index: u64,
     id: Option<String>,
-    name: String,
-    raw: String,
-    /// How many bytes of `raw` were reported; `None` before the call was opened.
-    told: Option<usize>,
-    /// What was reported of its finished arguments.
-    read: Told,
-    error: Option<&'static str>,
+    call: NativeCall,
+    /// The provider's own block.
+    extra: Option<Value>,
+}
+
+/// The text in the data of one server-sent event.
+pub(super) fn content(data: &str) -> String {
+    let chunk = serde_json::from_str::<Chunk>(data).ok();
+    let choice = chunk.and_then(|chunk| chunk.choices.into_iter().next());
+    choice.map(|choice| choice.delta.text()).unwrap_or_default()
+}
+
+/// The model's text in a refusal of Groq, whose server could not read its call.
+pub(super) fn failed_generation(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let text = body.get("error")?.get("failed_generation")?.as_str()?;
+    (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
 impl Decoder {
-    /// Reads the data of one server-sent event.
-    pub(super) fn message(&mut self, data: &str) -> Decoded {
+    /// A decoder for a model whose answers may begin with thoughts that have no opening tag.
+    pub(super) fn new(thinks_first: bool) -> Self {
+        Self {
+            parser: Parser::default().thinks_first(thinks_first),
+            ..Self::default()
+        }
+    }
+}
+
+impl Reader for Decoder {
+    fn blocks(&mut self) -> Vec<Complete> {
+        std::mem::take(&mut self.complete)
+    }
+
+    fn message(&mut self, data: &str) -> Decoded {
         if data.trim() == "[DONE]" {
             return self.done();
         }
@@ -151,12 +215,12 @@ impl Decoder {
         if let Some(choice) = chunk.choices.into_iter().next() {
             self.choice(choice, &mut events);
         }
-        self.has_begun |= !events.is_empty();
+        self.has_begun |= events.iter().any(|event| *event != LlmEvent::Thinking);
         (events, None)
     }
 
     /// Handles a stream that ended without `[DONE]`, which is an error unless a finish reason came before.
-    pub(super) fn end_of_stream(&mut self) -> Decoded {
+    fn end_of_stream(&mut self) -> Decoded {
         if self.finish.is_some() {
             self.done()
         } else {
@@ -166,11 +230,23 @@ impl Decoder {
             )
         }
     }
+}
 
+impl Decoder {
     fn choice(&mut self, choice: Choice, events: &mut Vec<LlmEvent>) {
-        if let Some(text) = choice.delta.content
-            && self.calls.is_empty()
-        {
+        let text = choice.delta.text();
+        if choice.delta.thinks() && text.is_empty() {
+            events.push(LlmEvent::Thinking);
+            let thought = choice
+                .delta
+                .reasoning_content
+                .as_ref()
+                .and_then(Value::as_str);
+            let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
+            let thought = thought.filter(|thought| thought.len() <= room);
+            self.thoughts.push_str(thought.unwrap_or_default());
+        }
+        if !text.is_empty() && self.calls.is_empty() {
             events.extend(self.parser.push(&text));
         }
         for delta in choice.delta.tool_calls {
@@ -182,14 +258,17 @@ impl Decoder {
             self.finish(reason, whole, events);
         }
         if let Some(open) = self.calls.get_mut(self.closed) {
-            open.tell_read(events);
+            open.call.tell_read(events);
         }
     }
 
     /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`, if
     /// they are known to be `whole`.
     fn finish(&mut self, reason: String, whole: bool, events: &mut Vec<LlmEvent>) {
-        events.extend(self.parser.finish());
+        events.extend(match whole {
+            true => self.parser.finish_whole(),
+            false => self.parser.finish(),
+        });
         self.close_calls(self.calls.len(), whole, events);
         self.finish = Some(reason);
     }
@@ -208,9 +287,7 @@ impl Decoder {
         }
         if self.finish.as_deref() == Some("length") {
             if !self.has_begun {
-                let reason = "the token limit was reached before the first word: a model that thinks needs \
-                              a larger llm.max_tokens";
-                return (events, Some(reason.into()));
+                return (events, Some(ALL_THOUGHTS.into()));
             }
             events.push(LlmEvent::Cut);
         }
@@ -226,13 +303,17 @@ impl Decoder {
         let Some(at) = self.find(&delta) else {
             return;
         };
+        let extra = delta.extra_content;
+        if extra.is_some() {
+            self.calls[at].extra = extra;
+        }
         self.calls[at].add(delta.function);
         // An earlier call whose object is complete is closed at once, without waiting for the others.
-        while self.closed < at && self.calls[self.closed].is_whole() {
+        while self.closed < at && self.calls[self.closed].call.is_whole() {
             self.close_calls(self.closed + 1, true, events);
         }
         if self.closed == at {
-            self.calls[at].tell(events);
+            self.calls[at].call.tell(events);
         }
     }
 
@@ -247,7 +328,7 @@ impl Decoder {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
             None if self.calls.len() < MAX_CALLS => {
-                self.calls.push(NativeCall::new(delta.index, id));
+                self.calls.push(Slot::new(delta.index, id));
                 Some(self.calls.len() - 1)
             }
             None => None,
@@ -255,41 +336,36 @@ impl Decoder {
     }
 
     fn close_calls(&mut self, until: usize, whole: bool, events: &mut Vec<LlmEvent>) {
-        for call in &mut self.calls[self.closed..until] {
-            call.close(whole, events);
+        for slot in &mut self.calls[self.closed..until] {
+            if let Ok(arguments) = slot.call.close(whole, events) {
+                let block = Block {
+                    extra: slot.extra.take(),
+                    thoughts: self.thoughts.clone(),
+                };
+                let name = slot.call.name().to_owned();
+                self.complete.push((name, arguments, block));
+            }
         }
         self.closed = until;
     }
 }
 
-impl NativeCall {
+impl Slot {
     fn new(index: u64, id: Option<String>) -> Self {
         Self {
             index,
             id,
-            name: String::new(),
-            raw: String::new(),
-            told: None,
-            read: Told::default(),
-            error: None,
+            call: NativeCall::default(),
+            extra: None,
         }
     }
 
     fn add(&mut self, function: FunctionDelta) {
-        if self.name.is_empty() {
-            self.name = function.name.unwrap_or_default();
-        }
+        self.call.call_it(function.name.unwrap_or_default());
         match function.arguments {
-            Some(Value::String(piece)) => self.raw.push_str(&piece),
-            Some(object @ Value::Object(_)) => self.raw.push_str(&object.to_string()),
+            Some(Value::String(piece)) => self.call.push(&piece),
+            Some(object @ Value::Object(_)) => self.call.push(&object.to_string()),
             _ => {}
-        }
-        if self.raw.len() > MAX_ARGUMENT_BYTES {
-            self.error = Some("the arguments are too long");
-            self.raw.clear();
-        } else if self.name.chars().count() > MAX_NAME_CHARS {
-            self.error = Some("the tool's name is too long");
-            self.name = self.name.chars().take(MAX_NAME_CHARS).collect();
         }
     }
 
@@ -301,96 +377,15 @@ impl NativeCall {
             .arguments
             .as_ref()
             .is_some_and(|piece| !is_empty(piece));
-        let is_new = !name.is_empty() && !self.name.is_empty();
-        is_new && (name != self.name || self.is_whole() && has_arguments)
+        let is_new = !name.is_empty() && !self.call.name().is_empty();
+        is_new && (name != self.call.name() || self.call.is_whole() && has_arguments)
     }
-
-    fn is_whole(&self) -> bool {
-        self.error.is_none() && parse_object(&self.raw).is_ok()
-    }
-
-    /// Reports the new part of the call, once its name is known.
-    fn tell(&mut self, events: &mut Vec<LlmEvent>) {
-        if self.told.is_none() && !self.name.is_empty() {
-            self.told = Some(0);
-            events.push(LlmEvent::ToolOpened {
-                name: self.name.clone(),
-            });
-        }
-        if let Some(piece) = self.told.and_then(|told| self.raw.get(told..))
-            && !piece.is_empty()
-        {
-            events.push(LlmEvent::ToolArguments {
-                piece: piece.to_owned(),
-            });
-            self.told = Some(self.raw.len());
-        }
-    }
-
-    /// Reports the arguments that are finished.
-    fn tell_read(&mut self, events: &mut Vec<LlmEvent>) {
-        let is_empty = self.raw.trim().is_empty();
-        if self.told.is_none() || self.error.is_some() || !(is_empty || is_object(&self.raw)) {
-            return;
-        }
-        let read = parse_begun(&self.raw);
-        events.extend(read.and_then(|(arguments, whole)| self.read.tell(arguments, whole)));
-    }
-
-    fn close(&mut self, whole: bool, events: &mut Vec<LlmEvent>) {
-        if self.name.is_empty() {
-            self.error = Some("the call has no name");
-            self.name.push_str("invalid");
-        }
-        self.tell(events);
-        let arguments = match self.error {
-            Some(error) => Err(error.to_owned()),
-            None if !whole => Err("the answer was cut off within the call".to_owned()),
-            None if self.raw.trim().is_empty() => Ok(Map::new()),
-            None => parse_object(&self.raw),
-        };
-        events.push(LlmEvent::ToolClosed { arguments });
-    }
-}
-
-fn is_object(raw: &str) -> bool {
-    raw.trim_start().starts_with('{')
-}
-
-fn parse_object(raw: &str) -> Result<Map<String, Value>, String> {
-    if is_object(raw) {
-        parse_arguments(raw)
-    } else {
-        Err("the arguments are not an object".into())
-    }
-}
-
-/// The message in an error body such as `{"error": {"message": "..."}}`.
-pub(super) fn error_message(body: &str) -> Option<String> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    let is_error = body.get("object").is_some_and(|object| object == "error");
-    let error = body.get("error").or_else(|| is_error.then_some(&body));
-    Some(message_of(error?))
-}
-
-fn message_of(error: &Value) -> String {
-    match error.get("message").unwrap_or(error) {
-        Value::String(message) => message.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// The ids in a model list: `{"data": [{"id": "..."}]}`.
-pub(super) fn model_names(body: &str) -> Option<Vec<String>> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    let list = body.get("data")?.as_array()?;
-    let ids = list.iter().filter_map(|model| model.get("id")?.as_str());
-    Some(ids.map(str::to_owned).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::markup::MAX_ARGUMENT_BYTES;
     use serde_json::json;
 
     /// Decodes chunks and `[DONE]`, with one line for each event but reports of finished arguments.
@@ -433,6 +428,7 @@ mod tests {
             LlmEvent::ToolClosed {
                 arguments: Err(why),
             } => format!("bad {why}"),
+            LlmEvent::Thinking => "think".into(),
             LlmEvent::Unable => "unable".into(),
             LlmEvent::Cut => "cut".into(),
             LlmEvent::Used { usage } => {
@@ -456,6 +452,24 @@ mod tests {
         ]}}]})
     }
 
+    /// Only the end of the answer ends a call behind this token.
+    #[test]
+    fn a_call_in_content_that_ends_with_the_answer_needs_its_finish_reason() {
+        let call = "<|python_tag|>{\"name\": \"w\", \"parameters\": {\"n\": 1}}";
+        let said = |reason: &str| decode(&[text("Wait."), text(call), finish(reason)]);
+        let whole = [
+            "say Wait.",
+            "open w",
+            "piece {\"n\":1}",
+            "close {\"n\":1}",
+            "end",
+        ];
+        assert_eq!(said("stop"), whole);
+        let cut = "bad the answer was cut off within the call";
+        assert_eq!(said("length"), ["say Wait.", "open w", cut, "cut", "end"]);
+        assert_eq!(said("abort"), ["say Wait.", "open w", cut, "end"]);
+    }
+
     #[test]
     fn markup_in_content() {
         let lines = decode(&[
@@ -468,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_and_odd_chunks_are_ignored() {
+    fn thoughts_and_odd_chunks_are_never_speech() {
         let lines = decode(&[
             json!({"choices": [{"delta": {"role": "assistant", "content": "", "reasoning_content": "hmm"}}]}),
             json!({"choices": null}),
@@ -477,7 +491,7 @@ mod tests {
             finish("stop"),
             json!({"choices": [], "usage": {"total_tokens": 3}}),
         ]);
-        assert_eq!(lines, ["say Hi", "end"]);
+        assert_eq!(lines, ["think", "say Hi", "end"]);
     }
 
     #[test]
@@ -653,7 +667,8 @@ mod tests {
     fn an_answer_that_was_all_thoughts_is_an_error_that_says_so() {
         let thought = json!({"choices": [{"delta": {"reasoning_content": "hmm"}}]});
         let lines = decode(&[thought, finish("length")]);
-        assert!(lines[0].contains("llm.max_tokens"), "{lines:?}");
+        assert_eq!(lines[0], "think");
+        assert!(lines[1].contains("llm.max_tokens"), "{lines:?}");
     }
 
     #[test]
@@ -675,7 +690,11 @@ mod tests {
         assert_eq!(decode(&[json!({"error": "boom"})]), ["error: boom"]);
         let vllm = json!({"object": "error", "message": "too long", "code": 400});
         assert_eq!(decode(std::slice::from_ref(&vllm)), ["error: too long"]);
-        assert_eq!(error_message(&vllm.to_string()).unwrap(), "too long");
+        let body = vllm.to_string();
+        assert_eq!(
+            crate::llm::remote::error_message(&body).unwrap(),
+            "too long"
+        );
         assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
     }
 

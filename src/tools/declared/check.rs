@@ -3,12 +3,14 @@
 mod kinds;
 
 use super::file::{self, RawConfirm, RawKind, RawTool};
-use super::{DeclarationError, Declared, Kind};
+use super::{DeclarationError, Declared, Kind, RouterHints};
 use crate::tools::builtin::Builtin;
+use crate::tools::mcp::{McpCatalogue, McpPlan};
+use crate::tools::once;
 use crate::tools::template::{Template, parameters};
 use crate::tools::{
-    Audience, Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, SpeculationLimits,
-    ToolSpec,
+    Audience, Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Fixed, OncePer,
+    Origin, SpeculationLimits, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -20,12 +22,22 @@ type Checked<T> = Result<T, DeclarationError>;
 
 const DEFAULT_TIMEOUT_MS: u64 = 5_000;
 const LONGEST_TIMEOUT_MS: u64 = 120_000;
+/// A caller hears the greeting meanwhile.
+const LOOKUP_TIMEOUT_MS: u64 = 800;
 /// Long enough to think about a question, short enough that a later "yes" means something else.
 const CONFIRM_EXPIRY_S: u64 = 30;
 const DAY_MS: u64 = 86_400_000;
 
-pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Checked<Declared> {
-    let check = Check { path, variable };
+pub(super) fn read(
+    path: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+    mcp: &McpCatalogue,
+) -> Checked<Declared> {
+    let check = Check {
+        path,
+        variable,
+        mcp,
+    };
     let text = std::fs::read_to_string(path).map_err(|error| {
         check.wrong(
             "",
@@ -33,7 +45,7 @@ pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Ch
             "make it readable, or remove it",
         )
     })?;
-    parse(path, &text, variable)
+    parse(path, &text, variable, mcp)
 }
 
 /// Checks the text of the file at `path`.
@@ -41,8 +53,13 @@ pub(super) fn parse(
     path: &Path,
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
+    mcp: &McpCatalogue,
 ) -> Checked<Declared> {
-    let check = Check { path, variable };
+    let check = Check {
+        path,
+        variable,
+        mcp,
+    };
     check
         .tool(file::parse(path, text)?)
         .map_err(|error| located(error, text))
@@ -99,14 +116,29 @@ fn place(table: &DeTable<'_>, path: &str) -> Option<usize> {
 struct Check<'a> {
     path: &'a Path,
     variable: &'a dyn Fn(&str) -> Option<String>,
+    mcp: &'a McpCatalogue,
 }
 
 impl Check<'_> {
     fn tool(&self, raw: RawTool) -> Checked<Declared> {
-        let mut declaration = self.basis(&raw)?;
         self.own_sections(&raw)?;
+        let mut declaration = self.basis(&raw)?;
+        if let Some(plan) = self.mcp(&raw)?.filter(|plan| plan.pin.is_none()) {
+            // What the rest of the file refers to is known once it is pinned.
+            return Ok(self.unpinned(declaration, plan));
+        }
+        let all = parameters(&declaration.spec.parameters);
+        let fixed = self.fixed(&raw, &mut declaration)?;
+        let once_per = self.once_per(&raw, &declaration, &all)?;
         let known = parameters(&declaration.spec.parameters);
-        declaration.timeout = self.timeout(raw.timeout_ms, declaration.timeout)?;
+        let default = match raw.lookup {
+            true => Duration::from_millis(LOOKUP_TIMEOUT_MS),
+            false => declaration.timeout,
+        };
+        declaration.timeout = self.timeout(raw.timeout_ms, default)?;
+        if raw.lookup {
+            self.lookup(&declaration, fixed.as_ref())?;
+        }
         declaration.reads = raw.reads.clone().unwrap_or(declaration.reads);
         declaration.writes = raw.writes.clone().unwrap_or(declaration.writes);
         self.reads_only(&declaration)?;
@@ -120,7 +152,7 @@ impl Check<'_> {
         declaration.fillers = self.fillers(&raw, &known)?;
         declaration.answer = self.answer(&raw, &known)?.or(declaration.answer);
         declaration.confirmation = self.confirmation(&raw.confirm, &declaration, &known)?;
-        let (kind, network) = self.kind(&raw, &known, &declaration)?;
+        let (kind, network) = self.kind(&raw, &all, &declaration)?;
         declaration.network = network;
         declaration.speculation = self.speculation(&raw, &declaration)?;
         self.hints(&raw, &known)?;
@@ -129,8 +161,112 @@ impl Check<'_> {
             declaration,
             hints: raw.router,
             kind,
-            audience: Audience::Everyone,
+            fixed,
+            once_per,
+            audience: match raw.lookup {
+                true => Audience::Lookup,
+                false => Audience::Everyone,
+            },
         })
+    }
+
+    /// A tool of an MCP server that is not offered.
+    fn unpinned(&self, declaration: Declaration, plan: McpPlan) -> Declared {
+        Declared {
+            file: self.path.into(),
+            declaration,
+            hints: RouterHints::default(),
+            kind: Kind::Mcp(plan.into()),
+            fixed: None,
+            once_per: None,
+            audience: Audience::Everyone,
+        }
+    }
+
+    /// A lookup reads, and needs nothing that only a model could say.
+    fn lookup(&self, declaration: &Declaration, fixed: Option<&Fixed>) -> Checked<()> {
+        if !matches!(declaration.effect, Effect::Read | Effect::ReadCostly) {
+            return Err(self.wrong(
+                "lookup",
+                "a lookup runs for every session, so it must not change anything".into(),
+                "set effect = \"read\", or remove this line",
+            ));
+        }
+        if let Some(name) = declaration.spec.required().next() {
+            return Err(self.wrong(
+                "lookup",
+                format!("nobody sets `{name}`"),
+                "set it in [fixed], or make it optional",
+            ));
+        }
+        match fixed.is_some_and(Fixed::uses_lookups) {
+            false => Ok(()),
+            true => Err(self.wrong(
+                "fixed",
+                "a lookup cannot use what lookups find".into(),
+                "use the session's other values",
+            )),
+        }
+    }
+
+    fn once_per(
+        &self,
+        raw: &RawTool,
+        declaration: &Declaration,
+        known: &BTreeSet<String>,
+    ) -> Checked<Option<OncePer>> {
+        let Some(typed) = &raw.once_per else {
+            return match raw.once_for_s {
+                None => Ok(None),
+                Some(_) => Err(self.wrong(
+                    "once_for_s",
+                    "nothing says what makes two calls the same".into(),
+                    "add once_per, or remove this line",
+                )),
+            };
+        };
+        if declaration.effect < Effect::Keyed {
+            return Err(self.wrong(
+                "once_per",
+                "a tool that only reads may run again".into(),
+                "remove this line, or say in `effect` what a call does to the world",
+            ));
+        }
+        let most = once::MOST.as_secs();
+        let seconds = raw.once_for_s.unwrap_or(most);
+        if !(1..=most).contains(&seconds) {
+            return Err(self.wrong(
+                "once_for_s",
+                format!("{seconds} is out of range"),
+                &format!("use 1 to {most}"),
+            ));
+        }
+        let trust = raw.fixed_trust.unwrap_or(Origin::Signalled);
+        let once = OncePer::new(typed, known, Duration::from_secs(seconds), trust);
+        let once = once.map_err(|(problem, fix)| self.wrong("once_per", problem, &fix))?;
+        Ok(Some(once))
+    }
+
+    /// Takes the fixed arguments out of the schema that the model sees.
+    fn fixed(&self, raw: &RawTool, declaration: &mut Declaration) -> Checked<Option<Fixed>> {
+        if raw.fixed.is_empty() {
+            return match raw.fixed_trust {
+                Some(_) if raw.once_per.is_none() => Err(self.wrong(
+                    "fixed_trust",
+                    "this tool has neither fixed arguments nor once_per".into(),
+                    "add [fixed], or remove this line",
+                )),
+                _ => Ok(None),
+            };
+        }
+        let trust = raw.fixed_trust.unwrap_or(Origin::Signalled);
+        let fixed = Fixed::new(&declaration.spec.parameters, &raw.fixed, trust);
+        let fixed = fixed.map_err(|(name, (problem, fix))| {
+            self.wrong(&format!("fixed.{name}"), problem, &fix)
+        })?;
+        declaration.fixed = fixed.names().cloned().collect();
+        declaration.spec.parameters = fixed.shown();
+        Ok(Some(fixed))
     }
 
     /// Name, description, schema and effect: from the file, or from the code of a built-in tool.
@@ -138,26 +274,32 @@ impl Check<'_> {
         if raw.kind == RawKind::Builtin {
             return self.builtin_basis(raw);
         }
+        if let Some(plan) = self.mcp(raw)? {
+            return self.mcp_basis(raw, &plan);
+        }
         let spec = ToolSpec {
             name: raw.name.clone(),
             description: self.needed(
                 "description",
-                raw.description.clone(),
+                raw.description.clone().or(raw.lookup.then(String::new)),
                 "say in a sentence what it does and when to use it",
             )?,
             parameters: self.schema(raw)?,
         };
-        let effect = self.needed(
-            "effect",
-            raw.effect,
-            "say what a call does to the world: \"read\", \
-            \"read-costly\", \"keyed\", \"reversible\" or \"irreversible\"",
-        )?;
         self.validated(Declaration::new(
             spec,
-            effect,
+            self.effect(raw)?,
             Duration::from_millis(DEFAULT_TIMEOUT_MS),
         ))
+    }
+
+    fn effect(&self, raw: &RawTool) -> Checked<Effect> {
+        self.needed(
+            "effect",
+            raw.effect.or(raw.lookup.then_some(Effect::Read)),
+            "say what a call does to the world: \"read\", \
+            \"read-costly\", \"keyed\", \"reversible\" or \"irreversible\"",
+        )
     }
 
     fn builtin_basis(&self, raw: &RawTool) -> Checked<Declaration> {
@@ -205,7 +347,21 @@ impl Check<'_> {
     }
 
     fn schema(&self, raw: &RawTool) -> Checked<Value> {
-        let mut schema = raw.parameters.clone().unwrap_or_default();
+        let schema = self.completed(raw.parameters.clone().unwrap_or_default())?;
+        let taken = ["result", "body", "steps"]
+            .into_iter()
+            .find(|name| schema["properties"].get(*name).is_some());
+        match taken {
+            Some(name) => Err(self.wrong(
+                &format!("parameters.properties.{name}"),
+                format!("`{name}` has a meaning of its own in templates"),
+                "rename this parameter",
+            )),
+            None => Ok(schema),
+        }
+    }
+
+    fn completed(&self, mut schema: Map<String, Value>) -> Checked<Value> {
         schema.entry("type").or_insert_with(|| "object".into());
         schema.entry("properties").or_insert_with(|| json!({}));
         schema
@@ -216,16 +372,6 @@ impl Check<'_> {
             .get("properties")
             .and_then(Value::as_object)
             .unwrap_or(&empty);
-        let taken = ["result", "body", "steps"]
-            .into_iter()
-            .find(|name| properties.contains_key(*name));
-        if let Some(name) = taken {
-            return Err(self.wrong(
-                &format!("parameters.properties.{name}"),
-                format!("`{name}` has a meaning of its own in templates"),
-                "rename this parameter",
-            ));
-        }
         let required = schema.get("required").and_then(Value::as_array);
         let unknown = required.into_iter().flatten().find(|name| {
             !name
@@ -263,6 +409,7 @@ impl Check<'_> {
         let sections = [
             ("http", raw.http.is_some(), RawKind::Http),
             ("subprocess", raw.subprocess.is_some(), RawKind::Subprocess),
+            ("mcp", raw.mcp.is_some(), RawKind::Mcp),
             ("settings", !raw.settings.is_empty(), RawKind::Builtin),
         ];
         for (name, there, kind) in sections {
@@ -295,6 +442,10 @@ impl Check<'_> {
             let network = !plan.is_local();
             return Ok((Kind::Http(Box::new(plan)), network));
         }
+        if let Some(plan) = self.mcp(raw)? {
+            let network = plan.uses_network();
+            return Ok((Kind::Mcp(plan.into()), network));
+        }
         if let Some(subprocess) = &raw.subprocess {
             let plan = self.subprocess(subprocess, known)?;
             return Ok((Kind::Subprocess(plan), subprocess.network.unwrap_or(true)));
@@ -324,7 +475,12 @@ impl Check<'_> {
             Effect::Keyed => Eligibility::WarmUp,
             Effect::Reversible | Effect::Irreversible => Eligibility::Forbid,
         };
-        if typed.allow > most {
+        // Hints of a server may have made the effect stricter since this was written.
+        let allow = match raw.kind {
+            RawKind::Mcp if declaration.effect != self.effect(raw)? => typed.allow.min(most),
+            _ => typed.allow,
+        };
+        if allow > most {
             return Err(self.wrong(
                 "speculation.allow",
                 "a tool that may change something never runs before it is certain".into(),
@@ -369,7 +525,7 @@ impl Check<'_> {
             ));
         }
         Ok(SpeculationLimits {
-            eligibility: typed.allow,
+            eligibility: allow,
             network: typed.network,
             ttl,
             shareable: typed.shareable,

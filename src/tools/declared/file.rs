@@ -1,8 +1,9 @@
 //! A declaration as it is typed.
 
 use super::{DeclarationError, RouterHints};
+use crate::tools::mcp::Hint;
 use crate::tools::settings::mended;
-use crate::tools::{Effect, Eligibility, Equivalence};
+use crate::tools::{Effect, Eligibility, Equivalence, Origin};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::path::Path;
 pub(super) enum RawKind {
     Http,
     Subprocess,
+    Mcp,
     Builtin,
 }
 
@@ -31,6 +33,13 @@ pub(super) struct RawTool {
     pub(super) answer: Option<String>,
     pub(super) parameters: Option<Map<String, Value>>,
     #[serde(default)]
+    pub(super) fixed: Map<String, Value>,
+    pub(super) fixed_trust: Option<Origin>,
+    #[serde(default)]
+    pub(super) lookup: bool,
+    pub(super) once_per: Option<String>,
+    pub(super) once_for_s: Option<u64>,
+    #[serde(default)]
     pub(super) speculation: RawSpeculation,
     #[serde(default)]
     pub(super) equivalence: BTreeMap<String, Vec<Equivalence>>,
@@ -42,6 +51,7 @@ pub(super) struct RawTool {
     pub(super) router: RouterHints,
     pub(super) http: Option<RawHttp>,
     pub(super) subprocess: Option<RawSubprocess>,
+    pub(super) mcp: Option<RawMcp>,
     #[serde(default)]
     pub(super) settings: toml::Table,
 }
@@ -129,6 +139,15 @@ pub(super) struct RawSubprocess {
     pub(super) folder: Option<String>,
     pub(super) network: Option<bool>,
     pub(super) limit_kib: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMcp {
+    pub(super) server: String,
+    pub(super) tool: String,
+    #[serde(default)]
+    pub(super) disregard: Vec<Hint>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

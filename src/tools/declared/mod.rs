@@ -8,8 +8,11 @@ pub use hints::RouterHints;
 
 use super::builtin::{self, Builtin};
 use super::http::{HttpPlan, HttpTool, Web};
+use super::mcp::{McpCatalogue, McpPlan, McpServer, McpServers, McpTool};
 use super::subprocess::{SubprocessPlan, SubprocessTool};
-use super::{Audience, CallContext, Declaration, Registry, RegistryError, Tool, ToolError};
+use super::{
+    Audience, CallContext, Declaration, Fixed, OncePer, Registry, RegistryError, Tool, ToolError,
+};
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -53,6 +56,10 @@ pub struct Declared {
     pub hints: RouterHints,
     /// How it runs.
     pub kind: Kind,
+    /// The arguments that the server sets.
+    pub fixed: Option<Fixed>,
+    /// Which of its calls are the same change.
+    pub once_per: Option<OncePer>,
     /// The sessions that it is offered to; a file cannot choose.
     pub audience: Audience,
 }
@@ -63,6 +70,7 @@ impl Declared {
         match &self.kind {
             Kind::Http(plan) => plan.secrets().collect(),
             Kind::Subprocess(plan) => plan.secrets().collect(),
+            Kind::Mcp(plan) => plan.server.secrets(),
             Kind::Builtin(_) => Vec::new(),
         }
     }
@@ -75,6 +83,8 @@ pub enum Kind {
     Http(Box<HttpPlan>),
     /// A program.
     Subprocess(SubprocessPlan),
+    /// A tool of an MCP server.
+    Mcp(Box<McpPlan>),
     /// Code of this program.
     Builtin(Builtin),
 }
@@ -85,13 +95,14 @@ impl Kind {
         match self {
             Self::Http(_) => "http",
             Self::Subprocess(_) => "subprocess",
+            Self::Mcp(_) => "mcp",
             Self::Builtin(_) => "builtin",
         }
     }
 }
 
 /// Reads every `*.toml` in `folder` (not in folders below it), in the order of their names.
-/// `variable` looks up environment variables.
+/// `variable` looks up environment variables. There are no MCP servers.
 ///
 /// # Errors
 /// [`DeclarationError`] with the first thing that is wrong.
@@ -99,9 +110,21 @@ pub fn load(
     folder: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Declared>, DeclarationError> {
+    load_with(folder, variable, &McpCatalogue::default())
+}
+
+/// The same with the MCP servers and pins that declarations may refer to.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_with(
+    folder: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+    mcp: &McpCatalogue,
+) -> Result<Vec<Declared>, DeclarationError> {
     let mut tools: Vec<Declared> = Vec::new();
     for path in files(folder)? {
-        let tool = check::read(&path, variable)?;
+        let tool = check::read(&path, variable, mcp)?;
         let name = &tool.declaration.spec.name;
         if let Some(other) = tools
             .iter()
@@ -125,7 +148,7 @@ pub fn load(
 /// # Errors
 /// [`DeclarationError`] with the first thing that is wrong.
 pub fn parse(file: &Path, text: &str) -> Result<Declared, DeclarationError> {
-    check::parse(file, text, &|_| None)
+    check::parse(file, text, &|_| None, &McpCatalogue::default())
 }
 
 /// Whether all that the tools need to run is there: their programs.
@@ -156,7 +179,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, DeclarationError> {
     Ok(paths)
 }
 
-/// All tools of a server: those that every server has, and `declared`.
+/// All tools of a server: those that every server has, and `declared`. Tools of MCP servers are described, but not
+/// connected: [`mcp_servers`] does that. Those that are not pinned are left out.
 ///
 /// # Errors
 /// [`RegistryError`] if two tools have one name ([`load`] makes sure that they have not), or TLS
@@ -173,15 +197,35 @@ pub fn registry(declared: &[Declared]) -> Result<Registry, RegistryError> {
             registry.register(tool)?;
         }
     }
-    for tool in declared {
+    for tool in declared.iter().filter(|tool| !is_unpinned(tool)) {
         registry.register_with(build(tool, &web), tool.hints.clone())?;
     }
     Ok(registry)
 }
 
+fn is_unpinned(tool: &Declared) -> bool {
+    matches!(&tool.kind, Kind::Mcp(plan) if plan.pin.is_none())
+}
+
+/// The MCP servers with the tools that are declared of each.
+pub fn mcp_servers(servers: &[Arc<McpServer>], declared: &[Declared]) -> McpServers {
+    let mut all = McpServers::new(servers);
+    for tool in declared {
+        if let Kind::Mcp(plan) = &tool.kind {
+            let bind = |client| {
+                let bound = McpTool::new(tool.declaration.clone(), plan, client);
+                redeclared(tool, Arc::new(bound))
+            };
+            all.add(plan, &tool.hints, bind);
+        }
+    }
+    all
+}
+
 fn build(tool: &Declared, web: &Arc<Web>) -> Arc<dyn Tool> {
     let declaration = tool.declaration.clone();
     let inner: Arc<dyn Tool> = match &tool.kind {
+        Kind::Mcp(plan) => Arc::new(McpTool::unconnected(declaration.clone(), plan)),
         Kind::Http(plan) => Arc::new(HttpTool::new(
             declaration.clone(),
             *plan.clone(),
@@ -190,9 +234,15 @@ fn build(tool: &Declared, web: &Arc<Web>) -> Arc<dyn Tool> {
         Kind::Subprocess(plan) => Arc::new(SubprocessTool::new(declaration.clone(), plan.clone())),
         Kind::Builtin(builtin) => builtin.tool(declaration.clone(), web),
     };
+    redeclared(tool, inner)
+}
+
+fn redeclared(tool: &Declared, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     Arc::new(Redeclared {
-        declaration,
+        declaration: tool.declaration.clone(),
         audience: tool.audience,
+        fixed: tool.fixed.clone(),
+        once_per: tool.once_per.clone(),
         inner,
     })
 }
@@ -201,6 +251,8 @@ fn build(tool: &Declared, web: &Arc<Web>) -> Arc<dyn Tool> {
 struct Redeclared {
     declaration: Declaration,
     audience: Audience,
+    fixed: Option<Fixed>,
+    once_per: Option<OncePer>,
     inner: Arc<dyn Tool>,
 }
 
@@ -211,6 +263,14 @@ impl Tool for Redeclared {
 
     fn audience(&self) -> Audience {
         self.audience
+    }
+
+    fn fixed(&self) -> Option<&Fixed> {
+        self.fixed.as_ref()
+    }
+
+    fn once_per(&self) -> Option<&OncePer> {
+        self.once_per.as_ref()
     }
 
     fn call(

@@ -196,6 +196,7 @@ impl State {
             return Ok(Some(Record {
                 tool: entry.tool.clone(),
                 arguments: entry.arguments.clone(),
+                time: entry.time,
                 result: entry.result.as_ref().map(|(_, result)| result.clone()),
             }));
         }

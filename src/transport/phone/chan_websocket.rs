@@ -33,6 +33,7 @@ use crate::audio::g711::{self, Law};
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::outbox::MAX_AUDIO;
 use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use serde_json::{Map, Value, json};
@@ -133,9 +134,12 @@ struct Call {
 }
 
 /// Translates one call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ChanWebsocket {
     client: Option<String>,
+    values: SessionValues,
+    /// That of what Asterisk tells.
+    origin: Origin,
     call: Option<Call>,
 }
 
@@ -191,7 +195,34 @@ impl Notice {
 impl ChanWebsocket {
     /// `client` is the client's own name.
     pub fn new(client: Option<String>) -> Self {
-        Self { client, call: None }
+        Self {
+            client,
+            values: SessionValues::default(),
+            origin: Origin::Claimed,
+            call: None,
+        }
+    }
+
+    /// Sets what is known of the caller, and the origin of what Asterisk tells.
+    #[must_use]
+    pub fn knowing(self, values: SessionValues, origin: Origin) -> Self {
+        Self {
+            values,
+            origin,
+            ..self
+        }
+    }
+
+    /// The facts on the caller, with the channel's id and, in JSON, its variables.
+    fn values(&self, start: &Notice) -> SessionValues {
+        let id = start.text("channel_id").unwrap_or_default();
+        let values = self.values.clone().with(Named::CallId, id, self.origin);
+        let variables = start.fields.get("channel_variables");
+        let variables = variables.and_then(Value::as_object).into_iter().flatten();
+        let variables = variables.filter_map(|(name, value)| Some((name, value.as_str()?)));
+        variables.fold(values, |values, (name, value)| {
+            values.with(Named::Param(name.clone()), value, self.origin)
+        })
     }
 
     fn notice(&mut self, notice: &Notice) -> Vec<Action> {
@@ -245,6 +276,7 @@ impl ChanWebsocket {
         };
         let options = SessionOptions {
             client: self.client.clone(),
+            values: self.values(start),
             ..SessionOptions::new(Profile::PhoneCall, format.rate())
         };
         let answer = call.command("ANSWER");
@@ -448,7 +480,7 @@ mod tests {
     }
 
     fn started(start: &str) -> ChanWebsocket {
-        let mut dialect = ChanWebsocket::default();
+        let mut dialect = ChanWebsocket::new(None);
         let actions = text(&mut dialect, start);
         assert!(
             matches!(&actions[..], [Action::Open(_), Action::Send(_)]),
@@ -487,7 +519,7 @@ mod tests {
             ),
             (json, 16_000, r#"{"command":"ANSWER"}"#),
         ] {
-            let actions = text(&mut ChanWebsocket::default(), start);
+            let actions = text(&mut ChanWebsocket::new(None), start);
             let [Action::Open(options), answered] = &actions[..] else {
                 panic!("{start}: {actions:?}");
             };
@@ -498,6 +530,23 @@ mod tests {
     }
 
     #[test]
+    fn the_start_tells_the_channel_and_its_variables() {
+        let start = r#"{"event":"MEDIA_START","channel_id":"17.1","format":"ulaw",
+            "channel_variables":{"PLAN":"gold","N":1}}"#;
+        let known = SessionValues::default().with(Named::Caller, "100", Origin::Signalled);
+        let mut dialect = ChanWebsocket::new(None).knowing(known, Origin::Signalled);
+        let actions = text(&mut dialect, start);
+        let [Action::Open(options), _] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        let value = |name: Named| options.values.get(&name);
+        assert_eq!(value(Named::Caller), Some(("100", Origin::Signalled)));
+        assert_eq!(value(Named::CallId), Some(("17.1", Origin::Signalled)));
+        let plan = Named::Param("PLAN".into());
+        assert_eq!(value(plan), Some(("gold", Origin::Signalled)));
+    }
+
+    #[test]
     fn unsupported_media_closes_with_the_reason() {
         for (start, code) in [
             ("MEDIA_START format:opus optimal_frame_size:0", 1003),
@@ -505,7 +554,7 @@ mod tests {
             ("MEDIA_START format:slin optimal_frame_size:321", 1007),
             ("MEDIA_START format:slin optimal_frame_size:70000", 1007),
         ] {
-            let actions = text(&mut ChanWebsocket::default(), start);
+            let actions = text(&mut ChanWebsocket::new(None), start);
             assert!(
                 matches!(&actions[..], [Action::Close(close)] if close.code == code),
                 "{start}"
@@ -518,7 +567,7 @@ mod tests {
 
     #[test]
     fn media_before_the_start_is_dropped_and_the_call_begins() {
-        let mut dialect = ChanWebsocket::default();
+        let mut dialect = ChanWebsocket::new(None);
         assert_eq!(dialect.client(ClientMessage::Binary(&[0; 160])), []);
         let begun = text(&mut dialect, START);
         assert!(matches!(&begun[..], [Action::Open(_), Action::Send(_)]));
@@ -689,7 +738,7 @@ mod tests {
         fn any_sequence_of_messages_is_survived(
             steps in prop::collection::vec((0..7_u8, ".{0,60}", prop::collection::vec(any::<u8>(), 0..700)), 0..30),
         ) {
-            let mut dialect = ChanWebsocket::default();
+            let mut dialect = ChanWebsocket::new(None);
             for (kind, line, bytes) in steps {
                 match kind {
                     0 => text(&mut dialect, &line),

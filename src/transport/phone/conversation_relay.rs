@@ -6,11 +6,12 @@
 //! agent and reports the text up to the interruption. It also reports when it has spoken
 //! everything.
 
-use super::media_streams::{Admit, Start};
-use super::{key, refuse};
+use super::media_streams::{Admit, Start, with_parameters};
+use super::{key, numbers, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
-use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
+use crate::tools::{Named, Origin, SessionValues};
+use crate::transport::{Action, Admission, ClientMessage, Close, Dialect, close_code};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ pub fn attributes(interruptible: bool) -> String {
 /// Translates one call.
 pub struct ConversationRelay {
     admit: Admit,
-    question: Option<BoxFuture<'static, bool>>,
+    question: Option<BoxFuture<'static, Admission>>,
     /// The call that waits for admission.
     starting: Option<Start>,
     open: bool,
@@ -61,7 +62,12 @@ enum Message {
         account_sid: String,
         call_sid: String,
         #[serde(default)]
-        custom_parameters: Parameters,
+        from: String,
+        #[serde(default)]
+        to: String,
+        forwarded_from: Option<String>,
+        #[serde(default)]
+        custom_parameters: Value,
     },
     Prompt {
         voice_prompt: String,
@@ -86,13 +92,6 @@ enum Message {
     Other,
 }
 
-/// Our own parameters, sent back by Twilio.
-#[derive(Debug, Default, Deserialize)]
-struct Parameters {
-    #[serde(default)]
-    ticket: String,
-}
-
 impl ConversationRelay {
     /// A call that opens if `admit` allows it at setup.
     pub fn new(admit: Admit) -> Self {
@@ -115,9 +114,10 @@ impl ConversationRelay {
         Vec::new()
     }
 
-    fn begin(&mut self, start: Start) -> Vec<Action> {
+    fn begin(&mut self, start: Start, values: SessionValues) -> Vec<Action> {
         self.open = true;
         vec![Action::Open(SessionOptions {
+            values: values.with(Named::Transport, "twilio", Origin::Verified),
             spoken_by: SpokenBy::Client,
             client: Some("twilio relay".into()),
             call: Some(start.call),
@@ -163,14 +163,14 @@ impl Dialect for ConversationRelay {
         Vec::new()
     }
 
-    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+    fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         self.question.take()
     }
 
-    fn admitted(&mut self, may_go_on: bool) -> Vec<Action> {
-        match self.starting.take() {
-            Some(start) if may_go_on => self.begin(start),
-            _ => {
+    fn admitted(&mut self, admission: Admission) -> Vec<Action> {
+        match self.starting.take().zip(admission) {
+            Some((start, values)) => self.begin(start, values),
+            None => {
                 tracing::info!("refused a socket that does not belong to a call answered here");
                 refuse("this socket does not belong to a call that was answered here")
             }
@@ -197,12 +197,25 @@ impl Dialect for ConversationRelay {
             Message::Setup {
                 account_sid,
                 call_sid,
+                from,
+                to,
+                forwarded_from,
                 custom_parameters,
-            } => self.set_up(Start {
-                account: account_sid,
-                call: call_sid,
-                ticket: custom_parameters.ticket,
-            }),
+            } => {
+                let forwarded_from = forwarded_from.unwrap_or_default();
+                let claimed = numbers(&from, &to, &forwarded_from, Origin::Claimed).with(
+                    Named::CallId,
+                    &call_sid,
+                    Origin::Claimed,
+                );
+                let ticket = custom_parameters["ticket"].as_str().unwrap_or_default();
+                self.set_up(Start {
+                    account: account_sid,
+                    call: call_sid,
+                    ticket: ticket.to_owned(),
+                    claimed: with_parameters(claimed, &custom_parameters),
+                })
+            }
             _ if !self.open => refuse("a message before the call is set up"),
             message => Self::input(message)
                 .map(Action::Request)
@@ -261,7 +274,7 @@ mod tests {
     fn relay() -> ConversationRelay {
         let admit = |start: &Start| {
             let may = (&*start.account, &*start.call, &*start.ticket) == ("AC1", "CA1", "good");
-            Box::pin(ready(may)) as BoxFuture<'static, bool>
+            Box::pin(ready(may.then(|| start.claimed.clone()))) as BoxFuture<'static, Admission>
         };
         ConversationRelay::new(Box::new(admit))
     }
@@ -304,6 +317,19 @@ mod tests {
             other => panic!("{other:?}"),
         });
         texts.collect()
+    }
+
+    #[test]
+    fn the_setup_tells_who_calls() {
+        let actions = tell(&mut relay(), &setup("AC1", "CA1", "good"));
+        let [Action::Open(options)] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        let value = |name: Named| options.values.get(&name).map(|(value, _)| value);
+        assert_eq!(value(Named::Caller), Some("+15551230000"));
+        assert_eq!(value(Named::Called), Some("+15551230001"));
+        assert_eq!(value(Named::ForwardedFrom), None);
+        assert_eq!(value(Named::Transport), Some("twilio"));
     }
 
     #[test]

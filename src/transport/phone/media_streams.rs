@@ -4,11 +4,12 @@
 //! Both directions carry base64 of G.711 at 8 kHz, 20 ms per message. A mark sent after the agent's
 //! audio comes back when the audio has been played; `clear` drops audio that has not.
 
-use super::{Ended, Marks, key, refuse};
+use super::{Ended, Marks, key, numbers, refuse};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
-use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
+use crate::tools::{Named, Origin, SessionValues};
+use crate::transport::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
@@ -42,16 +43,18 @@ pub struct Start {
     pub call: String,
     /// The parameter `ticket` of the stream.
     pub ticket: String,
+    /// The call's id, numbers and other parameters as the stream claims them.
+    pub claimed: SessionValues,
 }
 
-/// Decides whether a stream may open.
-pub type Admit = Box<dyn FnMut(&Start) -> BoxFuture<'static, bool> + Send>;
+/// Decides whether a stream may open, and what is known of its caller.
+pub type Admit = Box<dyn FnMut(&Start) -> BoxFuture<'static, Admission> + Send>;
 
 /// Translates one call.
 pub struct MediaStreams {
     provider: Provider,
     admit: Admit,
-    question: Option<BoxFuture<'static, bool>>,
+    question: Option<BoxFuture<'static, Admission>>,
     /// A stream that waits for admission: its id, its start message, and its encoding.
     starting: Option<(String, Start, Result<Law, String>)>,
     stream: Option<Stream>,
@@ -129,7 +132,13 @@ impl MediaStreams {
         Vec::new()
     }
 
-    fn begin(&mut self, stream: String, start: Start, law: Result<Law, String>) -> Vec<Action> {
+    fn begin(
+        &mut self,
+        stream: String,
+        start: Start,
+        law: Result<Law, String>,
+        values: SessionValues,
+    ) -> Vec<Action> {
         let law = match law {
             Ok(law) => law,
             Err(format) => {
@@ -143,8 +152,10 @@ impl MediaStreams {
             call: start.call,
             law,
         });
+        let provider = format!("{:?}", self.provider).to_lowercase();
         vec![Action::Open(SessionOptions {
-            client: Some(format!("{:?}", self.provider).to_lowercase()),
+            values: values.with(Named::Transport, &provider, Origin::Verified),
+            client: Some(provider),
             call,
             ..SessionOptions::new(Profile::PhoneCall, g711::RATE)
         })]
@@ -190,14 +201,14 @@ impl Dialect for MediaStreams {
         Vec::new()
     }
 
-    fn question(&mut self) -> Option<BoxFuture<'static, bool>> {
+    fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         self.question.take()
     }
 
-    fn admitted(&mut self, may_go_on: bool) -> Vec<Action> {
-        match self.starting.take() {
-            Some((stream, start, law)) if may_go_on => self.begin(stream, start, law),
-            _ => {
+    fn admitted(&mut self, admission: Admission) -> Vec<Action> {
+        match self.starting.take().zip(admission) {
+            Some(((stream, start, law), values)) => self.begin(stream, start, law, values),
+            None => {
                 tracing::info!("refused a stream that does not belong to a call answered here");
                 refuse("this stream does not belong to a call that was answered here")
             }
@@ -291,20 +302,20 @@ impl Provider {
 
     fn read_start(self, message: &Value) -> Message {
         let start = &message["start"];
-        let (stream, account, call, format, ticket) = match self {
+        let (stream, account, call, format, parameters) = match self {
             Self::Twilio => (
                 &start["streamSid"],
                 &start["accountSid"],
                 &start["callSid"],
                 &start["mediaFormat"],
-                &start["customParameters"]["ticket"],
+                &start["customParameters"],
             ),
             Self::Telnyx => (
                 &message["stream_id"],
                 &start["user_id"],
                 &start["call_control_id"],
                 &start["media_format"],
-                &start["custom_parameters"]["ticket"],
+                &start["custom_parameters"],
             ),
             Self::Plivo => (
                 &start["streamId"],
@@ -314,12 +325,21 @@ impl Provider {
                 &Value::Null,
             ),
         };
+        let number = |name: &str| text(&start[name]);
+        let told = numbers(
+            &number("from"),
+            &number("to"),
+            &number("forwarded_from"),
+            Origin::Claimed,
+        );
+        let claimed = told.with(Named::CallId, &text(call), Origin::Claimed);
         Message::Start {
             stream: text(stream),
             start: Start {
                 account: text(account),
                 call: text(call),
-                ticket: text(ticket),
+                ticket: text(&parameters["ticket"]),
+                claimed: with_parameters(claimed, parameters),
             },
             law: law(format),
         }
@@ -360,6 +380,15 @@ impl Provider {
             Self::Plivo => json!({"event": "clearAudio", "streamId": stream}),
         }
     }
+}
+
+/// The parameters of a stream as `session.param`, except the ticket.
+pub(super) fn with_parameters(values: SessionValues, parameters: &Value) -> SessionValues {
+    let parameters = parameters.as_object().into_iter().flatten();
+    let parameters = parameters.filter(|(name, _)| *name != "ticket");
+    parameters.fold(values, |values, (name, value)| {
+        values.with(Named::Param(name.clone()), &text(value), Origin::Claimed)
+    })
 }
 
 /// The law of a media format, or the unsupported format as text.
@@ -443,7 +472,7 @@ mod tests {
     fn dialect(provider: Provider) -> MediaStreams {
         let admit = |start: &Start| {
             let may = start.ticket == "good" || start.ticket.is_empty();
-            Box::pin(ready(may)) as BoxFuture<'static, bool>
+            Box::pin(ready(may.then(|| start.claimed.clone()))) as BoxFuture<'static, Admission>
         };
         MediaStreams::new(provider, Box::new(admit))
     }
@@ -517,6 +546,52 @@ mod tests {
             }));
         }
         sent(&all)
+    }
+
+    #[test]
+    fn a_stream_tells_who_calls() {
+        let known = |provider, told: &[(&str, Value)]| {
+            let mut first = start(provider, "good");
+            for (name, value) in told {
+                first["start"][*name] = value.clone();
+            }
+            let opened = tell(&mut dialect(provider), &first);
+            let [Action::Open(options)] = &opened[..] else {
+                panic!("{opened:?}");
+            };
+            options.values.clone()
+        };
+        let telnyx = known(
+            Provider::Telnyx,
+            &[
+                ("from", json!("+15551230000")),
+                ("to", json!("anonymous")),
+                (
+                    "custom_parameters",
+                    json!({"ticket": "good", "plan": "gold"}),
+                ),
+            ],
+        );
+        let value = |name: Named| telnyx.get(&name);
+        assert_eq!(
+            value(Named::Caller),
+            Some(("+15551230000", Origin::Claimed))
+        );
+        assert_eq!(value(Named::Called), None);
+        assert_eq!(value(Named::CallId), Some(("CA1", Origin::Claimed)));
+        assert_eq!(value(Named::Transport), Some(("telnyx", Origin::Verified)));
+        let plan = Named::Param("plan".into());
+        assert_eq!(value(plan), Some(("gold", Origin::Claimed)));
+        assert_eq!(value(Named::Param("ticket".into())), None);
+        for withheld in [
+            "+266696687",
+            "Anonymous",
+            "sip:anonymous@anonymous.invalid",
+            "",
+        ] {
+            let plivo = known(Provider::Plivo, &[("from", json!(withheld))]);
+            assert_eq!(plivo.get(&Named::Caller), None, "{withheld}");
+        }
     }
 
     #[test]

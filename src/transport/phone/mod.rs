@@ -17,6 +17,7 @@ pub mod signature;
 pub mod tickets;
 
 use crate::conversation::{ClauseId, Input, Micros};
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::{Action, Close, close_code};
 
 /// The agent's audio between two marks.
@@ -52,6 +53,49 @@ impl Marks {
             until: Micros(ms.parse::<u64>().ok()?.checked_mul(1_000)?),
         })
     }
+}
+
+/// Twilio's words for the number of a caller who withholds it: the words "restricted", "blocked",
+/// "unknown", "anonymous" and "unavailable" on a telephone's keys.
+const WITHHELD_AS: [&str; 5] = [
+    "+7378742833",
+    "+2562533",
+    "+8656696",
+    "+266696687",
+    "+86282452253",
+];
+
+/// Whether this is no number, but says that it is withheld. Callers who withhold theirs must not be taken
+/// for one and the same.
+fn is_withheld(number: &str) -> bool {
+    let name = number.trim().to_ascii_lowercase();
+    let name = name.strip_prefix("sip:").unwrap_or(&name);
+    let name = name.split('@').next().unwrap_or_default();
+    let words = [
+        "anonymous",
+        "restricted",
+        "private",
+        "unknown",
+        "unavailable",
+        "blocked",
+        "withheld",
+    ];
+    words.contains(&name) || WITHHELD_AS.contains(&name)
+}
+
+/// The numbers of a call as its provider tells them, vouched for by `origin`.
+pub fn numbers(caller: &str, called: &str, forwarded_from: &str, origin: Origin) -> SessionValues {
+    let numbers = [
+        (Named::Caller, caller),
+        (Named::Called, called),
+        (Named::ForwardedFrom, forwarded_from),
+    ];
+    let numbers = numbers
+        .into_iter()
+        .filter(|(_, number)| !is_withheld(number));
+    numbers.fold(SessionValues::default(), |values, (name, number)| {
+        values.with(name, number, origin)
+    })
 }
 
 /// Closes the socket with a policy violation.

@@ -19,7 +19,7 @@ use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
 use crate::session::{Outbound, Profile, SessionOptions};
-use crate::tools::ToolSpec;
+use crate::tools::{SessionValues, ToolSpec};
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -236,6 +236,13 @@ impl Realtime {
         self.session.transcribes = true;
         self.configuration.transcribe_only = true;
         self.options.profile = Profile::ClientFirst;
+        self
+    }
+
+    /// Adds what is known of the caller.
+    #[must_use]
+    pub fn knowing(mut self, values: SessionValues) -> Self {
+        self.options.values.extend(values);
         self
     }
 

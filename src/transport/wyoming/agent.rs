@@ -5,6 +5,7 @@ use crate::session::{
     Inbound, Outbound, Profile, SessionError, SessionFactory, SessionHandle, SessionOptions,
     SpokenBy,
 };
+use crate::tools::{Named, Origin, SessionValues};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -32,6 +33,7 @@ impl Talk {
     pub(super) fn open(sessions: &SessionFactory) -> Result<Self, SessionError> {
         let options = SessionOptions {
             spoken_by: SpokenBy::Nobody,
+            values: SessionValues::default().with(Named::Transport, "wyoming", Origin::Verified),
             ..SessionOptions::new(Profile::ClientFirst, RATE)
         };
         sessions(options).map(Self)

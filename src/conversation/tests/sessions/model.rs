@@ -107,7 +107,12 @@ fn fault(dice: &mut Dice) -> Script {
     match dice.below(6) {
         0 => vec![Step::Break],
         1 => vec![Step::Wait(60_000)],
-        2 => vec![Step::Event(LlmEvent::Unable)],
+        2 => vec![
+            Step::Event(LlmEvent::Thinking),
+            Step::Wait(3_000),
+            Step::Event(LlmEvent::Thinking),
+            Step::Event(LlmEvent::Unable),
+        ],
         3 => vec![Step::Event(LlmEvent::Cut)],
         4 => {
             let name = "read".into();

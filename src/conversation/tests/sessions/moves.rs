@@ -248,6 +248,9 @@ impl<'a> Session<'a> {
             }
             Move::VoiceEnded => Input::VoiceEnded,
             Move::LongText => long_text(dice),
+            Move::Load if dice.chance(10) => Input::Notes {
+                notes: vec!["The caller's plan is gold.".into()],
+            },
             Move::Load if dice.chance(30) => Input::TokenBudget {
                 spent: dice.chance(60),
             },

@@ -1,13 +1,14 @@
-//! The sections `[http]` and `[subprocess]`.
+//! The sections `[http]`, `[subprocess]` and `mcp`.
 
-use super::super::file::{RawHttp, RawOutput, RawSecret, RawSubprocess, RawValue};
+use super::super::file::{RawHttp, RawOutput, RawSecret, RawSubprocess, RawTool, RawValue};
 use super::{Check, Checked, with};
-use crate::tools::Effect;
 use crate::tools::http::{self, Header, HttpPlan, Pick};
+use crate::tools::mcp::McpPlan;
 use crate::tools::subprocess::{SubprocessPlan, Variable};
 use crate::tools::template::Template;
+use crate::tools::{Declaration, Effect, ToolSpec};
 use secrecy::SecretString;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
 use url::Url;
@@ -308,6 +309,71 @@ impl Check<'_> {
             RawValue::Secret(secret) => Variable::Secret(self.secret(&key, secret)?),
         };
         Ok((name.to_owned(), value))
+    }
+
+    /// The server, the tool and its pin, if this is the tool of an MCP server.
+    pub(super) fn mcp(&self, raw: &RawTool) -> Checked<Option<McpPlan>> {
+        let Some(typed) = &raw.mcp else {
+            return Ok(None);
+        };
+        if raw.parameters.is_some() {
+            return Err(self.wrong(
+                "parameters",
+                "the tool of an MCP server has its server's parameters".into(),
+                "remove this table",
+            ));
+        }
+        let mut servers = self.mcp.servers.iter();
+        let Some(server) = servers.find(|server| server.name == typed.server) else {
+            let names: Vec<&str> = self
+                .mcp
+                .servers
+                .iter()
+                .map(|server| &*server.name)
+                .collect();
+            let known = match names.as_slice() {
+                [] => "the configuration has none".to_owned(),
+                names => format!("known are: {}", names.join(", ")),
+            };
+            return Err(self.wrong(
+                "mcp.server",
+                format!("there is no MCP server named {}", typed.server),
+                &format!("add [mcp.{}] to the configuration; {known}", typed.server),
+            ));
+        };
+        Ok(Some(McpPlan {
+            server: server.clone(),
+            tool: typed.tool.clone(),
+            pin: self.mcp.pins.get(&typed.server, &typed.tool).cloned(),
+            declared: self.effect(raw)?,
+            disregarded: typed.disregard.clone(),
+        }))
+    }
+
+    /// Description and schema are the server's, unless the file has a description.
+    pub(super) fn mcp_basis(&self, raw: &RawTool, plan: &McpPlan) -> Checked<Declaration> {
+        let described = raw
+            .description
+            .clone()
+            .unwrap_or_else(|| plan.description());
+        let schema = match plan.parameters() {
+            Value::Object(schema) => schema,
+            _ => Map::new(),
+        };
+        if described.is_empty() && plan.pin.is_some() {
+            return Err(self.wrong(
+                "description",
+                "`description` is missing, and the server has none".into(),
+                "say in a sentence what it does and when to use it",
+            ));
+        }
+        let spec = ToolSpec {
+            name: raw.name.clone(),
+            description: described,
+            parameters: self.completed(schema)?,
+        };
+        let effect = plan.hints().effect(plan.declared);
+        self.validated(Declaration::new(spec, effect, plan.server.timeout))
     }
 
     fn limit(&self, key: &str, typed: Option<u64>) -> Checked<usize> {

@@ -8,6 +8,7 @@ use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::Micros;
 use crate::session::{Outbound, Profile, SessionOptions};
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::link::{Link, Signal, TooManyRequests};
 use crate::transport::patience::Patience;
@@ -310,7 +311,13 @@ impl Call {
     }
 
     fn open(&mut self, rate: u32) -> Result<(), End> {
-        let options = SessionOptions::new(Profile::PhoneCall, rate);
+        let values =
+            SessionValues::default().with(Named::Transport, "audiosocket", Origin::Verified);
+        let call = self.uuid.unwrap_or_default().to_string();
+        let options = SessionOptions {
+            values: values.with(Named::CallId, &call, Origin::Claimed),
+            ..SessionOptions::new(Profile::PhoneCall, rate)
+        };
         let opened = self.link.open(options);
         opened.map_err(|_| End::Closed("no session could be opened"))?;
         self.line.set_rate(rate);

@@ -1,0 +1,257 @@
+//! Two models: the second answers if the first is dead or slow.
+
+use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How long the first model may be silent before the second is asked as well. The conversation gives up on both
+/// after four seconds, by default.
+const SLOW: Duration = Duration::from_millis(1_500);
+
+/// After a failure, the second model is asked first for so long.
+const REST: Duration = Duration::from_secs(30);
+
+/// A model with a substitute.
+pub struct Fallback {
+    name: String,
+    primary: Arc<dyn Llm>,
+    backup: Arc<dyn Llm>,
+    /// When the primary failed last.
+    failed: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Fallback {
+    /// Asks `primary`, and `backup` if that fails or is slow before its first word.
+    pub fn new(primary: Arc<dyn Llm>, backup: Arc<dyn Llm>) -> Self {
+        Self {
+            name: format!("{}, then {}", primary.name(), backup.name()),
+            primary,
+            backup,
+            failed: Arc::default(),
+        }
+    }
+
+    fn is_resting(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|at| at.elapsed() < REST)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
+fn note_failure(failed: &Mutex<Option<Instant>>, reason: &str) {
+    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    let seconds = REST.as_secs();
+    tracing::warn!(
+        reason,
+        seconds,
+        "the language model fails: its substitute is asked first for a while"
+    );
+}
+
+impl Llm for Fallback {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        let (first, second) = match self.is_resting() {
+            true => (&self.backup, &self.primary),
+            false => (&self.primary, &self.backup),
+        };
+        let is_primary = Arc::ptr_eq(first, &self.primary);
+        let race = Race {
+            first: Some(first.generate(prompt.clone())),
+            second: None,
+            substitute: Some((second.clone(), prompt)),
+            failed: is_primary.then(|| self.failed.clone()),
+        };
+        stream::unfold(State::Race(race), State::next).boxed()
+    }
+
+    /// The server is ready as soon as one of them is.
+    fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+        let primary = self.primary.warm_up(prompt.clone());
+        let backup = self.backup.warm_up(prompt);
+        Box::pin(async move {
+            match futures_util::future::join(primary, backup).await {
+                (Err(error), Err(_)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+/// An answer that is being read.
+enum State {
+    /// Nobody has said a word.
+    Race(Race),
+    /// This model answers.
+    Won(LlmStream),
+    Failed,
+}
+
+/// Two models of which the first to speak or to call a tool answers. The other is dropped, which cancels it.
+struct Race {
+    first: Option<LlmStream>,
+    second: Option<LlmStream>,
+    /// The second model, until it is asked.
+    substitute: Option<(Arc<dyn Llm>, Prompt)>,
+    /// When the first failed last, if it is the primary.
+    failed: Option<Arc<Mutex<Option<Instant>>>>,
+}
+
+type Event = Result<LlmEvent, LlmError>;
+
+impl State {
+    async fn next(self) -> Option<(Event, Self)> {
+        match self {
+            Self::Race(race) => Some(race.next().await),
+            Self::Won(mut stream) => {
+                let event = stream.next().await?;
+                Some((event, Self::Won(stream)))
+            }
+            Self::Failed => None,
+        }
+    }
+}
+
+impl Race {
+    /// The next event of either, and who is left.
+    async fn next(mut self) -> (Event, State) {
+        loop {
+            let heard = match self.substitute {
+                Some(_) => tokio::time::timeout(SLOW, self.either()).await.ok(),
+                None => Some(self.either().await),
+            };
+            let Some((is_first, event)) = heard else {
+                tracing::info!("the language model is slow: its substitute is asked as well");
+                self.ask_second();
+                continue;
+            };
+            let ended = || LlmError::Stream("it ended without an answer".into());
+            match event.unwrap_or_else(|| Err(ended())) {
+                Ok(LlmEvent::Thinking) => return (Ok(LlmEvent::Thinking), State::Race(self)),
+                Ok(event) => {
+                    if let Some(failed) = self.failed.filter(|_| !is_first) {
+                        note_failure(&failed, "it is slower than its substitute");
+                    }
+                    let winner = if is_first { self.first } else { self.second };
+                    let state = winner.map_or(State::Failed, State::Won);
+                    return (Ok(event), state);
+                }
+                Err(error) if is_first => {
+                    self.first = None;
+                    if let Some(failed) = self.failed.take() {
+                        note_failure(&failed, &error.details());
+                    }
+                    self.ask_second();
+                    if self.second.is_none() {
+                        return (Err(error), State::Failed);
+                    }
+                }
+                Err(error) => {
+                    self.second = None;
+                    if self.first.is_none() {
+                        return (Err(error), State::Failed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask_second(&mut self) {
+        if let Some((substitute, prompt)) = self.substitute.take() {
+            self.second = Some(substitute.generate(prompt));
+        }
+    }
+
+    /// The next event, and whether it is the first model's.
+    fn either(&mut self) -> impl Future<Output = (bool, Option<Event>)> {
+        poll_fn(|context| {
+            for (stream, is_first) in [(&mut self.first, true), (&mut self.second, false)] {
+                if let Some(stream) = stream
+                    && let Poll::Ready(event) = stream.poll_next_unpin(context)
+                {
+                    return Poll::Ready((is_first, event));
+                }
+            }
+            Poll::Pending
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::Demands;
+    use crate::llm::scripted::{Scripted, Step};
+
+    fn prompt() -> Prompt {
+        Prompt {
+            instructions: None,
+            day: None,
+            messages: Vec::new(),
+            tools: Vec::new().into(),
+            demands: Demands::default(),
+        }
+    }
+
+    fn scripted(steps: Vec<Step>) -> Arc<Scripted> {
+        Arc::new(Scripted::always(steps))
+    }
+
+    async fn said(llm: &Fallback) -> Result<String, LlmError> {
+        let mut events = llm.generate(prompt());
+        let mut said = String::new();
+        while let Some(event) = events.next().await {
+            if let LlmEvent::Speech { text } = event? {
+                said.push_str(&text);
+            }
+        }
+        Ok(said)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_primary_hands_over_within_the_answer_and_rests() {
+        let dead = scripted(vec![Step::Error("gone".into())]);
+        let llm = Fallback::new(dead.clone(), scripted(vec![Step::text("Hello.")]));
+        assert_eq!(said(&llm).await.unwrap(), "Hello.");
+        assert_eq!(said(&llm).await.unwrap(), "Hello.");
+        assert_eq!(dead.prompts().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_faster_of_two_slow_models_answers_alone() {
+        let slow = |text: &str, ms| scripted(vec![Step::delay_ms(ms), Step::text(text)]);
+        let llm = Fallback::new(slow("First.", 3_000), slow("Second.", 1_000));
+        assert_eq!(said(&llm).await.unwrap(), "Second.");
+        let llm = Fallback::new(slow("First.", 2_000), slow("Second.", 5_000));
+        assert_eq!(said(&llm).await.unwrap(), "First.");
+        let llm = Fallback::new(slow("First.", 1_000), scripted(vec![Step::Hang]));
+        assert_eq!(said(&llm).await.unwrap(), "First.");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_is_told_only_if_both_fail() {
+        let fails = || scripted(vec![Step::Error("gone".into())]);
+        let both = Fallback::new(fails(), fails());
+        assert!(said(&both).await.is_err());
+        let slow_then_dead = vec![Step::delay_ms(2_000), Step::Error("gone".into())];
+        let llm = Fallback::new(scripted(slow_then_dead), fails());
+        assert!(said(&llm).await.is_err());
+    }
+
+    /// The first words are out: another model's answer would not fit behind them.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_breaks_off_is_not_begun_again() {
+        let breaks = scripted(vec![Step::text("It is "), Step::Error("gone".into())]);
+        let other = scripted(vec![Step::text("Hello.")]);
+        let llm = Fallback::new(breaks, other.clone());
+        assert!(said(&llm).await.is_err());
+        assert!(other.prompts().is_empty());
+    }
+}

@@ -1,0 +1,556 @@
+//! Finds out what a model and its server can do: some forty requests with questions and tools of a known outcome,
+//! in both ways of calling tools.
+
+use super::prompt::Prompts;
+use super::remote::Settings;
+use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, TokenUsage};
+use crate::tools::ToolSpec;
+use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest wait for one answer. The first may have to wait for the model to load.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The seed of every request, so that two runs can be compared.
+const SEED: u64 = 7;
+
+/// A score must be better by this much for native calls to be recommended: they cost time to the first word.
+const MARGIN: f64 = 0.1;
+
+/// A stream beside another must not slow that down by more than this.
+const SLOWER: f64 = 1.1;
+
+/// The share of tokens that must arrive of a prompt whose length is estimated.
+const ARRIVED: f64 = 0.75;
+
+/// The expected outcome of a question.
+#[derive(Debug, Clone)]
+enum Expected {
+    /// These calls and no other, in any order: the tool and a text that its argument contains.
+    Calls(&'static [(&'static str, &'static str)]),
+    /// Words and no call.
+    Words,
+    /// Words that contain one of these, and no call.
+    Answer(&'static [&'static str]),
+}
+
+/// The kinds of questions, as the report names them.
+const KINDS: [&str; 5] = [
+    "one call",
+    "two calls",
+    "small talk",
+    "no such tool",
+    "answer from a result",
+];
+
+fn questions() -> Vec<(usize, &'static str, Expected)> {
+    use Expected::{Answer, Calls, Words};
+    const WEATHER: &str = "get_weather";
+    const ORDER: &str = "get_order";
+    vec![
+        (
+            0,
+            "What's the weather in Boulder?",
+            Calls(&[(WEATHER, "Boulder")]),
+        ),
+        (0, "Where is my order 4711?", Calls(&[(ORDER, "4711")])),
+        (
+            0,
+            "How warm is it in Oslo right now?",
+            Calls(&[(WEATHER, "Oslo")]),
+        ),
+        (
+            0,
+            "Can you check order 208 for me, please?",
+            Calls(&[(ORDER, "208")]),
+        ),
+        (
+            0,
+            "Do I need an umbrella in Lisbon?",
+            Calls(&[(WEATHER, "Lisbon")]),
+        ),
+        (0, "Has order 9030 been sent?", Calls(&[(ORDER, "9030")])),
+        (
+            0,
+            "Tell me the weather for Denver.",
+            Calls(&[(WEATHER, "Denver")]),
+        ),
+        (
+            0,
+            "Is it raining in Seattle?",
+            Calls(&[(WEATHER, "Seattle")]),
+        ),
+        (
+            1,
+            "What's the weather in Rome and in Paris?",
+            Calls(&[(WEATHER, "Rome"), (WEATHER, "Paris")]),
+        ),
+        (
+            1,
+            "Check order 17 and the weather in Chicago.",
+            Calls(&[(ORDER, "17"), (WEATHER, "Chicago")]),
+        ),
+        (
+            1,
+            "Where are my orders 31 and 32?",
+            Calls(&[(ORDER, "31"), (ORDER, "32")]),
+        ),
+        (2, "Hi there, how are you?", Words),
+        (2, "Thank you, that was all.", Words),
+        (2, "Tell me a short joke.", Words),
+        (2, "I was at the sea last summer, it was lovely.", Words),
+        (3, "Please order me a large pizza.", Words),
+        (3, "Can you turn on the lights in the kitchen?", Words),
+        (
+            4,
+            "What's the weather in Vienna?",
+            Answer(&["17", "seventeen"]),
+        ),
+        (4, "Where is my order 52?", Answer(&["friday"])),
+    ]
+}
+
+fn tools() -> Arc<Vec<ToolSpec>> {
+    let tool = |name: &str, description: &str, argument: &str, what: &str| ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {argument: {"type": "string", "description": what}},
+            "required": [argument],
+        }),
+    };
+    Arc::new(vec![
+        tool(
+            "get_weather",
+            "The weather in a city now.",
+            "city",
+            "The city's name",
+        ),
+        tool(
+            "get_order",
+            "The state of an order.",
+            "number",
+            "The order's number",
+        ),
+    ])
+}
+
+/// The longest answer, tokens. The questions need far less, and a small model talks on.
+const ANSWER: u32 = 120;
+
+fn prompt(messages: Vec<Message>, tools: Arc<Vec<ToolSpec>>) -> Prompt {
+    Prompt {
+        instructions: None,
+        day: None,
+        messages,
+        tools,
+        demands: Demands {
+            max_tokens: Some(ANSWER),
+            ..Demands::default()
+        },
+    }
+}
+
+fn user(text: &str) -> Message {
+    Message::User { text: text.into() }
+}
+
+fn asked(kind: usize, question: &str) -> Prompt {
+    let mut messages = vec![user(question)];
+    if kind == 4 {
+        let (name, argument, output) = match question.contains("order") {
+            true => (
+                "get_order",
+                "number",
+                json!({"state": "sent", "arrives": "Friday"}),
+            ),
+            false => (
+                "get_weather",
+                "city",
+                json!({"celsius": 17, "sky": "cloudy"}),
+            ),
+        };
+        let value = if argument == "city" { "Vienna" } else { "52" };
+        let arguments = Map::from_iter([(argument.to_owned(), json!(value))]);
+        let (id, name) = ("call_probe".to_owned(), name.to_owned());
+        let agent = |text: &str| Message::Agent {
+            text: text.into(),
+            interrupted: false,
+        };
+        messages.push(agent("Let me look."));
+        messages.push(Message::ToolCall {
+            id: id.clone(),
+            name: name.clone(),
+            arguments,
+        });
+        messages.push(Message::ToolResult { id, name, output });
+    }
+    prompt(messages, tools())
+}
+
+/// Arguments, or why they could not be read.
+type Read = Result<Map<String, Value>, String>;
+
+/// One answer.
+#[derive(Debug, Default)]
+struct Trial {
+    words: String,
+    /// The words came before the first call.
+    speaks_first: bool,
+    /// Tools and their arguments.
+    calls: Vec<(String, Read)>,
+    /// Pieces of arguments.
+    pieces: usize,
+    thinks: bool,
+    first: Option<Duration>,
+    name: Option<Duration>,
+    whole: Option<Duration>,
+    usage: Option<TokenUsage>,
+    /// Time between two pieces of speech.
+    gaps: Vec<Duration>,
+}
+
+impl Trial {
+    fn is_as(&self, expected: &Expected) -> bool {
+        let words = self.words.to_lowercase();
+        match expected {
+            Expected::Calls(expected) => {
+                let is = |(tool, value): &(&str, &str)| {
+                    self.calls.iter().any(|(name, arguments)| {
+                        let has = |map: &Map<String, Value>| {
+                            let text = Value::Object(map.clone()).to_string();
+                            text.to_lowercase().contains(&value.to_lowercase())
+                        };
+                        name == tool && arguments.as_ref().is_ok_and(has)
+                    })
+                };
+                self.calls.len() == expected.len() && expected.iter().all(is)
+            }
+            Expected::Words => self.calls.is_empty() && !words.trim().is_empty(),
+            Expected::Answer(parts) => {
+                self.calls.is_empty() && parts.iter().any(|part| words.contains(part))
+            }
+        }
+    }
+}
+
+/// Reads one answer, at most `most` events of it.
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
+async fn trial(llm: &dyn Llm, prompt: Prompt, most: usize) -> Result<Trial, LlmError> {
+    let began = Instant::now();
+    let mut trial = Trial::default();
+    let mut events = llm.generate(prompt);
+    let mut last = None;
+    let mut count = 0;
+    let late = || LlmError::Engine(format!("no answer within {} s", PATIENCE.as_secs()));
+    while count < most {
+        let event = tokio::time::timeout(PATIENCE, events.next()).await;
+        let Some(event) = event.map_err(|_| late())? else {
+            break;
+        };
+        let (event, now) = (event?, began.elapsed());
+        if event == LlmEvent::Thinking {
+            // The first says only that the headers have come.
+            trial.thinks |= trial.first.is_none() && count > 0;
+            count += 1;
+            continue;
+        }
+        count += 1;
+        trial.first.get_or_insert(now);
+        match event {
+            LlmEvent::Speech { text } => {
+                trial
+                    .gaps
+                    .extend(last.replace(now).map(|before| now - before));
+                trial.speaks_first |= trial.calls.is_empty() && !text.trim().is_empty();
+                trial.words.push_str(&text);
+            }
+            LlmEvent::ToolOpened { name } => {
+                trial.name.get_or_insert(now);
+                trial.calls.push((name, Err("it never ended".into())));
+            }
+            LlmEvent::ToolArguments { .. } => trial.pieces += 1,
+            LlmEvent::ToolClosed { arguments } => {
+                trial.whole.get_or_insert(now);
+                if let Some(call) = trial.calls.last_mut() {
+                    call.1 = arguments;
+                }
+            }
+            LlmEvent::Used { usage } => trial.usage = Some(usage),
+            _ => {}
+        }
+    }
+    Ok(trial)
+}
+
+/// The result for one way of calling tools.
+#[derive(Debug, Clone, Default)]
+pub struct ModeReport {
+    /// Right answers and questions, by kind.
+    pub kinds: Vec<(&'static str, usize, usize)>,
+    /// Answers with words before their call, and answers with calls.
+    pub speaks_before_calls: (usize, usize),
+    /// Calls that could not be read.
+    pub unreadable: usize,
+    /// Answers whose words look like a call or a tag.
+    pub leaks: usize,
+    /// Median time to the first event, to the tool's name and to the whole call, ms.
+    pub times: [Option<u128>; 3],
+    /// Arguments come in more than one piece.
+    pub streams_arguments: bool,
+    /// Requests that failed, with the first reason.
+    pub failures: (usize, Option<String>),
+}
+
+impl ModeReport {
+    /// The share of right answers, 0 to 1.
+    pub fn score(&self) -> f64 {
+        let right: usize = self.kinds.iter().map(|(_, right, _)| right).sum();
+        let all: usize = self.kinds.iter().map(|(_, _, all)| all).sum();
+        right as f64 / all.max(1) as f64
+    }
+}
+
+/// The findings of a probe.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Calls in markup.
+    pub markup: ModeReport,
+    /// Native calls.
+    pub native: ModeReport,
+    /// How many requests were made.
+    pub requests: usize,
+    /// Parameters that the server refuses.
+    pub refused: Vec<&'static str>,
+    /// The model thinks in a field of its own.
+    pub thinks: bool,
+    /// Its text has the end of a thought without its beginning: `llm.thinks_first`.
+    pub thinks_first: bool,
+    /// Tokens of a repeated prompt that were in the cache, and all of its tokens; `None` if the server does not say.
+    pub cache: Option<(u64, u64)>,
+    /// Whether a prompt of `llm.max_prompt_tokens` arrives whole.
+    pub context: Context,
+    /// Whether hanging up stops the server; `None` if it cannot be told.
+    pub stops: Option<bool>,
+    /// How much slower a stream is beside another: 1 is not at all; `None` if it cannot be told.
+    pub slower: Option<f64>,
+}
+
+/// Whether the longest prompt fits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Context {
+    /// The server counted about as many tokens as were sent.
+    Fits(u64),
+    /// It counted far fewer, so it cut the prompt.
+    Cut(u64),
+    /// It refused the prompt.
+    Refused(String),
+    /// It does not count.
+    Unknown,
+}
+
+impl Report {
+    /// The better way to call tools.
+    pub fn calls(&self) -> Calls {
+        let better = self.native.score() - self.markup.score();
+        let is_worth_it = better > MARGIN || self.markup.score() == 0.0 && better > 0.0;
+        if is_worth_it {
+            Calls::Native
+        } else {
+            Calls::Markup
+        }
+    }
+
+    /// The answer may be generated before the call is committed: a second stream does not slow the first.
+    pub fn may_assume(&self) -> bool {
+        self.slower.is_none_or(|slower| slower <= SLOWER)
+    }
+}
+
+/// Asks a model. `say` is told what is being tried.
+///
+/// # Errors
+/// If the very first request fails: there is nothing to find out then.
+pub async fn probe(
+    settings: &Settings,
+    max_prompt_tokens: usize,
+    say: &mut dyn FnMut(&str),
+) -> Result<Report, LlmError> {
+    let with = |calls: Calls| {
+        let mut settings = Settings {
+            calls,
+            ..settings.clone()
+        };
+        let seed = settings.extra_body.entry("seed");
+        seed.or_insert_with(|| json!(SEED));
+        Remote::new(settings, Prompts::default().limited(max_prompt_tokens))
+    };
+    let (markup, native) = (with(Calls::Markup)?, with(Calls::Native)?);
+    say("loading the model");
+    markup.warm_up(asked(2, "Hello.")).await?;
+    let mut thinks = false;
+    let mut requests = 1;
+    let mut reports = Vec::new();
+    for (llm, name) in [(&markup, "markup"), (&native, "native")] {
+        say(&format!("calls in the way \"{name}\""));
+        let (report, thought, count) = mode(llm).await;
+        thinks |= thought;
+        requests += count;
+        reports.push(report);
+    }
+    say("thoughts, cache and context");
+    let text = markup
+        .text(asked(2, "Say hello."))
+        .await
+        .unwrap_or_default();
+    let cache = cache(&markup).await;
+    let context = context(&markup, max_prompt_tokens).await;
+    say("hanging up, and two streams at once");
+    let stops = stops(&markup).await;
+    let slower = slower(&markup).await;
+    let mut refused = markup.refused();
+    refused.extend(native.refused());
+    refused.sort_unstable();
+    refused.dedup();
+    let native = reports.pop().unwrap_or_default();
+    Ok(Report {
+        markup: reports.pop().unwrap_or_default(),
+        native,
+        // Text, two for the cache, two for the context, three for hanging up, three streams.
+        requests: requests + 1 + 2 + 2 + 3 + 3,
+        refused,
+        thinks,
+        thinks_first: thinks_without_a_tag(&text),
+        cache,
+        context,
+        stops,
+        slower,
+    })
+}
+
+async fn mode(llm: &dyn Llm) -> (ModeReport, bool, usize) {
+    let mut report = ModeReport {
+        kinds: KINDS.map(|kind| (kind, 0, 0)).to_vec(),
+        ..ModeReport::default()
+    };
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    let mut thinks = false;
+    let questions = questions();
+    let count = questions.len();
+    for (kind, question, expected) in questions {
+        let (_, right, all) = &mut report.kinds[kind];
+        *all += 1;
+        let trial = match trial(llm, asked(kind, question), usize::MAX).await {
+            Ok(trial) => trial,
+            Err(error) => {
+                report.failures.0 += 1;
+                report.failures.1.get_or_insert(error.details());
+                continue;
+            }
+        };
+        *right += usize::from(trial.is_as(&expected));
+        thinks |= trial.thinks;
+        if !trial.calls.is_empty() {
+            report.speaks_before_calls.0 += usize::from(trial.speaks_first);
+            report.speaks_before_calls.1 += 1;
+            report.streams_arguments |= trial.pieces > trial.calls.len();
+        }
+        report.unreadable += trial.calls.iter().filter(|(_, read)| read.is_err()).count();
+        report.leaks += usize::from(leaks(&trial.words));
+        for (list, time) in times.iter_mut().zip([trial.first, trial.name, trial.whole]) {
+            list.extend(time);
+        }
+    }
+    report.times = times.map(|list| median(list).map(|time| time.as_millis()));
+    (report, thinks, count)
+}
+
+/// Whether words that would be spoken look like a call.
+fn leaks(words: &str) -> bool {
+    let looks_like = [
+        "get_weather",
+        "get_order",
+        "tool_call",
+        "</",
+        "{\"",
+        "tool_result",
+    ];
+    looks_like.iter().any(|part| words.contains(part))
+}
+
+fn thinks_without_a_tag(text: &str) -> bool {
+    let ends = text.find("</think");
+    ends.is_some_and(|end| !text[..end].contains("<think"))
+}
+
+async fn cache(llm: &dyn Llm) -> Option<(u64, u64)> {
+    let same = || asked(2, "Are you there?");
+    trial(llm, same(), usize::MAX).await.ok()?;
+    let usage = trial(llm, same(), usize::MAX).await.ok()?.usage?;
+    Some((usage.cached, usage.input))
+}
+
+/// Sends a short and a long prompt and compares what the server counted.
+async fn context(llm: &dyn Llm, max_tokens: usize) -> Context {
+    const SENTENCE: &str = "The harbour was quiet in the morning and the boats lay still. ";
+    // Half of the limit in sentences, at four characters a token, stays under it with the rules and tools.
+    let long = SENTENCE.repeat(max_tokens * 4 / 2 / SENTENCE.len());
+    let of = |text: &str| {
+        let text = format!("{text}Say hello.");
+        let mut prompt = prompt(vec![user(&text)], Arc::default());
+        prompt.demands.max_tokens = Some(16);
+        prompt
+    };
+    let short_text = SENTENCE.repeat(10);
+    let Ok(short) = trial(llm, of(&short_text), usize::MAX).await else {
+        return Context::Unknown;
+    };
+    let counted = |trial: Trial| trial.usage.map(|usage| usage.input);
+    match trial(llm, of(&long), usize::MAX).await.map(counted) {
+        Err(error) => Context::Refused(error.details()),
+        Ok(arrived) => match (counted(short), arrived) {
+            (Some(short), Some(arrived)) => {
+                // At least ten tokens a sentence, whatever the tokeniser.
+                let sentences = (long.len() - short_text.len()) / SENTENCE.len();
+                let least = (sentences * 10) as f64 * ARRIVED;
+                match (arrived.saturating_sub(short)) as f64 >= least {
+                    true => Context::Fits(arrived),
+                    false => Context::Cut(arrived),
+                }
+            }
+            _ => Context::Unknown,
+        },
+    }
+}
+
+fn long_answer() -> Prompt {
+    let text = "Count aloud from one to sixty, in words, and say every number.";
+    prompt(vec![user(text)], Arc::default())
+}
+
+/// The time to the first word, alone and right after hanging up on a long answer. A server that goes on
+/// generating has less room for the next.
+async fn stops(llm: &dyn Llm) -> Option<bool> {
+    let short = || asked(2, "Are you there?");
+    let alone = trial(llm, short(), 4).await.ok()?.first?;
+    trial(llm, long_answer(), 6).await.ok()?;
+    let after = trial(llm, short(), 4).await.ok()?.first?;
+    Some(after <= alone * 2 + Duration::from_millis(150))
+}
+
+/// How much slower a stream is beside another.
+async fn slower(llm: &dyn Llm) -> Option<f64> {
+    let alone = median(trial(llm, long_answer(), 60).await.ok()?.gaps)?;
+    let (one, two) = (trial(llm, long_answer(), 60), trial(llm, long_answer(), 60));
+    let (one, _two) = futures_util::future::join(one, two).await;
+    let beside = median(one.ok()?.gaps)?;
+    Some(beside.as_secs_f64() / alone.as_secs_f64().max(1e-6))
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}

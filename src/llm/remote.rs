@@ -1,0 +1,585 @@
+//! A language model on a server, whatever the dialect: requests, retries, warm-ups and streams.
+//!
+//! A `Protocol` makes the bodies of requests and reads the events of streams. Everything else is here, once.
+
+mod takes;
+
+use super::http::{self, Headers, Server, Sign};
+use super::markup::Parser;
+use super::opaque::{Blocks, Complete};
+use super::prompt::{ChatMessage, Prompts};
+use super::{Calls, Llm, LlmError, LlmEvent, LlmStream, Prompt, anthropic, openai_compatible};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use reqwest::Response;
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+pub(super) use takes::{Takes, Vocabulary};
+use url::Url;
+
+/// The path of the model list.
+const MODELS: &str = "models";
+
+/// The most bytes read of a model list.
+const MAX_MODELS_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest time that a request is put off because the server asks for it: somebody waits for the answer.
+const MOST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a request is put off if the server does not say.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A thought is reported at most so often.
+const THOUGHTS: Duration = Duration::from_millis(250);
+
+/// A model that is known to think reports it so often until its first word. OpenAI's servers send nothing
+/// meanwhile.
+const STILL_THINKING: Duration = Duration::from_secs(1);
+
+/// The token limit of a warm-up. Some servers refuse a limit in which a thought does not fit.
+const WARM_UP_TOKENS: u32 = 16;
+
+/// Why an answer that was cut has no words.
+pub(super) const ALL_THOUGHTS: &str = "the token limit was reached before the first word: a model that thinks needs a larger llm.max_tokens";
+
+/// The protocol of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI's chat completions.
+    #[default]
+    ChatCompletions,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+/// A dialect at work: what requests look like, and what streams mean.
+pub(super) trait Protocol: Send + Sync {
+    /// The name for logs.
+    fn name(&self) -> &'static str;
+
+    /// The path of requests, below the base address.
+    fn path(&self) -> &'static str;
+
+    /// The headers of requests.
+    fn headers(&self) -> Headers;
+
+    /// The parameters that a server may refuse.
+    fn vocabulary(&self) -> &'static Vocabulary;
+
+    /// The body of a request, without what the server does not take, and with the `blocks` of its calls.
+    fn body(
+        &self,
+        settings: &Settings,
+        prompt: &Prompt,
+        messages: &[ChatMessage],
+        takes: &Takes,
+        blocks: &Blocks,
+    ) -> Map<String, Value>;
+
+    /// A reader for one answer.
+    fn reader(&self, settings: &Settings) -> Box<dyn Reader>;
+
+    /// The model's text in the data of an event, markup included.
+    fn text(&self, data: &str) -> String;
+
+    /// The model's text in the body of a refusal.
+    fn answer_in(&self, refusal: &str) -> Option<String>;
+}
+
+/// Events, and the error that ended the stream, if any.
+pub(super) type Decoded = (Vec<LlmEvent>, Option<String>);
+
+/// Reads the messages of one stream.
+pub(super) trait Reader: Send {
+    /// Reads the data of one server-sent event.
+    fn message(&mut self, data: &str) -> Decoded;
+
+    /// Handles the end of the stream. It is an error unless the answer is over.
+    fn end_of_stream(&mut self) -> Decoded;
+
+    /// The calls that were completed since this was last asked, with the blocks that came with them.
+    fn blocks(&mut self) -> Vec<Complete>;
+}
+
+/// The server's address and the parameters of requests.
+#[derive(Clone)]
+pub struct Settings {
+    /// The server's protocol.
+    pub dialect: Dialect,
+    /// The address up to and including `/v1`.
+    pub base_url: Url,
+    /// The model's name at the server.
+    pub model: String,
+    /// Sent as the dialect has it. Never shown.
+    pub api_key: Option<SecretString>,
+    /// Sampling temperature; the server's default if absent.
+    pub temperature: Option<f32>,
+    /// The token limit of an answer; the server's default if absent.
+    pub max_tokens: Option<u32>,
+    /// How much the model thinks, in the server's words (`none`, `low`); the server's default if absent.
+    pub reasoning_effort: Option<String>,
+    /// How the model calls tools.
+    pub calls: Calls,
+    /// Its answers begin with thoughts that only a closing tag marks.
+    pub thinks_first: bool,
+    /// Fields that are added to each request.
+    pub extra_body: Map<String, Value>,
+    /// The timeout of connecting, TLS included.
+    pub connect_timeout: Duration,
+    /// The longest silence before the headers and between two pieces of the stream.
+    pub stall_timeout: Duration,
+    /// The same for a warm-up, during which the server may load the model.
+    pub load_timeout: Duration,
+}
+
+impl Settings {
+    /// Settings for chat completions with a connect timeout of 3 s, a stall timeout of 30 s and a load timeout of 5 minutes, for calls
+    /// in markup. The conversation's own deadlines are shorter.
+    pub fn new(base_url: Url, model: impl Into<String>) -> Self {
+        Self {
+            dialect: Dialect::default(),
+            base_url,
+            model: model.into(),
+            api_key: None,
+            temperature: None,
+            max_tokens: None,
+            reasoning_effort: None,
+            calls: Calls::Markup,
+            thinks_first: false,
+            extra_body: Map::new(),
+            connect_timeout: Duration::from_secs(3),
+            stall_timeout: Duration::from_secs(30),
+            load_timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The result of [`Remote::check`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Time from the request to the end of the response, connecting included.
+    pub latency: Duration,
+    /// The names of the server's models; `None` if it has no model list.
+    pub models: Option<Vec<String>>,
+    /// Whether the list has the configured model; `None` without a list.
+    pub model_listed: Option<bool>,
+}
+
+/// A model on a server.
+///
+/// Connections are reused. Dropping a stream closes its connection, which makes the server stop generating.
+#[derive(Clone)]
+pub struct Remote {
+    name: String,
+    endpoint: Arc<Endpoint>,
+    prompts: Prompts,
+}
+
+struct Endpoint {
+    server: Arc<Server>,
+    /// The same server, for warm-ups.
+    patient: Arc<Server>,
+    settings: Settings,
+    protocol: Box<dyn Protocol>,
+    /// The parameters that the server takes. Each one that it refused is remembered, so that only one request is
+    /// made twice.
+    takes: Mutex<Takes>,
+    /// Blocks that have to come back with native calls.
+    blocks: Mutex<Blocks>,
+}
+
+impl Remote {
+    /// Sets up the client; connects to nothing.
+    ///
+    /// # Errors
+    /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a header, or
+    /// TLS is unavailable.
+    pub fn new(settings: Settings, prompts: Prompts) -> Result<Self, LlmError> {
+        let prompts = prompts.for_calls(settings.calls);
+        let endpoint = Endpoint::new(settings)?;
+        Ok(Self {
+            name: format!("{} {}", endpoint.protocol.name(), endpoint.settings.model),
+            prompts,
+            endpoint: Arc::new(endpoint),
+        })
+    }
+
+    /// Opens a connection and leaves it in the pool for the first turn.
+    ///
+    /// # Errors
+    /// [`LlmError::Unreachable`] or [`LlmError::Stream`]. An error status is not an error here, since the
+    /// connection is open.
+    async fn warm(&self) -> Result<(), LlmError> {
+        let server = &self.endpoint.server;
+        let response = server.send(server.get(MODELS)).await?;
+        server.read(response, MAX_MODELS_BYTES).await.map(drop)
+    }
+
+    /// Requests the model list, to check that the server is reachable, accepts the key and has the model.
+    ///
+    /// # Errors
+    /// [`LlmError::Unreachable`] if it cannot be reached, [`LlmError::Status`] if it refuses. A server
+    /// without a model list (404, 405 or 501) counts as healthy.
+    #[allow(clippy::disallowed_methods, reason = "it measures")]
+    pub async fn check(&self) -> Result<Health, LlmError> {
+        let began = Instant::now();
+        let server = &self.endpoint.server;
+        let response = server.send(server.get(MODELS)).await?;
+        let listless = matches!(response.status().as_u16(), 404 | 405 | 501);
+        if !response.status().is_success() && !listless {
+            return Err(self.endpoint.refusal(response).await.0);
+        }
+        let body = server.read(response, MAX_MODELS_BYTES).await?;
+        let models = model_names(&body).filter(|_| !listless);
+        let model_listed = models
+            .as_ref()
+            .map(|names| names.contains(&self.endpoint.settings.model));
+        Ok(Health {
+            latency: began.elapsed(),
+            models,
+            model_listed,
+        })
+    }
+}
+
+impl Llm for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        let stream = answer(self.endpoint.clone(), self.messages(&prompt), prompt);
+        match self.endpoint.settings.is_known_to_think() {
+            true => with_thoughts(stream),
+            false => stream,
+        }
+    }
+
+    fn warm_up(&self, mut prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+        let endpoint = self.endpoint.clone();
+        prompt.demands.max_tokens = Some(WARM_UP_TOKENS);
+        let messages = self.messages(&prompt);
+        let warm = self.clone();
+        Box::pin(async move {
+            let opened = open(&endpoint, &endpoint.patient, &prompt, &messages?).await?;
+            let mut events = opened;
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(_) => {}
+                    // A stream that was opened proves that the model is there.
+                    Err(error) => {
+                        tracing::debug!(reason = error.details(), "the warm-up's answer broke off");
+                        break;
+                    }
+                }
+            }
+            // Leaves a connection in the pool for the first turn.
+            warm.warm().await
+        })
+    }
+}
+
+impl Remote {
+    /// The names of the parameters that the server has refused so far.
+    pub fn refused(&self) -> Vec<&'static str> {
+        let vocabulary = self.endpoint.protocol.vocabulary();
+        self.endpoint.takes().refused(vocabulary)
+    }
+
+    /// The model's text as the server sends it, markup included.
+    ///
+    /// # Errors
+    /// As a generation.
+    pub async fn text(&self, prompt: Prompt) -> Result<String, LlmError> {
+        let messages = self.messages(&prompt)?;
+        let server = &self.endpoint.server;
+        let response = match request(&self.endpoint, server, &prompt, &messages).await? {
+            Opened::Stream(response) => response,
+            Opened::Text(text) => return Ok(text),
+        };
+        let mut signs = http::messages(server.clone(), response).boxed();
+        let mut text = String::new();
+        while let Some(sign) = signs.next().await {
+            if let Sign::Data(data) = sign.map_err(LlmError::Stream)? {
+                text.push_str(&self.endpoint.protocol.text(&data));
+            }
+        }
+        Ok(text)
+    }
+
+    fn messages(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, LlmError> {
+        let messages = self.prompts.chat(prompt);
+        messages.map_err(|e| LlmError::Engine(e.to_string()))
+    }
+}
+
+impl Settings {
+    /// Whether the operator asks the model to think, so that it may be silent for long before its first word.
+    /// Anthropic's dialect streams thoughts and pings, and its effort is no thinking.
+    fn is_known_to_think(&self) -> bool {
+        let effort = self.reasoning_effort.as_deref();
+        self.dialect == Dialect::ChatCompletions
+            && effort.is_some_and(|effort| !matches!(effort, "none" | "minimal"))
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("url", &self.endpoint.server.shown())
+            .field("model", &self.endpoint.settings.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("base_url", &http::shown(&self.base_url))
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The events of an answer. The first says that the server is at work, once it has sent its headers.
+fn answer(
+    endpoint: Arc<Endpoint>,
+    messages: Result<Vec<ChatMessage>, LlmError>,
+    prompt: Prompt,
+) -> LlmStream {
+    stream::once(async move {
+        let alive = stream::once(std::future::ready(Ok(LlmEvent::Thinking)));
+        let events = open(&endpoint, &endpoint.server, &prompt, &messages?).await?;
+        Ok(alive.chain(events).boxed())
+    })
+    .map(|opened| match opened {
+        Ok(events) => events,
+        Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
+    })
+    .flatten()
+    .boxed()
+}
+
+/// Adds signs of thought until the first other event, at regular intervals.
+fn with_thoughts(events: LlmStream) -> LlmStream {
+    stream::unfold((events, false), |(mut events, has_begun)| async move {
+        let next = match has_begun {
+            true => events.next().await,
+            false => match tokio::time::timeout(STILL_THINKING, events.next()).await {
+                Ok(event) => event,
+                Err(_) => Some(Ok(LlmEvent::Thinking)),
+            },
+        }?;
+        let begins = !matches!(next, Ok(LlmEvent::Thinking));
+        Some((next, (events, has_begun || begins)))
+    })
+    .boxed()
+}
+
+/// Requests an answer. Parameters that the server refuses are left out, and a server that is busy is asked a
+/// second time if it has room soon.
+async fn open(
+    endpoint: &Arc<Endpoint>,
+    server: &Arc<Server>,
+    prompt: &Prompt,
+    messages: &[ChatMessage],
+) -> Result<LlmStream, LlmError> {
+    Ok(match request(endpoint, server, prompt, messages).await? {
+        Opened::Stream(response) => events(response, endpoint.clone(), server.clone()),
+        Opened::Text(text) => stream::iter(decode_text(&text).into_iter().map(Ok)).boxed(),
+    })
+}
+
+/// The words and calls of a model in a text that is complete.
+fn decode_text(text: &str) -> Vec<LlmEvent> {
+    let mut parser = Parser::default();
+    let mut events = parser.push(text);
+    events.extend(parser.finish_whole());
+    events.push(LlmEvent::End);
+    events
+}
+
+/// A server's answer to a request.
+enum Opened {
+    Stream(Response),
+    /// The text of the whole answer, from a refusal.
+    Text(String),
+}
+
+async fn request(
+    endpoint: &Endpoint,
+    server: &Server,
+    prompt: &Prompt,
+    messages: &[ChatMessage],
+) -> Result<Opened, LlmError> {
+    let mut takes = endpoint.takes().clone();
+    let mut may_wait = true;
+    loop {
+        let protocol = &endpoint.protocol;
+        let settings = &endpoint.settings;
+        let body = protocol.body(settings, prompt, messages, &takes, &endpoint.blocks());
+        let request = server.post(protocol.path()).json(&body);
+        let response = server.send(request).await?;
+        if response.status().is_success() {
+            return Ok(Opened::Stream(response));
+        }
+        let wait = http::retry_after(&response).unwrap_or(PATIENCE);
+        let (refusal, answer) = endpoint.refusal(response).await;
+        if let Some(text) = protocol.answer_in(&answer) {
+            return Ok(Opened::Text(text));
+        }
+        let is_busy = matches!(
+            refusal,
+            LlmError::Status {
+                status: 429 | 503 | 529,
+                ..
+            }
+        );
+        if is_busy && may_wait && wait <= MOST_PATIENCE {
+            may_wait = false;
+            tokio::time::sleep(wait).await;
+            continue;
+        }
+        // Each parameter is left out once, so this ends.
+        let Some(fewer) = takes.without(&refusal, &body, protocol.vocabulary()) else {
+            return Err(refusal);
+        };
+        tracing::info!(
+            reason = refusal.details(),
+            refused = ?fewer.refused(protocol.vocabulary()),
+            "a parameter is left out from now on: the server refuses it"
+        );
+        takes = fewer;
+        *endpoint.takes() = takes.clone();
+    }
+}
+
+/// A stream that is being read.
+struct Reading {
+    messages: BoxStream<'static, Result<Sign, String>>,
+    reader: Box<dyn Reader>,
+    endpoint: Arc<Endpoint>,
+    /// When a thought was last reported.
+    thought: Option<Instant>,
+}
+
+fn events(response: Response, endpoint: Arc<Endpoint>, server: Arc<Server>) -> LlmStream {
+    let reading = Reading {
+        messages: http::messages(server, response).boxed(),
+        reader: endpoint.protocol.reader(&endpoint.settings),
+        endpoint,
+        thought: None,
+    };
+    stream::unfold(Some(reading), |reading| async {
+        let mut reading = reading?;
+        let events = reading.next().await;
+        let ended = matches!(events.last(), Some(Ok(LlmEvent::End) | Err(_)));
+        Some((stream::iter(events), (!ended).then_some(reading)))
+    })
+    .flatten()
+    .boxed()
+}
+
+impl Reading {
+    async fn next(&mut self) -> Vec<Result<LlmEvent, LlmError>> {
+        let (mut events, error) = match self.messages.next().await {
+            Some(Ok(Sign::Data(data))) => self.reader.message(&data),
+            Some(Ok(Sign::Alive)) => (vec![LlmEvent::Thinking], None),
+            Some(Err(reason)) => (Vec::new(), Some(reason)),
+            None => self.reader.end_of_stream(),
+        };
+        if self.endpoint.settings.calls == Calls::Native {
+            let mut blocks = self.endpoint.blocks();
+            for (name, arguments, block) in self.reader.blocks() {
+                blocks.keep(&name, &arguments, block);
+            }
+        }
+        if events.contains(&LlmEvent::Thinking) && !self.tells_thought() {
+            events.retain(|event| *event != LlmEvent::Thinking);
+        }
+        let error = error.map(|reason| {
+            let reason = self.endpoint.server.redacted(&reason);
+            tracing::debug!(reason, "the language model's stream broke");
+            Err(LlmError::Stream(reason))
+        });
+        events.into_iter().map(Ok).chain(error).collect()
+    }
+
+    /// Whether a thought is reported now: not each of thousands.
+    #[allow(clippy::disallowed_methods, reason = "an edge: it limits a rate")]
+    fn tells_thought(&mut self) -> bool {
+        let is_due = self.thought.is_none_or(|last| last.elapsed() >= THOUGHTS);
+        if is_due {
+            self.thought = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+impl Endpoint {
+    fn new(settings: Settings) -> Result<Self, LlmError> {
+        let protocol: Box<dyn Protocol> = match settings.dialect {
+            Dialect::ChatCompletions => Box::new(openai_compatible::ChatCompletions),
+            Dialect::Messages => Box::new(anthropic::Messages),
+        };
+        let server = |silence: Duration| {
+            let (url, key) = (settings.base_url.clone(), settings.api_key.clone());
+            let headers = protocol.headers();
+            Server::new(url, key, headers, settings.connect_timeout, silence).map(Arc::new)
+        };
+        Ok(Self {
+            server: server(settings.stall_timeout)?,
+            patient: server(settings.load_timeout)?,
+            settings,
+            protocol,
+            takes: Mutex::default(),
+            blocks: Mutex::default(),
+        })
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn takes(&self) -> MutexGuard<'_, Takes> {
+        self.takes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error for a response with an error status, and its body.
+    async fn refusal(&self, response: Response) -> (LlmError, String) {
+        self.server.refusal(response, error_message).await
+    }
+}
+
+/// The message in an error body such as `{"error": {"message": "..."}}`.
+pub(super) fn error_message(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let is_error = body.get("object").is_some_and(|object| object == "error");
+    let error = body.get("error").or_else(|| is_error.then_some(&body))?;
+    let message = message_of(error);
+    let parameter = error.get("param").and_then(Value::as_str);
+    Some(match parameter.filter(|name| !message.contains(name)) {
+        Some(parameter) => format!("{message} ({parameter})"),
+        None => message,
+    })
+}
+
+/// The message of an error, which may be text alone.
+pub(super) fn message_of(error: &Value) -> String {
+    match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The ids in a model list: `{"data": [{"id": "..."}]}`.
+fn model_names(body: &str) -> Option<Vec<String>> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let list = body.get("data")?.as_array()?;
+    let ids = list.iter().filter_map(|model| model.get("id")?.as_str());
+    Some(ids.map(str::to_owned).collect())
+}

@@ -1,0 +1,92 @@
+//! The parameters that a server takes: what it refuses by name is left out from then on.
+
+use crate::llm::LlmError;
+use serde_json::{Map, Value};
+
+/// The parameters of a dialect that a server may refuse. An answer is worth more than any of them.
+pub(in crate::llm) struct Vocabulary {
+    /// The names of the token limit, in the order in which they are tried.
+    pub(in crate::llm) limits: &'static [&'static str],
+    /// The other parameters, with the names by which an error may call them. A dot leads to a part of a
+    /// parameter; of several that an error may mean, the first is left out first.
+    pub(in crate::llm) optional: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// The parameters that a server takes, as far as known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::llm) struct Takes {
+    /// Of [`Vocabulary::optional`].
+    refused: Vec<&'static str>,
+    /// How many of [`Vocabulary::limits`] were refused.
+    limits_refused: usize,
+}
+
+impl Takes {
+    /// The same without what the server has refused of this request; `None` if the refusal names nothing that
+    /// can be left out.
+    pub(in crate::llm) fn without(
+        &self,
+        refusal: &LlmError,
+        body: &Map<String, Value>,
+        vocabulary: &Vocabulary,
+    ) -> Option<Self> {
+        let LlmError::Status {
+            status: 400 | 422,
+            body: reason,
+            ..
+        } = refusal
+        else {
+            return None;
+        };
+        let mut fewer = self.clone();
+        // Many servers also name the limit when the prompt is too long.
+        let other = vocabulary.limits.get(self.limits_refused + 1);
+        let is_unknown = other.is_some_and(|other| reason.contains(other)) || says_unknown(reason);
+        let limit = self.limit(vocabulary);
+        let limit = limit.filter(|limit| body.contains_key(*limit));
+        if limit.is_some_and(|limit| is_unknown && reason.contains(limit)) {
+            fewer.limits_refused += 1;
+            return Some(fewer);
+        }
+        let (refused, _) = vocabulary.optional.iter().find(|(parameter, names)| {
+            let field = parameter.split('.').next().unwrap_or_default();
+            self.has(parameter)
+                && body.contains_key(field)
+                && names.iter().any(|name| reason.contains(name))
+        })?;
+        fewer.refused.push(refused);
+        Some(fewer)
+    }
+
+    /// Whether the server takes this parameter, as far as known.
+    pub(in crate::llm) fn has(&self, parameter: &str) -> bool {
+        !self.refused.contains(&parameter)
+    }
+
+    /// The name of the token limit, if the server takes one.
+    pub(in crate::llm) fn limit(&self, vocabulary: &Vocabulary) -> Option<&'static str> {
+        vocabulary.limits.get(self.limits_refused).copied()
+    }
+
+    /// The names of what is left out.
+    pub(super) fn refused(&self, vocabulary: &Vocabulary) -> Vec<&'static str> {
+        let limits = vocabulary.limits.iter().take(self.limits_refused);
+        limits.chain(&self.refused).copied().collect()
+    }
+}
+
+/// Whether an error is about a parameter that the server does not know, rather than about its value.
+fn says_unknown(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    [
+        "unsupported",
+        "not supported",
+        "unrecognized",
+        "unknown",
+        "unexpected",
+        "not permitted",
+        "extra",
+    ]
+    .iter()
+    .any(|word| reason.contains(word))
+}

@@ -1,0 +1,286 @@
+//! A connection to an MCP server, through the official SDK.
+
+use super::{Link, McpServer, Program};
+use crate::tools::subprocess::Group;
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
+    ServerNotification, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt,
+    NotificationContext, Peer, RoleClient, RunningService, ServiceError,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// How long connecting may take. A program may have to be fetched first, as `uvx` does.
+const CONNECT: Duration = Duration::from_secs(60);
+/// How long a server may take for one page of its tools.
+const LIST: Duration = Duration::from_secs(10);
+/// How long reaching a server's address may take.
+const REACH: Duration = Duration::from_secs(5);
+/// The pause before a subscription that has ended is made again.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
+const MOST_PAGES: usize = 20;
+const MOST_TOOLS: usize = 512;
+/// The largest list of tools, bytes of JSON.
+const LARGEST_LIST: usize = 256 * 1024;
+/// The largest message of a server, bytes.
+const LARGEST_MESSAGE: usize = 2 * LARGEST_LIST;
+
+/// Why a server cannot be used. It is for the operator and contains no secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum McpError {
+    /// Its program cannot be started.
+    #[error("cannot start {program}: {reason}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The reason.
+        reason: std::io::Error,
+    },
+    /// There is no HTTP client.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(#[source] reqwest::Error),
+    /// It does not speak with us.
+    #[error("cannot connect: {0}")]
+    Connect(#[source] Box<ClientInitializeError>),
+    /// It does not answer.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] ServiceError),
+    /// Its list of tools is out of bounds.
+    #[error("its list of tools {0}")]
+    List(String),
+    /// It has closed the connection.
+    #[error("it closed the connection")]
+    Closed,
+}
+
+/// How the two sides begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// Ask for the revision without a handshake first (2026-07-28), then shake hands.
+    Either,
+    /// Shake hands (revisions up to 2025-11-25). Some older programs end when they are asked anything
+    /// before.
+    Handshake,
+}
+
+/// A connection. Dropping it ends the server's program.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    /// Runs until the connection ends.
+    running: Option<RunningService<RoleClient, Listener>>,
+    changed: Arc<Notify>,
+    subscription: Option<AbortHandle>,
+    _program: Option<Group>,
+}
+
+impl Connection {
+    pub(super) async fn open(server: &McpServer, beginning: Beginning) -> Result<Self, McpError> {
+        let opening = Self::open_at_leisure(server, beginning);
+        let opened = tokio::time::timeout(CONNECT, opening).await;
+        opened.map_err(|_| McpError::Late(CONNECT))?
+    }
+
+    async fn open_at_leisure(server: &McpServer, beginning: Beginning) -> Result<Self, McpError> {
+        let changed = Arc::new(Notify::new());
+        let listener = Listener(changed.clone());
+        let mode = match beginning {
+            Beginning::Either => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: None,
+            },
+            Beginning::Handshake => ClientLifecycleMode::Initialize,
+        };
+        let (running, program) = match &server.link {
+            Link::Program(program) => {
+                let (group, transport) = start(&server.name, program)?;
+                (
+                    listener.serve_with_lifecycle(transport, mode).await,
+                    Some(group),
+                )
+            }
+            Link::Http { url, bearer } => {
+                let transport = http(url, bearer.as_ref())?;
+                (listener.serve_with_lifecycle(transport, mode).await, None)
+            }
+        };
+        let running = running.map_err(|error| McpError::Connect(error.into()))?;
+        // Otherwise an old list would be given for a new one.
+        let (peer, cache) = (running.peer().clone(), ClientCacheConfig::disabled());
+        peer.set_response_cache_config(cache).await;
+        let info = peer.peer_info();
+        let is_modern =
+            info.is_some_and(|info| info.protocol_version >= ProtocolVersion::NO_INITIALIZE);
+        let subscription = is_modern.then(|| {
+            let listening = subscribe(peer.clone(), changed.clone());
+            tokio::spawn(listening).abort_handle()
+        });
+        Ok(Self {
+            peer,
+            running: Some(running),
+            changed,
+            subscription,
+            _program: program,
+        })
+    }
+
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.peer.clone()
+    }
+
+    /// Waits until the server says that its tools have changed.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until the connection ends; dropped, it ends it. Only once.
+    pub(super) fn ended(&mut self) -> impl Future<Output = ()> + use<> {
+        let running = self.running.take();
+        async move {
+            if let Some(running) = running {
+                drop(running.waiting().await);
+            }
+        }
+    }
+
+    /// The tool objects that the server lists.
+    pub(super) async fn list(&self) -> Result<Vec<Value>, McpError> {
+        let (mut tools, mut size, mut cursor) = (Vec::new(), 0, None);
+        let mut names = BTreeSet::new();
+        for _ in 0..MOST_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = self.peer.list_tools(Some(page));
+            let page = tokio::time::timeout(LIST, page).await;
+            let page = page.map_err(|_| McpError::Late(LIST))??;
+            for tool in page.tools {
+                if !names.insert(tool.name.to_string()) {
+                    return Err(McpError::List(format!("has two named {:?}", tool.name)));
+                }
+                let tool = serde_json::to_value(tool);
+                let tool = tool.map_err(|error| McpError::List(error.to_string()))?;
+                size += tool.to_string().len();
+                tools.push(tool);
+            }
+            if tools.len() > MOST_TOOLS {
+                return Err(McpError::List(format!("has more than {MOST_TOOLS} tools")));
+            }
+            if size > LARGEST_LIST {
+                return Err(McpError::List(format!(
+                    "has more than {LARGEST_LIST} bytes"
+                )));
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+        Err(McpError::List(format!("has more than {MOST_PAGES} pages")))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            subscription.abort();
+        }
+    }
+}
+
+/// Connects to a server and lists its tools.
+///
+/// # Errors
+/// [`McpError`].
+pub async fn list(server: &McpServer) -> Result<Vec<Value>, McpError> {
+    let connection = match Connection::open(server, Beginning::Either).await {
+        Err(McpError::Connect(_)) => Connection::open(server, Beginning::Handshake).await?,
+        opened => opened?,
+    };
+    connection.list().await
+}
+
+/// Hears what a server says unasked. It offers no sampling and declines to be asked for input, which are
+/// the SDK's defaults.
+struct Listener(Arc<Notify>);
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.notify_one();
+    }
+}
+
+/// Asks a server without a handshake to tell of changes, again whenever it stops to.
+async fn subscribe(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let filter = || SubscriptionFilter::builder().tools_list_changed().build();
+    loop {
+        let mut subscription = match peer.listen(filter()).await {
+            Ok(subscription) => subscription,
+            // It has no subscriptions: its list is read again from time to time.
+            Err(ServiceError::McpError(_)) => return,
+            Err(_) => {
+                tokio::time::sleep(SUBSCRIBE_AGAIN).await;
+                continue;
+            }
+        };
+        while let Ok(Some(told)) = subscription.next().await {
+            if matches!(told, ServerNotification::ToolListChangedNotification(_)) {
+                changed.notify_one();
+            }
+        }
+        // It may have changed meanwhile.
+        changed.notify_one();
+        tokio::time::sleep(SUBSCRIBE_AGAIN).await;
+    }
+}
+
+type Stdio = AsyncRwTransport<RoleClient, tokio::process::ChildStdout, tokio::process::ChildStdin>;
+
+fn start(name: &str, program: &Program) -> Result<(Group, Stdio), McpError> {
+    let failed = |reason| McpError::Start {
+        program: program.program.display().to_string(),
+        reason,
+    };
+    let (group, stdin, stdout) = Group::talking(name, program).map_err(failed)?;
+    let transport = AsyncRwTransport::new(stdout, stdin).with_max_line_length(LARGEST_MESSAGE);
+    Ok((group, transport))
+}
+
+fn http(
+    url: &url::Url,
+    bearer: Option<&secrecy::SecretString>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
+    use secrecy::ExposeSecret;
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(REACH)
+        .build()
+        .map_err(McpError::Client)?;
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .max_sse_event_size(LARGEST_MESSAGE)
+        .max_json_response_size(LARGEST_MESSAGE)
+        // Otherwise a call would be sent again when the server has forgotten the session.
+        .reinit_on_expired_session(false);
+    let config = match bearer {
+        Some(token) => config.auth_header(token.expose_secret()),
+        None => config,
+    };
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}

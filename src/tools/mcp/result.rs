@@ -1,0 +1,115 @@
+//! From the answer of an MCP server to the result of a call.
+
+use super::text::shortened;
+use crate::tools::ToolError;
+use jsonschema::Validator;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::Value;
+
+/// The largest result, bytes of JSON.
+const LARGEST: usize = 256 * 1024;
+/// The longest error message that is told to the model, characters.
+const LONGEST_ERROR: usize = 300;
+
+/// The result: structured content if there is any, else the text. Text that is a JSON object or a list is
+/// read as such.
+pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<Value, ToolError> {
+    let broken = |why: String| Err(ToolError::Broken(why));
+    let texts: Vec<&str> = given.content.iter().filter_map(text).collect();
+    if given.is_error == Some(true) {
+        let said = shortened(&texts.join(" "), LONGEST_ERROR);
+        return match said.is_empty() {
+            true => broken("it reports an error and does not say which".into()),
+            false => Err(ToolError::Failed(said)),
+        };
+    }
+    let value = match given.structured_content {
+        Some(structured) => {
+            if let Some(error) = output.and_then(|output| output.validate(&structured).err()) {
+                return broken(format!(
+                    "its result is not what its output schema says: {error}"
+                ));
+            }
+            structured
+        }
+        None if texts.is_empty() && !given.content.is_empty() => {
+            return broken("it answered with images, sounds or links only".into());
+        }
+        None => told(&texts),
+    };
+    match value.to_string().len() {
+        ..=LARGEST => Ok(value),
+        size => broken(format!("its result has {size} bytes, more than {LARGEST}")),
+    }
+}
+
+fn text(block: &ContentBlock) -> Option<&str> {
+    match block {
+        ContentBlock::Text(text) => Some(&text.text),
+        _ => None,
+    }
+}
+
+fn told(texts: &[&str]) -> Value {
+    let joined = texts.join("\n");
+    match serde_json::from_str(&joined) {
+        Ok(read @ (Value::Object(_) | Value::Array(_))) => read,
+        _ => Value::String(joined),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn given(answer: Value) -> Result<Value, ToolError> {
+        read(serde_json::from_value(answer).unwrap(), None)
+    }
+
+    #[test]
+    fn structured_content_comes_first_then_text() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let both = json!({"content": [text("no")], "structuredContent": {"n": 1}});
+        assert_eq!(given(both), Ok(json!({"n": 1})));
+        let two = json!({"content": [text("one"), text("two")]});
+        assert_eq!(given(two), Ok(json!("one\ntwo")));
+        let object = json!({"content": [text("{\"time\": \"noon\"}")]});
+        assert_eq!(given(object), Ok(json!({"time": "noon"})));
+        assert_eq!(given(json!({"content": [text("12")]})), Ok(json!("12")));
+        assert_eq!(given(json!({"content": []})), Ok(json!("")));
+    }
+
+    #[test]
+    fn images_and_links_alone_are_refused_and_errors_are_told() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let link = json!({"type": "resource_link", "uri": "file:///x", "name": "x"});
+        for block in [image, link] {
+            let alone = given(json!({"content": [block]}));
+            assert!(matches!(alone, Err(ToolError::Broken(_))), "{alone:?}");
+            let beside = json!({"content": [{"type": "text", "text": "a"}, block]});
+            assert_eq!(given(beside), Ok(json!("a")));
+        }
+        let error =
+            json!({"content": [{"type": "text", "text": "No such\ncustomer."}], "isError": true});
+        let told = Err(ToolError::Failed("No such customer.".into()));
+        assert_eq!(given(error), told);
+        let silent = given(json!({"content": [], "isError": true}));
+        assert!(matches!(silent, Err(ToolError::Broken(_))));
+    }
+
+    #[test]
+    fn results_are_bounded_and_match_the_output_schema() {
+        let long = json!({"content": [{"type": "text", "text": "x".repeat(LARGEST)}]});
+        assert!(matches!(given(long), Err(ToolError::Broken(_))));
+        let schema = json!({"type": "object", "required": ["n"]});
+        let output = jsonschema::validator_for(&schema).unwrap();
+        let answer = |value: Value| {
+            serde_json::from_value(json!({"content": [], "structuredContent": value}))
+        };
+        let right = read(answer(json!({"n": 1})).unwrap(), Some(&output));
+        assert_eq!(right, Ok(json!({"n": 1})));
+        let wrong = read(answer(json!({})).unwrap(), Some(&output));
+        assert!(matches!(wrong, Err(ToolError::Broken(_))));
+    }
+}

@@ -1,0 +1,155 @@
+//! A tool of an MCP server.
+
+use super::hints::{Hint, Hints};
+use super::pins::Pin;
+use super::result;
+use super::servers::Client;
+use super::{LONGEST_DESCRIPTION, Link, McpServer, schema, shortened};
+use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
+use futures_util::future::BoxFuture;
+use jsonschema::Validator;
+use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::service::ServiceError;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The words for the model when a change may or may not have happened.
+const UNKNOWN: &str = "the connection failed, so it is not known whether this was done";
+
+/// A declared tool of an MCP server.
+#[derive(Debug, Clone)]
+pub struct McpPlan {
+    /// The server.
+    pub server: Arc<McpServer>,
+    /// The server's name for the tool.
+    pub tool: String,
+    /// The tool as the operator has pinned it; it is not offered without.
+    pub pin: Option<Pin>,
+    /// The effect in the declaration, which hints may have made stricter.
+    pub declared: Effect,
+    /// The hints that the operator disregards.
+    pub disregarded: Vec<Hint>,
+}
+
+impl McpPlan {
+    /// The server's description, in bounds; empty if it has none.
+    pub(crate) fn description(&self) -> String {
+        let given = self.given("description").or_else(|| self.given("title"));
+        shortened(
+            given.and_then(Value::as_str).unwrap_or_default(),
+            LONGEST_DESCRIPTION,
+        )
+    }
+
+    /// The schema of the arguments.
+    pub(crate) fn parameters(&self) -> Value {
+        schema(self.given("inputSchema").cloned().unwrap_or_default())
+    }
+
+    /// The hints that count.
+    pub fn hints(&self) -> Hints {
+        let tool = self.pin.as_ref().map(|pin| &pin.tool);
+        Hints::of(tool.unwrap_or(&Value::Null), &self.disregarded)
+    }
+
+    /// The hint that makes the declared effect stricter.
+    pub fn contradiction(&self) -> Option<Hint> {
+        self.hints().contradicts(self.declared)
+    }
+
+    /// Whether calls leave this machine: always over HTTP, and from a program unless it says that it
+    /// keeps to its own data.
+    pub(crate) fn uses_network(&self) -> bool {
+        match self.server.link {
+            Link::Http { .. } => true,
+            Link::Program(_) => !self.hints().is_closed(),
+        }
+    }
+
+    fn given(&self, key: &str) -> Option<&Value> {
+        self.pin.as_ref()?.tool.get(key)
+    }
+}
+
+pub(crate) struct McpTool {
+    declaration: Declaration,
+    name: String,
+    client: Arc<Client>,
+    output: Option<Arc<Validator>>,
+}
+
+impl McpTool {
+    pub(crate) fn new(declaration: Declaration, plan: &McpPlan, client: Arc<Client>) -> Self {
+        let output = plan.given("outputSchema");
+        // A schema that cannot be used checks nothing.
+        let output = output.and_then(|schema| jsonschema::validator_for(schema).ok());
+        Self {
+            declaration,
+            name: plan.tool.clone(),
+            client,
+            output: output.map(Arc::new),
+        }
+    }
+
+    /// A tool that is described but cannot be called.
+    pub(crate) fn unconnected(declaration: Declaration, plan: &McpPlan) -> Self {
+        Self::new(declaration, plan, Client::new(plan.server.clone()))
+    }
+
+    /// A little less than the registry's own limit, so that it is this one that passes.
+    fn limit(&self) -> Duration {
+        self.declaration.timeout - self.declaration.timeout / 50
+    }
+}
+
+impl Tool for McpTool {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let changes = self.declaration.effect >= Effect::Keyed;
+        let (limit, timeout) = (self.limit(), self.declaration.timeout);
+        let (client, output) = (self.client.clone(), self.output.clone());
+        let name = self.name.clone();
+        Box::pin(async move {
+            let late = || ToolError::Timeout(timeout.as_millis().try_into().unwrap_or(u64::MAX));
+            let answered = async {
+                let Some(peer) = client.peer(&name).await else {
+                    return Err(client.broken("it is not connected, or its tool has changed"));
+                };
+                let call = CallToolRequestParams::new(name).with_arguments(arguments);
+                // Dropped, it tells the server.
+                peer.call_tool_once(call)
+                    .await
+                    .map_err(|error| match error {
+                        ServiceError::McpError(refused) => client.broken(&refused.message),
+                        error => {
+                            client.suspect();
+                            match changes {
+                                true => ToolError::Failed(UNKNOWN.into()),
+                                false => client.broken(&error.to_string()),
+                            }
+                        }
+                    })
+            };
+            let answered = tokio::time::timeout(limit, answered).await;
+            let answered = answered.unwrap_or_else(|_| {
+                client.suspect();
+                Err(match changes {
+                    true => ToolError::Failed(UNKNOWN.into()),
+                    false => late(),
+                })
+            });
+            match answered? {
+                CallToolResponse::Complete(given) => result::read(given, output.as_deref()),
+                _ => Err(client.broken("it asks for input, or made a task of the call")),
+            }
+        })
+    }
+}

