@@ -133,7 +133,7 @@ fn audio_context(samples: usize) -> [usize; 3] {
     [first, second, MAX_FRAMES]
 }
 
-/// What is believed of a candidate: its text without bracketed sounds, or none and why.
+/// The verdict on a candidate: its text without bracketed sounds, or none and why.
 fn accept(candidate: Candidate) -> Recognised {
     let Candidate {
         confidence,

@@ -279,7 +279,7 @@ pub(super) fn is_refusal(sentence: &str) -> bool {
     matches(&REFUSAL, sentence) || (0..words.len()).filter(not).any(refuses)
 }
 
-/// What a negated sentence asks for instead: "I do not want a timer, just tell me the time".
+/// The request that a negated sentence makes instead: "I do not want a timer, just tell me the time".
 pub(super) fn instead(sentence: &str) -> Vec<Request> {
     let found = INSTEAD.as_ref().and_then(|rule| rule.captures(sentence));
     let rest = found.and_then(|found| found.name("rest"));

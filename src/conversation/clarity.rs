@@ -17,7 +17,7 @@ const BELIEVED_MS: u64 = 128;
 /// unclearly, or if a question waits for its answer.
 const UNCLEAR_MS: u64 = 192;
 
-/// What is known of the clarity of an utterance.
+/// The evidence for the clarity of an utterance.
 #[derive(Debug, Default)]
 pub(super) struct Clarity {
     /// Windows that were certainly speech.
@@ -32,7 +32,7 @@ impl Clarity {
         self.certain += u64::from(probability >= CERTAIN);
     }
 
-    /// What is believed of a transcript.
+    /// The verdict on a transcript.
     pub(super) fn weigh(&mut self, heard: Recognised) -> Recognised {
         let believed = match heard.doubt {
             Some(Doubt::NoSpeech(text)) if self.certain_ms() >= BELIEVED_MS => Recognised {

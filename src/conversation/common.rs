@@ -30,7 +30,7 @@ pub(super) struct Common {
     /// The day's budget for tokens of discarded generations is spent.
     pub(super) tokens_spent: bool,
     pub(super) experience: Experience,
-    /// What was learned since the lessons were last taken.
+    /// The lessons since they were last taken.
     pub(super) lessons: Vec<Lesson>,
     /// The held-back generations that have ended since the last record of a turn.
     pub(super) held: Vec<HeldRecord>,

@@ -18,7 +18,7 @@ pub struct EarlyTool {
     pub name: String,
     /// How long a result without a commit may be used.
     pub ttl: Micros,
-    /// What users say when they need it, for the sources of predictions.
+    /// Sentences of users who need it, for the sources of predictions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }

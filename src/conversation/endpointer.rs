@@ -17,7 +17,7 @@ const MOST_QUIET: u32 = 6;
 /// the rest of the utterance quiet.
 const FORGETTING: f32 = 0.2;
 
-/// What the voice activity detector says of a window.
+/// The voice activity detector's verdict on a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) end: Samples,

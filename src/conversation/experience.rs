@@ -1,4 +1,4 @@
-//! What is learned from one conversation to the next: how long tools and the model take, and how often assumed
+//! Lessons from one conversation to the next: how long tools and the model take, and how often assumed
 //! commits were right. A conversation begins with the experience of earlier ones and collects lessons for later
 //! ones.
 
@@ -111,7 +111,7 @@ impl Experience {
         self.tools.is_empty() && self.model.is_empty()
     }
 
-    /// What a conversation with these rules needs of it.
+    /// The part that a conversation with these rules needs.
     pub fn of(&self, policy: &Policy) -> Self {
         let known = |(name, tool): (&String, &Tool)| {
             let is_offered = policy.tool(name).is_some();

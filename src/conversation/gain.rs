@@ -1,4 +1,4 @@
-//! What the user gains by a generation that was requested early: how much sooner its first words are heard. Not
+//! The user's gain from a generation that was requested early: how much sooner its first words are heard. Not
 //! the time at which the model began counts, but the time at which the user hears it: behind a filler that is
 //! being said anyway, nothing is gained.
 

@@ -52,7 +52,7 @@ pub(super) struct Taken {
     pub(super) began: Time,
     /// Its events so far.
     pub(super) events: Vec<LlmEvent>,
-    /// What is gained by it if it was held back.
+    /// The time gained by it if it was held back.
     pub(super) early: Option<Early>,
 }
 

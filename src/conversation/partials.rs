@@ -129,7 +129,7 @@ impl Partials {
         self.loud_until.since(self.to) <= Samples::from_ms(FALLING_MS).0
     }
 
-    /// What was heard up to a gap or pause, if all speech was in it.
+    /// The transcript up to a gap or pause, if all speech was in it.
     pub(super) fn up_to_gap(&self) -> Option<&Recognised> {
         let heard = self.heard.as_ref();
         heard.filter(|heard| self.has_all() && heard.doubt.is_none())

@@ -39,7 +39,7 @@ pub struct Policy {
     pub speaker: Speaker,
     /// Spoken when the session begins; nothing if empty.
     pub greeting: String,
-    /// What the model is told besides the conversation.
+    /// The model's instructions besides the conversation.
     #[serde(flatten)]
     pub briefing: Briefing,
     /// Phrases for failures.
@@ -52,7 +52,7 @@ pub struct Policy {
     pub filler: FillerPolicy,
 }
 
-/// What the model is told besides the conversation.
+/// The model's instructions besides the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Briefing {
     /// The operator's instructions.

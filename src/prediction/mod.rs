@@ -145,7 +145,7 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
     Ok(vec![Arc::new(ruled), Arc::new(embedded), Arc::new(clients)])
 }
 
-/// What each source of a server says to some words.
+/// The predictions of each source of a server for some words.
 #[derive(Debug)]
 pub struct Trial {
     /// The predictions of each source, one after the other.

@@ -35,7 +35,7 @@ pub struct Header {
     pub made_by: String,
     /// The policy, including the tools.
     pub policy: Policy,
-    /// What earlier sessions had learned when it began.
+    /// The lessons of earlier sessions when it began.
     #[serde(default, skip_serializing_if = "Experience::is_empty")]
     pub experience: Experience,
 }

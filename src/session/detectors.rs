@@ -31,7 +31,7 @@ pub(super) enum VadJob {
     Close { session: u64 },
 }
 
-/// What was found in each window.
+/// The result for each window.
 pub(super) type Judged = Vec<Input>;
 
 /// Starts the thread.

@@ -97,7 +97,7 @@ pub(super) struct Driver {
     _open: OpenSession,
 }
 
-/// What the voice is synthesising.
+/// A text that the voice is synthesising.
 #[derive(Clone, Copy)]
 pub(super) enum Synthesis {
     /// A clause that is to be spoken.

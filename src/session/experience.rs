@@ -1,4 +1,4 @@
-//! What sessions have learned from each other, kept in memory until the server ends.
+//! Lessons that sessions pass on to each other, kept in memory until the server ends.
 
 use crate::conversation::{Experience, Lesson, Policy};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct SharedExperience(Mutex<Experience>);
 
 impl SharedExperience {
-    /// What a session with these rules begins with.
+    /// The lessons that a session with these rules begins with.
     pub(super) fn of(&self, policy: &Policy) -> Experience {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.of(policy)

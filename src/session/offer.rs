@@ -57,7 +57,7 @@ impl Offer {
         }
     }
 
-    /// What the conversation, which knows the declarations `known`, is to be told of a change.
+    /// The change of declarations to tell the conversation, which has `known`.
     pub(super) fn tell(&mut self, known: &Declarations, changed: Arc<Registry>) -> Input {
         self.registry(known);
         let tools = self.of(&changed);

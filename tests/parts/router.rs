@@ -296,7 +296,7 @@ fn readmes_tool() -> &'static str {
         .expect("a tool in the README")
 }
 
-/// What `router try` says of words, if this is the only declared tool.
+/// The output of `router try` for words, if this is the only declared tool.
 fn tried(declaration: &str, words: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tools = folder.path().join("tools");

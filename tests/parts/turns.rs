@@ -68,7 +68,7 @@ fn room(samples: &[f32], length: usize) -> Vec<f32> {
     there_and_back.cycle().take(length).copied().collect()
 }
 
-/// What the agent hears of a clip up to `place`, and 2 s of the clip's own room behind it: the end of its
+/// The audio of a clip up to `place` as the agent hears it, and 2 s of the clip's own room behind it: the end of its
 /// first utterance.
 fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
     let mut samples = room(&clip.samples, RATE / 2);

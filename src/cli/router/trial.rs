@@ -40,7 +40,7 @@ struct Call {
     /// Each source's own.
     sources: Vec<(String, f32)>,
     runs_early: bool,
-    /// What has to change for it to run early.
+    /// The changes needed for it to run early.
     because: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ fn mood_name(mood: Mood) -> &'static str {
     }
 }
 
-/// What keeps a call from running early, as something to change.
+/// The reason that keeps a call from running early, as something to change.
 fn obstacles(tool: &Declaration, confidence: f32, config: &Config) -> Vec<String> {
     let policy: &SpeculationPolicy = &config.policy.speculation;
     let mut obstacles = Vec::new();

@@ -44,7 +44,7 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 /// A generation that was requested before it was certain to be needed, and held back until then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldRecord {
-    /// What had not happened yet when it was requested.
+    /// The event that was still to come when it was requested.
     pub before: Before,
     /// The tool whose result it speaks of; `None` before the end of the turn.
     pub tool: Option<String>,
@@ -65,7 +65,7 @@ pub struct HeldRecord {
     pub usage: TokenUsage,
 }
 
-/// What a generation was requested before, and held back for.
+/// The event before which a generation was requested, and for which it was held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Before {

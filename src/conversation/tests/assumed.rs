@@ -371,7 +371,7 @@ fn a_wait_behind_a_filler_is_filled_without_delaying_the_answer() {
     }
 }
 
-/// What the records say was saved is the difference to the same session without.
+/// The saving in the records is the difference to the same session without.
 #[test]
 fn what_is_saved_is_what_the_user_hears_sooner() {
     let run = |assumed, preemptive, filler_ms, tool_ms| {

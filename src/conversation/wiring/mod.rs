@@ -220,7 +220,7 @@ impl Conversation {
         self.common.outputs.pop_front()
     }
 
-    /// What the conversation has learned since this was last called, oldest first. Later conversations begin with
+    /// The lessons of the conversation since this was last called, oldest first. Later conversations begin with
     /// it; this one has it anyway.
     pub fn take_lessons(&mut self) -> Vec<Lesson> {
         std::mem::take(&mut self.common.lessons)

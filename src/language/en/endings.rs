@@ -134,7 +134,7 @@ pub(crate) fn log_odds(probability: f32) -> f32 {
     (p / (1.0 - p)).ln()
 }
 
-/// What is known of a text: its last words, its first ones and its length, each as a hash. Only the last
+/// The features of a text: its last words, its first ones and its length, each as a hash. Only the last
 /// sentence counts.
 pub fn features(text: &str) -> Vec<u32> {
     let words = last_sentence(text);

@@ -22,7 +22,7 @@ const OPENERS: [&str; 18] = [
     "yes",
 ];
 
-/// What begins a filler, after the openers.
+/// The first words of a filler, after the openers.
 const PROMISES: [&str; 26] = [
     "a moment",
     "all right let",

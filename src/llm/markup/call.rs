@@ -297,7 +297,7 @@ fn within_parentheses(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// What was reported of the arguments of an open call: how many, and whether their list is closed.
+/// The arguments of an open call reported so far: how many, and whether their list is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Option<(usize, bool)>);
 

@@ -72,7 +72,7 @@ impl Predictor for ClientMatching {
     }
 }
 
-/// What the thread knows.
+/// The thread's state.
 pub(super) struct Studio {
     settings: Arc<Settings>,
     /// The server's tools; `None` until a client needs them.

@@ -26,14 +26,14 @@ pub(super) struct Learnt {
     pub memory: Memory,
 }
 
-/// What is known of all tools, and of sentences that ask for none.
+/// The models of all tools, and of sentences that ask for none.
 #[derive(Debug)]
 pub(super) struct Memory {
     tools: BTreeMap<String, Known>,
     nothing: Arc<Nothing>,
 }
 
-/// What is known of one tool.
+/// The model of one tool.
 #[derive(Debug, Default)]
 struct Known {
     samples: Vec<Vec<f32>>,
@@ -41,7 +41,7 @@ struct Known {
     weights: Vec<f32>,
 }
 
-/// What is learnt, kept in a file.
+/// The trained heads as kept in a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     /// Of all that it depends on.
@@ -83,7 +83,7 @@ impl Learning {
         Self(learnt)
     }
 
-    /// What was learnt, if it is by now.
+    /// The trained heads; `None` until the training has ended.
     pub(super) fn done(&mut self) -> Option<Learnt> {
         self.0.try_recv().ok()
     }
@@ -124,7 +124,7 @@ impl Desk {
         })
     }
 
-    /// What was learnt of these very samples before.
+    /// The heads of an earlier training on exactly these samples, from the file.
     fn kept(&self, fingerprint: &str, samples: &[Sample]) -> Option<Kept> {
         let text = std::fs::read_to_string(self.kept.as_ref()?).ok()?;
         let kept: Kept = serde_json::from_str(&text).ok()?;

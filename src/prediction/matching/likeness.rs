@@ -23,7 +23,7 @@ const UNFINISHED: f32 = 0.5;
 /// Factor for what is told.
 const TOLD: f32 = 0.2;
 
-/// What the arguments that were said tell of the tool.
+/// Evidence for the tool from the arguments that were said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     /// It requires none.

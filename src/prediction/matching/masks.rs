@@ -26,7 +26,7 @@ pub(super) struct Sample {
     pub text: String,
 }
 
-/// What the words of a tool's declaration say of requests for it.
+/// How requests for a tool read, from the words of its declaration.
 pub(super) fn samples(tool: &Matched, today: Date) -> Vec<Sample> {
     let sample = |text: String| Sample {
         tool: tool.name.clone(),

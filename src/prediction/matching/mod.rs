@@ -93,7 +93,7 @@ impl Matched {
         }
     }
 
-    /// What the arguments tell.
+    /// The evidence from the arguments.
     fn said(&self, filled: &Arguments) -> Said {
         let mut required = self
             .form
