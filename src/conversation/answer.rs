@@ -1,6 +1,7 @@
 //! The current answer: its generation, tool calls, spoken items, and how it ends.
 
 use super::answer_end::Length;
+use super::assumed::HOLD;
 use super::calls::Calls;
 use super::common::Common;
 use super::filler::DeadAir;
@@ -169,6 +170,30 @@ impl Answer {
     /// The running generation.
     pub(super) fn generation(&mut self) -> Option<&mut Generation> {
         self.generation.as_mut()
+    }
+
+    /// The generation whose calls so far all have results, so that only the rest of its stream is missing.
+    pub(super) fn awaits_only_the_stream(&self) -> Option<RequestId> {
+        let generation = self.generation.as_ref()?;
+        let has_results = generation.has_called()
+            && generation.open_call().is_none()
+            && self.calls.have_all_results();
+        (has_results && self.may_go_on()).then(|| generation.request())
+    }
+
+    /// The generation whose next event may be its first call, and whether its words before that call are complete.
+    pub(super) fn may_call_next(&self, now: Time) -> Option<(RequestId, bool)> {
+        let generation = self.generation.as_ref().filter(|g| g.may_call())?;
+        let has_words = generation.open_call().is_some();
+        let may = match has_words {
+            true => !generation.has_called(),
+            // Later the words before the call would have to be held back for too long.
+            false => {
+                let in_time = now.since(generation.asked()) <= HOLD;
+                in_time && !self.has_spoken && !generation.has_begun_call()
+            }
+        };
+        may.then(|| (generation.request(), has_words))
     }
 
     /// The request of the running generation.

@@ -388,6 +388,13 @@ impl ResponseTerms {
         }
     }
 
+    /// Whether the prompt after a commit is known before it: it depends neither on the number of tokens used until
+    /// then nor on a history of the client's. `most`: the most tokens if these terms name none.
+    pub(super) fn keep_the_prompt(&self, most: MaxTokens) -> bool {
+        let most = self.max_tokens.unwrap_or(most);
+        most.number().is_none() && !self.is_outside() && self.context.is_none()
+    }
+
     /// The response leaves no trace in the history.
     pub(super) fn is_outside(&self) -> bool {
         self.place != ResponsePlace::Conversation

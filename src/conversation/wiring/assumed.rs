@@ -52,16 +52,11 @@ impl Conversation {
         let Some(answer) = &self.answer else {
             return false;
         };
-        let Some(generation) = &answer.generation else {
+        let Some(main) = answer.awaits_only_the_stream() else {
             return false;
         };
-        let is_due = generation.has_called()
-            && generation.open_call().is_none()
-            && answer.calls.have_all_results()
-            && answer.may_go_on()
-            && !self.ending.is_promised()
-            && !self.confirmation.is_wanted();
-        if !is_due || !self.has_foreseeable_prompt(&answer.terms) {
+        let is_held_up = self.ending.is_promised() || self.confirmation.is_wanted();
+        if is_held_up || !answer.terms.keep_the_prompt(self.client.max_tokens) {
             return false;
         }
         let mut messages = self.history.messages();
@@ -71,7 +66,6 @@ impl Conversation {
             _ => return false,
         };
         let prompt = self.prompt(messages, &answer.terms, answer.calls.rounds() + 1, 0);
-        let main = generation.request();
         self.held
             .assumed
             .go_on(&mut self.common, prompt, main, &tool);
@@ -86,7 +80,7 @@ impl Conversation {
         };
         let terms = ResponseTerms::default();
         let terms = self.answer.as_ref().map_or(&terms, |answer| &answer.terms);
-        if !self.has_foreseeable_prompt(terms) {
+        if !terms.keep_the_prompt(self.client.max_tokens) {
             return;
         }
         let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
@@ -140,25 +134,9 @@ impl Conversation {
             return may.then_some((held.request, base, false));
         }
         let answer = self.answer.as_ref()?;
-        let generation = answer.generation.as_ref()?;
-        let request = generation.request();
-        if !generation.may_call() || answer.calls.are_under_way() || self.ending.is_promised() {
-            return None;
-        }
-        if generation.open_call().is_some() {
-            return (!generation.has_called()).then_some((request, None, true));
-        }
-        // Later the words before the call would have to be held back for too long.
-        let in_time = self.common.now.since(generation.asked()) <= HOLD;
-        let silent = !answer.has_spoken() && !generation.has_begun_call();
-        (silent && in_time).then_some((request, None, false))
-    }
-
-    /// Whether the prompt after a commit is known before it: it must not depend on the number of tokens used
-    /// until then, nor on a history of the client's.
-    fn has_foreseeable_prompt(&self, terms: &ResponseTerms) -> bool {
-        let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
-        most.number().is_none() && !terms.is_outside() && terms.context.is_none()
+        let may = !answer.calls.are_under_way() && !self.ending.is_promised();
+        let (request, has_words) = answer.may_call_next(self.common.now).filter(|_| may)?;
+        Some((request, None, has_words))
     }
 
     fn with_call(&self, mut messages: Vec<Message>, guess: &Guess) -> Vec<Message> {
