@@ -2,6 +2,7 @@
 
 mod ask;
 mod audio_file;
+mod bench;
 mod config;
 mod doctor;
 pub mod engines;
@@ -99,6 +100,8 @@ enum Command {
     Config(config::Command),
     /// Ask a language model some forty questions, and print what it can do and how to set its entry
     Probe(probe::Probe),
+    /// Measure what speculation buys and costs, on generated data in virtual time
+    Bench(bench::Bench),
     /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),
 }
@@ -154,6 +157,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),
         Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
+        Command::Bench(bench) => bench.run(),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
     }
 }

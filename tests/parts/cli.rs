@@ -165,6 +165,23 @@ fn bad_usage_is_exit_code_2_and_help_tells_the_codes() {
 }
 
 #[test]
+fn a_bench_writes_its_report_its_plots_and_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["bench", "model", "--out", "new"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("largest difference from a closed form"));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("new").join(name)).unwrap();
+    let page = read("benchmarks.md");
+    assert!(page.contains("![Speed-up of an agent"), "{page}");
+    let report: Value = serde_json::from_str(&read("benchmarks/model.json")).unwrap();
+    assert_eq!(report["seed"], 1);
+    assert!(read("benchmarks/model-speed-up.svg").contains("<svg"));
+    let unknown = run(folder.path(), &["bench", "modle"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("possible values: model"));
+}
+
+#[test]
 fn serve_on_every_interface_requires_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &["serve", "--host", "0.0.0.0"]);

@@ -1,0 +1,86 @@
+//! Random numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
+
+#[derive(Debug, Clone)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// Dice of their own for each `name`, so that one bench does not shift the numbers of another.
+    pub(super) fn new(seed: u64, name: &str) -> Self {
+        let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        });
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name)
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number in 0..1.
+    pub(super) fn share(&mut self) -> f64 {
+        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number in `0..end`.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.roll() % end.max(1) as u64) as usize
+    }
+
+    pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
+        for last in (1..all.len()).rev() {
+            all.swap(last, self.below(last + 1));
+        }
+    }
+
+    /// `count` answers of which this share is `true`, to the nearest whole number, in random order.
+    pub(super) fn exactly(&mut self, share: f64, count: usize) -> Vec<bool> {
+        let hits = (share * count as f64).round() as usize;
+        let mut all: Vec<bool> = (0..count).map(|at| at < hits).collect();
+        self.shuffle(&mut all);
+        all
+    }
+
+    /// A number from the normal distribution, but never below zero.
+    pub(super) fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
+        let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
+        let angle = std::f64::consts::TAU * self.share();
+        (mean + deviation * radius * angle.cos()).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let rolls = |seed, name| {
+            let mut dice = Dice::new(seed, name);
+            (0..100).map(|_| dice.below(1_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(rolls(1, "model"), rolls(1, "model"));
+        assert_ne!(rolls(1, "model"), rolls(2, "model"));
+        assert_ne!(rolls(1, "model"), rolls(1, "sweep"));
+    }
+
+    #[test]
+    fn shares_are_exact_and_in_random_order() {
+        let drawn = Dice::new(1, "").exactly(0.3, 1_000);
+        assert_eq!(drawn.iter().filter(|hit| **hit).count(), 300);
+        assert!(drawn[..500].iter().filter(|hit| **hit).count() < 200);
+    }
+
+    #[test]
+    fn normal_numbers_have_their_mean_and_deviation() {
+        let mut dice = Dice::new(1, "");
+        let all: Vec<f64> = (0..20_000).map(|_| dice.normal(10.0, 2.0)).collect();
+        let mean = all.iter().sum::<f64>() / 20_000.0;
+        let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 20_000.0;
+        assert!((mean - 10.0).abs() < 0.05, "{mean}");
+        assert!((variance.sqrt() - 2.0).abs() < 0.05, "{variance}");
+    }
+}
