@@ -25,6 +25,11 @@ impl<E> Clock<E> {
         self.due.insert((self.now + wait, self.counter), event);
     }
 
+    /// When the next event is due.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
     /// Drops everything that is due.
     pub(super) fn forget(&mut self) {
         self.due.clear();

@@ -5,50 +5,90 @@
 //!
 //! | bench | subject |
 //! |---|---|
+//! | `turn` | a spoken turn with a tool, on the product's rules |
+//! | `agent` | a research task of six calls, on the product's rules |
+//! | `sweep` | many agents with a draft model, on the product's rules |
 //! | `model` | the paper's equations against a simulation of its algorithms |
 
+mod agent;
 mod clock;
 mod dice;
 mod equations;
 mod folder;
 mod model;
 mod plot;
+mod prompts;
 mod report;
 mod simulation;
+mod sweep;
+mod turn;
+mod world;
 
 pub use folder::{Folder, FolderError};
 pub use plot::PlotError;
 pub use report::{Cell, Check, Column, Mark, Plot, Report, Series, Spread, Table};
 
+use std::path::PathBuf;
+
 /// A bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Bench {
+    /// A spoken turn with a tool, with ever more speculation
+    Turn,
+    /// A research task of six calls, in six ways to carry it out
+    Agent,
+    /// Many agents with a draft model, and tools of 0 to 3 s
+    Sweep,
     /// The equations of the cost model against a simulation
     Model,
 }
 
 /// What a bench runs with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The seed of all random numbers.
     pub seed: u64,
+    /// A folder with data to use instead of generated data, for the benches that read any: `sweep`, in BFCL's format.
+    pub data: Option<PathBuf>,
+}
+
+/// A bench could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The data cannot be used.
+    #[error("cannot use {path}: {reason}")]
+    Data {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl Bench {
     /// All benches, in the order of the page.
-    pub const ALL: [Self; 1] = [Self::Model];
+    pub const ALL: [Self; 4] = [Self::Turn, Self::Agent, Self::Sweep, Self::Model];
 
     /// The name on the command line and of its files.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Turn => "turn",
+            Self::Agent => "agent",
+            Self::Sweep => "sweep",
             Self::Model => "model",
         }
     }
 
     /// Runs it.
-    pub fn run(self, settings: &Settings) -> Report {
+    ///
+    /// # Errors
+    /// [`BenchError`] if the data cannot be used.
+    pub fn run(self, settings: &Settings) -> Result<Report, BenchError> {
         match self {
-            Self::Model => model::run(settings),
+            Self::Turn => Ok(turn::run(settings)),
+            Self::Agent => Ok(agent::run(settings)),
+            Self::Sweep => sweep::run(settings),
+            Self::Model => Ok(model::run(settings)),
         }
     }
 }

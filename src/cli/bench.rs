@@ -11,6 +11,9 @@ pub(super) struct Bench {
     /// The benches to run; all if none is named
     #[arg(value_enum, value_name = "NAME")]
     names: Vec<Name>,
+    /// Data to use instead of generated data, for `sweep` in BFCL's format: BFCL_*.json and possible_answer/
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Write the page benchmarks.md here, and reports and plots to benchmarks/ in it; without it nothing is written
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -25,12 +28,15 @@ impl Bench {
         if self.names.is_empty() {
             self.names = Name::ALL.to_vec();
         }
-        let settings = Settings { seed: self.seed };
+        let settings = Settings {
+            seed: self.seed,
+            data: self.data,
+        };
         let folder = self.out.map(Folder::new);
         let mut is_met = true;
         for name in self.names {
             super::print_error(format!("... {}", name.name()));
-            let report = name.run(&settings);
+            let report = name.run(&settings)?;
             super::print(&text(&report))?;
             is_met &= report.checks.iter().all(|check| check.holds);
             if let Some(folder) = &folder {

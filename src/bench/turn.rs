@@ -1,0 +1,494 @@
+//! `turn`: a spoken question that needs a tool, with ever more speculation.
+
+use super::Settings;
+use super::clock::{as_seconds, seconds};
+use super::dice::Dice;
+use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
+use super::world::{self, By, Call, Played, Round, Task};
+use crate::conversation::{Micros, Policy, Time};
+use crate::prediction::{Evidence, Prediction, Source};
+use serde_json::{Map, json};
+
+/// How long the user speaks, s. The end of it is where all other times count from.
+const SPEECH: f64 = 3.0;
+
+/// How far before the end of speech a partial has all words that matter, s.
+const LEAD: f64 = 0.8;
+
+const DELAYS: [f64; 8] = [0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
+const REPEATS: usize = 5;
+
+/// Said before the call: D = 1.5 s.
+const FILLER: &str = "Checking the forecast for Boulder. ";
+const FILLER_LENGTH: f64 = 1.5;
+
+/// The times of a turn, s: the mid values of the two-tracks article. In a repeat each is up to a fifth longer or
+/// shorter.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// E and A: the end-of-turn wait and the rest of the transcript.
+    heard: f64,
+    /// F: until the model's first words.
+    first: f64,
+    /// G: until the call is complete.
+    call: f64,
+    /// How long before that its arguments are written.
+    written: f64,
+    /// R: the router.
+    router: f64,
+    /// L: the second pass.
+    answer: f64,
+    /// X: from text to audio.
+    voice: f64,
+}
+
+const MIDDLE: Times = Times {
+    heard: 0.3,
+    first: 0.57,
+    call: 0.9,
+    written: 0.15,
+    router: 0.075,
+    answer: 0.3,
+    voice: 0.275,
+};
+
+/// Each arm adds to the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Arm {
+    Serial,
+    SpeechFirst,
+    Stream,
+    Router,
+    Partials,
+    Assumed,
+    Oracle,
+}
+
+const ARMS: [Arm; 7] = [
+    Arm::Serial,
+    Arm::SpeechFirst,
+    Arm::Stream,
+    Arm::Router,
+    Arm::Partials,
+    Arm::Assumed,
+    Arm::Oracle,
+];
+
+/// What the user hears, s after the end of speech.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    first: f64,
+    /// When the answer could be heard, if no filler were being said.
+    ready: f64,
+    answer: f64,
+    dead_air: f64,
+}
+
+impl Arm {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::SpeechFirst => "speech first",
+            Self::Stream => "+ stream",
+            Self::Router => "+ router",
+            Self::Partials => "+ partials",
+            Self::Assumed => "+ assumed commit",
+            Self::Oracle => "oracle",
+        }
+    }
+
+    /// The closed form.
+    fn closed(self, times: &Times, tool: f64) -> Heard {
+        let commit = times.heard + times.call;
+        let start = match self {
+            Self::Serial | Self::SpeechFirst => commit,
+            Self::Stream => commit - times.written,
+            Self::Router => (times.heard + times.router).min(commit - times.written),
+            Self::Partials | Self::Assumed => times.router - LEAD,
+            Self::Oracle => -SPEECH,
+        };
+        let ready = commit.max(start + tool);
+        let text = match self {
+            Self::Assumed | Self::Oracle => commit.max(start + tool + times.answer),
+            _ => ready + times.answer,
+        };
+        let filler = times.heard + times.first + times.voice;
+        let ready = text + times.voice;
+        match self {
+            Self::Serial => Heard {
+                first: ready,
+                ready,
+                answer: ready,
+                dead_air: 0.0,
+            },
+            _ => Heard {
+                first: filler,
+                ready,
+                answer: ready.max(filler + FILLER_LENGTH),
+                dead_air: (ready - filler - FILLER_LENGTH).max(0.0),
+            },
+        }
+    }
+
+    fn policy(self) -> Policy {
+        let parameters = json!({
+            "type": "object",
+            "properties": { "city": { "type": "string" } },
+            "required": ["city"],
+        });
+        let mut policy = world::policy(
+            vec![world::early_tool("get_weather", parameters, 0.0)],
+            self >= Self::Stream,
+        );
+        policy.speculation.preemptive = false;
+        policy.speculation.assumed_per_turn = u32::from(self >= Self::Assumed);
+        policy
+    }
+}
+
+impl Times {
+    fn draw(dice: &mut Dice) -> Self {
+        let mut about = |mean: f64| mean * (0.8 + 0.4 * dice.share());
+        let first = about(MIDDLE.first);
+        Self {
+            heard: about(MIDDLE.heard),
+            first,
+            call: first + about(MIDDLE.call - MIDDLE.first),
+            written: about(MIDDLE.written),
+            router: about(MIDDLE.router),
+            answer: about(MIDDLE.answer),
+            voice: about(MIDDLE.voice),
+        }
+    }
+}
+
+/// Plays a turn.
+fn play(arm: Arm, times: &Times, tool: f64) -> Option<Heard> {
+    let arguments = Map::from_iter([("city".to_owned(), json!("boulder"))]);
+    let partial = match arm {
+        Arm::Oracle => Some(Micros(0)),
+        Arm::Partials | Arm::Assumed => Some(seconds(SPEECH - LEAD)),
+        _ => None,
+    };
+    let task = Task {
+        words: "what is the weather in boulder".into(),
+        by: By::Speech {
+            partial,
+            last: seconds(SPEECH + times.heard),
+        },
+        rounds: vec![Round {
+            generation: seconds(times.call),
+            filler: (arm > Arm::Serial).then(|| (seconds(times.first), FILLER.to_owned())),
+            written: seconds(times.written),
+            calls: vec![Call {
+                tool: "get_weather".into(),
+                arguments: arguments.clone(),
+                result: json!({ "sky": "clear" }),
+                takes: seconds(tool),
+            }],
+        }],
+        answer: seconds(times.answer),
+        voice: seconds(times.voice),
+    };
+    let mut router = |heard: &Evidence| {
+        let prediction = Prediction {
+            tool: "get_weather".into(),
+            arguments: arguments.clone(),
+            confidence: 0.9,
+            source: Source::Rule,
+        };
+        let wait = if arm == Arm::Oracle {
+            0.0
+        } else {
+            times.router
+        };
+        let predicts = arm >= Arm::Router && heard.calls.is_empty();
+        predicts.then(|| (seconds(wait), vec![prediction]))
+    };
+    let Played {
+        total,
+        heard,
+        dead_air,
+        ..
+    } = world::play(arm.policy(), &task, &mut router)?;
+    let (first, answer) = heard?;
+    let after = |at: Time| as_seconds(at.since(Time(0))) - SPEECH;
+    Some(Heard {
+        first: after(first),
+        ready: as_seconds(total) - SPEECH + times.voice,
+        answer: after(answer),
+        dead_air: as_seconds(dead_air),
+    })
+}
+
+/// A cell: an arm and a delay in all repeats, heard and in closed form.
+struct Point {
+    arm: Arm,
+    tool: f64,
+    heard: Vec<(Heard, Heard)>,
+    /// How much earlier than with speech first the answer was ready, and how much by the closed form, s.
+    hidden: Vec<(f64, f64)>,
+}
+
+pub(super) fn run(settings: &Settings) -> Report {
+    let points = measure(settings.seed);
+    Report {
+        name: "turn".into(),
+        title: "A spoken turn with a tool".into(),
+        seed: settings.seed,
+        method: method(),
+        findings: findings(&points),
+        tables: vec![table(&points), hidden_table(&points), gap_table()],
+        plots: vec![
+            plot(
+                &points,
+                "turn-answer",
+                "When the answer is heard",
+                "answer heard after the end of speech, s",
+                |heard| heard.answer,
+            ),
+            plot(
+                &points,
+                "turn-dead-air",
+                "Silence before the answer",
+                "dead air, s",
+                |heard| heard.dead_air,
+            ),
+        ],
+        checks: checks(&points),
+    }
+}
+
+fn measure(seed: u64) -> Vec<Point> {
+    let mut points = Vec::new();
+    for tool in DELAYS {
+        let mut of_delay = ARMS.map(|arm| Point {
+            arm,
+            tool,
+            heard: Vec::new(),
+            hidden: Vec::new(),
+        });
+        for repeat in 0..REPEATS {
+            let mut dice = Dice::new(seed, &format!("turn {tool} {repeat}"));
+            // The first repeat has the article's mid values.
+            let times = if repeat == 0 {
+                MIDDLE
+            } else {
+                Times::draw(&mut dice)
+            };
+            let base = Arm::SpeechFirst.closed(&times, tool);
+            let Some(without) = play(Arm::SpeechFirst, &times, tool) else {
+                continue;
+            };
+            for point in &mut of_delay {
+                let closed = point.arm.closed(&times, tool);
+                let Some(heard) = play(point.arm, &times, tool) else {
+                    continue;
+                };
+                point.heard.push((heard, closed));
+                let gain = base.ready - closed.ready;
+                point.hidden.push((without.ready - heard.ready, gain));
+            }
+        }
+        points.extend(of_delay);
+    }
+    points
+}
+
+fn method() -> Vec<String> {
+    vec![
+        "One conversation of the product for each turn, in virtual time: its gate, ledger, fillers, held-back answers \
+         and pacing, with a client that transcribes. Recogniser, model, router, voice and tool are simulated with the \
+         mid values of the two-tracks article: 0.3 s from the end of speech to the transcript, the model's first words \
+         after 0.57 s, its call after 0.9 s, a router of 75 ms, a second pass of 0.3 s, a voice of 275 ms, and a filler of \
+         1.5 s. The first of five repeats has exactly these; in the others each is up to a fifth longer or shorter. \
+         Preemptive answers and the covering of long waits are off, because the closed form has neither."
+            .into(),
+        "Each arm adds to the one before: the filler first; the tool starts when the arguments are written, not when \
+         the call is complete; a router on the final words; a router on words 0.8 s before the end of speech; the \
+         second pass asked before the call is committed; and an oracle that knows the call before the user has spoken. \
+         Dead air is the silence between a filler and the answer. With an assumed commit the filler is left out if the \
+         answer is there first. It waits for that for at most 400 ms, so a model that takes longer from its filler to \
+         its call loses the gain: the last table shows it. A result that comes while the model is already writing is \
+         assumed when the call begins, which costs a part of the gain at delays around 1.5 s."
+            .into(),
+    ]
+}
+
+fn spread(point: &Point, figure: impl Fn(&(Heard, Heard)) -> f64) -> Spread {
+    Spread::of(point.heard.iter().map(figure).collect())
+}
+
+/// The figures of the mid values.
+fn middle(point: &Point, figure: fn(&Heard) -> f64) -> f64 {
+    point.heard.first().map_or(0.0, |(heard, _)| figure(heard))
+}
+
+/// The hidden time over that of the closed form, %; nothing where there is nothing to hide.
+fn realised(hidden: &[(f64, f64)]) -> Option<f64> {
+    let sum = |figure: fn(&(f64, f64)) -> f64| hidden.iter().map(figure).sum::<f64>();
+    let closed = sum(|(_, closed)| *closed);
+    (closed > 0.01).then(|| 100.0 * sum(|(heard, _)| *heard) / closed)
+}
+
+fn table(points: &[Point]) -> Table {
+    let columns = [
+        ("tool, s", 1),
+        ("arm", 0),
+        ("first audio, s", 2),
+        ("answer ready, s", 2),
+        ("closed form, s", 2),
+        ("answer heard, s", 2),
+        ("dead air, s", 2),
+    ];
+    let mut table = Table::new(
+        "After the end of speech: median of five, least and greatest",
+        &columns,
+    );
+    for point in points
+        .iter()
+        .filter(|point| [0.3, 1.0, 2.0, 3.0].contains(&point.tool))
+    {
+        table.rows.push(vec![
+            point.tool.into(),
+            point.arm.name().into(),
+            spread(point, |(heard, _)| heard.first).median.into(),
+            spread(point, |(heard, _)| heard.ready).into(),
+            spread(point, |(_, closed)| closed.ready).median.into(),
+            spread(point, |(heard, _)| heard.answer).median.into(),
+            spread(point, |(heard, _)| heard.dead_air).into(),
+        ]);
+    }
+    table
+}
+
+fn hidden_table(points: &[Point]) -> Table {
+    let mut columns = vec![("arm", 0)];
+    let names = DELAYS.map(|delay| format!("{delay} s"));
+    columns.extend(names.iter().map(|name| (name.as_str(), 1)));
+    let mut table = Table::new(
+        "Hidden time realised, % of the closed form, by the tool's delay",
+        &columns,
+    );
+    for arm in &ARMS[2..] {
+        let of = points.iter().filter(|point| point.arm == *arm);
+        let cell = |point: &Point| realised(&point.hidden).map_or("-".into(), Cell::from);
+        let mut row: Vec<Cell> = vec![arm.name().into()];
+        row.extend(of.map(cell));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// A filler waits for an assumed commit for at most 400 ms; once it is said, the assumption is void.
+fn gap_table() -> Table {
+    let columns = [
+        ("from filler to call, s", 1),
+        ("first audio, s", 2),
+        ("answer ready, s", 2),
+        ("closed form, s", 2),
+    ];
+    let mut table = Table::new(
+        "Assumed commits need a call soon after the filler: tools of 0.3 s",
+        &columns,
+    );
+    for gap in [0.2, 0.3, 0.4, 0.5, 0.7] {
+        let times = Times {
+            first: MIDDLE.call - gap,
+            ..MIDDLE
+        };
+        if let Some(heard) = play(Arm::Assumed, &times, 0.3) {
+            let closed = Arm::Assumed.closed(&times, 0.3);
+            let row = [gap, heard.first, heard.ready, closed.ready];
+            table.rows.push(row.map(Cell::from).into());
+        }
+    }
+    table
+}
+
+fn plot(points: &[Point], name: &str, title: &str, y: &str, figure: fn(&Heard) -> f64) -> Plot {
+    let series = |arm: &Arm| Series {
+        label: arm.name().into(),
+        mark: Mark::Both,
+        points: points
+            .iter()
+            .filter(|point| point.arm == *arm)
+            .map(|point| (point.tool, middle(point, figure)))
+            .collect(),
+    };
+    Plot {
+        name: name.into(),
+        title: title.into(),
+        x: "the tool's delay, s".into(),
+        y: y.into(),
+        series: ARMS.iter().map(series).collect(),
+    }
+}
+
+fn find(points: &[Point], arm: Arm, tool: f64) -> Option<&Point> {
+    points
+        .iter()
+        .find(|point| point.arm == arm && point.tool == tool)
+}
+
+fn findings(points: &[Point]) -> Vec<String> {
+    let at = |arm, figure| find(points, arm, 2.0).map_or(0.0, |point| middle(point, figure));
+    vec![format!(
+        "A spoken question with a tool of 2 s is answered {:.2} s after the end of speech without speculation, with \
+         {:.2} s of silence behind the filler; {:.2} s with a router on the unfinished words and {:.2} s of silence; \
+         {:.2} s with an assumed commit.",
+        at(Arm::SpeechFirst, |heard| heard.answer),
+        at(Arm::SpeechFirst, |heard| heard.dead_air),
+        at(Arm::Partials, |heard| heard.answer),
+        at(Arm::Partials, |heard| heard.dead_air),
+        at(Arm::Assumed, |heard| heard.answer)
+    )]
+}
+
+fn checks(points: &[Point]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for arm in &ARMS[2..] {
+        let of = points.iter().filter(|point| point.arm == *arm);
+        let all: Vec<(f64, f64)> = of.flat_map(|point| &point.hidden).copied().collect();
+        let what = format!("hidden time realised, {}", arm.name());
+        checks.push(Check::at_least(
+            &what,
+            realised(&all).unwrap_or(0.0),
+            95.0,
+            " %",
+        ));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closed_form_gives_the_articles_turn() {
+        for (arm, ready, dead_air) in [
+            (Arm::Serial, 3.775, 0.0),
+            (Arm::SpeechFirst, 3.775, 1.13),
+            (Arm::Router, 2.95, 0.305),
+            (Arm::Partials, 1.85, 0.0),
+        ] {
+            let closed = arm.closed(&MIDDLE, 2.0);
+            assert!((closed.ready - ready).abs() < 1e-9, "{arm:?}: {closed:?}");
+            assert!(
+                (closed.dead_air - dead_air).abs() < 1e-9,
+                "{arm:?}: {closed:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_arm_hides_what_the_closed_form_says() {
+        let points = measure(5);
+        let failed: Vec<_> = checks(&points)
+            .into_iter()
+            .filter(|check| !check.holds)
+            .collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+}
