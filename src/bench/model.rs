@@ -103,7 +103,8 @@ pub(super) fn run(settings: &Settings) -> Report {
         findings: vec![
             format!(
                 "The published cost model (equations 1 to 6) and a simulation of its algorithms differ by at most \
-                 {worst:.4} % in {} cells.",
+                 {:.4} % in {} cells.",
+                worst.max(0.000_1),
                 all.into_iter()
                     .chain(&engine)
                     .map(|of| of.cells)

@@ -302,7 +302,8 @@ fn method() -> Vec<String> {
          mid values of the two-tracks article: 0.3 s from the end of speech to the transcript, the model's first words \
          after 0.57 s, its call after 0.9 s, a router of 75 ms, a second pass of 0.3 s, a voice of 275 ms, and a filler of \
          1.5 s. The first of five repeats has exactly these; in the others each is up to a fifth longer or shorter. \
-         Preemptive answers and the covering of long waits are off, because the closed form has neither."
+         Preemptive answers are off, because the closed form has none. Where the tool takes long, the product says a \
+         second filler, as it does in use; the closed form has only the first, so its dead air is longer."
             .into(),
         "Each arm adds to the one before: the filler first; the tool starts when the arguments are written, not when \
          the call is complete; a router on the final words; a router on words 0.8 s before the end of speech; the \
@@ -340,6 +341,7 @@ fn table(points: &[Point]) -> Table {
         ("closed form, s", 2),
         ("answer heard, s", 2),
         ("dead air, s", 2),
+        ("closed form, s", 2),
     ];
     let mut table = Table::new(
         "After the end of speech: median of five, least and greatest",
@@ -357,6 +359,7 @@ fn table(points: &[Point]) -> Table {
             spread(point, |(_, closed)| closed.ready).median.into(),
             spread(point, |(heard, _)| heard.answer).median.into(),
             spread(point, |(heard, _)| heard.dead_air).into(),
+            spread(point, |(_, closed)| closed.dead_air).median.into(),
         ]);
     }
     table
@@ -435,7 +438,7 @@ fn findings(points: &[Point]) -> Vec<String> {
     let at = |arm, figure| find(points, arm, 2.0).map_or(0.0, |point| middle(point, figure));
     vec![format!(
         "A spoken question with a tool of 2 s is answered {:.2} s after the end of speech without speculation, with \
-         {:.2} s of silence behind the filler; {:.2} s with a router on the unfinished words and {:.2} s of silence; \
+         {:.2} s of silence behind the fillers; {:.2} s with a router on the unfinished words and {:.2} s of silence; \
          {:.2} s with an assumed commit.",
         at(Arm::SpeechFirst, |heard| heard.answer),
         at(Arm::SpeechFirst, |heard| heard.dead_air),
@@ -480,6 +483,14 @@ mod tests {
                 "{arm:?}: {closed:?}"
             );
         }
+    }
+
+    #[test]
+    fn without_a_filler_there_is_no_dead_air() {
+        let heard = play(Arm::Serial, &MIDDLE, 0.5).unwrap();
+        assert_eq!(heard.dead_air, 0.0);
+        assert!((heard.first - heard.answer).abs() < 1e-9);
+        assert!((heard.answer - Arm::Serial.closed(&MIDDLE, 0.5).answer).abs() < 0.03);
     }
 
     #[test]

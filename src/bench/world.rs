@@ -260,12 +260,13 @@ impl World<'_> {
         let clause = frame.clause;
         if frame.first {
             let begins = self.plays.max(self.clock.now);
+            let silent_since = self.first.map_or(begins, |_| self.plays);
             self.first.get_or_insert(begins);
             if let Some((answer, heard @ None)) = &mut self.answer
                 && *answer == clause
             {
                 *heard = Some(begins);
-                self.dead_air = begins.since(self.plays);
+                self.dead_air = begins.since(silent_since);
             }
             let until = Micros(0);
             self.feed(Input::Sent { clause, until });
