@@ -683,6 +683,24 @@ fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
 }
 
 #[test]
+fn devices_that_fail_right_after_opening_are_opened_again() {
+    let _alone = alone();
+    let sound = Sound::start();
+    let (url, hears) = taking_a_call();
+    let mut talk = sound.undertone(&["talk", "--server", &url]);
+    talk.line("microphone default");
+    let mut stream = None;
+    for _ in 0..2 {
+        let opened = sound.stream(stream);
+        sound.kill_stream(opened);
+        stream = Some(opened);
+    }
+    sound.stream(stream);
+    is_heard(&sound, &hears);
+    talk.interrupt();
+}
+
+#[test]
 fn a_sound_system_that_ends_during_a_conversation_is_reported() {
     let _alone = alone();
     let mut sound = Sound::start();

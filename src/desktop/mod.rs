@@ -13,23 +13,27 @@
 //! | [`playback`] | the queue in front of the loudspeaker, which a barge-in clears at once |
 //! | [`echo`] | echo cancellation |
 //! | [`mod@line`] | a session of this process, or a server |
+//! | [`recovery`] | when devices that failed are opened again |
 //! | [`screen`] | the terminal |
 
 pub mod devices;
 pub mod echo;
 pub mod line;
 pub mod playback;
+pub mod recovery;
 pub mod screen;
 
 use crate::audio::{Resampler, level_dbfs, to_f32, to_i16};
 use devices::{Faults, Loudspeaker, Microphone};
 use echo::EchoFilter;
 use line::{Agent, AgentLine, FromAgent, Over};
+use recovery::Recovery;
 use screen::Screen;
 use std::io::Write;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// How often the ring buffers are drained.
@@ -41,8 +45,8 @@ const FRAME_MS: u32 = 20;
 /// Ticks between updates of the level meter: 100 ms.
 const METER_TICKS: u32 = 10;
 
-/// Devices that fail within this time after opening are not reopened.
-const BROKEN: Duration = Duration::from_millis(500);
+/// The reason for the end if the user stopped it.
+const STOPPED: &str = "stopped";
 
 /// The reason that `talk` fails.
 #[derive(Debug, thiserror::Error)]
@@ -137,10 +141,14 @@ pub async fn talk<W: Write>(
     screen: &mut Screen<W>,
     stop: &CancellationToken,
 ) -> Result<String, DesktopError> {
-    let devices = Devices::open(&desk)?;
+    let mut recovery = Recovery::default();
+    let Some(devices) = open(&desk, &mut recovery, stop).await? else {
+        return Ok(STOPPED.into());
+    };
     screen.line(&devices.names())?;
     let mut talk = Talk {
         devices,
+        recovery,
         desk,
         recent: Vec::new(),
         lost: 0,
@@ -154,6 +162,25 @@ pub async fn talk<W: Write>(
         );
     }
     over
+}
+
+/// Opens both devices, after a failure again as `recovery` says. `None` if it was stopped.
+async fn open(
+    desk: &Desk,
+    recovery: &mut Recovery<DesktopError>,
+    stop: &CancellationToken,
+) -> Result<Option<Devices>, DesktopError> {
+    loop {
+        let fault = match Devices::open(desk) {
+            Ok(devices) => return Ok(Some(devices)),
+            Err(fault) => fault,
+        };
+        tracing::warn!(%fault, "the devices cannot be opened");
+        let pause = sleep(recovery.failed(fault, Duration::ZERO)?);
+        if stop.run_until_cancelled(pause).await.is_none() {
+            return Ok(None);
+        }
+    }
 }
 
 /// Both devices, running, and the echo filter between them.
@@ -198,6 +225,11 @@ impl Devices {
         )
     }
 
+    /// Gives both devices back to the system. False if it does not take one.
+    fn close(&mut self) -> bool {
+        self.microphone.close() & self.loudspeaker.close()
+    }
+
     /// Returns the microphone's audio without echo.
     fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
         self.echo_filter.played(&self.loudspeaker.take_played());
@@ -207,6 +239,7 @@ impl Devices {
 
 struct Talk {
     devices: Devices,
+    recovery: Recovery<DesktopError>,
     desk: Desk,
     /// The microphone's audio since the level was last shown.
     recent: Vec<f32>,
@@ -254,18 +287,26 @@ impl Talk {
     ) -> Result<String, DesktopError> {
         loop {
             let rate = self.devices.loudspeaker.rate;
-            let calling = agent.call(echo::RATE, rate);
-            let Some(line) = stop.run_until_cancelled(calling).await else {
-                return Ok("stopped".into());
+            let mut calling = pin!(agent.call(echo::RATE, rate));
+            let line = loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return Ok(STOPPED.into()),
+                    fault = self.devices.faults.first() => {
+                        if !self.reopen(fault, stop).await? {
+                            return Ok(STOPPED.into());
+                        }
+                    }
+                    line = &mut calling => break line?,
+                }
             };
-            let line = line?;
             // Discards audio recorded while connecting.
             self.devices.listen()?;
             match self.converse(line, screen, stop).await? {
                 Some(Over::Expired) => screen.line("(a new conversation begins)")?,
                 Some(Over::Ended(why)) => return Ok(why),
                 Some(Over::Lost(why)) => return Err(DesktopError::Broken(why)),
-                None => return Ok("stopped".into()),
+                None => return Ok(STOPPED.into()),
             }
         }
     }
@@ -286,7 +327,9 @@ impl Talk {
                 biased;
                 () = stop.cancelled() => return Ok(None),
                 fault = self.devices.faults.first() => {
-                    self.reopen(fault)?;
+                    if !self.reopen(fault, stop).await? {
+                        return Ok(None);
+                    }
                     rates = Rates::new(&line, self.devices.loudspeaker.rate);
                 }
                 message = line.from_agent.recv() => {
@@ -318,21 +361,28 @@ impl Talk {
         }
     }
 
-    /// Reopens both devices after a fault. Sound systems drop streams when they restart, change
-    /// devices or fall behind, and the next stream often works. A device that fails right after
-    /// opening, or cannot be closed, is given up.
-    fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
-        if self.devices.opened.elapsed() < BROKEN {
-            return Err(fault);
-        }
-        tracing::warn!(%fault, "reopening the devices");
+    /// Opens both devices again after a fault. Sound systems drop streams when they restart, change
+    /// devices or fall behind, and the next stream often works. Devices that cannot be closed, or
+    /// fail again and again, are given up. False if it was stopped.
+    async fn reopen(
+        &mut self,
+        fault: DesktopError,
+        stop: &CancellationToken,
+    ) -> Result<bool, DesktopError> {
+        tracing::warn!(%fault, "opening the devices again");
+        let worked = self.devices.opened.elapsed();
+        let pause = self.recovery.failed(fault, worked)?;
         // Many devices can be opened only once.
-        let closed = self.devices.microphone.close() & self.devices.loudspeaker.close();
-        if !closed {
+        if !self.devices.close()
+            && let Some(fault) = self.recovery.give_up()
+        {
             return Err(fault);
         }
-        self.devices = Devices::open(&self.desk)?;
-        Ok(())
+        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            return Ok(false);
+        }
+        let devices = open(&self.desk, &mut self.recovery, stop).await?;
+        Ok(devices.map(|devices| self.devices = devices).is_some())
     }
 
     fn take(&mut self, message: &FromAgent, rates: &mut Rates) {
@@ -378,6 +428,6 @@ impl Talk {
         let waiting = self.devices.loudspeaker.feed.waiting() as u64;
         let rate = u64::from(self.devices.loudspeaker.rate).max(1);
         let buffer = u64::from(self.devices.loudspeaker.buffer_ms);
-        tokio::time::sleep(Duration::from_millis(waiting * 1_000 / rate + buffer)).await;
+        sleep(Duration::from_millis(waiting * 1_000 / rate + buffer)).await;
     }
 }

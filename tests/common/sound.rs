@@ -2,6 +2,8 @@
 //! card.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -105,6 +107,32 @@ impl Sound {
         self.pactl(&["set-sink-input-volume", index, "-6dB"]);
     }
 
+    /// Waits for a stream to the loudspeaker other than `but`, and returns its number.
+    pub fn stream(&self, but: Option<u32>) -> u32 {
+        for _ in 0..300 {
+            let streams = self.pactl(&["list", "short", "sink-inputs"]);
+            let numbers = streams.lines().filter_map(|line| line.split('\t').next());
+            let mut numbers = numbers.map(|number| number.parse().expect("a number"));
+            if let Some(number) = numbers.find(|number| Some(*number) != but) {
+                return number;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("nobody opens the loudspeaker");
+    }
+
+    /// Ends a stream to the loudspeaker, as a failing sound system does.
+    pub fn kill_stream(&self, stream: u32) {
+        let path = self.path().join("pulse/cli");
+        let mut server = UnixStream::connect(path).expect("the server's command line");
+        let kill = format!("kill-sink-input {stream}\n");
+        server.write_all(kill.as_bytes()).expect("it reads");
+        server.shutdown(Shutdown::Write).expect("it is open");
+        let mut answer = String::new();
+        server.read_to_string(&mut answer).expect("text");
+        assert!(!answer.contains("No sink input"), "{answer}");
+    }
+
     /// Plays samples into the microphone, and returns when they have been played.
     pub fn say(&self, samples: &[f32]) {
         let path = self.path().join("said.wav");
@@ -141,6 +169,7 @@ load-module module-null-sink sink_name=mic_in channels=1
 load-module module-remap-source master=mic_in.monitor source_name=mic
 set-default-sink speaker
 set-default-source mic
+load-module module-cli-protocol-unix
 load-module module-native-protocol-unix
 ";
 
