@@ -9,9 +9,12 @@ use cpal::{
     StreamConfig, SupportedStreamConfig,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 /// The chunk length to request from a device. A device buffers two chunks, so the agent stays
 /// audible for that long after a barge-in.
@@ -26,6 +29,9 @@ const RING_SECONDS: usize = 4;
 
 /// How long closing a device may take. PulseAudio's library deadlocks if its server has ended.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// A device has failed if it records or plays nothing for this long after an error.
+const STANDSTILL: Duration = Duration::from_millis(400);
 
 /// The capacity of the channel for device failures; one is enough.
 const FAULTS: usize = 4;
@@ -133,44 +139,97 @@ fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopErr
     })
 }
 
+/// The chunks that a device has recorded or played.
+type Chunks = Arc<AtomicU64>;
+
 /// Collects failures from the devices' threads.
+///
+/// A busy sound system reports errors after which its streams go on: PulseAudio's plugin does so after
+/// every underrun. So a device has failed only if it stands still after an error.
 #[derive(Debug)]
 pub struct Faults {
-    tell: mpsc::Sender<DesktopError>,
-    told: mpsc::Receiver<DesktopError>,
+    tell: mpsc::Sender<Fault>,
+    told: mpsc::Receiver<Fault>,
+    suspect: Option<(Fault, Instant)>,
+}
+
+/// An error of a device.
+#[derive(Debug)]
+struct Fault {
+    error: DesktopError,
+    chunks: Chunks,
+    /// The device's chunks before the error.
+    before: u64,
+}
+
+impl Fault {
+    /// Whether the device has gone on since.
+    fn is_over(&self) -> bool {
+        self.chunks.load(Ordering::Relaxed) > self.before
+    }
 }
 
 impl Faults {
     /// A collector without failures.
     pub fn new() -> Self {
         let (tell, told) = mpsc::channel(FAULTS);
-        Self { tell, told }
+        Self {
+            tell,
+            told,
+            suspect: None,
+        }
     }
 
-    /// Waits for the first failure.
+    /// Waits for the first failure. It may be dropped and called again.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: sound is polled in real time"
+    )]
     pub async fn first(&mut self) -> DesktopError {
-        match self.told.recv().await {
-            Some(fault) => fault,
-            // Unreachable: this struct holds a sender.
-            None => std::future::pending().await,
+        loop {
+            if let Some((_, until)) = &self.suspect {
+                sleep_until(*until).await;
+            }
+            match self.suspect.take() {
+                Some((fault, _)) if !fault.is_over() => return fault.error,
+                Some((fault, _)) => {
+                    tracing::debug!(fault = %fault.error, "the device goes on");
+                    // Those after it are as old.
+                    while self.told.try_recv().is_ok() {}
+                }
+                None => match self.told.recv().await {
+                    Some(fault) => self.suspect = Some((fault, Instant::now() + STANDSTILL)),
+                    // Unreachable: this struct holds a sender.
+                    None => return std::future::pending().await,
+                },
+            }
         }
     }
 
     /// The error handler of a stream: logs glitches, and reports other errors as a lost device.
-    fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
-        let (tell, name) = (self.tell.clone(), name.to_owned());
+    fn handler(
+        &self,
+        device: &'static str,
+        name: &str,
+        chunks: &Chunks,
+    ) -> impl FnMut(cpal::Error) + Send + use<> {
+        let (tell, name, chunks) = (self.tell.clone(), name.to_owned(), chunks.clone());
         move |reason| match reason.kind() {
             ErrorKind::Xrun | ErrorKind::RealtimeDenied | ErrorKind::DeviceChanged => {
                 tracing::debug!(device, %reason, "glitch");
             }
             _ => {
-                let lost = DesktopError::Lost {
-                    device,
-                    name: name.clone(),
-                    reason,
+                let fault = Fault {
+                    error: DesktopError::Lost {
+                        device,
+                        name: name.clone(),
+                        reason,
+                    },
+                    before: chunks.load(Ordering::Relaxed),
+                    chunks: chunks.clone(),
                 };
-                // If the channel is full, an earlier fault already closes both devices.
-                drop(tell.try_send(lost));
+                // If the channel is full, an earlier fault is being judged.
+                drop(tell.try_send(fault));
             }
         }
     }
@@ -412,16 +471,19 @@ where
 {
     let (mut to, samples) = ring(config.sample_rate);
     let channels = usize::from(config.channels).max(1);
+    let chunks = Chunks::default();
+    let handler = faults.handler("microphone", name, &chunks);
     let stream = device.build_input_stream(
         config,
         move |data: &[T], _| {
+            chunks.fetch_add(1, Ordering::Relaxed);
             for frame in data.chunks_exact(channels) {
                 let sum: f32 = frame.iter().map(|&sample| f32::from_sample_(sample)).sum();
                 // A full ring means that nobody drains it, and the audio is lost in any case.
                 let _ = to.push(sum / channels as f32);
             }
         },
-        faults.handler("microphone", name),
+        handler,
         None,
     )?;
     Ok((stream, samples))
@@ -455,10 +517,15 @@ where
     let (mut to, played) = ring(config.sample_rate);
     let (feed, mut drain) = playback::queue(RING_SECONDS * config.sample_rate as usize);
     let channels = usize::from(config.channels).max(1);
+    let chunks = Chunks::default();
+    let handler = faults.handler("loudspeaker", name, &chunks);
     let stream = device.build_output_stream(
         config,
-        move |data: &mut [T], _| fill(data, channels, &mut drain, &mut to),
-        faults.handler("loudspeaker", name),
+        move |data: &mut [T], _| {
+            chunks.fetch_add(1, Ordering::Relaxed);
+            fill(data, channels, &mut drain, &mut to);
+        },
+        handler,
         None,
     )?;
     Ok((stream, (feed, played)))
@@ -483,4 +550,31 @@ fn fill<T: SizedSample + FromSample<f32>>(
 fn unsupported(format: SampleFormat) -> cpal::Error {
     let message = format!("the sample format {format} is not supported");
     cpal::Error::with_message(ErrorKind::UnsupportedConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_device_that_goes_on_after_an_error_has_not_failed() {
+        let mut faults = Faults::new();
+        let chunks = Chunks::default();
+        let mut handler = faults.handler("loudspeaker", "default", &chunks);
+        let error = || cpal::Error::with_message(ErrorKind::BackendError, "an I/O error");
+        let while_waiting = Duration::from_secs(2);
+        handler(error());
+        handler(error());
+        // Like the loop that polls it.
+        let polled = timeout(Duration::from_millis(10), faults.first());
+        assert!(polled.await.is_err());
+        chunks.fetch_add(1, Ordering::Relaxed);
+        assert!(timeout(while_waiting, faults.first()).await.is_err());
+        handler(cpal::Error::with_message(ErrorKind::Xrun, "an underrun"));
+        assert!(timeout(while_waiting, faults.first()).await.is_err());
+        handler(error());
+        let fault = timeout(while_waiting, faults.first()).await.unwrap();
+        assert!(fault.to_string().contains("is gone: "), "{fault}");
+    }
 }
