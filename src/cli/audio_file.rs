@@ -1,10 +1,11 @@
-//! Reads and writes WAV files.
+//! Reads audio files, and writes WAV files.
 
-use crate::audio::Resampler;
+mod decode;
+
 use anyhow::{Context, Result, ensure};
-use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
+use hound::{SampleFormat, WavSpec, WavWriter};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Seek, Write};
+use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 
 /// The rate inside the server, Hz.
@@ -24,28 +25,15 @@ const SILENT: f32 = 0.01;
 /// The longest file that is read, seconds: it is kept in memory.
 const LONGEST_FILE_SECONDS: u32 = 4 * 3_600;
 
-/// Reads a WAV file as 16 kHz mono in -1..1.
+/// Reads a WAV, MP3, FLAC or Ogg Vorbis file as 16 kHz mono in -1..1.
 pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     ensure!(
         !file.metadata()?.is_dir(),
-        "{shown} is a folder, not a WAV file"
+        "{shown} is a folder, not an audio file"
     );
-    let reader = WavReader::new(BufReader::new(file))
-        .with_context(|| format!("{shown} is not a WAV file of integers or floats"))?;
-    let spec = reader.spec();
-    ensure!(
-        spec.channels > 0 && spec.sample_rate > 0,
-        "{shown} has no channels or no sample rate"
-    );
-    ensure!(
-        reader.duration() / spec.sample_rate < LONGEST_FILE_SECONDS,
-        "{shown} is longer than {LONGEST_FILE_SECONDS} s"
-    );
-    let mono = mono(reader).with_context(|| format!("{shown} is damaged"))?;
-    ensure!(!mono.is_empty(), "{shown} contains no audio");
-    Ok(resample(&mono, spec.sample_rate))
+    decode::decode(path, file)
 }
 
 /// Writes mono audio in -1..1 as 16-bit WAV.
@@ -126,35 +114,11 @@ fn quietest(stretch: &[f32]) -> usize {
         })
 }
 
-fn mono(mut reader: WavReader<BufReader<File>>) -> hound::Result<Vec<f32>> {
-    let spec = reader.spec();
-    let samples: Vec<f32> = match spec.sample_format {
-        SampleFormat::Float => reader.samples::<f32>().collect::<hound::Result<_>>()?,
-        SampleFormat::Int => {
-            let full_scale = (1_u64 << (spec.bits_per_sample - 1)) as f32;
-            reader
-                .samples::<i32>()
-                .map(|sample| Ok(sample? as f32 / full_scale))
-                .collect::<hound::Result<_>>()?
-        }
-    };
-    let channels = usize::from(spec.channels);
-    Ok(samples
-        .chunks_exact(channels)
-        .map(|frame| frame.iter().sum::<f32>() / channels as f32)
-        .collect())
-}
-
-fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
-    let mut resampler = Resampler::new(rate, RATE);
-    let mut resampled = resampler.push(samples);
-    resampled.extend(resampler.flush());
-    resampled
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audio::level_dbfs;
+    use std::path::PathBuf;
 
     fn wav(spec: WavSpec, write: impl Fn(&mut WavWriter<File>)) -> tempfile::TempPath {
         let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
@@ -198,12 +162,52 @@ mod tests {
         std::fs::write(&text, "hello").unwrap();
         for (path, reason) in [
             (&*empty, "contains no audio"),
-            (text.path(), "is not a WAV file"),
+            (text.path(), "not an audio file of a known format: WAV, MP3"),
+            (
+                &file("tone.opus"),
+                "Opus is not read: WAV, MP3, FLAC and Ogg",
+            ),
             (Path::new("/nowhere.wav"), "cannot open /nowhere.wav"),
             (Path::new("/tmp"), "is a folder"),
         ] {
             let message = format!("{:#}", read(path).unwrap_err());
             assert!(message.contains(reason), "{message}");
+        }
+    }
+
+    /// Half a second of 440 Hz on the left of two channels, at 22,050 Hz.
+    fn file(name: &str) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+        folder.join(name)
+    }
+
+    #[test]
+    fn every_format_is_read_as_mono_at_the_servers_rate() {
+        for name in ["tone.mp3", "tone.ogg", "tone.flac"] {
+            let audio = read(&file(name)).unwrap();
+            let ms = audio.len() * 1_000 / RATE as usize;
+            assert!((490..=560).contains(&ms), "{name}: {ms} ms");
+            let middle = &audio[audio.len() / 4..audio.len() * 3 / 4];
+            let level = level_dbfs(middle);
+            // A sine of -6 dBFS has -9 dBFS; half of it is 6 dB less.
+            assert!((-16.0..-14.0).contains(&level), "{name}: {level} dBFS");
+            let rises = middle.windows(2).filter(|w| w[0] < 0.0 && w[1] >= 0.0);
+            let hz = rises.count() * RATE as usize / middle.len();
+            assert!((430..=450).contains(&hz), "{name}: {hz} Hz");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_is_read_up_to_there() {
+        // All audio of the third is in one page.
+        for name in ["tone.mp3", "tone.flac"] {
+            let whole = std::fs::read(file(name)).unwrap();
+            let cut = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&cut, &whole[..whole.len() * 3 / 4]).unwrap();
+            match read(cut.path()) {
+                Ok(audio) => assert!(audio.len() < RATE as usize * 56 / 100),
+                Err(error) => panic!("{name}: {error:#}"),
+            }
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Transcribe {
-    /// The audio: any number of channels, any rate, integers or floats
-    #[arg(value_name = "FILE.wav")]
+    /// The audio: WAV, MP3, FLAC or Ogg Vorbis, any number of channels, any rate
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print a JSON object with text and seconds
     #[arg(long)]
