@@ -115,17 +115,35 @@ fn told(turn: &TurnRecord, run: &RunRecord) -> String {
     format!("{} started {source}{relative}: {fate}", run.tool)
 }
 
-/// Plays `question`, mono PCM16 at [`RATE`], and returns when the answer has ended.
-pub async fn ask(engines: &Arc<Engines>, question: &[i16]) -> Answer {
+/// What is heard of the answer while it is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Heard<'a> {
+    /// More audio: mono PCM16 at [`RATE`].
+    Audio(&'a [i16]),
+    /// What has not been played yet is not to be played.
+    Clear,
+}
+
+/// Plays `question`, mono PCM16 at [`RATE`], and returns when the answer has ended. `hear` gets the
+/// answer's audio as it comes.
+pub async fn ask(
+    engines: &Arc<Engines>,
+    question: &[i16],
+    hear: &mut dyn FnMut(Heard<'_>),
+) -> Answer {
     let options = SessionOptions::new(Profile::Conversation, RATE);
-    converse(session::open(engines, &options), question).await
+    converse(session::open(engines, &options), question, hear).await
 }
 
 #[allow(
     clippy::disallowed_methods,
     reason = "an edge: it plays and listens in real time"
 )]
-async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
+async fn converse(
+    session: SessionHandle,
+    question: &[i16],
+    hear: &mut dyn FnMut(Heard<'_>),
+) -> Answer {
     let SessionHandle {
         inbound,
         mut outbound,
@@ -155,7 +173,14 @@ async fn converse(session: SessionHandle, question: &[i16]) -> Answer {
                     }
                 }
                 message = outbound.recv() => match message {
-                    Some(message) => listener.take(message),
+                    Some(message) => {
+                        match &message {
+                            Outbound::Audio { samples, .. } => hear(Heard::Audio(samples)),
+                            Outbound::Clear => hear(Heard::Clear),
+                            _ => {}
+                        }
+                        listener.take(message);
+                    }
                     None => return,
                 },
             }
@@ -213,7 +238,7 @@ impl Listener {
             Outbound::Audio { samples, .. } => self.play(&samples),
             Outbound::Clear => self.cut(),
             Outbound::Event { event, .. } => self.note(event),
-            Outbound::HangUp(_) => {}
+            Outbound::TimerRings | Outbound::HangUp(_) => {}
         }
     }
 

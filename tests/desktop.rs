@@ -12,7 +12,7 @@ mod common;
 use aec3::audio_processing::ns::{NsConfig, SuppressionLevel};
 use aec3::nodes::audio::AudioFormat;
 use aec3::pipelines::linear;
-use common::sound::{Program, Recorder, Sound, at_home};
+use common::sound::{Program, Recorder, Sound, at_home, is_of_tones};
 use common::speech::{clips, hiss, white};
 use common::{Booth, Clip, Errors};
 use nnnoiseless::DenoiseState;
@@ -25,6 +25,7 @@ use tokio_tungstenite::tungstenite;
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, from_pcm16le, level_dbfs, to_f32, to_i16, to_pcm16le};
 use undertone::desktop::echo::{EchoCanceller, FRAME, RATE};
+use undertone::desktop::sounds::{CHIME, WAITING};
 use undertone::tts::Piper;
 use undertone::vad::{Gated, Silero, SileroModel, Vad, WINDOW};
 
@@ -533,11 +534,14 @@ fn understood(samples: &[f32]) -> String {
     asr.transcribe(samples).expect("words")
 }
 
-/// A question with half a second of silence before it.
+/// The question, with half a second of silence before it.
 fn question() -> Vec<f32> {
+    asked("What is twelve times seven?")
+}
+
+fn asked(text: &str) -> Vec<f32> {
     let mut samples = vec![0.0; RATE as usize / 2];
-    let question = Booth::new(&common::weights()).say("What is twelve times seven?", RATE);
-    samples.extend(to_f32(&question));
+    samples.extend(to_f32(&Booth::new(&common::weights()).say(text, RATE)));
     samples
 }
 
@@ -597,7 +601,6 @@ fn the_agents_own_echo_does_not_interrupt_it() {
     );
     talk.answers(&sound, &question, is_right);
     // The answer's echo does not become a turn either.
-    let turns = |seen: &[String]| seen.iter().filter(|line| line.starts_with("you:")).count();
     let before = turns(&talk.seen);
     let mut silence = Recorder::start(&sound);
     (0..30).for_each(|_| silence.next());
@@ -643,6 +646,123 @@ fn talk_works_with_a_server_and_enter_unmutes_the_microphone() {
     let mut recorder = Recorder::start(&sound);
     talk.ask(&sound, &question, is_right);
     is_heard_saying(&mut recorder, "84", "eighty four");
+    talk.interrupt();
+}
+
+#[test]
+fn say_and_ask_play_on_the_loudspeaker() {
+    let _alone = alone();
+    let sound = Sound::start();
+    let mut recorder = Recorder::start(&sound);
+    let say = sound.undertone(&["say", "Twelve times seven is eighty four.", "--play"]);
+    is_heard_saying(&mut recorder, "84", "eighty four");
+    say.ends();
+
+    sound.write("question.wav", &question());
+    // On a busy machine the agent may give up on the recogniser.
+    for _ in 0..5 {
+        let mut recorder = Recorder::start(&sound);
+        let ask = sound.undertone(&["ask", "question.wav", "--play", "--out", "answer.wav"]);
+        if ask.ends().iter().any(|line| is_right(line)) {
+            is_heard_saying(&mut recorder, "84", "eighty four");
+            assert!(sound.path().join("answer.wav").exists());
+            return;
+        }
+    }
+    panic!("never answered");
+}
+
+#[test]
+fn without_a_loudspeaker_play_is_refused_before_anything_is_loaded() {
+    let home = tempfile::tempdir().expect("a folder");
+    let nothing = home.path().join("asound.conf");
+    std::fs::write(&nothing, "").expect("a file");
+    let output = at_home(Command::new(env!("CARGO_BIN_EXE_undertone")), home.path())
+        .env("ALSA_CONFIG_PATH", &nothing)
+        .args(["say", "Hello.", "--play"])
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = error.lines().last().expect("an error");
+    assert!(
+        last.starts_with("error: cannot play the speech: ") && last.contains("--play=NAME"),
+        "{error}"
+    );
+}
+
+/// The pitches of the chime with their overtones, Hz.
+fn chime() -> Vec<f32> {
+    let notes = CHIME.iter().map(|(_, pitch)| pitch);
+    notes
+        .flat_map(|pitch| [1.0, 2.0, 3.0].map(|n| n * pitch))
+        .collect()
+}
+
+fn turns(seen: &[String]) -> usize {
+    seen.iter().filter(|line| line.starts_with("you:")).count()
+}
+
+#[test]
+fn a_timer_chimes_before_its_words_and_the_chime_is_no_turn() {
+    let _alone = alone();
+    let sound = Sound::start();
+    sound.loop_back();
+    let mut recorder = Recorder::start(&sound);
+    let mut talk = sound.undertone(&["talk"]);
+    talk.line("microphone default");
+    let question = asked("Set a timer for five seconds.");
+    talk.ask(&sound, &question, |answer| answer.contains("5 second"));
+    let before = turns(&talk.seen);
+    recorder.tones(&chime());
+    let told = talk.line("agent:");
+    assert!(told.starts_with("agent: Your 5 second timer"), "{told}");
+    assert_eq!(turns(&talk.seen), before, "{:?}", talk.seen);
+    talk.interrupt();
+}
+
+#[test]
+fn a_long_tool_is_heard_quietly_until_the_answer_and_is_no_turn() {
+    const TOOL: &str = r#"
+name = "get_disk_space"
+kind = "subprocess"
+description = "How much space is used on this machine's disk."
+effect = "read"
+timeout_ms = 20000
+answer = "{{ result|trim }} of the disk is used."
+
+[subprocess]
+argv = ["sh", "-c", "sleep 12; echo '84%'"]
+output = "text"
+network = false
+
+[router]
+examples = ["how full is the disk", "how much disk space is used"]
+"#;
+    let _alone = alone();
+    let sound = Sound::start();
+    let tools = sound.path().join("tools");
+    std::fs::create_dir(&tools).expect("a folder");
+    std::fs::write(tools.join("disk_space.toml"), TOOL).expect("a file");
+    sound.loop_back();
+    let mut recorder = Recorder::start(&sound);
+    let mut talk = sound.undertone(&["talk"]);
+    talk.line("microphone default");
+    let question = asked("How full is the disk?");
+    sound.say(&question);
+    recorder.tones(&WAITING);
+    talk.answers(&sound, &question, |answer| answer.contains("of the disk"));
+    let before = turns(&talk.seen);
+    Recorder::start(&sound).silence();
+    let rest = recorder.until_now();
+    let tenths: Vec<&[f32]> = rest.chunks(RATE as usize / 10).collect();
+    let last = tenths
+        .iter()
+        .rposition(|tenth| is_of_tones(tenth, &WAITING));
+    let after = last.map_or(&tenths[..], |last| &tenths[last + 1..]);
+    let speech = after.iter().filter(|tenth| level_dbfs(tenth) > -40.0);
+    assert!(speech.count() > 5, "the sound outlasts the answer");
+    assert_eq!(turns(&talk.seen), before, "{:?}", talk.seen);
     talk.interrupt();
 }
 

@@ -1,7 +1,8 @@
 //! `undertone ask`.
 
+use super::play::Play;
 use super::{audio_file, engines};
-use crate::ask::{Answer, RATE};
+use crate::ask::{Answer, Heard, RATE};
 use crate::audio::{to_f32, to_i16};
 use crate::config::Config;
 use crate::session::Observers;
@@ -14,12 +15,14 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct Ask {
-    /// The spoken question
-    #[arg(value_name = "QUESTION.wav")]
+    /// The spoken question: WAV, MP3, FLAC or Ogg Vorbis
+    #[arg(value_name = "QUESTION")]
     question: PathBuf,
     /// The file for the spoken answer
-    #[arg(long, value_name = "ANSWER.wav")]
-    out: PathBuf,
+    #[arg(long, value_name = "ANSWER.wav", required_unless_present = "play")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    play: Play,
     /// Write the conversation's events to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     events: Option<PathBuf>,
@@ -34,13 +37,20 @@ pub(super) struct Ask {
 impl Ask {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let question = to_i16(&audio_file::read(&self.question)?);
+        let mut loudspeaker = self.play.open(RATE)?;
+        let mut played = Ok(());
+        let mut hear = |heard: Heard<'_>| match heard {
+            Heard::Audio(samples) if played.is_ok() => played = loudspeaker.play(&to_f32(samples)),
+            Heard::Audio(_) => {}
+            Heard::Clear => loudspeaker.clear(),
+        };
         let answer = super::runtime()?.block_on(async {
             let observers = Observers {
                 recordings: super::recordings(self.record.as_deref())?,
                 ..Observers::default()
             };
             let engines = engines::observed(config, observers)?;
-            let answer = crate::ask::ask(&engines, &question).await;
+            let answer = crate::ask::ask(&engines, &question, &mut hear).await;
             engines.finish_sessions().await;
             anyhow::Ok(answer)
         })?;
@@ -58,7 +68,11 @@ impl Ask {
                 "see the log"
             }
         );
-        audio_file::write(&self.out, RATE, &to_f32(&answer.audio))
+        if let Some(out) = &self.out {
+            audio_file::write(out, RATE, &to_f32(&answer.audio))?;
+        }
+        played?;
+        loudspeaker.finish()
     }
 
     fn print(&self, answer: &Answer) -> Result<()> {

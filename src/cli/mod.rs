@@ -8,6 +8,7 @@ mod doctor;
 pub mod engines;
 mod mcp;
 mod models;
+mod play;
 mod playground;
 mod probe;
 mod reload;
@@ -76,15 +77,15 @@ enum Command {
     /// Talk with the microphone and the loudspeaker of this machine
     #[cfg(feature = "desktop")]
     Talk(talk::Talk),
-    /// Ask one question from a WAV file and save the spoken answer
+    /// Ask one question from an audio file, and save or play the spoken answer
     Ask(ask::Ask),
     /// Replay a recorded session and compare its decisions
     Replay(replay::Replay),
     /// Print turn latencies, and the time that speculation saved and wasted
     Stats(stats::Stats),
-    /// Transcribe a WAV file
+    /// Transcribe an audio file
     Transcribe(transcribe::Transcribe),
-    /// Synthesise a text into a WAV file
+    /// Synthesise a text into a WAV file, or play it
     Say(say::Say),
     /// List, fetch or check the models
     #[command(subcommand)]

@@ -1,5 +1,6 @@
 //! `undertone say`.
 
+use super::play::Play;
 use super::{audio_file, engines};
 use crate::config::Config;
 use crate::conversation::Clauses;
@@ -13,8 +14,10 @@ pub(super) struct Say {
     /// The text; - reads it from stdin
     text: String,
     /// The file for the speech
-    #[arg(long, value_name = "FILE.wav")]
-    out: PathBuf,
+    #[arg(long, value_name = "FILE.wav", required_unless_present = "play")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    play: Play,
 }
 
 impl Say {
@@ -25,11 +28,17 @@ impl Say {
         spoken.extend(clauses.finish());
         ensure!(!spoken.is_empty(), "there is nothing to say");
         let mut tts = engines::tts(config)?;
+        let mut loudspeaker = self.play.open(tts.sample_rate())?;
         let mut speech = Vec::new();
         for clause in &spoken {
-            speech.extend(crate::tts::whole(&mut *tts, clause)?);
+            let clause = crate::tts::whole(&mut *tts, clause)?;
+            loudspeaker.play(&clause)?;
+            speech.extend(clause);
         }
-        audio_file::write(&self.out, tts.sample_rate(), &speech)
+        if let Some(out) = &self.out {
+            audio_file::write(out, tts.sample_rate(), &speech)?;
+        }
+        loudspeaker.finish()
     }
 
     fn text(&self) -> Result<String> {

@@ -36,6 +36,9 @@ pub(super) struct Talk {
     /// Start with the microphone muted: Enter unmutes and mutes it
     #[arg(long)]
     push_to_talk: bool,
+    /// No chime when a timer rings, and no sound while a tool runs
+    #[arg(long)]
+    no_sounds: bool,
     /// Record every conversation in this folder, for `undertone replay`. The files contain
     /// everything that was said; only their owner can read them
     #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
@@ -69,6 +72,7 @@ impl Talk {
             output: self.output.clone(),
             toggle: presses(),
             listening: !self.push_to_talk,
+            sounds: !self.no_sounds,
         };
         let over = desktop::talk(desk, &agent, &mut screen, &stop).await;
         let shown = screen.finish();

@@ -3,6 +3,7 @@
 
 use super::DesktopError;
 use super::playback::{self, Drain, Feed};
+use super::sounds::{Mixer, Sounds, sounds};
 use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
 use cpal::{
     BufferSize, Device, ErrorKind, FromSample, Host, SampleFormat, SizedSample, Stream,
@@ -36,6 +37,11 @@ const STANDSTILL: Duration = Duration::from_millis(400);
 /// The capacity of the channel for device failures; one is enough.
 const FAULTS: usize = 4;
 
+/// The options of `undertone talk` that choose the devices.
+pub const INPUT: &str = "--input";
+/// See [`INPUT`].
+pub const OUTPUT: &str = "--output";
+
 /// The direction of audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -50,14 +56,6 @@ impl Direction {
         match self {
             Self::Input => "microphone",
             Self::Output => "loudspeaker",
-        }
-    }
-
-    /// The option that chooses the device.
-    fn option(self) -> &'static str {
-        match self {
-            Self::Input => "--input",
-            Self::Output => "--output",
         }
     }
 }
@@ -112,11 +110,15 @@ fn name_of(device: &Device) -> String {
 pub fn check(input: Option<&str>, output: Option<&str>) -> Result<(), DesktopError> {
     let faults = Faults::new();
     Microphone::open(input, &faults)?;
-    Loudspeaker::open(output, &faults).map(drop)
+    Loudspeaker::open(output, OUTPUT, &faults).map(drop)
 }
 
-/// The device of this name, or the system's default.
-fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopError> {
+/// The device of this name, or the system's default. `option` has named it.
+fn choose(
+    direction: Direction,
+    name: Option<&str>,
+    option: &'static str,
+) -> Result<Device, DesktopError> {
     let host = cpal::default_host();
     let Some(name) = name else {
         let default = match direction {
@@ -134,7 +136,7 @@ fn choose(direction: Direction, name: Option<&str>) -> Result<Device, DesktopErr
     let mut all = devices(&host, direction)?.into_iter();
     all.find(is_named).ok_or_else(|| DesktopError::Unknown {
         device: direction.device(),
-        option: direction.option(),
+        option,
         name: name.to_owned(),
     })
 }
@@ -181,29 +183,46 @@ impl Faults {
     }
 
     /// Waits for the first failure. It may be dropped and called again.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: sound is polled in real time"
-    )]
     pub async fn first(&mut self) -> DesktopError {
         loop {
             if let Some((_, until)) = &self.suspect {
                 sleep_until(*until).await;
-            }
-            match self.suspect.take() {
-                Some((fault, _)) if !fault.is_over() => return fault.error,
-                Some((fault, _)) => {
-                    tracing::debug!(fault = %fault.error, "the device goes on");
-                    // Those after it are as old.
-                    while self.told.try_recv().is_ok() {}
+                if let Some(failure) = self.judge() {
+                    return failure;
                 }
-                None => match self.told.recv().await {
-                    Some(fault) => self.suspect = Some((fault, Instant::now() + STANDSTILL)),
+            } else {
+                match self.told.recv().await {
+                    Some(fault) => self.suspect(fault),
                     // Unreachable: this struct holds a sender.
                     None => return std::future::pending().await,
-                },
+                }
             }
         }
+    }
+
+    /// The first failure so far.
+    pub fn try_first(&mut self) -> Option<DesktopError> {
+        if self.suspect.is_none() {
+            let fault = self.told.try_recv().ok()?;
+            self.suspect(fault);
+        }
+        self.judge()
+    }
+
+    fn suspect(&mut self, fault: Fault) {
+        self.suspect = Some((fault, now() + STANDSTILL));
+    }
+
+    /// The failure of the suspected device, if it has stood still for long enough.
+    fn judge(&mut self) -> Option<DesktopError> {
+        let (fault, _) = self.suspect.take_if(|(_, until)| *until <= now())?;
+        if !fault.is_over() {
+            return Some(fault.error);
+        }
+        tracing::debug!(fault = %fault.error, "the device goes on");
+        // Those after it are as old.
+        while self.told.try_recv().is_ok() {}
+        None
     }
 
     /// The error handler of a stream: logs glitches, and reports other errors as a lost device.
@@ -258,11 +277,11 @@ impl Microphone {
     /// # Errors
     /// [`DesktopError`] saying which device is missing or cannot be opened.
     pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
-        let device = choose(Direction::Input, name)?;
+        let device = choose(Direction::Input, name, INPUT)?;
         let name = name_of(&device);
         let cannot = |reason| DesktopError::Open {
             device: "microphone",
-            option: "--input",
+            option: INPUT,
             name: name.clone(),
             reason,
         };
@@ -324,28 +343,35 @@ pub struct Loudspeaker {
     pub buffer_ms: u32,
     /// Takes the audio to play: mono, -1..1, at its rate.
     pub feed: Feed,
+    /// The sounds that are no speech.
+    pub sounds: Sounds,
     played: Consumer<f32>,
     /// `None` once it is closed.
     stream: Option<Stream>,
 }
 
 impl Loudspeaker {
-    /// Opens the loudspeaker of this name, or the default one, without starting it.
+    /// Opens the loudspeaker of this name, or the default one, without starting it. `option` is the
+    /// one that chooses another.
     ///
     /// # Errors
     /// [`DesktopError`] saying which device is missing or cannot be opened.
-    pub fn open(name: Option<&str>, faults: &Faults) -> Result<Self, DesktopError> {
-        let device = choose(Direction::Output, name)?;
+    pub fn open(
+        name: Option<&str>,
+        option: &'static str,
+        faults: &Faults,
+    ) -> Result<Self, DesktopError> {
+        let device = choose(Direction::Output, name, option)?;
         let name = name_of(&device);
         let cannot = |reason| DesktopError::Open {
             device: "loudspeaker",
-            option: "--output",
+            option,
             name: name.clone(),
             reason,
         };
         let supported = device.default_output_config().map_err(cannot)?;
         let rate = supported.sample_rate();
-        let (stream, (feed, played)) = with_chunks(&supported, |config| {
+        let (stream, (feed, sounds, played)) = with_chunks(&supported, |config| {
             play(&device, &supported, config, faults, &name)
         })
         .map_err(cannot)?;
@@ -356,6 +382,7 @@ impl Loudspeaker {
             rate,
             buffer_ms: (u64::from(CHUNKS * chunk) * 1_000 / u64::from(rate.max(1))) as u32,
             feed,
+            sounds,
             played,
             stream: Some(stream),
         })
@@ -489,13 +516,16 @@ where
     Ok((stream, samples))
 }
 
+/// What feeds a loudspeaker, and what it has played.
+type Playing = (Feed, Sounds, Consumer<f32>);
+
 fn play(
     device: &Device,
     supported: &SupportedStreamConfig,
     config: StreamConfig,
     faults: &Faults,
     name: &str,
-) -> Result<(Stream, (Feed, Consumer<f32>)), cpal::Error> {
+) -> Result<(Stream, Playing), cpal::Error> {
     match supported.sample_format() {
         SampleFormat::F32 => play_as::<f32>(device, config, faults, name),
         SampleFormat::I16 => play_as::<i16>(device, config, faults, name),
@@ -510,12 +540,13 @@ fn play_as<T>(
     config: StreamConfig,
     faults: &Faults,
     name: &str,
-) -> Result<(Stream, (Feed, Consumer<f32>)), cpal::Error>
+) -> Result<(Stream, Playing), cpal::Error>
 where
     T: SizedSample + FromSample<f32>,
 {
     let (mut to, played) = ring(config.sample_rate);
     let (feed, mut drain) = playback::queue(RING_SECONDS * config.sample_rate as usize);
+    let (sounds, mut mixer) = sounds(config.sample_rate);
     let channels = usize::from(config.channels).max(1);
     let chunks = Chunks::default();
     let handler = faults.handler("loudspeaker", name, &chunks);
@@ -523,24 +554,25 @@ where
         config,
         move |data: &mut [T], _| {
             chunks.fetch_add(1, Ordering::Relaxed);
-            fill(data, channels, &mut drain, &mut to);
+            fill(data, channels, (&mut drain, &mut mixer), &mut to);
         },
         handler,
         None,
     )?;
-    Ok((stream, (feed, played)))
+    Ok((stream, (feed, sounds, played)))
 }
 
-/// Plays the queue on all channels, and records what was played.
+/// Plays the queue and the sounds on all channels, and records what was played.
 fn fill<T: SizedSample + FromSample<f32>>(
     data: &mut [T],
     channels: usize,
-    drain: &mut Drain,
+    (drain, mixer): (&mut Drain, &mut Mixer),
     played: &mut Producer<f32>,
 ) {
     drain.catch_up();
+    mixer.catch_up();
     for frame in data.chunks_exact_mut(channels) {
-        let sample = drain.next_sample();
+        let sample = (drain.next_sample() + mixer.next_sample()).clamp(-1.0, 1.0);
         frame.fill(T::from_sample_(sample));
         // A full ring means that nobody drains the microphone either.
         let _ = played.push(sample);
@@ -550,6 +582,15 @@ fn fill<T: SizedSample + FromSample<f32>>(
 fn unsupported(format: SampleFormat) -> cpal::Error {
     let message = format!("the sample format {format} is not supported");
     cpal::Error::with_message(ErrorKind::UnsupportedConfig, message)
+}
+
+/// The time, for devices and their loops.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: sound is played and polled in real time"
+)]
+pub(super) fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]

@@ -62,6 +62,15 @@ pub enum FromAgent {
         /// Whether the item has ended.
         last: bool,
     },
+    /// A timer rings.
+    TimerRings,
+    /// A tool runs that the answer waits for, or has ended.
+    Tool {
+        /// The call, unlike any other of the conversation.
+        call: String,
+        /// Whether it runs.
+        runs: bool,
+    },
     /// An error that does not end the conversation.
     Trouble(String),
     /// The conversation is over; no message follows.
@@ -184,6 +193,7 @@ fn translate(message: Outbound) -> Option<FromAgent> {
     match message {
         Outbound::Audio { samples, .. } => Some(FromAgent::Audio(samples)),
         Outbound::Clear => Some(FromAgent::Clear),
+        Outbound::TimerRings => Some(FromAgent::TimerRings),
         Outbound::HangUp(reason) => Some(FromAgent::Over(over(reason))),
         Outbound::Event { event, .. } => told(event),
     }
@@ -195,11 +205,21 @@ fn told(event: Event) -> Option<FromAgent> {
         Event::UserItem { text, .. } => Some(FromAgent::User { text, last: true }),
         Event::AgentSpeech { text, .. } => Some(FromAgent::Agent { text, last: false }),
         Event::AgentItemDone { text, .. } => Some(FromAgent::Agent { text, last: true }),
+        Event::ToolCalled {
+            call,
+            by_client: false,
+            ..
+        } => Some(tool(call.to_string(), true)),
+        Event::ToolFinished { call, .. } => Some(tool(call.to_string(), false)),
         Event::StageFailed { message, .. } | Event::Refused { message, .. } => {
             Some(FromAgent::Trouble(message))
         }
         _ => None,
     }
+}
+
+fn tool(call: String, runs: bool) -> FromAgent {
+    FromAgent::Tool { call, runs }
 }
 
 fn over(reason: HangUpReason) -> Over {
@@ -225,6 +245,11 @@ enum Told {
         #[serde(rename = "final")]
         last: bool,
     },
+    Timer,
+    Tool {
+        call: String,
+        state: ToolState,
+    },
     Error {
         message: String,
     },
@@ -237,6 +262,13 @@ enum Told {
 enum Role {
     User,
     Agent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ToolState {
+    Running,
+    Done,
 }
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -397,6 +429,8 @@ fn heard(text: &str) -> Option<FromAgent> {
             text,
             last,
         }) => Some(FromAgent::Agent { text, last }),
+        Ok(Told::Timer) => Some(FromAgent::TimerRings),
+        Ok(Told::Tool { call, state }) => Some(tool(call, state == ToolState::Running)),
         Ok(Told::Error { message }) => Some(FromAgent::Trouble(message)),
         Ok(Told::Ready { .. } | Told::Unknown) => None,
         Err(error) => Some(FromAgent::Trouble(format!(
@@ -477,6 +511,15 @@ mod tests {
         tokio::time::pause();
         let over = line.from_agent.recv().await.unwrap();
         assert!(matches!(over, FromAgent::Over(Over::Lost(_))), "{over:?}");
+    }
+
+    #[test]
+    fn timers_and_tools_of_a_server_are_heard() {
+        let running = r#"{"type":"tool","call":"call_4","name":"get_weather","state":"running"}"#;
+        assert_eq!(heard(running), Some(tool("call_4".into(), true)));
+        let done = r#"{"type":"tool","call":"call_4","state":"done"}"#;
+        assert_eq!(heard(done), Some(tool("call_4".into(), false)));
+        assert_eq!(heard(r#"{"type":"timer"}"#), Some(FromAgent::TimerRings));
     }
 
     #[test]

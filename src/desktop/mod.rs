@@ -11,6 +11,8 @@
 //! |---|---|
 //! | [`devices`] | choosing, opening and listing devices; real-time threads |
 //! | [`playback`] | the queue in front of the loudspeaker, which a barge-in clears at once |
+//! | [`sounds`] | the chime of a timer, and the sound while a tool runs |
+//! | [`player`] | plays recorded speech |
 //! | [`echo`] | echo cancellation |
 //! | [`mod@line`] | a session of this process, or a server |
 //! | [`recovery`] | when devices that failed are opened again |
@@ -20,8 +22,10 @@ pub mod devices;
 pub mod echo;
 pub mod line;
 pub mod playback;
+pub mod player;
 pub mod recovery;
 pub mod screen;
+pub mod sounds;
 
 use crate::audio::{Resampler, level_dbfs, to_f32, to_i16};
 use devices::{Faults, Loudspeaker, Microphone};
@@ -29,6 +33,7 @@ use echo::EchoFilter;
 use line::{Agent, AgentLine, FromAgent, Over};
 use recovery::Recovery;
 use screen::Screen;
+use sounds::Waiting;
 use std::io::Write;
 use std::pin::pin;
 use std::time::Duration;
@@ -127,6 +132,8 @@ pub struct Desk {
     pub toggle: mpsc::Receiver<()>,
     /// Whether the microphone starts unmuted.
     pub listening: bool,
+    /// Whether timers chime, and long tools are heard.
+    pub sounds: bool,
 }
 
 /// Talks until the agent ends the conversation or `stop` is cancelled. A conversation that expires
@@ -147,6 +154,8 @@ pub async fn talk<W: Write>(
     };
     screen.line(&devices.names())?;
     let mut talk = Talk {
+        began: devices.opened,
+        waiting: Waiting::default(),
         devices,
         recovery,
         desk,
@@ -193,14 +202,10 @@ struct Devices {
 }
 
 impl Devices {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: sound is polled in real time"
-    )]
     fn open(desk: &Desk) -> Result<Self, DesktopError> {
         let faults = Faults::new();
         let microphone = Microphone::open(desk.input.as_deref(), &faults)?;
-        let loudspeaker = Loudspeaker::open(desk.output.as_deref(), &faults)?;
+        let loudspeaker = Loudspeaker::open(desk.output.as_deref(), devices::OUTPUT, &faults)?;
         let echo_filter =
             EchoFilter::new(microphone.rate, loudspeaker.rate, loudspeaker.buffer_ms)?;
         // The microphone first: no sound may come later than its echo.
@@ -211,7 +216,7 @@ impl Devices {
             loudspeaker,
             faults,
             echo_filter,
-            opened: Instant::now(),
+            opened: devices::now(),
         })
     }
 
@@ -238,6 +243,8 @@ impl Devices {
 }
 
 struct Talk {
+    began: Instant,
+    waiting: Waiting,
     devices: Devices,
     recovery: Recovery<DesktopError>,
     desk: Desk,
@@ -319,6 +326,7 @@ impl Talk {
         stop: &CancellationToken,
     ) -> Result<Option<Over>, DesktopError> {
         let mut rates = Rates::new(&line, self.devices.loudspeaker.rate);
+        self.waiting.clear();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ticks = 0u32;
@@ -335,6 +343,8 @@ impl Talk {
                 message = line.from_agent.recv() => {
                     match message {
                         Some(FromAgent::Over(over)) => {
+                            self.waiting.clear();
+                            self.sound();
                             stop.run_until_cancelled(self.finish_playout()).await;
                             return Ok(Some(over));
                         }
@@ -351,6 +361,7 @@ impl Talk {
                 }
                 _ = tick.tick() => {
                     self.listen(&line, &mut rates)?;
+                    self.sound();
                     ticks += 1;
                     if ticks.is_multiple_of(METER_TICKS) {
                         let level = level_dbfs(&std::mem::take(&mut self.recent));
@@ -400,12 +411,24 @@ impl Talk {
                     );
                 }
             }
+            FromAgent::TimerRings if self.desk.sounds => self.devices.loudspeaker.sounds.chime(),
+            FromAgent::Tool { call, runs: true } => self.waiting.started(call),
+            FromAgent::Tool { call, runs: false } => self.waiting.finished(call),
             FromAgent::Clear => {
+                self.waiting.clear();
                 self.devices.loudspeaker.feed.clear();
                 rates.down = Resampler::new(rates.output_rate, self.devices.loudspeaker.rate);
             }
             _ => {}
         }
+    }
+
+    /// Begins or ends the sound that is heard while a tool runs.
+    fn sound(&mut self) {
+        let loudspeaker = &self.devices.loudspeaker;
+        let speaks = loudspeaker.feed.waiting() > 0;
+        let waits = self.waiting.is_heard(self.began.elapsed(), speaks);
+        loudspeaker.sounds.wait(waits && self.desk.sounds);
     }
 
     /// Sends the recorded audio to the agent. A muted microphone sends silence.

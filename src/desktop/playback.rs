@@ -1,8 +1,8 @@
 //! The queue of audio between the session and the loudspeaker's real-time thread.
 //!
-//! The module uses cpal directly, not rodio: the agent is one mono stream without decoding or
-//! mixing, the echo canceller needs every sample in the order played, and a barge-in must clear the
-//! queue at once.
+//! The module uses cpal directly, not rodio: the agent is one mono stream without decoding, the echo
+//! canceller needs every sample in the order played, and a barge-in must clear the queue at once.
+//! The other sounds need no mixer either: [`super::sounds`] makes them where they are played.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;

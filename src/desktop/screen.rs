@@ -68,7 +68,11 @@ impl<W: Write> Screen<W> {
             FromAgent::User { text, last } => self.said("you:   ", text, *last),
             FromAgent::Agent { text, last } => self.said("agent: ", text, *last),
             FromAgent::Trouble(message) => self.line(&format!("error: {message}")),
-            FromAgent::Audio(_) | FromAgent::Clear | FromAgent::Over(_) => Ok(()),
+            FromAgent::Audio(_)
+            | FromAgent::Clear
+            | FromAgent::TimerRings
+            | FromAgent::Tool { .. }
+            | FromAgent::Over(_) => Ok(()),
         }
     }
 

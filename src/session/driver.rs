@@ -342,6 +342,8 @@ impl Driver {
     fn on_time(&mut self) {
         self.speech_found = None;
         for timer in self.tools.timers().take_due(Instant::now()) {
+            // A client that does not take it is found with the words.
+            drop(self.send(Outbound::TimerRings));
             self.input(Input::Announce {
                 text: timer.announcement(),
             });

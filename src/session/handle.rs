@@ -47,6 +47,8 @@ pub enum Outbound {
         /// The event.
         event: Event,
     },
+    /// One of the session's timers rings. It is announced in words once nobody speaks.
+    TimerRings,
     /// The session is over; nothing follows.
     HangUp(HangUpReason),
 }

@@ -15,6 +15,8 @@
 //! | `{"type":"transcript","role":"user","text":…,"final":true}` | what the user said |
 //! | `{"type":"transcript","role":"agent","text":…,"final":false}` | the next clause |
 //! | `{"type":"transcript","role":"agent","text":…,"final":true}` | all that was heard of the agent |
+//! | `{"type":"timer"}` | a timer rings; the words follow once nobody speaks |
+//! | `{"type":"tool","call":…,"name":…,"state":"running"}` | the answer waits for a tool; `done` follows |
 //! | `{"type":"error","message":…,"field":…}` | a text message was not understood, or a stage failed |
 //!
 //! A binary message that ends in half a sample closes the socket with 1007: everything after it
@@ -148,6 +150,7 @@ impl Dialect for Pcm {
             }
             Outbound::Clear => vec![Action::DropAudio, send(json!({"type": "clear"}))],
             Outbound::Event { event, .. } => event_action(event).into_iter().collect(),
+            Outbound::TimerRings => vec![send(json!({"type": "timer"}))],
             Outbound::HangUp(_) => Vec::new(),
         }
     }
@@ -166,6 +169,20 @@ fn event_action(event: Event) -> Option<Action> {
         Event::UserItem { text, .. } => Some(transcript("user", &text, true)),
         Event::AgentSpeech { text, .. } => Some(transcript("agent", &text, false)),
         Event::AgentItemDone { text, .. } => Some(transcript("agent", &text, true)),
+        Event::ToolCalled {
+            call,
+            name,
+            by_client: false,
+            ..
+        } => {
+            let call = call.to_string();
+            let running = json!({"type": "tool", "call": call, "name": name, "state": "running"});
+            Some(send(running))
+        }
+        Event::ToolFinished { call, .. } => {
+            let call = call.to_string();
+            Some(send(json!({"type": "tool", "call": call, "state": "done"})))
+        }
         Event::StageFailed { message, .. } | Event::Refused { message, .. } => {
             Some(error(&message, None))
         }
@@ -188,7 +205,7 @@ fn send(message: serde_json::Value) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{ClauseId, ItemId};
+    use crate::conversation::{CallId, ClauseId, ItemId, Time};
 
     fn opened(actions: &[Action]) -> Option<u32> {
         actions.iter().find_map(|action| match action {
@@ -232,6 +249,39 @@ mod tests {
         assert_eq!(opened(&actions), Some(24_000));
         assert_eq!(said(&actions), [r#"{"type":"ready","sample_rate":24000}"#]);
         assert!(said(&pcm.client(hello))[0].contains("first"));
+    }
+
+    #[test]
+    fn a_timer_and_a_tool_are_told_but_no_tool_of_a_client() {
+        let mut pcm = Pcm::new(None);
+        let mut told = |event| pcm.session(Outbound::Event { at: Time(0), event });
+        let (item, call) = (ItemId(3), CallId(4));
+        let called = |by_client| Event::ToolCalled {
+            item,
+            call,
+            name: "get_weather".into(),
+            arguments: serde_json::Map::new(),
+            by_client,
+            run: None,
+        };
+        let running = told(called(false));
+        assert_eq!(
+            said(&running),
+            [format!(
+                r#"{{"type":"tool","call":"{call}","name":"get_weather","state":"running"}}"#
+            )]
+        );
+        assert_eq!(told(called(true)), []);
+        let result = Ok(json!(3));
+        let done = told(Event::ToolFinished { item, call, result });
+        assert_eq!(
+            said(&done),
+            [format!(
+                r#"{{"type":"tool","call":"{call}","state":"done"}}"#
+            )]
+        );
+        let rings = pcm.session(Outbound::TimerRings);
+        assert_eq!(said(&rings), [r#"{"type":"timer"}"#]);
     }
 
     #[test]

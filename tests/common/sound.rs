@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -135,7 +135,19 @@ impl Sound {
 
     /// Plays samples into the microphone, and returns when they have been played.
     pub fn say(&self, samples: &[f32]) {
-        let path = self.path().join("said.wav");
+        let path = self.write("said.wav", samples);
+        let mut paplay = self.command("paplay");
+        let said = paplay
+            .arg("--device=mic_in")
+            .arg(&path)
+            .output()
+            .expect("paplay");
+        assert!(said.status.success(), "{said:?}");
+    }
+
+    /// Writes a WAV file of this name into the folder.
+    pub fn write(&self, name: &str, samples: &[f32]) -> PathBuf {
+        let path = self.path().join(name);
         let spec = hound::WavSpec {
             channels: 1,
             sample_rate: RATE,
@@ -147,13 +159,7 @@ impl Sound {
             file.write_sample(sample).expect("a sample");
         }
         file.finalize().expect("a file");
-        let mut paplay = self.command("paplay");
-        let said = paplay
-            .arg("--device=mic_in")
-            .arg(&path)
-            .output()
-            .expect("paplay");
-        assert!(said.status.success(), "{said:?}");
+        path
     }
 
     pub fn undertone(&self, arguments: &[&str]) -> Program {
@@ -272,6 +278,13 @@ impl Program {
         panic!("never answered: {:#?}", self.seen);
     }
 
+    /// Waits for its end. Returns all lines that it printed.
+    pub fn ends(mut self) -> Vec<String> {
+        assert!(self.running.0.wait().expect("its end").success());
+        self.seen.extend(self.lines.iter());
+        self.seen
+    }
+
     pub fn press_enter(&mut self) {
         self.stdin.write_all(b"\n").expect("it reads");
     }
@@ -285,6 +298,34 @@ impl Program {
         assert!(self.running.0.wait().expect("its end").success());
         self.seen
     }
+}
+
+/// The samples of a tenth of a second.
+const TENTH: usize = RATE as usize / 10;
+
+/// Whether nine tenths of the energy of `samples` lie at `tones`, Hz. Silence has none.
+pub fn is_of_tones(samples: &[f32], tones: &[f32]) -> bool {
+    let window = |n: usize| {
+        let turn = std::f32::consts::TAU * n as f32 / samples.len() as f32;
+        0.5 - 0.5 * turn.cos()
+    };
+    let shaped = samples.iter().enumerate().map(|(n, s)| s * window(n));
+    let shaped: Vec<f32> = shaped.collect();
+    let all: f32 = shaped.iter().map(|s| s * s).sum();
+    let bins = (0..=samples.len() / 2).filter(|bin| {
+        let hz = *bin as f32 * RATE as f32 / samples.len() as f32;
+        tones.iter().any(|tone| (tone - hz).abs() < 25.0)
+    });
+    let energy = |bin: usize| {
+        let step = std::f32::consts::TAU * bin as f32 / samples.len() as f32;
+        let at = |n: usize| step * n as f32;
+        let points = shaped.iter().enumerate();
+        let (re, im) = points.fold((0.0f32, 0.0f32), |(re, im), (n, s)| {
+            (re + s * at(n).cos(), im + s * at(n).sin())
+        });
+        2.0 * (re * re + im * im) / samples.len() as f32
+    };
+    level_dbfs(samples) > -65.0 && bins.map(energy).sum::<f32>() > 0.9 * all
 }
 
 /// Records the loudspeaker, at 16 kHz.
@@ -324,7 +365,11 @@ impl Recorder {
             .chunks
             .recv_timeout(PATIENCE)
             .expect("sound or silence");
-        let samples = undertone::audio::from_pcm16le(&chunk).expect("whole samples");
+        self.add(&chunk);
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        let samples = undertone::audio::from_pcm16le(chunk).expect("whole samples");
         self.samples.extend(to_f32(&samples));
     }
 
@@ -350,6 +395,27 @@ impl Recorder {
         while level_dbfs(&self.samples[self.samples.len() - second..]) > -60.0 {
             self.next();
         }
+    }
+
+    /// Waits until the loudspeaker plays nothing but `tones`, Hz. Returns everything recorded since the
+    /// last call.
+    pub fn tones(&mut self, tones: &[f32]) -> Vec<f32> {
+        for _ in 0..1_200 {
+            self.next();
+            let last = self.samples.len() - TENTH;
+            if is_of_tones(&self.samples[last..], tones) {
+                return std::mem::take(&mut self.samples);
+            }
+        }
+        panic!("{tones:?} are never heard");
+    }
+
+    /// Everything recorded since the last call, without waiting for more.
+    pub fn until_now(&mut self) -> Vec<f32> {
+        while let Ok(chunk) = self.chunks.try_recv() {
+            self.add(&chunk);
+        }
+        std::mem::take(&mut self.samples)
     }
 
     /// Waits for a sound followed by a second of silence. Returns everything recorded since the

@@ -114,7 +114,7 @@ fn say(said: Outbound, outbox: &mut Outbox, link: &Link) -> bool {
             event: Event::ResponseDone { .. },
             ..
         } => outbox.push(DONE.into()),
-        Outbound::Event { .. } | Outbound::HangUp(_) => true,
+        Outbound::Event { .. } | Outbound::TimerRings | Outbound::HangUp(_) => true,
     }
 }
 

@@ -437,7 +437,7 @@ impl Dialect for ChanWebsocket {
                 event: Event::AgentItemDone { .. },
                 ..
             } => call.say(&[], true),
-            Outbound::Event { .. } => Vec::new(),
+            Outbound::Event { .. } | Outbound::TimerRings => Vec::new(),
             Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(_) => vec![call.command("HANGUP")],
         }

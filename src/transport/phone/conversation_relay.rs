@@ -235,6 +235,7 @@ impl Dialect for ConversationRelay {
                 Event::AgentItemDone { .. } => self.finish(),
                 _ => Vec::new(),
             },
+            Outbound::TimerRings => Vec::new(),
             // Twilio has stopped speaking on its own.
             Outbound::Clear => self.finish(),
             // The call has been handed over.

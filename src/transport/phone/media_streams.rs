@@ -268,7 +268,7 @@ impl Dialect for MediaStreams {
                 self.hung_up = reason != HangUpReason::HandedOver;
                 Vec::new()
             }
-            Outbound::Event { .. } => Vec::new(),
+            Outbound::Event { .. } | Outbound::TimerRings => Vec::new(),
         }
     }
 

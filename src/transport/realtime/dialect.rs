@@ -488,7 +488,7 @@ impl Dialect for Realtime {
                 self.event(event);
                 self.at = None;
             }
-            Outbound::HangUp(_) => {}
+            Outbound::TimerRings | Outbound::HangUp(_) => {}
         }
         std::mem::take(&mut self.actions)
     }

@@ -222,7 +222,7 @@ impl Call {
                     self.writing.iter_mut().skip(header).for_each(|b| *b = 0);
                 }
             }
-            Outbound::Event { .. } => {}
+            Outbound::Event { .. } | Outbound::TimerRings => {}
             Outbound::HangUp(reason) => {
                 tracing::debug!(?reason, "the session hung up");
                 self.over = true;
