@@ -4,6 +4,9 @@
 //! is safe: an intent that is not whole was never followed by its call, and without its result a
 //! call counts as unknown and does not run again.
 //!
+//! Several processes may share the file, as an old server and a new one do while the old one drains.
+//! Each holds the file's lock while it writes, and before that reads what the others have added.
+//!
 //! While a line cannot be written, as on a full disk, no call that changes something runs. What was
 //! written of the line is cut off at once, and once a second it is tried whether writing works again.
 
@@ -66,6 +69,8 @@ struct State {
     /// Held shared while the journal is open: only who holds it alone may rewrite the file.
     _lock: File,
     entries: HashMap<String, Entry>,
+    /// Where the lines begin that other processes may have added.
+    read: u64,
     /// Results of calls that have run, which could not be written down yet.
     unwritten: Vec<JournalLine>,
     figures: JournalFigures,
@@ -192,23 +197,30 @@ impl JournalStore for JournalFile {
 
 impl State {
     fn begin(&mut self, intent: Intent) -> Result<Option<Record>, JournalError> {
-        if let Some(entry) = self.entries.get(&intent.key) {
-            return Ok(Some(Record {
-                tool: entry.tool.clone(),
-                arguments: entry.arguments.clone(),
-                time: entry.time,
-                result: entry.result.as_ref().map(|(_, result)| result.clone()),
-            }));
+        let key = intent.key.clone();
+        let is_over = |entry: &Entry| entry.result.is_some();
+        if !self.entries.get(&key).is_some_and(is_over) {
+            let line = JournalLine::Intent {
+                key: intent.key,
+                time: intent.time,
+                tool: intent.tool,
+                arguments: intent.arguments,
+            };
+            match self.append(Some(&line)) {
+                Ok(true) => {
+                    learn(&mut self.entries, line);
+                    return Ok(None);
+                }
+                Err(error) if !self.entries.contains_key(&key) => return Err(error),
+                _ => {}
+            }
         }
-        let line = JournalLine::Intent {
-            key: intent.key,
-            time: intent.time,
-            tool: intent.tool,
-            arguments: intent.arguments,
-        };
-        self.append(Some(&line))?;
-        learn(&mut self.entries, line);
-        Ok(None)
+        Ok(self.entries.get(&key).map(|entry| Record {
+            tool: entry.tool.clone(),
+            arguments: entry.arguments.clone(),
+            time: entry.time,
+            result: entry.result.as_ref().map(|(_, result)| result.clone()),
+        }))
     }
 
     /// If the result cannot be written now it is written as soon as it can; should the server end
@@ -226,7 +238,7 @@ impl State {
         let line = JournalLine::Result { key, time, result };
         learn(&mut self.entries, line.clone());
         self.unwritten.push(line);
-        self.append(None)
+        self.append(None).map(drop)
     }
 
     fn try_again(&mut self) -> Result<(), JournalError> {
@@ -235,17 +247,18 @@ impl State {
         Ok(())
     }
 
-    /// Writes down what waits, and `line`.
-    fn append(&mut self, line: Option<&JournalLine>) -> Result<(), JournalError> {
+    /// Writes down what waits, and `intent` unless some process has begun its call. Returns whether it was
+    /// written.
+    fn append(&mut self, intent: Option<&JournalLine>) -> Result<bool, JournalError> {
         let failing = self.figures.is_failing();
-        match self.write(line, failing) {
-            Ok(()) => {
+        match self.write(intent, failing) {
+            Ok(written) => {
                 self.unwritten.clear();
                 if failing {
                     tracing::info!(journal = %self.path.display(), "the journal can be written again");
                     self.figures.works();
                 }
-                Ok(())
+                Ok(written)
             }
             Err(source) => {
                 if !failing {
@@ -266,32 +279,63 @@ impl State {
 
     /// All lines or none, as one process after the other. Whether there is room is tried first
     /// if `probe`.
-    fn write(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
+    fn write(&mut self, intent: Option<&JournalLine>, probe: bool) -> io::Result<bool> {
         self.file.lock()?;
-        let written = self.write_locked(line, probe);
+        let written = self.write_locked(intent, probe);
         let unlocked = self.file.unlock();
-        written.and(unlocked)
+        written.and_then(|written| unlocked.map(|()| written))
     }
 
-    fn write_locked(&mut self, line: Option<&JournalLine>, probe: bool) -> io::Result<()> {
+    fn write_locked(&mut self, intent: Option<&JournalLine>, probe: bool) -> io::Result<bool> {
         let end = cut_torn_line(&mut self.file)?;
+        self.catch_up(end)?;
+        let is_new = |line: &&JournalLine| !self.entries.contains_key(line.key());
+        let intent = intent.filter(is_new);
         let mut write = || {
             if probe {
                 self.file.write_all(&PROBE)?;
                 self.file.sync_data()?;
                 self.file.set_len(end)?;
             }
-            for line in self.unwritten.iter().chain(line) {
-                write_line(&mut self.file, line)?;
+            let mut written = 0;
+            for line in self.unwritten.iter().chain(intent) {
+                written += write_line(&mut self.file, line)?;
             }
-            self.file.sync_data()
+            if written > 0 {
+                self.file.sync_data()?;
+            }
+            io::Result::Ok(end + written)
         };
-        let written = write();
-        if written.is_err() {
-            // Should this fail, too, the next line finds the torn one and cuts it off.
-            let _ = self.file.set_len(end);
+        match write() {
+            Ok(end) => {
+                self.read = end;
+                Ok(intent.is_some())
+            }
+            Err(error) => {
+                // Should this fail, too, the next line finds the torn one and cuts it off.
+                let _ = self.file.set_len(end);
+                Err(error)
+            }
         }
-        written
+    }
+
+    /// Reads the lines before `end` that other processes have added.
+    fn catch_up(&mut self, end: u64) -> io::Result<()> {
+        use std::io::Read;
+        let mut lines = vec![0; end.saturating_sub(self.read) as usize];
+        self.file.seek(SeekFrom::Start(self.read.min(end)))?;
+        self.file.read_exact(&mut lines)?;
+        learn_all(&mut self.entries, &lines, &self.path);
+        self.read = end;
+        Ok(())
+    }
+}
+
+impl JournalLine {
+    fn key(&self) -> &str {
+        match self {
+            Self::Intent { key, .. } | Self::Result { key, .. } => key,
+        }
     }
 }
 
@@ -332,8 +376,8 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
     if !alone {
         lock.lock_shared()?;
     }
-    let mut entries = read(path)?;
     if alone {
+        let mut entries = read(path)?;
         let before = entries.len();
         entries.retain(|_, entry| is_kept(entry, now));
         if entries.len() < before {
@@ -342,19 +386,24 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
         lock.unlock()?;
         lock.lock_shared()?;
     }
-    let mut file = private().read(true).append(true).open(path)?;
-    end_line(&mut file)?;
-    file.sync_all()?;
-    File::open(folder)?.sync_all()?;
-    Ok(State {
+    let file = private().read(true).append(true).open(path)?;
+    let mut state = State {
         path: path.into(),
         file,
         _lock: lock,
-        entries,
+        entries: HashMap::new(),
+        read: 0,
         unwritten: Vec::new(),
         figures,
         retrying: false,
-    })
+    };
+    state.file.lock()?;
+    let end = end_line(&mut state.file)?;
+    state.catch_up(end)?;
+    state.file.unlock()?;
+    state.file.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    Ok(state)
 }
 
 /// For this user alone: arguments are what people said.
@@ -365,19 +414,21 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Ends a line that a crash cut short, so that the next one is whole.
-fn end_line(file: &mut File) -> io::Result<()> {
+/// Ends a line that a crash cut short, so that the next one is whole. Returns where that goes.
+fn end_line(file: &mut File) -> io::Result<u64> {
     use std::io::Read;
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(());
+    let end = file.seek(SeekFrom::End(0))?;
+    if end == 0 {
+        return Ok(end);
     }
     file.seek(SeekFrom::End(-1))?;
     let mut last = [0];
     file.read_exact(&mut last)?;
-    if last != *b"\n" {
-        file.write_all(b"\n")?;
+    if last == *b"\n" {
+        return Ok(end);
     }
-    Ok(())
+    file.write_all(b"\n")?;
+    Ok(end + 1)
 }
 
 fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
@@ -386,18 +437,20 @@ fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
         other => other?,
     };
     let mut entries = HashMap::new();
-    for line in bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
+    learn_all(&mut entries, &bytes, path);
+    Ok(entries)
+}
+
+fn learn_all(entries: &mut HashMap<String, Entry>, bytes: &[u8], path: &Path) {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    for line in lines.filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(line) => learn(&mut entries, line),
+            Ok(line) => learn(entries, line),
             Err(_) => {
                 tracing::warn!(journal = %path.display(), "a line that was cut short is skipped")
             }
         }
     }
-    Ok(entries)
 }
 
 fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
@@ -460,12 +513,14 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
     File::open(folder)?.sync_all()
 }
 
-/// In one write, so that lines of several processes do not mix.
-fn write_line(file: &mut File, line: &JournalLine) -> io::Result<()> {
+/// In one write, so that lines of several processes do not mix. Returns the bytes.
+fn write_line(file: &mut File, line: &JournalLine) -> io::Result<u64> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
-    file.write_all(&bytes)
+    file.write_all(&bytes)?;
+    Ok(bytes.len() as u64)
 }
+
 #[cfg(test)]
 mod tests {
     use super::super::{Begun, Journal};
@@ -585,6 +640,62 @@ mod tests {
         drop(journal);
         let journal = open(&path, 24 * 31);
         assert_eq!(begin(&journal, "open", 24 * 31).await, Begun::Started);
+    }
+
+    /// Each has a journal of its own on the same file, as an old server and a new one do.
+    #[tokio::test]
+    async fn a_call_begun_by_another_process_is_not_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (one, other) = (open(&path, 0), open(&path, 0));
+        assert_eq!(begin(&one, "a", 0).await, Begun::Started);
+        assert_eq!(begin(&other, "a", 0).await, Begun::Unknown);
+        let done = Ok(json!({"added": "buy milk"}));
+        finish(&one, "a", &done).await.unwrap();
+        assert_eq!(begin(&other, "a", 0).await, Begun::Done(done));
+
+        let started = std::sync::atomic::AtomicUsize::new(0);
+        let keys = (0..40).map(|number| format!("k{}", number / 2));
+        let both = keys.enumerate().map(async |(number, key)| {
+            let journal = if number % 2 == 0 { &one } else { &other };
+            if begin(journal, &key, 0).await == Begun::Started {
+                started.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        futures_util::future::join_all(both).await;
+        assert_eq!(started.into_inner(), 20);
+        let lines = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(lines.lines().count(), 22);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_runs_in_another_process_is_waited_for_and_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (one, other) = (open(&path, 0), open(&path, 0));
+        assert_eq!(begin(&one, "a", 0).await, Begun::Started);
+        let same = crate::tools::Same {
+            key: "a".into(),
+            span: Duration::from_secs(60),
+            takes: Duration::from_secs(60),
+            is_keyed: false,
+        };
+        let (journal, arguments) = (Journal::new(other), intent("a", 0).arguments);
+        let second = journal.once_per(
+            &same,
+            "add_note",
+            &arguments,
+            || at(0),
+            async |_| unreachable!("it was made already"),
+        );
+        tokio::pin!(second);
+        assert!(futures_util::poll!(&mut second).is_pending());
+        finish(&one, "a", &Ok(json!({"added": "milk"})))
+            .await
+            .unwrap();
+        let told = second.await.unwrap();
+        assert_eq!(told["added"], "milk");
+        assert!(told["already_done"].is_string(), "{told}");
     }
 
     #[test]
