@@ -46,6 +46,8 @@ const LEAST_ROOM: usize = 800;
 /// dropped.
 const LEAST_MESSAGE: usize = 120;
 
+/// The part of a conversation's room that notes before it may take and keep: a quarter.
+const LASTING: usize = 4;
 /// Characters reserved for the server's notes around the conversation.
 const NOTES: usize = 320;
 
@@ -257,8 +259,10 @@ impl Prompts {
             Calls::Markup => 0,
             Calls::Native => native::OVERHEAD,
         };
-        let newest = newest(&prompt.messages, room, overhead);
-        let left_out = &prompt.messages[..prompt.messages.len() - newest.len()];
+        let (lasting, messages) = lasting(&prompt.messages, room / LASTING, overhead);
+        let room = room - sizes(lasting.iter(), overhead).iter().sum::<usize>();
+        let newest = newest(messages, room, overhead);
+        let left_out = &messages[..messages.len() - newest.len()];
         let shown = newest
             .iter()
             .filter(|message| !is_orphan(message, left_out, newest));
@@ -271,18 +275,24 @@ impl Prompts {
             Calls::Markup => {
                 let mut chat = Chat::default();
                 chat.push(Role::System, "", system);
-                day.into_iter()
-                    .chain(shortened)
-                    .for_each(|note| chat.push(Role::User, "\n", note.to_owned()));
+                let note =
+                    |chat: &mut Chat, note: &str| chat.push(Role::User, "\n", note.to_owned());
+                day.into_iter().for_each(|day| note(&mut chat, day));
+                lasting
+                    .iter()
+                    .for_each(|message| chat.add(message, usize::MAX));
+                shortened.into_iter().for_each(|text| note(&mut chat, text));
                 shown.iter().for_each(|message| chat.add(message, longest));
                 chat.finish(demand)
             }
             Calls::Native => {
                 let mut history = native::History::default();
                 history.system(system);
-                day.into_iter()
-                    .chain(shortened)
-                    .for_each(|note| history.note(note));
+                day.into_iter().for_each(|day| history.note(day));
+                lasting
+                    .iter()
+                    .for_each(|message| history.add(message, usize::MAX));
+                shortened.into_iter().for_each(|text| history.note(text));
                 shown
                     .iter()
                     .for_each(|message| history.add(message, longest));
@@ -326,6 +336,18 @@ impl Default for Prompts {
             calls: Calls::default(),
         }
     }
+}
+
+/// The notes before everything else, which say who is calling, and the rest. The notes stay when old turns are
+/// dropped, if they have at most `most` characters.
+fn lasting(messages: &[Message], most: usize, overhead: usize) -> (&[Message], &[Message]) {
+    let is_note = |message: &&Message| matches!(message, Message::System { .. });
+    let notes = messages.iter().take_while(is_note);
+    let ends = sizes(notes, overhead).into_iter().scan(0, |end, size| {
+        *end += size;
+        Some(*end)
+    });
+    messages.split_at(ends.take_while(|end| *end <= most).count())
 }
 
 /// The newest turns that fit into `room` characters, at least one. Old turns are dropped in steps of a

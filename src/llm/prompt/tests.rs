@@ -216,6 +216,38 @@ fn a_long_history_loses_its_oldest_turns_and_no_call_its_result() {
 }
 
 #[test]
+fn a_long_call_does_not_forget_who_calls() {
+    let note = |text: &str| Message::System { text: text.into() };
+    let told = [
+        note("The caller's number is +1."),
+        note("Their plan: gold."),
+    ];
+    let with = |notes: &[Message], turns| [notes, &long_talk(turns)].concat();
+    let short = shown(&with(&told, 3));
+    let notes = "<note>The caller's number is +1.</note>\n<note>Their plan: gold.</note>\n";
+    assert!(short[1].content.starts_with(notes), "{short:?}");
+    for turns in [20, 40, 400] {
+        let chat = shown(&with(&told, turns));
+        let text = &chat[1].content;
+        assert!(text.starts_with(&format!("{notes}{SHORTENED}")), "{text}");
+        assert_eq!(text.matches("gold").count(), 1, "{text}");
+        assert!(chat.last().unwrap().content.len() < 200, "{chat:?}");
+    }
+    let prompts = Prompts::default().for_calls(Calls::Native).limited(1_500);
+    let prompt = Prompt {
+        messages: with(&told, 400),
+        ..Prompt::default()
+    };
+    let native = prompts.chat(&prompt).unwrap();
+    assert!(native[1].content.contains("gold"), "{:?}", native[1]);
+
+    // What takes more than its part goes like everything else.
+    let long = note(&"x".repeat(600));
+    let chat = shown(&with(&[told[0].clone(), long], 400));
+    assert!(chat[1].content.contains("+1") && !chat[1].content.contains("xxx"));
+}
+
+#[test]
 fn a_late_result_goes_with_its_call() {
     let mut messages = long_talk(30);
     messages.insert(0, user("Weather?"));
