@@ -302,6 +302,7 @@ impl Provider {
 
     fn read_start(self, message: &Value) -> Message {
         let start = &message["start"];
+        let pairs = pairs(&text(&message["extra_headers"]));
         let (stream, account, call, format, parameters) = match self {
             Self::Twilio => (
                 &start["streamSid"],
@@ -322,7 +323,7 @@ impl Provider {
                 &start["accountId"],
                 &start["callId"],
                 &start["mediaFormat"],
-                &Value::Null,
+                &pairs,
             ),
         };
         let number = |name: &str| text(&start[name]);
@@ -389,6 +390,15 @@ pub(super) fn with_parameters(values: SessionValues, parameters: &Value) -> Sess
     parameters.fold(values, |values, (name, value)| {
         values.with(Named::Param(name.clone()), &text(value), Origin::Claimed)
     })
+}
+
+/// Plivo's extra headers, `name=value` joined by `;` or `,`.
+fn pairs(typed: &str) -> Value {
+    let pairs = typed
+        .split([';', ','])
+        .filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().into()));
+    Value::Object(pairs.collect())
 }
 
 /// The law of a media format, or the unsupported format as text.
@@ -583,6 +593,16 @@ mod tests {
         let plan = Named::Param("plan".into());
         assert_eq!(value(plan), Some(("gold", Origin::Claimed)));
         assert_eq!(value(Named::Param("ticket".into())), None);
+        let mut first = start(Provider::Plivo, "good");
+        first["extra_headers"] = json!("plan=gold;line = a7");
+        let opened = tell(&mut dialect(Provider::Plivo), &first);
+        let [Action::Open(options)] = &opened[..] else {
+            panic!("{opened:?}");
+        };
+        for (name, told) in [("plan", "gold"), ("line", "a7")] {
+            let value = options.values.get(&Named::Param(name.into()));
+            assert_eq!(value, Some((told, Origin::Claimed)));
+        }
         for withheld in [
             "+266696687",
             "Anonymous",
