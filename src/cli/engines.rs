@@ -68,7 +68,7 @@ pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
 /// A model is missing or does not match its sha256, or a setting cannot be used.
 pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let renewal = renewal_with(config, &models, &observers.metrics)?;
+    let renewal = renewal_with(config, &models, &observers.metrics, None)?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -107,8 +107,9 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
 ///
 /// # Errors
 /// As [`all`].
-pub(super) fn renewal(config: &Config, metrics: &Metrics) -> Result<Renewal> {
-    renewal_with(config, &verified_models(config)?, metrics)
+pub(super) fn renewal(config: &Config, before: &Engines) -> Result<Renewal> {
+    let models = verified_models(config)?;
+    renewal_with(config, &models, before.metrics(), Some(before.live_tools()))
 }
 
 /// The tools of the configuration, also those of MCP servers, although nothing is connected.
@@ -121,7 +122,12 @@ fn registry(config: &Config) -> Result<Registry> {
 }
 
 /// The same without the tools of MCP servers, which come and go as their servers do.
-fn live(tools: &Registry, config: &Config, metrics: &Metrics) -> LiveTools {
+fn live(
+    tools: &Registry,
+    config: &Config,
+    metrics: &Metrics,
+    before: Option<&LiveTools>,
+) -> LiveTools {
     let mut connected = tools.clone();
     for tool in &config.tools.declared {
         if let Kind::Mcp(plan) = &tool.kind {
@@ -140,19 +146,25 @@ fn live(tools: &Registry, config: &Config, metrics: &Metrics) -> LiveTools {
     let live = LiveTools::from(connected);
     let mcp = &config.tools.mcp.servers;
     if tokio::runtime::Handle::try_current().is_ok() {
-        declared::mcp_servers(mcp, &config.tools.declared).run(&live, &metrics.mcp());
+        let servers = declared::mcp_servers(mcp, &config.tools.declared, before);
+        servers.run(&live, &metrics.mcp());
     }
     live
 }
 
-fn renewal_with(config: &Config, models: &Models, metrics: &Metrics) -> Result<Renewal> {
+fn renewal_with(
+    config: &Config,
+    models: &Models,
+    metrics: &Metrics,
+    before: Option<&LiveTools>,
+) -> Result<Renewal> {
     let tools = registry(config)?;
     let instructions = config.policy.briefing.instructions.as_deref();
     let text = config.llm.text_limits(instructions, &tools)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
         predictors: predictors(config, models, &tools)?,
-        tools: live(&tools, config, metrics),
+        tools: live(&tools, config, metrics, before),
         zone: config.time_zone.clone(),
         policy: Policy {
             text,

@@ -82,7 +82,7 @@ impl Reloader {
         }
         let config = &loaded.config;
         let old = engines_of(&self.engines);
-        let renewal = engines::renewal(config, old.metrics())?;
+        let renewal = engines::renewal(config, &old)?;
         let runtime = Handle::try_current().context("no async runtime")?;
         let engines = runtime.block_on(old.renewed(renewal));
         telemetry::change(&config.log.filter, super::secrets(config))?;

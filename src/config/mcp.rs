@@ -3,8 +3,8 @@
 use super::Scope;
 use super::check::{Check, Checked};
 use super::error::ConfigError;
-use super::raw::RawMcp;
-use crate::tools::mcp::{Link, McpCatalogue, McpServer, Pins, Program};
+use super::raw::{RawMcp, RawOauth};
+use crate::tools::mcp::{Access, ClientCredentials, Link, McpCatalogue, McpServer, Pins, Program};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,10 +62,7 @@ impl Check<'_> {
             ([], typed) => {
                 let fix = "use the server's address, such as https://example.org/mcp";
                 let url = self.address(&key("url"), typed, fix)?;
-                let token = match raw.bearer_env.as_str() {
-                    "" => None,
-                    variable => Some(self.variable(&key("bearer_env"), variable)?),
-                };
+                let access = self.mcp_access(name, raw)?;
                 if !raw.env.is_empty() {
                     let problem = format!("{} is for a command", key("env"));
                     return wrong(
@@ -74,7 +71,7 @@ impl Check<'_> {
                         "remove it; a token belongs in bearer_env",
                     );
                 }
-                Link::Http { url, bearer: token }
+                Link::Http { url, access }
             }
             (_, typed) if !typed.is_empty() => {
                 let problem = format!("[{table}] has a command and a url");
@@ -83,6 +80,10 @@ impl Check<'_> {
             _ if !raw.bearer_env.is_empty() => {
                 let problem = format!("{} is for a url", key("bearer_env"));
                 return wrong(&key("bearer_env"), problem, "name the variable in env");
+            }
+            _ if raw.oauth.is_some() => {
+                let problem = format!("{} is for a url", key("oauth"));
+                return wrong(&key("oauth"), problem, "remove it");
             }
             ([program, arguments @ ..], _) => Link::Program(Program {
                 program: if program.contains('/') {
@@ -108,6 +109,46 @@ impl Check<'_> {
             name: name.to_owned(),
             link,
             timeout: Duration::from_millis(timeout),
+        })
+    }
+
+    fn mcp_access(&self, name: &str, raw: &RawMcp) -> Checked<Access> {
+        let (bearer, oauth) = (
+            format!("mcp.{name}.bearer_env"),
+            format!("mcp.{name}.oauth"),
+        );
+        match (raw.bearer_env.as_str(), &raw.oauth) {
+            ("", None) => Ok(Access::Open),
+            (variable, None) => Ok(Access::Bearer {
+                token: self.variable(&bearer, variable)?,
+                variable: variable.to_owned(),
+            }),
+            ("", Some(raw)) => Ok(Access::Client(self.mcp_client(&oauth, raw)?)),
+            _ => {
+                let problem = format!("[mcp.{name}] has bearer_env and oauth");
+                Err(self.wrong(&oauth, problem, "keep one of them"))
+            }
+        }
+    }
+
+    fn mcp_client(&self, key: &str, raw: &RawOauth) -> Checked<ClientCredentials> {
+        let needed = [
+            ("token_url", &raw.token_url),
+            ("client_id", &raw.client_id),
+            ("client_secret_env", &raw.client_secret_env),
+        ];
+        if let Some((missing, _)) = needed.iter().find(|(_, typed)| typed.is_empty()) {
+            let fix = "oauth = { token_url = \"https://…\", client_id = \"…\", client_secret_env = \"VARIABLE\" }";
+            return Err(self.wrong(key, format!("{key} has no {missing}"), fix));
+        }
+        let fix = "use the address at which the authorisation server gives tokens, \
+                   such as https://example.org/oauth/token";
+        Ok(ClientCredentials {
+            token_url: self.address(&format!("{key}.token_url"), &raw.token_url, fix)?,
+            id: raw.client_id.clone(),
+            secret: self.variable(&format!("{key}.client_secret_env"), &raw.client_secret_env)?,
+            secret_env: raw.client_secret_env.clone(),
+            scope: raw.scope.clone(),
         })
     }
 

@@ -355,7 +355,17 @@ pub(super) struct RawMcp {
     pub(super) env: Vec<String>,
     pub(super) url: String,
     pub(super) bearer_env: String,
+    pub(super) oauth: Option<RawOauth>,
     pub(super) timeout_ms: i64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawOauth {
+    pub(super) token_url: String,
+    pub(super) client_id: String,
+    pub(super) client_secret_env: String,
+    pub(super) scope: String,
 }
 
 impl Default for RawMcp {
@@ -365,6 +375,7 @@ impl Default for RawMcp {
             env: Vec::new(),
             url: String::new(),
             bearer_env: String::new(),
+            oauth: None,
             timeout_ms: 5_000,
         }
     }

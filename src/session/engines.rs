@@ -204,6 +204,11 @@ impl Engines {
         self.tools.now()
     }
 
+    /// The same, while they change.
+    pub fn live_tools(&self) -> &LiveTools {
+        &self.tools
+    }
+
     /// The metrics of all sessions.
     pub fn metrics(&self) -> &Metrics {
         &self.observers.metrics

@@ -66,6 +66,11 @@ impl LiveTools {
         next.expect("the closure has run")
     }
 
+    /// The work that is kept, if it is of this type.
+    pub(crate) fn kept<T: Any>(&self) -> Option<&T> {
+        self.0.work.get()?.downcast_ref()
+    }
+
     /// Tells of every change from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Registry>> {
         self.0.tools.subscribe()

@@ -1,5 +1,6 @@
 //! Runs the real program and checks its output and exit codes.
 
+use crate::support::mcp::{Setup, object};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -309,6 +310,55 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
         );
         assert_eq!(check["mend"].is_string(), status == "broken", "{check}");
     }
+}
+
+#[test]
+fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
+    let examined = |setup: &Setup| {
+        let mut doctor = undertone(setup.folder.path(), &["doctor", "--json"]);
+        let output = doctor.env("UNDERTONE_MODELS", "nowhere").output().unwrap();
+        let report = json(&output);
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == "MCP servers");
+        let check = check.unwrap();
+        let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("detail"))
+    };
+    let short = object("look");
+    let setup = Setup::of_program(std::slice::from_ref(&short));
+    setup.declare("look", "effect = \"read\"");
+    setup.accept(&[short]);
+    let (status, detail) = examined(&setup);
+    assert_eq!(status, "ok", "{detail}");
+    let tokens = detail.strip_prefix("1 connected; look ");
+    let tokens = tokens.and_then(|rest| rest.strip_suffix(" tokens"));
+    let tokens: u64 = tokens.expect(&detail).parse().expect("a number");
+    assert!((10..60).contains(&tokens), "{tokens}");
+
+    let mut long = object("look");
+    for number in 0..30 {
+        let said = serde_json::json!({"type": "string", "description": "x".repeat(100)});
+        long["inputSchema"]["properties"][format!("field{number}")] = said;
+    }
+    setup.list(std::slice::from_ref(&long));
+    let (status, detail) = examined(&setup);
+    assert_eq!((&*status, &*detail), ("broken", "look is drifted"));
+    setup.accept(&[long]);
+    let (status, detail) = examined(&setup);
+    assert_eq!(status, "broken", "{detail}");
+    assert!(
+        detail.contains("of every prompt, more than 500"),
+        "{detail}"
+    );
+
+    let nobody = "[mcp.crm]\nurl = \"http://127.0.0.1:1/mcp\"\n";
+    setup.configure(nobody);
+    let (status, detail) = examined(&setup);
+    assert_eq!(status, "broken", "{detail}");
+    assert!(
+        detail.contains("crm is not connected: cannot connect"),
+        "{detail}"
+    );
 }
 
 /// A server configuration with Twilio, a remote model and a tool, without their secrets.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
 use undertone::config::{ConfigError, Environment, Flags, Loaded};
 use undertone::tools::mcp::{self, Pin};
 
@@ -101,9 +102,26 @@ impl Setup {
         undertone::config::load(&flags, &environment)
     }
 
+    /// Pins tools of the server `crm` without asking it.
+    pub(crate) fn accept(&self, tools: &[Value]) {
+        let catalogue = self.load().expect("a configuration").config.tools.mcp;
+        let mut pins = catalogue.pins;
+        for tool in tools {
+            let name = tool["name"].as_str().expect("a name");
+            pins.pin("crm", name, Pin::of(tool.clone()));
+        }
+        pins.write(&catalogue.file.expect("a file")).expect("pins");
+    }
+
     /// Pins all that the servers list.
     pub(crate) async fn pin(&self) {
-        let catalogue = self.load().expect("a configuration").config.tools.mcp;
+        self.pin_with(&[]).await;
+    }
+
+    /// The same with these environment variables.
+    pub(crate) async fn pin_with(&self, variables: &[(&str, &str)]) {
+        let loaded = self.load_with(variables);
+        let catalogue = loaded.expect("a configuration").config.tools.mcp;
         let mut pins = catalogue.pins;
         for server in &catalogue.servers {
             for tool in mcp::list(server).await.expect("tools") {
@@ -115,17 +133,45 @@ impl Setup {
     }
 }
 
-/// A server over streamable HTTP, made with the SDK. Clones are the same.
-#[derive(Clone, Default)]
-pub(crate) struct Web(Arc<Mutex<Vec<Value>>>);
+/// A server over streamable HTTP, made with the SDK: of both generations, as the client asks. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Web {
+    tools: watch::Sender<Vec<Value>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Default for Web {
+    fn default() -> Self {
+        Self {
+            tools: watch::Sender::new(Vec::new()),
+            log: Arc::default(),
+        }
+    }
+}
 
 impl Web {
+    /// The tools from now on, of which subscribers are told.
     pub(crate) fn list(&self, tools: &[Value]) {
-        *self.0.lock().expect("no panic") = tools.to_vec();
+        self.tools.send_replace(tools.to_vec());
+    }
+
+    /// What has reached it: "list", "call NAME", "cancel", "listen", and of each request "version VERSION", "session"
+    /// if it names one.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no panic").clone()
+    }
+
+    pub(crate) fn times(&self, line: &str) -> usize {
+        self.log().iter().filter(|logged| *logged == line).count()
     }
 
     /// Serves at the address that it returns.
     pub(crate) fn serve(&self) -> String {
+        self.serve_behind(|router| router)
+    }
+
+    /// Serves behind what `guard` puts before it.
+    fn serve_behind(&self, guard: impl FnOnce(axum::Router) -> axum::Router) -> String {
         use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
         use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
         let own = self.clone();
@@ -134,8 +180,36 @@ impl Web {
             Arc::new(LocalSessionManager::default()),
             StreamableHttpServerConfig::default(),
         );
-        let address = super::serve_on_a_thread(axum::Router::new().fallback_service(service));
-        format!("http://{address}/mcp")
+        let own = self.clone();
+        let note = move |request: axum::extract::Request, next: axum::middleware::Next| {
+            own.note(request.headers());
+            next.run(request)
+        };
+        let router = axum::Router::new().fallback_service(service);
+        let router = guard(router.layer(axum::middleware::from_fn(note)));
+        format!("http://{}/mcp", super::serve_on_a_thread(router))
+    }
+
+    fn note(&self, headers: &axum::http::HeaderMap) {
+        if let Some(version) = headers.get("mcp-protocol-version") {
+            self.write(format!("version {}", version.to_str().expect("text")));
+        }
+        if headers.contains_key("mcp-session-id") {
+            self.write("session".into());
+        }
+    }
+
+    fn write(&self, line: String) {
+        self.log.lock().expect("no panic").push(line);
+    }
+}
+
+/// Notes that a call was given up, in whichever way.
+struct Cancelled(Web);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        self.0.write("cancel".into());
     }
 }
 
@@ -143,8 +217,38 @@ impl rmcp::ServerHandler for Web {
     fn get_info(&self) -> rmcp::model::ServerConfig {
         let tools = rmcp::model::ServerCapabilities::builder()
             .enable_tools()
+            .enable_tool_list_changed()
             .build();
         rmcp::model::ServerConfig::new(tools)
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &rmcp::model::SubscriptionFilter,
+    ) -> Option<rmcp::model::SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(
+        &self,
+        subscription: rmcp::service::SubscriptionContext,
+    ) -> Result<(), rmcp::ErrorData> {
+        let mut tools = self.tools.subscribe();
+        self.write("listen".into());
+        loop {
+            tokio::select! {
+                () = subscription.cancelled() => return Ok(()),
+                changed = tools.changed() => changed.expect("the server is there"),
+            }
+            if subscription
+                .sink()
+                .notify_tool_list_changed()
+                .await
+                .is_err()
+            {
+                return Ok(());
+            }
+        }
     }
 
     async fn list_tools(
@@ -152,7 +256,8 @@ impl rmcp::ServerHandler for Web {
         _: Option<rmcp::model::PaginatedRequestParams>,
         _: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<rmcp::model::ListToolsResult, rmcp::ErrorData> {
-        let tools = self.0.lock().expect("no panic").clone();
+        self.write("list".into());
+        let tools = self.tools.borrow().clone();
         let tools = serde_json::from_value(json!({ "tools": tools }));
         Ok(tools.expect("tools"))
     }
@@ -160,12 +265,128 @@ impl rmcp::ServerHandler for Web {
     async fn call_tool(
         &self,
         call: rmcp::model::CallToolRequestParams,
-        _: rmcp::service::RequestContext<rmcp::RoleServer>,
+        context: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<rmcp::model::CallToolResponse, rmcp::ErrorData> {
+        self.write(format!("call {}", call.name));
+        if call.name.starts_with("hang") {
+            let _cancelled = Cancelled(self.clone());
+            context.ct.cancelled().await;
+        }
         let given = json!({"tool": call.name, "given": call.arguments});
         let result = json!({"content": [], "structuredContent": given});
         let result: rmcp::model::CallToolResult = serde_json::from_value(result).expect("a result");
         Ok(result.into())
+    }
+}
+
+/// A scripted authorisation server with one client, as strict as RFC 6749 and RFC 8707 let it be. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Issuer(Arc<Mutex<Issued>>);
+
+#[derive(Default)]
+struct Issued {
+    /// What tokens are given for.
+    resource: String,
+    count: usize,
+    /// The token that counts.
+    valid: Option<String>,
+}
+
+impl Issuer {
+    pub(crate) const CLIENT: &str = "crm:client";
+    pub(crate) const SECRET: &str = "s3cret +/% of the client";
+    pub(crate) const SCOPE: &str = "tools.read tools.write";
+
+    /// Serves tokens at the address that it returns.
+    pub(crate) fn serve(&self) -> String {
+        let own = self.clone();
+        let give = move |headers: axum::http::HeaderMap, body: String| {
+            let (status, answer) = own.give(&headers, &body);
+            std::future::ready((status, axum::Json(answer)))
+        };
+        let router = axum::Router::new().route("/token", axum::routing::post(give));
+        format!("http://{}/token", super::serve_on_a_thread(router))
+    }
+
+    /// Serves `web` to whoever has a token of this server, at the address that it returns.
+    pub(crate) fn guard(&self, web: &Web) -> String {
+        let own = self.clone();
+        let check = move |request: axum::extract::Request, next: axum::middleware::Next| {
+            let own = own.clone();
+            async move {
+                let refused = [("www-authenticate", "Bearer error=\"invalid_token\"")];
+                let unauthorized = axum::http::StatusCode::UNAUTHORIZED;
+                match own.admits(request.headers()) {
+                    true => next.run(request).await,
+                    false => axum::response::IntoResponse::into_response((unauthorized, refused)),
+                }
+            }
+        };
+        let url = web.serve_behind(|router| router.layer(axum::middleware::from_fn(check)));
+        self.0.lock().expect("no panic").resource.clone_from(&url);
+        url
+    }
+
+    /// The tokens so far are refused from now on.
+    pub(crate) fn expire(&self) {
+        self.0.lock().expect("no panic").valid = None;
+    }
+
+    /// How many tokens it has given.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().expect("no panic").count
+    }
+
+    fn admits(&self, headers: &axum::http::HeaderMap) -> bool {
+        let issued = self.0.lock().expect("no panic");
+        let valid = issued.valid.as_ref().map(|token| format!("Bearer {token}"));
+        let shown = headers.get("authorization").and_then(|it| it.to_str().ok());
+        valid.is_some() && shown == valid.as_deref()
+    }
+
+    fn give(&self, headers: &axum::http::HeaderMap, body: &str) -> (axum::http::StatusCode, Value) {
+        use axum::http::StatusCode;
+        use base64::Engine;
+        let no = |code: &str| (StatusCode::BAD_REQUEST, json!({ "error": code }));
+        let encoded = |text: &str| -> String {
+            url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+        };
+        let pair = format!("{}:{}", encoded(Self::CLIENT), encoded(Self::SECRET));
+        let pair = base64::prelude::BASE64_STANDARD.encode(pair);
+        let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok());
+        if header("authorization") != Some(&format!("Basic {pair}")) {
+            let error = json!({"error": "invalid_client", "error_description": "Unknown client."});
+            return (StatusCode::UNAUTHORIZED, error);
+        }
+        if header("content-type") != Some("application/x-www-form-urlencoded") {
+            return no("invalid_request");
+        }
+        let fields: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes())
+            .into_owned()
+            .collect();
+        let field = |name: &str| {
+            let mut all = fields.iter().filter(|(key, _)| key == name);
+            all.next()
+                .map(|(_, value)| &**value)
+                .filter(|_| all.next().is_none())
+        };
+        let mut issued = self.0.lock().expect("no panic");
+        match (field("grant_type"), field("resource"), field("scope")) {
+            (Some("client_credentials"), Some(resource), _) if resource != issued.resource => {
+                no("invalid_target")
+            }
+            (Some("client_credentials"), Some(_), Some(Self::SCOPE)) => {
+                issued.count += 1;
+                let token = format!("t0ken-{}", issued.count);
+                issued.valid = Some(token.clone());
+                let given =
+                    json!({"access_token": token, "token_type": "bearer", "expires_in": 60});
+                (StatusCode::OK, given)
+            }
+            (Some("client_credentials"), Some(_), _) => no("invalid_scope"),
+            (Some(_), ..) => no("unsupported_grant_type"),
+            _ => no("invalid_request"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! invisible character may be spoken.
 
 use crate::support;
+use axum::routing::post;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
@@ -15,8 +16,9 @@ use support::program::until;
 use support::{Client, Server, live};
 use undertone::llm::markup::Parser;
 use undertone::llm::prompt::Role;
+use undertone::llm::remote::{Dialect, Settings};
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::llm::{Demands, Llm, LlmEvent, LlmStream, Message, Prompt, Prompts};
+use undertone::llm::{Calls, Demands, Llm, LlmEvent, LlmStream, Message, Prompt, Prompts, Remote};
 use undertone::metrics::Metrics;
 use undertone::session::Builders;
 use undertone::tools::declared::{self, Declared};
@@ -237,7 +239,7 @@ fn server(results: Vec<String>, runs: &Arc<AtomicUsize>) -> Server {
         results,
     };
     tools.register(Arc::new(lookup)).expect("a tool");
-    serve(tools.into())
+    serve(tools.into(), parrot())
 }
 
 /// The tool that no string may call.
@@ -251,18 +253,20 @@ fn paying(runs: &Arc<AtomicUsize>) -> Registry {
     tools
 }
 
-/// A server of the parrot.
-fn serve(tools: LiveTools) -> Server {
-    let parrot = Parrot {
+fn parrot() -> Arc<dyn Llm> {
+    Arc::new(Parrot {
         prompts: Prompts::default(),
-    };
+    })
+}
+
+fn serve(tools: LiveTools, llm: Arc<dyn Llm>) -> Server {
     live::serve(Builders {
         tts: Box::new(|| Ok(Box::new(Hasty))),
         tools,
         predictors: Vec::new(),
         journal: None,
         observers: undertone::session::Observers::default(),
-        ..live::without_models(Arc::new(parrot))
+        ..live::without_models(llm)
     })
 }
 
@@ -334,6 +338,33 @@ async fn spoken_without_a_call(strings: Vec<String>) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_of_an_mcp_server_call_nothing() {
     let strings = strings(&WRAPPERS, &DISGUISES);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (setup, tools) = looked_up_over_mcp(&strings, &runs).await;
+    let spoken = nothing_is_called(&serve(tools, parrot()), &strings, &runs).await;
+    assert!(spoken > STRINGS * 20, "the parrot was silent");
+    assert_eq!(setup.times("call string"), STRINGS);
+}
+
+/// A model server of a dialect that repeats what it is sent, as itself and as the result of an MCP server's tool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_dialect_calls_nothing_that_users_and_mcp_servers_write() {
+    let tagged = strings(&WRAPPERS, &DISGUISES);
+    let all = [tagged, strings(&FORMS, &DISGUISES[..1])].concat();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (setup, tools) = looked_up_over_mcp(&all, &runs).await;
+    for dialect in [Dialect::ChatCompletions, Dialect::Messages] {
+        for calls in [Calls::Markup, Calls::Native] {
+            let before = setup.times("call string");
+            let server = serve(tools.clone(), echo(dialect, calls));
+            let spoken = nothing_is_called(&server, &all, &runs).await;
+            assert!(spoken > STRINGS * 20, "{dialect:?} {calls:?} was silent");
+            assert_eq!(setup.times("call string"), before + all.len());
+        }
+    }
+}
+
+/// The tools of a session, with one of an MCP server that returns the strings.
+async fn looked_up_over_mcp(strings: &[String], runs: &Arc<AtomicUsize>) -> (Setup, LiveTools) {
     let number = json!({"type": "object", "properties": {"number": {"type": "integer"}}});
     let tool = json!({"name": "string", "description": "Looks it up.", "inputSchema": number});
     let setup = Setup::of_program(&[tool]);
@@ -343,14 +374,121 @@ async fn results_of_an_mcp_server_call_nothing() {
     setup.write("tools/lookup.toml", &format!("{lookup}\n{mcp}\n"));
     setup.pin().await;
     let config = setup.load().expect("a configuration").config;
-    let runs = Arc::new(AtomicUsize::new(0));
-    let tools = LiveTools::from(paying(&runs));
-    let servers = declared::mcp_servers(&config.tools.mcp.servers, &config.tools.declared);
+    let tools = LiveTools::from(paying(runs));
+    let servers = declared::mcp_servers(&config.tools.mcp.servers, &config.tools.declared, None);
     servers.run(&tools, &Metrics::default().mcp());
     until(async || tools.now().declaration("lookup").map(drop)).await;
-    let spoken = nothing_is_called(&serve(tools), &strings, &runs).await;
-    assert!(spoken > STRINGS * 20, "the parrot was silent");
-    assert_eq!(setup.times("call string"), STRINGS);
+    (setup, tools)
+}
+
+/// A model server that sends back all that users and tools have written in the last messages. Asked to "fetch" it
+/// calls the lookup tool instead.
+fn echo(dialect: Dialect, calls: Calls) -> Arc<dyn Llm> {
+    let routes = axum::Router::new()
+        .route("/v1/chat/completions", post(echo_chat))
+        .route("/v1/messages", post(echo_messages));
+    let url = format!("http://{}/v1", support::serve_on_a_thread(routes));
+    let settings = Settings {
+        dialect,
+        calls,
+        ..Settings::new(url.parse().expect("an address"), "echo")
+    };
+    Arc::new(Remote::new(settings, Prompts::default()).expect("a model"))
+}
+
+enum Reply {
+    Words(String),
+    Lookup(u64),
+}
+
+fn reply(request: &Value) -> Reply {
+    let messages = request["messages"].as_array().expect("messages");
+    let texts: Vec<String> = messages[messages.len().saturating_sub(4)..]
+        .iter()
+        .filter(|message| message["role"] != "assistant" && message["role"] != "system")
+        .map(|message| texts(&message["content"]))
+        .collect();
+    let last = texts.last().and_then(|text| text.lines().last());
+    let number = last.and_then(|line| line.strip_prefix("fetch "));
+    match number.and_then(|number| number.parse().ok()) {
+        Some(number) => Reply::Lookup(number),
+        None => Reply::Words(texts.concat()),
+    }
+}
+
+/// All text in the content of a message, in whatever blocks.
+fn texts(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks.iter().map(texts).collect(),
+        Value::Object(block) => ["text", "content"]
+            .map(|key| block.get(key).map(texts).unwrap_or_default())
+            .concat(),
+        _ => String::new(),
+    }
+}
+
+fn is_native(request: &Value) -> bool {
+    request["tools"]
+        .as_array()
+        .is_some_and(|tools| !tools.is_empty())
+}
+
+type Events = ([(&'static str, &'static str); 1], String);
+
+async fn echo_chat(axum::Json(request): axum::Json<Value>) -> Events {
+    let (delta, end) = match reply(&request) {
+        Reply::Lookup(number) if is_native(&request) => {
+            let arguments = json!({ "number": number }).to_string();
+            let function = json!({"name": "lookup", "arguments": arguments});
+            let call = json!({"index": 0, "id": format!("call{number:05}"), "type": "function", "function": function});
+            (json!({ "tool_calls": [call] }), "tool_calls")
+        }
+        Reply::Lookup(number) => (json!({ "content": markup(number) }), "stop"),
+        Reply::Words(words) => (json!({ "content": words }), "stop"),
+    };
+    let piece = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+    let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]});
+    let text = format!("data: {piece}\n\ndata: {last}\n\ndata: [DONE]\n\n");
+    ([("content-type", "text/event-stream")], text)
+}
+
+async fn echo_messages(axum::Json(request): axum::Json<Value>) -> Events {
+    let (block, delta, reason) = match reply(&request) {
+        Reply::Lookup(number) if is_native(&request) => (
+            json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": "lookup", "input": {}}),
+            json!({"type": "input_json_delta", "partial_json": json!({ "number": number }).to_string()}),
+            "tool_use",
+        ),
+        other => {
+            let words = match other {
+                Reply::Lookup(number) => markup(number),
+                Reply::Words(words) => words,
+            };
+            let delta = json!({"type": "text_delta", "text": words});
+            (json!({"type": "text", "text": ""}), delta, "end_turn")
+        }
+    };
+    let events = [
+        json!({"type": "message_start", "message": {"role": "assistant", "content": []}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}}),
+        json!({"type": "message_stop"}),
+    ];
+    let one = |event: &Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().expect("a type")
+        )
+    };
+    let text = events.iter().map(one).collect();
+    ([("content-type", "text/event-stream")], text)
+}
+
+fn markup(number: u64) -> String {
+    format!("<tool>lookup(number={number})</tool>")
 }
 
 /// Whoever describes a tool writes into the system prompt.

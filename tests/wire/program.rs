@@ -8,6 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use rustix::process::Signal;
+use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -245,6 +246,40 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
         !log.contains(one) && !log.contains(two),
         "a token is logged"
     );
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
+#[tokio::test]
+async fn three_reloads_start_no_second_mcp_server() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/mcp_server.py");
+    let folder = folder("");
+    let folder = folder.path();
+    let crm = folder.join("crm");
+    std::fs::create_dir(&crm).expect("made");
+    std::fs::write(crm.join("tools.json"), "[]").expect("written");
+    let command = json!(["python3", script, crm]);
+    configure(folder, &format!("[mcp.crm]\ncommand = {command}\n"));
+    let times = |file: &Path, part: &str| {
+        let log = std::fs::read_to_string(file).unwrap_or_default();
+        log.lines().filter(|line| line.contains(part)).count()
+    };
+    let mut program = start(folder, "").await;
+    until(async || (program.get("/readyz", None).await.1 == "ready").then_some(())).await;
+    let mut sessions = Vec::new();
+    for reloads in 1..=3 {
+        sessions.push(program.open(None).await.expect("a session"));
+        program.signal(Signal::HUP);
+        let reloaded = || times(&folder.join("log"), "reloaded the configuration") == reloads;
+        until(async || reloaded().then_some(())).await;
+        assert_eq!(program.get("/readyz", None).await.1, "ready");
+    }
+    assert_eq!(times(&crm.join("log"), "start"), 1);
+    configure(folder, "[mcp.crm]\nurl = \"http://127.0.0.1:1/mcp\"\n");
+    program.signal(Signal::HUP);
+    let named = "ready; MCP servers that are not connected: crm";
+    until(async || (program.get("/readyz", None).await == (200, named.into())).then_some(())).await;
+    assert!(answer(&mut sessions[0], QUESTION).await.contains('4'));
     program.signal(Signal::TERM);
     assert!(program.ended().await.success());
 }

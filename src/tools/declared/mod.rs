@@ -11,7 +11,8 @@ use super::http::{HttpPlan, HttpTool, Web};
 use super::mcp::{McpCatalogue, McpPlan, McpServer, McpServers, McpTool};
 use super::subprocess::{SubprocessPlan, SubprocessTool};
 use super::{
-    Audience, CallContext, Declaration, Fixed, OncePer, Registry, RegistryError, Tool, ToolError,
+    Audience, CallContext, Declaration, Fixed, LiveTools, OncePer, Registry, RegistryError, Tool,
+    ToolError,
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -207,9 +208,14 @@ fn is_unpinned(tool: &Declared) -> bool {
     matches!(&tool.kind, Kind::Mcp(plan) if plan.pin.is_none())
 }
 
-/// The MCP servers with the tools that are declared of each.
-pub fn mcp_servers(servers: &[Arc<McpServer>], declared: &[Declared]) -> McpServers {
-    let mut all = McpServers::new(servers);
+/// The MCP servers with the tools that are declared of each. Those that `before` is connected to in the same way
+/// stay connected, and serve both.
+pub fn mcp_servers(
+    servers: &[Arc<McpServer>],
+    declared: &[Declared],
+    before: Option<&LiveTools>,
+) -> McpServers {
+    let mut all = McpServers::new(servers, before);
     for tool in declared {
         if let Kind::Mcp(plan) = &tool.kind {
             let bind = |client| {

@@ -1,5 +1,7 @@
 //! A connection to an MCP server, through the official SDK.
 
+use super::oauth::OauthError;
+use super::web::Web;
 use super::{Link, McpServer, Program};
 use crate::tools::subprocess::Group;
 use rmcp::ClientHandler;
@@ -25,8 +27,6 @@ use tokio::task::AbortHandle;
 const CONNECT: Duration = Duration::from_secs(60);
 /// How long a server may take for one page of its tools.
 const LIST: Duration = Duration::from_secs(10);
-/// How long reaching a server's address may take.
-const REACH: Duration = Duration::from_secs(5);
 /// The pause before a subscription that has ended is made again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 const MOST_PAGES: usize = 20;
@@ -50,6 +50,9 @@ pub enum McpError {
     /// There is no HTTP client.
     #[error("cannot set up the HTTP client: {0}")]
     Client(#[source] reqwest::Error),
+    /// There is no token for it.
+    #[error(transparent)]
+    Oauth(#[from] OauthError),
     /// It does not speak with us.
     #[error("cannot connect: {0}")]
     Connect(#[source] Box<ClientInitializeError>),
@@ -112,8 +115,8 @@ impl Connection {
                     Some(group),
                 )
             }
-            Link::Http { url, bearer } => {
-                let transport = http(url, bearer.as_ref())?;
+            Link::Http { url, access } => {
+                let transport = http(url, Web::open(url, access).await?);
                 (listener.serve_with_lifecycle(transport, mode).await, None)
             }
         };
@@ -262,25 +265,11 @@ fn start(name: &str, program: &Program) -> Result<(Group, Stdio), McpError> {
     Ok((group, transport))
 }
 
-fn http(
-    url: &url::Url,
-    bearer: Option<&secrecy::SecretString>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
-    use secrecy::ExposeSecret;
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(REACH)
-        .build()
-        .map_err(McpError::Client)?;
+fn http(url: &url::Url, web: Web) -> StreamableHttpClientTransport<Web> {
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .max_sse_event_size(LARGEST_MESSAGE)
         .max_json_response_size(LARGEST_MESSAGE)
         // Otherwise a call would be sent again when the server has forgotten the session.
         .reinit_on_expired_session(false);
-    let config = match bearer {
-        Some(token) => config.auth_header(token.expose_secret()),
-        None => config,
-    };
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    StreamableHttpClientTransport::with_client(web, config)
 }

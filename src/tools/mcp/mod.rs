@@ -7,15 +7,18 @@
 mod connection;
 mod figures;
 mod hints;
+mod oauth;
 mod pins;
 mod result;
 mod servers;
 mod text;
 mod tool;
+mod web;
 
 pub use connection::{McpError, list};
 pub use figures::McpFigures;
 pub use hints::{Hint, Hints};
+pub use oauth::{ClientCredentials, OauthError};
 pub use pins::{Pin, PinError, Pins, Standing, differences};
 pub use servers::McpServers;
 pub use tool::McpPlan;
@@ -51,9 +54,25 @@ pub enum Link {
     Http {
         /// The address.
         url: Url,
-        /// The bearer token.
-        bearer: Option<SecretString>,
+        /// What it wants to see of its clients.
+        access: Access,
     },
+}
+
+/// What a server over HTTP wants to see of its clients.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// Nothing.
+    Open,
+    /// A bearer token.
+    Bearer {
+        /// The token.
+        token: SecretString,
+        /// The environment variable that holds it.
+        variable: String,
+    },
+    /// A token of an authorisation server.
+    Client(ClientCredentials),
 }
 
 /// A program that is an MCP server.
@@ -76,8 +95,26 @@ impl McpServer {
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.link {
             Link::Program(program) => program.secrets.iter().map(|(_, secret)| secret).collect(),
-            Link::Http { bearer, .. } => bearer.iter().collect(),
+            Link::Http { access, .. } => match access {
+                Access::Open => Vec::new(),
+                Access::Bearer { token, .. } => vec![token],
+                Access::Client(credentials) => vec![&credentials.secret],
+            },
         }
+    }
+
+    /// Whether one connection can serve both.
+    fn is_reached_like(&self, other: &Self) -> bool {
+        use secrecy::ExposeSecret;
+        let secrets = |server: &Self| -> Vec<String> {
+            let secrets = server.secrets().into_iter();
+            secrets
+                .map(|secret| secret.expose_secret().into())
+                .collect()
+        };
+        // The secrets do not show there.
+        let entry = |server: &Self| format!("{:?} {:?}", server.name, server.link);
+        entry(self) == entry(other) && secrets(self) == secrets(other)
     }
 }
 

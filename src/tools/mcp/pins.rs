@@ -52,6 +52,11 @@ impl Pin {
         }
     }
 
+    /// Whether both are of the same tool object.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.sha256 == other.sha256
+    }
+
     /// Whether a listed tool object is the pinned one.
     pub fn matches(&self, listed: &Value) -> bool {
         self.sha256 == digest(&ordered(listed.clone()))

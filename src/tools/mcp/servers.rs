@@ -1,23 +1,24 @@
 //! Keeps the connections to MCP servers, and offers the tools that are as they were pinned.
 //!
-//! One task a server connects, lists, and compares with the pins: at the start, when the server says that its
-//! tools have changed, once a minute, and after a call that failed. A connection that is lost is made again, with
-//! growing pauses.
+//! One task a connection connects and lists: at the start, when the server says that its tools have changed, once a
+//! minute, and after a call that failed. A connection that is lost is made again, with growing pauses. Another task
+//! for each set of tools compares the list with the pins. A connection is shared by the sets whose configurations
+//! name the server in the same way, as those before and after a reload do.
 
 use super::connection::{Beginning, Connection, McpError};
-use super::figures::McpFigures;
+use super::figures::{McpFigures, Round};
 use super::pins::Pin;
 use super::text::shortened;
 use super::{McpPlan, McpServer};
 use crate::tools::live::WeakTools;
 use crate::tools::{LiveTools, RouterHints, Tool, ToolError};
 use rmcp::service::{Peer, RoleClient};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 /// The pause before the first attempt to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -28,51 +29,151 @@ const LIST_AGAIN: Duration = Duration::from_secs(60);
 /// The longest cause in the log, characters.
 const LONGEST_CAUSE: usize = 500;
 
-/// The connection to a server as its tools see it.
+/// A server as its tools see it. Dropping it ends the connection.
 pub(crate) struct Client {
     server: Arc<McpServer>,
-    link: watch::Sender<Line>,
+    line: Arc<Line>,
+    keeping: OnceLock<AbortOnDropHandle<()>>,
+}
+
+struct Line {
+    state: watch::Sender<State>,
+    /// A call has failed.
     suspected: Notify,
 }
 
 #[derive(Clone)]
-enum Line {
+enum State {
     /// Not connected.
     Down,
     /// The tools may have changed: they are being listed.
     Listing,
-    /// Connected; these tools are the pinned ones.
-    Up(Peer<RoleClient>, Arc<BTreeSet<String>>),
+    /// Connected, with all tools that the server lists.
+    Up(Peer<RoleClient>, Arc<BTreeMap<String, Pin>>),
 }
 
 impl Client {
     pub(super) fn new(server: Arc<McpServer>) -> Arc<Self> {
+        let line = Line {
+            state: watch::Sender::new(State::Down),
+            suspected: Notify::new(),
+        };
         Arc::new(Self {
             server,
-            link: watch::Sender::new(Line::Down),
-            suspected: Notify::new(),
+            line: Arc::new(line),
+            keeping: OnceLock::new(),
         })
+    }
+
+    /// Connects in the background, unless it does so already.
+    fn keep(&self) {
+        self.keeping.get_or_init(|| {
+            let keeper = Keeper {
+                server: self.server.clone(),
+                line: self.line.clone(),
+            };
+            AbortOnDropHandle::new(tokio::spawn(keeper.run()))
+        });
+    }
+
+    fn is_up(&self) -> bool {
+        !matches!(*self.line.state.borrow(), State::Down)
     }
 
     /// The connection for a call of `tool`, unless the tool is not the pinned one. While the tools are being
     /// listed it waits.
-    pub(super) async fn peer(&self, tool: &str) -> Option<Peer<RoleClient>> {
-        let mut link = self.link.subscribe();
-        let settled = link.wait_for(|line| !matches!(line, Line::Listing));
+    pub(super) async fn peer(&self, tool: &str, pin: Option<&Pin>) -> Option<Peer<RoleClient>> {
+        let mut state = self.line.state.subscribe();
+        let settled = state.wait_for(|state| !matches!(state, State::Listing));
         match &*settled.await.ok()? {
-            Line::Up(peer, pinned) if pinned.contains(tool) => Some(peer.clone()),
+            State::Up(peer, listed) => {
+                let is_pinned = listed.get(tool)?.is_same(pin?);
+                is_pinned.then(|| peer.clone())
+            }
             _ => None,
         }
     }
 
     /// A call has failed: the connection may be dead.
     pub(super) fn suspect(&self) {
-        self.suspected.notify_one();
+        self.line.suspected.notify_one();
     }
 
     pub(super) fn broken(&self, why: &str) -> ToolError {
         let why = shortened(why, LONGEST_CAUSE);
         ToolError::Broken(format!("MCP server {}: {why}", self.server.name))
+    }
+}
+
+/// Keeps one connection.
+struct Keeper {
+    server: Arc<McpServer>,
+    line: Arc<Line>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut pause = FIRST_PAUSE;
+        let mut beginning = Beginning::Either;
+        loop {
+            let (was_up, error) = self.connected(beginning).await;
+            self.line.state.send_replace(State::Down);
+            let server = &self.server.name;
+            let cause = shortened(&causes(&error), LONGEST_CAUSE);
+            tracing::warn!(
+                server,
+                error = cause,
+                "an MCP server is not connected: its tools are not offered"
+            );
+            if was_up {
+                pause = FIRST_PAUSE;
+            } else if matches!(error, McpError::Connect(_)) {
+                beginning = match beginning {
+                    Beginning::Either => Beginning::Handshake,
+                    Beginning::Handshake => Beginning::Either,
+                };
+            }
+            tokio::time::sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Connects and serves until that fails. Returns whether it was connected, and why it is not any more.
+    async fn connected(&self, beginning: Beginning) -> (bool, McpError) {
+        let mut connection = match Connection::open(&self.server, beginning).await {
+            Ok(connection) => connection,
+            Err(error) => return (false, error),
+        };
+        if let Err(error) = self.list(&connection).await {
+            return (false, error);
+        }
+        tracing::info!(server = self.server.name, "connected to an MCP server");
+        let ended = connection.ended();
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                () = connection.changed() => {
+                    // Calls wait until it is known which tools they are.
+                    self.line.state.send_replace(State::Listing);
+                }
+                () = self.line.suspected.notified() => {}
+                () = tokio::time::sleep(LIST_AGAIN) => {}
+                () = &mut ended => return (true, McpError::Closed),
+            }
+            if let Err(error) = self.list(&connection).await {
+                return (true, error);
+            }
+        }
+    }
+
+    async fn list(&self, connection: &Connection) -> Result<(), McpError> {
+        let listed = connection.list().await?.into_iter().map(|tool| {
+            let name = tool["name"].as_str().unwrap_or_default().to_owned();
+            (name, Pin::of(tool))
+        });
+        let up = State::Up(connection.peer(), Arc::new(listed.collect()));
+        self.line.state.send_replace(up);
+        Ok(())
     }
 }
 
@@ -94,12 +195,26 @@ struct Served {
     tools: Vec<Pinned>,
 }
 
+/// What keeps the connections of a set of tools.
+struct Kept {
+    clients: Vec<Arc<Client>>,
+    _offering: JoinSet<()>,
+}
+
 impl McpServers {
-    /// Servers without tools.
-    pub(crate) fn new(servers: &[Arc<McpServer>]) -> Self {
-        let served = servers.iter().map(|server| Served {
-            client: Client::new(server.clone()),
-            tools: Vec::new(),
+    /// Servers without tools. The connections of `before` are used again where they can be.
+    pub(crate) fn new(servers: &[Arc<McpServer>], before: Option<&LiveTools>) -> Self {
+        let kept = before.and_then(|before| before.kept::<Kept>());
+        let clients = kept.map_or(&[][..], |kept| &kept.clients);
+        let served = servers.iter().map(|server| {
+            let open = clients.iter();
+            let same = open
+                .into_iter()
+                .find(|open| open.server.is_reached_like(server));
+            Served {
+                client: same.cloned().unwrap_or_else(|| Client::new(server.clone())),
+                tools: Vec::new(),
+            }
         });
         Self(served.collect())
     }
@@ -128,102 +243,74 @@ impl McpServers {
     /// Connects to the servers in the background, and offers their tools in `tools` while they are as they were
     /// pinned. It ends when the last clone of `tools` is dropped. Call it within an async runtime.
     pub fn run(self, tools: &LiveTools, figures: &McpFigures) {
-        let mut tasks = JoinSet::new();
+        let clients: Vec<Arc<Client>> = self.0.iter().map(|served| served.client.clone()).collect();
+        let states = clients.iter();
+        let round = figures.begin(states.map(|client| (&*client.server.name, client.is_up())));
+        let mut offering = JoinSet::new();
         for served in self.0 {
-            figures.is_up(&served.client.server.name, false);
-            let keeper = Keeper {
+            served.client.keep();
+            let mut offer = Offer {
                 client: served.client,
                 tools: served.tools,
                 live: tools.downgrade(),
-                figures: figures.clone(),
+                round: round.clone(),
                 drifted: BTreeMap::new(),
             };
-            tasks.spawn(keeper.run());
+            let mut states = offer.client.line.state.subscribe();
+            // A connection that is there already serves at once.
+            offer.adopt(&states.borrow_and_update().clone());
+            offering.spawn(async move {
+                while states.changed().await.is_ok() {
+                    offer.adopt(&states.borrow_and_update().clone());
+                }
+            });
         }
-        tools.keep(tasks);
+        tools.keep(Kept {
+            clients,
+            _offering: offering,
+        });
     }
 }
 
-/// Keeps one connection.
-struct Keeper {
+/// Offers the tools of one server in one set of tools.
+struct Offer {
     client: Arc<Client>,
     tools: Vec<Pinned>,
     live: WeakTools,
-    figures: McpFigures,
+    round: Round,
     /// The changed tools that were already reported, as they were listed.
-    drifted: BTreeMap<String, Option<Value>>,
+    drifted: BTreeMap<String, Option<Pin>>,
 }
 
-impl Keeper {
-    async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
-        let mut beginning = Beginning::Either;
-        loop {
-            let (was_up, error) = self.connected(beginning).await;
-            self.withdraw_all(&error);
-            if was_up {
-                pause = FIRST_PAUSE;
-            } else if matches!(error, McpError::Connect(_)) {
-                beginning = match beginning {
-                    Beginning::Either => Beginning::Handshake,
-                    Beginning::Handshake => Beginning::Either,
-                };
+impl Offer {
+    fn adopt(&mut self, state: &State) {
+        match state {
+            State::Listing => {}
+            State::Down => {
+                self.offer(&BTreeSet::new());
+                self.round.is_up(&self.client.server.name, false);
             }
-            tokio::time::sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
-        }
-    }
-
-    /// Connects and serves until that fails. Returns whether it was connected, and why it is not any more.
-    async fn connected(&mut self, beginning: Beginning) -> (bool, McpError) {
-        let mut connection = match Connection::open(&self.client.server, beginning).await {
-            Ok(connection) => connection,
-            Err(error) => return (false, error),
-        };
-        if let Err(error) = self.relist(&connection).await {
-            return (false, error);
-        }
-        let server = &self.client.server.name;
-        tracing::info!(
-            server,
-            tools = self.tools.len(),
-            "connected to an MCP server"
-        );
-        self.figures.is_up(server, true);
-        let ended = connection.ended();
-        tokio::pin!(ended);
-        loop {
-            tokio::select! {
-                () = connection.changed() => {
-                    // Calls wait until it is known which tools they are.
-                    self.client.link.send_replace(Line::Listing);
-                }
-                () = self.client.suspected.notified() => {}
-                () = tokio::time::sleep(LIST_AGAIN) => {}
-                () = &mut ended => return (true, McpError::Closed),
-            }
-            if let Err(error) = self.relist(&connection).await {
-                return (true, error);
+            State::Up(_, listed) => {
+                let pinned = self.compare(listed);
+                self.offer(&pinned);
+                self.round.is_up(&self.client.server.name, true);
             }
         }
     }
 
-    /// Lists the tools and offers those that are as they were pinned, and no others.
-    async fn relist(&mut self, connection: &Connection) -> Result<(), McpError> {
-        let listed = connection.list().await?;
-        let find = |name: &str| listed.iter().find(|tool| tool["name"] == name);
+    /// The names of the tools that are listed as they were pinned.
+    fn compare(&mut self, listed: &BTreeMap<String, Pin>) -> BTreeSet<String> {
         let mut pinned = BTreeSet::new();
         for tool in &self.tools {
-            let found = find(&tool.name);
-            if found.is_some_and(|found| tool.pin.matches(found)) {
+            let found = listed.get(&tool.name);
+            if found.is_some_and(|found| found.is_same(&tool.pin)) {
                 pinned.insert(tool.name.clone());
                 self.drifted.remove(&tool.name);
                 continue;
             }
-            let found = found.cloned();
-            if self.drifted.get(&tool.name) != Some(&found) {
+            if self.drifted.get(&tool.name) != Some(&found.cloned()) {
                 let (server, tool) = (&self.client.server.name, &tool.name);
-                self.figures.drifted(server);
+                self.round.drifted(server);
                 tracing::warn!(
                     server,
                     tool,
@@ -231,35 +318,14 @@ impl Keeper {
                     "a tool is no longer the pinned one and is not offered; \
                      `undertone mcp diff` shows the change, `undertone mcp pin` accepts it"
                 );
-                self.drifted.insert(tool.clone(), found);
+                self.drifted.insert(tool.clone(), found.cloned());
             }
         }
-        let pinned = Arc::new(pinned);
-        // Calls first: a tool that is not offered any more cannot be called either.
-        self.client
-            .link
-            .send_replace(Line::Up(connection.peer(), pinned.clone()));
-        self.offer(&|name| pinned.contains(name));
-        Ok(())
-    }
-
-    fn withdraw_all(&self, why: &McpError) {
-        self.client.link.send_replace(Line::Down);
-        self.offer(&|_| false);
-        let (server, error) = (
-            &self.client.server.name,
-            shortened(&causes(why), LONGEST_CAUSE),
-        );
-        self.figures.is_up(server, false);
-        tracing::warn!(
-            server,
-            error,
-            "an MCP server is not connected: its tools are not offered"
-        );
+        pinned
     }
 
     /// Changes the server's tools, if they are not so already.
-    fn offer(&self, is_pinned: &dyn Fn(&str) -> bool) {
+    fn offer(&self, pinned: &BTreeSet<String>) {
         let Some(live) = self.live.upgrade() else {
             return;
         };
@@ -268,13 +334,13 @@ impl Keeper {
             now.declaration(&tool.tool.declaration().spec.name)
                 .is_some()
         };
-        let is_wrong = |tool: &&Pinned| is_there(tool) != is_pinned(&tool.name);
+        let is_wrong = |tool: &&Pinned| is_there(tool) != pinned.contains(&tool.name);
         if !self.tools.iter().any(|tool| is_wrong(&tool)) {
             return;
         }
         let changed = live.change(|registry| {
             for tool in self.tools.iter().filter(is_wrong) {
-                match is_pinned(&tool.name) {
+                match pinned.contains(&tool.name) {
                     true => registry.register_with(tool.tool.clone(), tool.hints.clone())?,
                     false => drop(registry.remove(&tool.tool.declaration().spec.name)),
                 }

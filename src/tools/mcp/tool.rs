@@ -75,6 +75,7 @@ impl McpPlan {
 pub(crate) struct McpTool {
     declaration: Declaration,
     name: String,
+    pin: Option<Pin>,
     client: Arc<Client>,
     output: Option<Arc<Validator>>,
 }
@@ -87,6 +88,7 @@ impl McpTool {
         Self {
             declaration,
             name: plan.tool.clone(),
+            pin: plan.pin.clone(),
             client,
             output: output.map(Arc::new),
         }
@@ -116,11 +118,11 @@ impl Tool for McpTool {
         let changes = self.declaration.effect >= Effect::Keyed;
         let (limit, timeout) = (self.limit(), self.declaration.timeout);
         let (client, output) = (self.client.clone(), self.output.clone());
-        let name = self.name.clone();
+        let (name, pin) = (self.name.clone(), self.pin.clone());
         Box::pin(async move {
             let late = || ToolError::Timeout(timeout.as_millis().try_into().unwrap_or(u64::MAX));
             let answered = async {
-                let Some(peer) = client.peer(&name).await else {
+                let Some(peer) = client.peer(&name, pin.as_ref()).await else {
                     return Err(client.broken("it is not connected, or its tool has changed"));
                 };
                 let call = CallToolRequestParams::new(name).with_arguments(arguments);

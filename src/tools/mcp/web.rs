@@ -1,0 +1,209 @@
+//! Streamable HTTP with a token. A token that is refused is fetched anew, and the request sent again: a server that
+//! refuses a token has done nothing.
+
+use super::oauth::{OauthError, Tokens};
+use super::{Access, connection::McpError};
+use futures_util::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
+};
+use secrecy::{ExposeSecret, SecretString};
+use sse_stream::Sse;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// How long reaching a server's address may take.
+const REACH: Duration = Duration::from_secs(5);
+
+type Error = StreamableHttpError<reqwest::Error>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// An HTTP client for one server. Clones share the token.
+#[derive(Clone)]
+pub(super) struct Web {
+    client: reqwest::Client,
+    token: Arc<Token>,
+}
+
+enum Token {
+    None,
+    Fixed {
+        token: SecretString,
+        variable: String,
+    },
+    Granted(Tokens),
+}
+
+impl Web {
+    /// A client for the server at `url`. It has a token already, if it needs one.
+    pub(super) async fn open(url: &Url, access: &Access) -> Result<Self, McpError> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(REACH)
+            .build()
+            .map_err(McpError::Client)?;
+        let token = match access {
+            Access::Open => Token::None,
+            Access::Bearer { token, variable } => Token::Fixed {
+                token: token.clone(),
+                variable: variable.clone(),
+            },
+            Access::Client(credentials) => {
+                let tokens = Tokens::new(client.clone(), credentials.clone(), url.clone());
+                tokens.token(None).await?;
+                Token::Granted(tokens)
+            }
+        };
+        Ok(Self {
+            client,
+            token: Arc::new(token),
+        })
+    }
+
+    async fn with_token<T, F>(
+        &self,
+        send: impl Fn(reqwest::Client, Option<String>) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let token = match &*self.token {
+            Token::None => None,
+            Token::Fixed { token, .. } => Some(token.expose_secret().to_owned()),
+            Token::Granted(tokens) => Some(tokens.token(None).await.map_err(no_token)?),
+        };
+        let mut answer = send(self.client.clone(), token.clone()).await;
+        if let Token::Granted(tokens) = &*self.token
+            && matches!(&answer, Err(error) if is_refusal(error))
+        {
+            let token = tokens.token(token.as_deref()).await.map_err(no_token)?;
+            answer = send(self.client.clone(), Some(token)).await;
+        }
+        answer.map_err(|error| match is_refusal(&error) {
+            true => Error::Io(std::io::Error::other(self.refused())),
+            false => error,
+        })
+    }
+
+    fn refused(&self) -> String {
+        match &*self.token {
+            Token::None => "it wants a token: name one with bearer_env or oauth".into(),
+            Token::Fixed { variable, .. } => {
+                format!("it refuses the token in the environment variable {variable}")
+            }
+            Token::Granted(tokens) => {
+                let url = tokens.token_url();
+                format!("it refuses a new token of {url}: check oauth.token_url and oauth.scope")
+            }
+        }
+    }
+}
+
+fn no_token(error: OauthError) -> Error {
+    Error::Io(std::io::Error::other(error))
+}
+
+/// HTTP 401, with a challenge or without.
+fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::AuthRequired(_) => true,
+        Error::Client(error) => error.status() == Some(reqwest::StatusCode::UNAUTHORIZED),
+        Error::UnexpectedServerResponse(said) => said.starts_with("HTTP 401"),
+        _ => false,
+    }
+}
+
+impl StreamableHttpClient for Web {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session, token, headers, limits)
+            .await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        self.with_token(|client, token| {
+            let (uri, message) = (uri.clone(), message.clone());
+            let (session, headers) = (session.clone(), headers.clone());
+            async move {
+                client
+                    .post_message_with_response_limits(
+                        uri, message, session, token, headers, limits,
+                    )
+                    .await
+            }
+        })
+        .await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Error> {
+        self.with_token(|client, token| {
+            let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
+            async move { client.delete_session(uri, session, token, headers).await }
+        })
+        .await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, Error> {
+        let limit = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last, token, headers, limit)
+            .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last: Option<String>,
+        _: Option<String>,
+        headers: Headers,
+        limit: usize,
+    ) -> Result<Events, Error> {
+        self.with_token(|client, token| {
+            let (uri, session) = (uri.clone(), session.clone());
+            let (last, headers) = (last.clone(), headers.clone());
+            async move {
+                client
+                    .get_stream_with_max_sse_event_size(uri, session, last, token, headers, limit)
+                    .await
+            }
+        })
+        .await
+    }
+}
