@@ -2,6 +2,7 @@
 
 CARGO_DENY_VERSION := 0.20.2
 FOREIGN := tests/foreign
+LANGCHAIN_VERSION := 0.3.2
 PLAYGROUND := tests/playground
 DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 # `make run ARGS="--help"` and the like
@@ -33,7 +34,7 @@ else
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 endif
 
-verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
+verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(FOREIGN)/.venv-mcp/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
 ifneq ($(HOME_RUNS),)
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
@@ -97,6 +98,16 @@ $(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup
 $(FOREIGN)/.venv-llama/stamp: $(FOREIGN)/requirements-llama.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-llama
 	$(FOREIGN)/.venv-llama/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
+	@touch $@
+
+# The servers are part of the tests in the package's source, and use the SDK's first generation.
+$(FOREIGN)/.venv-mcp/stamp: $(FOREIGN)/requirements-mcp.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-mcp
+	$(FOREIGN)/.venv-mcp/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
+	$(FOREIGN)/.venv-mcp/bin/python -m pip download --quiet --disable-pip-version-check --retries 3 --no-deps \
+		--no-binary :all: --dest $(FOREIGN)/.venv-mcp langchain-mcp-adapters==$(LANGCHAIN_VERSION)
+	tar -xzf $(FOREIGN)/.venv-mcp/langchain_mcp_adapters-$(LANGCHAIN_VERSION).tar.gz -C $(FOREIGN)/.venv-mcp \
+		--strip-components 1
 	@touch $@
 
 %/node_modules/.stamp: %/package-lock.json %/package.json | setup

@@ -2,6 +2,7 @@
 //! right. `make test-tools` installs them.
 
 mod llama;
+mod mcp;
 
 use crate::{common, support};
 use serde_json::{Value, json};
