@@ -7,8 +7,7 @@ use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use url::{Host, Url};
@@ -233,19 +232,24 @@ pub(super) enum Sign {
     Alive,
 }
 
-/// The events of a response, or why the stream broke.
+/// The events of a response, or why the stream broke. `message_of` extracts the message from a body that is an error
+/// instead of events, as some gateways send it under status 200.
 pub(super) fn messages(
     server: Arc<Server>,
     response: Response,
+    message_of: fn(&str) -> Option<String>,
 ) -> impl Stream<Item = Result<Sign, String>> + Send + 'static {
-    // Bytes since the last event, and those of them that have been reported.
-    let unread = Arc::new(AtomicUsize::new(0));
+    let unread = Arc::new(Unread::default());
     let mut reported = 0;
     let events = bounded_text(response.bytes_stream(), unread.clone()).eventsource();
     let mut events = Box::pin(events);
     stream::poll_fn(move |context| match events.poll_next_unpin(context) {
+        Poll::Ready(None) => {
+            let error = message_of(&unread.text());
+            Poll::Ready(error.map(|message| Err(server.redacted(&message))))
+        }
         Poll::Ready(event) => {
-            unread.store(0, Ordering::Relaxed);
+            unread.clear();
             reported = 0;
             Poll::Ready(event.map(|event: Result<Event, _>| {
                 event
@@ -254,13 +258,45 @@ pub(super) fn messages(
             }))
         }
         Poll::Pending => {
-            let known = std::mem::replace(&mut reported, unread.load(Ordering::Relaxed));
+            let known = std::mem::replace(&mut reported, unread.bytes());
             match reported > known {
                 true => Poll::Ready(Some(Ok(Sign::Alive))),
                 false => Poll::Pending,
             }
         }
     })
+}
+
+/// The text since the last event: how long it is, and its beginning.
+#[derive(Default)]
+struct Unread(Mutex<(usize, String)>);
+
+impl Unread {
+    fn lock(&self) -> MutexGuard<'_, (usize, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds text and the number of its bytes, and returns how many there are.
+    fn add(&self, bytes: usize, text: &str) -> usize {
+        let mut unread = self.lock();
+        unread.0 += bytes;
+        if unread.1.len() < MAX_REFUSAL_BYTES {
+            unread.1.push_str(text);
+        }
+        unread.0
+    }
+
+    fn clear(&self) {
+        *self.lock() = (0, String::new());
+    }
+
+    fn bytes(&self) -> usize {
+        self.lock().0
+    }
+
+    fn text(&self) -> String {
+        self.lock().1.clone()
+    }
 }
 
 /// The time for which a refused client is to wait, if the server says so in seconds.
@@ -280,7 +316,7 @@ enum Broken {
 /// last event that lacks its own.
 fn bounded_text<S, B>(
     bytes: S,
-    unread: Arc<AtomicUsize>,
+    unread: Arc<Unread>,
 ) -> impl Stream<Item = Result<String, Broken>> + Send + 'static
 where
     S: Stream<Item = reqwest::Result<B>> + Send + 'static,
@@ -290,11 +326,11 @@ where
     bytes
         .map(move |chunk| {
             let chunk = chunk.map_err(Broken::Transport)?;
-            let held = unread.fetch_add(chunk.as_ref().len(), Ordering::Relaxed);
-            if held + chunk.as_ref().len() > MAX_EVENT_BYTES {
+            let text = utf8.push(chunk.as_ref());
+            if unread.add(chunk.as_ref().len(), &text) > MAX_EVENT_BYTES {
                 return Err(Broken::TooLong);
             }
-            Ok(utf8.push(chunk.as_ref()))
+            Ok(text)
         })
         .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }

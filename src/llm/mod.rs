@@ -205,6 +205,11 @@ impl Prompt {
         self.demands.tool_choice != ToolChoice::None
     }
 
+    /// The names of the tools.
+    pub fn tool_names(&self) -> Vec<String> {
+        self.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
     /// The estimated number of tokens.
     pub fn estimate(&self) -> u64 {
         let message = |message: &Message| match message {

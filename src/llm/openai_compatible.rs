@@ -48,8 +48,8 @@ impl Protocol for ChatCompletions {
         request::body(settings, prompt, &messages, takes)
     }
 
-    fn reader(&self, settings: &Settings) -> Box<dyn Reader> {
-        Box::new(Decoder::new(settings.thinks_first))
+    fn reader(&self, settings: &Settings, tools: Vec<String>) -> Box<dyn Reader> {
+        Box::new(Decoder::new(settings.thinks_first, tools))
     }
 
     fn text(&self, data: &str) -> String {

@@ -46,6 +46,20 @@ const WARM_UP_TOKENS: u32 = 16;
 /// Why an answer that was cut has no words.
 pub(super) const ALL_THOUGHTS: &str = "the token limit was reached before the first word: a model that thinks needs a larger llm.max_tokens";
 
+/// Why an answer of a model that thinks first has no words.
+pub(super) const UNCLOSED_THOUGHTS: &str = "the whole answer was a thought, because its closing tag never came: llm.thinks_first = false is for a model that does not think";
+
+/// Why a model's server ends an answer.
+pub(super) const FILTERED: &str = "the server's content filter stopped the answer";
+
+/// Why there is no room for an answer.
+pub(super) const CONTEXT_FULL: &str =
+    "the prompt fills the model's context: a smaller llm.max_prompt_tokens leaves room";
+
+/// Errors of a model that is at work. Any other error before the first word, under whatever status, may come from a
+/// server without a model.
+const AT_WORK: [&str; 4] = [ALL_THOUGHTS, UNCLOSED_THOUGHTS, FILTERED, CONTEXT_FULL];
+
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dialect {
@@ -80,8 +94,8 @@ pub(super) trait Protocol: Send + Sync {
         blocks: &Blocks,
     ) -> Map<String, Value>;
 
-    /// A reader for one answer.
-    fn reader(&self, settings: &Settings) -> Box<dyn Reader>;
+    /// A reader for one answer of a model that is offered these tools.
+    fn reader(&self, settings: &Settings, tools: Vec<String>) -> Box<dyn Reader>;
 
     /// The model's text in the data of an event, markup included.
     fn text(&self, data: &str) -> String;
@@ -265,16 +279,16 @@ impl Llm for Remote {
         let messages = self.messages(&prompt);
         let warm = self.clone();
         Box::pin(async move {
-            let opened = open(&endpoint, &endpoint.patient, &prompt, &messages?).await?;
-            let mut events = opened;
+            let mut events = open(&endpoint, &endpoint.patient, &prompt, &messages?).await?;
+            let mut has_begun = false;
             while let Some(event) = events.next().await {
                 match event {
-                    Ok(_) => {}
-                    // A stream that was opened proves that the model is there.
-                    Err(error) => {
+                    Ok(event) => has_begun |= event != LlmEvent::Thinking,
+                    Err(error) if has_begun || is_at_work(&error) => {
                         tracing::debug!(reason = error.details(), "the warm-up's answer broke off");
                         break;
                     }
+                    Err(error) => return Err(error),
                 }
             }
             // Leaves a connection in the pool for the first turn.
@@ -301,7 +315,7 @@ impl Remote {
             Opened::Stream(response) => response,
             Opened::Text(text) => return Ok(text),
         };
-        let mut signs = http::messages(server.clone(), response).boxed();
+        let mut signs = http::messages(server.clone(), response, error_message).boxed();
         let mut text = String::new();
         while let Some(sign) = signs.next().await {
             if let Sign::Data(data) = sign.map_err(LlmError::Stream)? {
@@ -343,6 +357,11 @@ impl fmt::Debug for Settings {
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether an error shows that the model is loaded.
+fn is_at_work(error: &LlmError) -> bool {
+    matches!(error, LlmError::Stream(reason) if AT_WORK.contains(&reason.as_str()))
 }
 
 /// The events of an answer. The first says that the server is at work, once it has sent its headers.
@@ -389,14 +408,20 @@ async fn open(
     messages: &[ChatMessage],
 ) -> Result<LlmStream, LlmError> {
     Ok(match request(endpoint, server, prompt, messages).await? {
-        Opened::Stream(response) => events(response, endpoint.clone(), server.clone()),
-        Opened::Text(text) => stream::iter(decode_text(&text).into_iter().map(Ok)).boxed(),
+        Opened::Stream(response) => {
+            let (endpoint, server) = (endpoint.clone(), server.clone());
+            events(response, endpoint, server, prompt.tool_names())
+        }
+        Opened::Text(text) => {
+            let events = decode_text(&text, prompt.tool_names());
+            stream::iter(events.into_iter().map(Ok)).boxed()
+        }
     })
 }
 
 /// The words and calls of a model in a text that is complete.
-fn decode_text(text: &str) -> Vec<LlmEvent> {
-    let mut parser = Parser::default();
+fn decode_text(text: &str, tools: Vec<String>) -> Vec<LlmEvent> {
+    let mut parser = Parser::default().tools(tools);
     let mut events = parser.push(text);
     events.extend(parser.finish_whole());
     events.push(LlmEvent::End);
@@ -453,8 +478,9 @@ async fn request(
             refused = ?fewer.refused(protocol.vocabulary()),
             "a parameter is left out from now on: the server refuses it"
         );
-        takes = fewer;
-        *endpoint.takes() = takes.clone();
+        let mut known = endpoint.takes();
+        known.merge(&fewer);
+        takes = known.clone();
     }
 }
 
@@ -467,10 +493,15 @@ struct Reading {
     thought: Option<Instant>,
 }
 
-fn events(response: Response, endpoint: Arc<Endpoint>, server: Arc<Server>) -> LlmStream {
+fn events(
+    response: Response,
+    endpoint: Arc<Endpoint>,
+    server: Arc<Server>,
+    tools: Vec<String>,
+) -> LlmStream {
     let reading = Reading {
-        messages: http::messages(server, response).boxed(),
-        reader: endpoint.protocol.reader(&endpoint.settings),
+        messages: http::messages(server, response, error_message).boxed(),
+        reader: endpoint.protocol.reader(&endpoint.settings, tools),
         endpoint,
         thought: None,
     };
@@ -557,7 +588,11 @@ impl Endpoint {
 
 /// The message in an error body such as `{"error": {"message": "..."}}`.
 pub(super) fn error_message(body: &str) -> Option<String> {
-    let body: Value = serde_json::from_str(body).ok()?;
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    // Gemini puts its error into a list.
+    if let Some(first) = body.as_array_mut().and_then(|list| list.drain(..).next()) {
+        body = first;
+    }
     let is_error = body.get("object").is_some_and(|object| object == "error");
     let error = body.get("error").or_else(|| is_error.then_some(&body))?;
     let message = message_of(error);

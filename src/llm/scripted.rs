@@ -178,7 +178,7 @@ impl Llm for Scripted {
     fn generate(&self, prompt: Prompt) -> LlmStream {
         let script = self.scripts.iter().find(|(cue, _)| cue.fits(&prompt));
         let stream = match script {
-            Some((_, script)) => play(script.0.clone()),
+            Some((_, script)) => play(script.0.clone(), prompt.tool_names()),
             None => fail(LlmError::Engine(format!(
                 "no script for {:?}",
                 prompt.messages.last()
@@ -203,7 +203,7 @@ impl Llm for Parrot {
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
         let heard = prompt.messages.last().map(heard).unwrap_or_default();
-        play(vec![Step::Text(heard)])
+        play(vec![Step::Text(heard)], prompt.tool_names())
     }
 }
 
@@ -231,10 +231,10 @@ struct Playing {
     parser: Parser,
 }
 
-fn play(steps: Vec<Step>) -> LlmStream {
+fn play(steps: Vec<Step>, tools: Vec<String>) -> LlmStream {
     let start = Playing {
         steps: steps.into_iter(),
-        parser: Parser::new(),
+        parser: Parser::new().tools(tools),
     };
     stream::unfold(Some(start), |playing| async {
         let mut playing = playing?;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Barrier, mpsc, oneshot};
 use undertone::llm::prompt::Prompts;
 use undertone::llm::remote::{Remote, Settings};
 use undertone::llm::{
@@ -33,6 +33,8 @@ enum Reply {
     /// Streams the pieces from the channel, which closes when the client disconnects.
     Stream(Pieces),
     Status(u16, &'static [(&'static str, &'static str)], String),
+    /// The same, when as many requests have come as the barrier waits for.
+    Together(Arc<Barrier>, Box<Self>),
     /// No headers, ever.
     Never,
 }
@@ -88,8 +90,14 @@ async fn chat(
         .get("authorization")
         .map(|v| v.to_str().unwrap().to_owned());
     server.seen.lock().unwrap().push((key, body));
-    let reply = server.replies.lock().unwrap().pop_front();
-    match reply {
+    let reply = match server.replies.lock().unwrap().pop_front() {
+        Some(Reply::Together(barrier, reply)) => Some((Some(barrier), *reply)),
+        reply => reply.map(|reply| (None, reply)),
+    };
+    if let Some((Some(barrier), _)) = &reply {
+        barrier.wait().await;
+    }
+    match reply.map(|(_, reply)| reply) {
         Some(Reply::Stream(pieces)) => {
             let body = stream::unfold(pieces, |mut rx| async { Some((rx.recv().await?, rx)) });
             (
@@ -106,7 +114,7 @@ async fn chat(
             }
             response
         }
-        Some(Reply::Never) | None => std::future::pending().await,
+        Some(Reply::Never | Reply::Together(..)) | None => std::future::pending().await,
     }
 }
 
@@ -351,6 +359,51 @@ async fn refused_parameters_are_named_otherwise_or_left_out_and_remembered() {
         asked,
         [(true, false, true), (false, true, true), last, last]
     );
+}
+
+/// Each of two requests at the same time overwrote what the other had found out.
+#[tokio::test]
+async fn what_two_requests_at_once_are_refused_is_remembered_of_both() {
+    let both = Arc::new(Barrier::new(2));
+    let refusal = |parameter: &str| {
+        let body = json!({"error": {"message": format!("Unknown parameter: {parameter}")}});
+        let refusal = Reply::Status(400, &[], body.to_string());
+        Reply::Together(both.clone(), Box::new(refusal))
+    };
+    let answer = || whole([sse("<speech>Hi.</speech>").into(), STOP.into()]);
+    let (server, llm) = Server::start(refusal("temperature")).await;
+    server.then(refusal("stream_options"));
+    (0..3).for_each(|_| server.then(answer()));
+    let (one, two) = (llm.generate(prompt()), llm.generate(prompt()));
+    let (one, two) = futures_util::future::join(all(one), all(two)).await;
+    assert!(one.1.is_none() && two.1.is_none(), "{one:?} {two:?}");
+    assert!(all(llm.generate(prompt())).await.1.is_none());
+    let seen = server.seen.lock().unwrap();
+    assert_eq!(seen.len(), 5);
+    let (_, last) = &seen[4];
+    assert_eq!(
+        (last.get("temperature"), last.get("stream_options")),
+        (None, None)
+    );
+    assert_eq!(llm.refused().len(), 2);
+}
+
+/// A gateway's error under status 200 counted as a model that is loaded.
+#[tokio::test]
+async fn a_warm_up_that_meets_an_error_under_status_200_has_not_succeeded() {
+    let error = json!({"error": {"message": "no such model", "code": 404}}).to_string();
+    let event = format!("data: {error}\n\n{DONE}");
+    let (server, llm) = Server::start(whole([error.into_bytes()])).await;
+    server.then(whole([event.into_bytes()]));
+    server.then(whole([b": keep-alive\n\n".to_vec()]));
+    for reason in ["no such model", "no such model", "it ended before"] {
+        let error = llm.warm_up(prompt()).await.unwrap_err().details();
+        assert!(error.contains(reason), "{error}");
+    }
+    // A model that only thought in the few tokens of a warm-up is loaded.
+    let thought = json!({"choices": [{"delta": {"reasoning": "Hm"}, "finish_reason": "length"}]});
+    server.then(whole([format!("data: {thought}\n\n{DONE}").into_bytes()]));
+    llm.warm_up(prompt()).await.unwrap();
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod floors;
 mod llm_anthropic;
 mod llm_openai;
 mod mcp;
+mod model_servers;
 mod pipeline;
 mod probe;
 mod purity;

@@ -3,7 +3,9 @@
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
-use crate::llm::remote::{ALL_THOUGHTS, Decoded, Reader, message_of};
+use crate::llm::remote::{
+    ALL_THOUGHTS, CONTEXT_FULL, Decoded, FILTERED, Reader, UNCLOSED_THOUGHTS, message_of,
+};
 use crate::llm::{LlmEvent, TokenUsage};
 use serde_json::{Map, Value};
 
@@ -27,6 +29,8 @@ pub(super) struct Decoder {
     usage: Option<TokenUsage>,
     /// It has produced something.
     has_begun: bool,
+    /// The thoughts at the beginning of the text have not ended.
+    never_spoke: bool,
 }
 
 /// A call that is not closed.
@@ -88,10 +92,11 @@ pub(super) fn content(data: &str) -> String {
 }
 
 impl Decoder {
-    /// A decoder for a model whose answers may begin with thoughts that have no opening tag.
-    pub(super) fn new(thinks_first: bool) -> Self {
+    /// A decoder for a model whose answers may begin with thoughts that have no opening tag, and that is offered
+    /// these tools.
+    pub(super) fn new(thinks_first: bool, tools: Vec<String>) -> Self {
         Self {
-            parser: Parser::default().thinks_first(thinks_first),
+            parser: Parser::default().tools(tools).thinks_first(thinks_first),
             ..Self::default()
         }
     }
@@ -233,6 +238,7 @@ impl Decoder {
     /// are known to be whole.
     fn finish(&mut self, reason: &str, events: &mut Vec<LlmEvent>) {
         let whole = WHOLE.contains(&reason);
+        self.never_spoke = self.parser.still_thinks_first();
         events.extend(match whole {
             true => self.parser.finish_whole(),
             false => self.parser.finish(),
@@ -267,15 +273,14 @@ impl Decoder {
         }
         self.has_begun |= !events.is_empty();
         let reason = match self.stop.as_deref().unwrap_or_default() {
-            "refusal" => Some("the server's safety filter stopped the answer"),
+            "refusal" => Some(FILTERED),
             "max_tokens" if !self.has_begun => Some(ALL_THOUGHTS),
-            "model_context_window_exceeded" if !self.has_begun => Some(
-                "the prompt fills the model's context: a smaller llm.max_prompt_tokens leaves room",
-            ),
+            "model_context_window_exceeded" if !self.has_begun => Some(CONTEXT_FULL),
             "max_tokens" | "model_context_window_exceeded" => {
                 events.push(LlmEvent::Cut);
                 None
             }
+            _ if self.never_spoke && !self.has_begun => Some(UNCLOSED_THOUGHTS),
             _ => None,
         };
         if let Some(reason) = reason {

@@ -52,7 +52,7 @@ impl Parser {
     }
 
     /// Reads held text that turned out to be no opener.
-    fn release(&mut self, text: &str) {
+    pub(super) fn release(&mut self, text: &str) {
         let mut chars = text.chars();
         if let Some(first) = chars.next() {
             self.plain(first);
@@ -89,24 +89,31 @@ impl Parser {
 
     pub(super) fn region(&mut self, c: char, mut region: Box<Region>) {
         match region.push(c) {
-            Step::More => self.mode = Mode::Region(region),
-            Step::Closed => self.end_region(*region, Ending::Closed),
+            Step::More => match region.runs_on(c, &self.tools) {
+                Some(words) => {
+                    self.fenced |= region.is_fence();
+                    self.say_words(&words);
+                }
+                None => self.mode = Mode::Region(region),
+            },
+            Step::Closed => self.end_region(&region, Ending::Closed),
             Step::Speech => self.after_region = true,
             Step::Message(tag) => {
-                self.end_region(*region, Ending::Answer { whole: true });
+                self.end_region(&region, Ending::Answer { whole: true });
                 self.token(&tag);
             }
             Step::Tag(text) => {
                 self.fenced |= region.is_fence();
-                self.end_region(*region, Ending::Broken);
+                self.end_region(&region, Ending::Broken);
                 self.mode = Mode::Tag { text, quote: None };
                 self.step(c);
             }
         }
     }
 
-    pub(super) fn end_region(&mut self, region: Region, ending: Ending) {
+    pub(super) fn end_region(&mut self, region: &Region, ending: Ending) {
         self.after_region = true;
+        self.has_acted |= region.is_action();
         self.space(' ');
         match region.read(ending) {
             Found::Calls(calls) => {
@@ -124,7 +131,11 @@ impl Parser {
                 }
                 self.call(name, Err(why));
             }
-            Found::Refused { .. } | Found::Nothing => {}
+            Found::Refused { .. } => {}
+            Found::Nothing => {
+                let words = region.words(ending, &self.tools);
+                words.into_iter().for_each(|words| self.say_words(&words));
+            }
         }
     }
 

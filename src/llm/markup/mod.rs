@@ -53,20 +53,27 @@
 //! | `<\|start\|>`, `<\|channel\|>` | messages to the user (spoken), to a tool, and thoughts |
 //! | `[TOOL_CALLS]`, `[TOOL_REQUEST]`, `>>>f` | any form |
 //! | three backticks | JSON, or lines of `f(a=1)` |
+//! | the name of an offered tool at the start of a clause | `f(a=1)`, `f {"a": 1}`, `functions.f:0{"a": 1}`, `Action: f` |
 //! | `{` or `[` at the start of a clause, `{"`, `[{"` and `[f(` anywhere | `{"name": "f", "parameters": {}}`, `[f(a=1), g()]` |
 //!
 //! - Any form means JSON with a name and `arguments`, `parameters`, `args` or `input`, alone or as a list,
 //!   `f(a=1)`, or arguments between tags; several calls may follow each other.
-//! - While text may still become an opener it is held back, at most 20 characters. Nothing of a region
+//! - While text may still become an opener it is held back, at most 20 characters, or as long as it may become a call
+//!   of an offered tool. Nothing of a region
 //!   is ever spoken. It ends at its closing tag or token, at the bracket that closes the first one (strings
 //!   respected), or with the answer.
 //! - A region becomes calls only if it is read whole, literals only, and if it is closed or the answer is
 //!   known to be whole. Otherwise it is refused if it was meant as a call, once in an answer, and dropped if
 //!   not: a stage direction in brackets, a fence with other code.
 //! - `<speech>`, `</speech>` or `<tool>` ends an unclosed region.
-//! - A fence that begins with a tag is dropped, not its content.
+//! - A fence that begins with a tag is dropped, not its content. So is a fence around plain words without a tool's
+//!   name, if it has no language.
+//! - A bracket that is not closed ends with its line if words follow it. They are spoken if they are plain and the line
+//!   is longer than a stage direction, or ends an answer with a whole sentence.
+//! - After ReAct's action everything from `Observation:` is dropped: the model makes it up.
 
 mod arguments;
+mod bare;
 mod call;
 mod gate;
 mod readers;
@@ -76,6 +83,7 @@ mod utf8;
 
 pub(crate) use arguments::parse_begun;
 pub use arguments::{format_call, parse_arguments};
+pub(crate) use bare::may_begin;
 pub(crate) use call::Told;
 pub(crate) use readers::{ARGUMENT_KEYS, begins_call};
 pub(crate) use utf8::Utf8Decoder;
@@ -121,6 +129,12 @@ pub struct Parser {
     ticks: u8,
     /// Every answer begins with thoughts.
     thinks_first: bool,
+    /// The thoughts at the beginning have ended.
+    has_thought: bool,
+    /// A call was written as ReAct's action.
+    has_acted: bool,
+    /// The names of the tools that are offered.
+    tools: Vec<String>,
     utf8: Utf8Decoder,
     out: Events,
 }
@@ -148,6 +162,8 @@ enum Mode {
         text: String,
         starts_clause: bool,
     },
+    /// Characters at the start of a clause that may begin a call.
+    Word(String),
     /// After three backticks, with the language, which is complete after white space.
     Fence {
         language: String,
@@ -200,6 +216,18 @@ impl Parser {
         self
     }
 
+    /// Reads a call of one of these tools also where nothing but its name announces it.
+    #[must_use]
+    pub fn tools(mut self, names: Vec<String>) -> Self {
+        self.tools = names;
+        self
+    }
+
+    /// Whether the model has not ended the thoughts with which its answer begins.
+    pub fn still_thinks_first(&self) -> bool {
+        self.thinks_first && !self.has_thought
+    }
+
     fn restart(&mut self) {
         let mode = match self.thinks_first {
             true => Mode::Think(String::new()),
@@ -208,6 +236,7 @@ impl Parser {
         *self = Self {
             mode,
             thinks_first: self.thinks_first,
+            tools: std::mem::take(&mut self.tools),
             ..Self::default()
         };
     }
@@ -252,8 +281,9 @@ impl Parser {
                 text,
                 starts_clause,
             } => self.end_held(&text, starts_clause),
+            Mode::Word(text) => self.end_word(&text, whole),
             Mode::Tool(call) => call.abandon(&mut self.out),
-            Mode::Region(region) => self.end_region(*region, Ending::Answer { whole }),
+            Mode::Region(region) => self.end_region(&region, Ending::Answer { whole }),
             _ => {}
         }
         events.append(&mut self.out.0);
@@ -272,6 +302,7 @@ impl Parser {
                 text,
                 starts_clause,
             } => self.held(c, text, starts_clause),
+            Mode::Word(text) => self.word(c, text),
             Mode::Fence {
                 language,
                 is_complete,
@@ -288,6 +319,9 @@ impl Parser {
             return self.backtick();
         }
         self.ticks = 0;
+        if self.begins_word(c) {
+            return;
+        }
         match c {
             '<' => self.mode = Mode::Less { tag: true },
             '[' | '{' | '◁' => self.hold(c),
@@ -486,6 +520,7 @@ impl Parser {
         }
         let tag = text.strip_prefix('<').and_then(|t| t.strip_suffix('>'));
         if let Some(tag) = tag.filter(|tag| regions::ends_message(tag)) {
+            self.has_thought = true;
             return self.token(tag);
         }
         let closed = tag
@@ -493,6 +528,7 @@ impl Parser {
             .is_some_and(|t| t.closing && t.kind == Kind::Think)
             || tag.is_some_and(regions::ends_thoughts)
             || matches!(text.as_str(), "◁/think▷" | "[/THINK]");
+        self.has_thought |= closed;
         if !closed {
             self.mode = Mode::Think(text);
         }

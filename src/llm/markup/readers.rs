@@ -31,7 +31,7 @@ const OTHER_KEYS: [&str; 5] = ["type", "id", "index", "call_id", "tool_call_id"]
 const CALL_FENCES: [&str; 4] = ["tool_code", "tool_call", "tool_calls", "tool"];
 
 /// The content of a region.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Found {
     /// Calls, by name and arguments.
     Calls(Vec<(String, Map<String, Value>)>),

@@ -17,6 +17,15 @@ const MAX_HELD: usize = 20;
 /// The most characters of a tag or token within a region.
 const MAX_INNER_TAG: usize = 128;
 
+/// The most bytes of a stage direction, or of a fence until it is known whether it holds plain words.
+const MAX_UNCLOSED: usize = 200;
+
+/// The languages of a fence around plain words.
+const PLAIN: [&str; 6] = ["", "text", "txt", "plaintext", "markdown", "md"];
+
+/// Written before the arguments of ReAct's action.
+const INPUT: &str = "Action Input:";
+
 /// Tags around the parts of one call. They are read together with what they enclose.
 const CALLS: [&str; 2] = ["function", "invoke"];
 
@@ -150,6 +159,8 @@ pub(super) enum Reading {
     Recipient,
     /// The arguments of this tool.
     Arguments(String),
+    /// ReAct's action with the arguments of this tool.
+    Action(String),
     /// It may hold calls.
     Bracket,
     /// A fence, with its language.
@@ -202,6 +213,8 @@ pub(super) struct Region {
     tag_at: usize,
     /// Within a value that is written without quotes.
     verbatim: bool,
+    /// It was longer than words in brackets are.
+    is_long: bool,
 }
 
 impl Region {
@@ -217,6 +230,7 @@ impl Region {
             tag: None,
             tag_at: 0,
             verbatim: false,
+            is_long: false,
         }
     }
 
@@ -318,7 +332,7 @@ impl Region {
             Close::Bracket => {
                 self.has_bracket |= !self.quotes.at_top();
                 let is_closed = self.has_bracket && self.quotes.at_top();
-                if is_closed || c == '\n' && self.is_direction() {
+                if is_closed || c == '\n' && (self.is_direction() || self.is_line()) {
                     return Step::Closed;
                 }
                 let is_header = c == '\n' && self.reading == Reading::Recipient;
@@ -363,12 +377,59 @@ impl Region {
         Step::More
     }
 
+    /// The words of an unclosed region that has become too long for one, behind the character `c`. Looked at once.
+    pub(super) fn runs_on(&mut self, c: char, tools: &[String]) -> Option<String> {
+        if self.is_long || self.raw.len() < MAX_UNCLOSED || !c.is_whitespace() {
+            return None;
+        }
+        self.is_long = true;
+        self.plain_words(tools)
+    }
+
+    /// The words of a region without a call, if they were meant to be heard.
+    pub(super) fn words(&self, ending: Ending, tools: &[String]) -> Option<String> {
+        let words = self.plain_words(tools)?;
+        let is_sentence = ending != Ending::Closed && words.trim_end().ends_with(['.', '!', '?']);
+        (self.is_fence() || is_sentence).then_some(words)
+    }
+
+    /// The text, if it is plain words without the name of a tool.
+    fn plain_words(&self, tools: &[String]) -> Option<String> {
+        let text = match &self.reading {
+            Reading::Bracket if self.is_direction() => self.raw.get(1..)?.to_owned(),
+            Reading::Fence(language) if PLAIN.contains(&language.as_str()) => self.raw.clone(),
+            // The first word of a sentence is no language.
+            Reading::Fence(word) if word.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                format!("{word} {}", self.raw)
+            }
+            _ => return None,
+        };
+        let last = text.split_whitespace().next_back().unwrap_or_default();
+        let names_tool = |name: &String| {
+            text.contains(name.as_str()) || !last.is_empty() && name.starts_with(last)
+        };
+        let is_plain =
+            |c: char| c.is_alphanumeric() || c.is_whitespace() || ".,!?'’\"-–—…:%$€£&/".contains(c);
+        let is_prose = text.chars().all(is_plain) && !tools.iter().any(names_tool);
+        (is_prose && !last.is_empty()).then_some(text)
+    }
+
     /// A stage direction: words in brackets. If it is not closed, it ends with its line.
     fn is_direction(&self) -> bool {
-        let words = self.raw.strip_prefix('[').unwrap_or_default();
+        let words = self.raw.strip_prefix(['[', '{']).unwrap_or_default();
         self.reading == Reading::Bracket
             && words.starts_with(char::is_alphabetic)
             && !readers::begins_call(&self.raw)
+    }
+
+    /// A line of ReAct without a bracket.
+    fn is_line(&self) -> bool {
+        let text = self.raw.trim();
+        self.is_action() && !self.has_bracket && !text.is_empty() && !text.ends_with(INPUT)
+    }
+
+    pub(super) fn is_action(&self) -> bool {
+        matches!(self.reading, Reading::Action(_))
     }
 
     pub(super) fn is_fence(&self) -> bool {
@@ -380,8 +441,8 @@ impl Region {
     }
 
     /// Reads the region, which ended in this way.
-    pub(super) fn read(mut self, ending: Ending) -> Found {
-        if let Some(found) = self.too_long.take() {
+    pub(super) fn read(&self, ending: Ending) -> Found {
+        if let Some(found) = self.too_long.clone() {
             return found.refused("the call is too long");
         }
         let found = self.read_text();
@@ -403,6 +464,10 @@ impl Region {
         match &self.reading {
             Reading::Calls | Reading::Recipient => readers::calls(inner),
             Reading::Arguments(name) => readers::arguments_of(name, inner),
+            Reading::Action(name) => {
+                let text = inner.trim_start();
+                readers::arguments_of(name, text.strip_prefix(INPUT).unwrap_or(text))
+            }
             Reading::Bracket => readers::bracket(inner),
             Reading::Fence(language) => readers::fence(language, inner),
             Reading::Dropped => Found::Nothing,

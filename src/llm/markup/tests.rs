@@ -18,8 +18,13 @@ fn merged(events: impl IntoIterator<Item = LlmEvent>) -> Vec<LlmEvent> {
     joined.0
 }
 
+/// A parser for a model that is offered two tools.
+fn parser() -> Parser {
+    Parser::new().tools(vec!["quokka_rooms".into(), "pay".into()])
+}
+
 fn parse(text: &str) -> Vec<LlmEvent> {
-    let mut parser = Parser::new();
+    let mut parser = parser();
     let mut events = parser.push(text);
     events.extend(parser.finish());
     merged(events)
@@ -88,7 +93,7 @@ fn a_filler_and_a_call() {
 
 #[test]
 fn the_end_of_speech_and_the_name_of_a_tool_are_known_at_once() {
-    let mut parser = Parser::new();
+    let mut parser = parser();
     assert_eq!(
         merged(parser.push("<speech>One moment</speech>")),
         [LlmEvent::Speech {
@@ -256,7 +261,7 @@ fn memory_is_bounded() {
 
 /// The arguments that are reported behind each piece, with a mark if there are no others.
 fn reads(pieces: &[&str]) -> Vec<String> {
-    let mut parser = Parser::new();
+    let mut parser = parser();
     let events = pieces.iter().map(|piece| parser.push(piece));
     let read = |events: Vec<LlmEvent>| {
         let reads = events.into_iter().filter_map(|event| match event {
@@ -335,7 +340,7 @@ fn arguments_that_cannot_be_read_are_not_reported() {
 
 #[test]
 fn bytes_that_are_not_text() {
-    let mut parser = Parser::new();
+    let mut parser = parser();
     let mut events = parser.push_bytes(b"caf\xc3");
     events.extend(parser.push_bytes(b"\xa9 \xff\xe2\x82"));
     events.extend(parser.finish());
@@ -380,7 +385,7 @@ fn pushed(bytes: &[u8], cuts: &[prop::sample::Index]) -> (Parser, Vec<LlmEvent>)
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     at.push(bytes.len());
     at.sort_unstable();
-    let (mut parser, mut events, mut from) = (Parser::new(), Vec::new(), 0);
+    let (mut parser, mut events, mut from) = (parser(), Vec::new(), 0);
     for to in at {
         events.extend(parser.push_bytes(&bytes[from..to]));
         from = to;
@@ -461,7 +466,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let text = format_call("f", &arguments);
-        let mut parser = Parser::new();
+        let mut parser = parser();
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         at.sort_unstable();
         let mut from = 0;

@@ -3,7 +3,7 @@
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
-use crate::llm::remote::{ALL_THOUGHTS, Decoded, Reader, message_of};
+use crate::llm::remote::{ALL_THOUGHTS, Decoded, FILTERED, Reader, UNCLOSED_THOUGHTS, message_of};
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -150,6 +150,8 @@ pub(super) struct Decoder {
     usage: Option<TokenUsage>,
     /// It has produced something.
     has_begun: bool,
+    /// The thoughts at the beginning of the text have not ended.
+    never_spoke: bool,
     /// The thoughts so far, for servers that want them back.
     thoughts: String,
     /// Calls whose blocks have not been handed out.
@@ -181,10 +183,11 @@ pub(super) fn failed_generation(body: &str) -> Option<String> {
 }
 
 impl Decoder {
-    /// A decoder for a model whose answers may begin with thoughts that have no opening tag.
-    pub(super) fn new(thinks_first: bool) -> Self {
+    /// A decoder for a model whose answers may begin with thoughts that have no opening tag, and that is offered
+    /// these tools.
+    pub(super) fn new(thinks_first: bool, tools: Vec<String>) -> Self {
         Self {
-            parser: Parser::default().thinks_first(thinks_first),
+            parser: Parser::default().tools(tools).thinks_first(thinks_first),
             ..Self::default()
         }
     }
@@ -265,6 +268,7 @@ impl Decoder {
     /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`, if
     /// they are known to be `whole`.
     fn finish(&mut self, reason: String, whole: bool, events: &mut Vec<LlmEvent>) {
+        self.never_spoke = self.parser.still_thinks_first();
         events.extend(match whole {
             true => self.parser.finish_whole(),
             false => self.parser.finish(),
@@ -280,16 +284,15 @@ impl Decoder {
         }
         self.has_begun |= !events.is_empty();
         if self.finish.as_deref() == Some("content_filter") {
-            return (
-                events,
-                Some("the server's content filter stopped the answer".into()),
-            );
+            return (events, Some(FILTERED.into()));
         }
         if self.finish.as_deref() == Some("length") {
             if !self.has_begun {
                 return (events, Some(ALL_THOUGHTS.into()));
             }
             events.push(LlmEvent::Cut);
+        } else if self.never_spoke && !self.has_begun {
+            return (events, Some(UNCLOSED_THOUGHTS.into()));
         }
         events.extend(self.usage.take().map(|usage| LlmEvent::Used { usage }));
         events.push(LlmEvent::End);
@@ -669,6 +672,19 @@ mod tests {
         let lines = decode(&[thought, finish("length")]);
         assert_eq!(lines[0], "think");
         assert!(lines[1].contains("llm.max_tokens"), "{lines:?}");
+    }
+
+    #[test]
+    fn thoughts_that_never_end_are_an_error_that_names_the_setting() {
+        let mut decoder = Decoder::new(true, Vec::new());
+        decoder.message(&text("Hm, a greeting.").to_string());
+        decoder.message(&finish("stop").to_string());
+        let (events, error) = decoder.message("[DONE]");
+        assert!(events.is_empty() && error.unwrap().contains("llm.thinks_first"));
+        let mut decoder = Decoder::new(true, Vec::new());
+        decoder.message(&text("Hm.</think>").to_string());
+        decoder.message(&finish("stop").to_string());
+        assert_eq!(decoder.message("[DONE]"), (vec![LlmEvent::End], None));
     }
 
     #[test]

@@ -58,6 +58,16 @@ impl Takes {
         Some(fewer)
     }
 
+    /// Adds what another request has found out in the meantime.
+    pub(in crate::llm) fn merge(&mut self, other: &Self) {
+        for parameter in &other.refused {
+            if self.has(parameter) {
+                self.refused.push(parameter);
+            }
+        }
+        self.limits_refused = self.limits_refused.max(other.limits_refused);
+    }
+
     /// Whether the server takes this parameter, as far as known.
     pub(in crate::llm) fn has(&self, parameter: &str) -> bool {
         !self.refused.contains(&parameter)

@@ -169,7 +169,7 @@ fn a_call_commits_at_once_only_if_its_object_is_whole_and_else_after_a_whole_sto
     }
     let refused = decode(&[tool(0, "w"), stop("refusal"), over()]);
     assert_eq!(refused[1], CUT);
-    assert!(refused[2].contains("safety filter"), "{refused:?}");
+    assert!(refused[2].contains("content filter"), "{refused:?}");
     // Without a reason, and without an end.
     assert_eq!(decode(&[tool(0, "w"), over()])[1], CUT);
     let broken = decode(&[tool(0, "w"), piece(0, "{\"n\":"), end_block(0)]);

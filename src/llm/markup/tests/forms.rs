@@ -264,6 +264,28 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
                 "<|start|>assistant to=functions.{name}<|channel|>commentary json<|message|>{json}<|call|>"
             ),
         ),
+        form("bare", 1, py.clone()),
+        form("bare, lines", 2, format!("{py}\n{py}")),
+        form("a name and an object", 1, format!("{name} {json}")),
+        form("functionary, stripped", 1, format!("{name}\n{json}")),
+        form("mistral, stripped", 1, format!("{name}{json}")),
+        form(
+            "kimi, stripped",
+            2,
+            format!("functions.{name}:0{json}functions.{name}:1{json}"),
+        ),
+        form(
+            "deepseek 3, stripped",
+            1,
+            format!("function{name}\n```json\n{json}\n```"),
+        ),
+        form(
+            "gpt-oss, stripped",
+            1,
+            format!("commentary to=functions.{name} json{json}"),
+        ),
+        form("react, call", 1, format!("Action: {py}")),
+        form("react", 1, format!("Action: {name}\nAction Input: {json}")),
         form("gemma", 1, format!("```tool_code\n{py}\n```")),
         form(
             "functiongemma",
@@ -297,7 +319,7 @@ fn usual() -> Vec<(&'static str, Value)> {
 }
 
 fn whole(text: &str) -> (String, Vec<Called>) {
-    let mut parser = Parser::new();
+    let mut parser = parser();
     let mut events = parser.push(text);
     events.extend(parser.finish_whole());
     summary(merged(events))
@@ -349,7 +371,11 @@ fn a_call_that_is_cut_is_never_another_call() {
             assert!(committed.iter().all(|call| **call == all[0]), "{part}");
             assert!(called.len() - committed.len() <= 1, "{part}: {called:?}");
             let (spoken, called) = whole(part);
-            assert!(!spoken.contains(SECRET), "{spoken:?} of {part}");
+            // The first letters of a bare name may be a word.
+            let is_bare = !form.text.starts_with(['<', '[', '{', '`', '>']);
+            let word = spoken.strip_prefix("function").unwrap_or(&spoken);
+            let is_word = is_bare && NAME.starts_with(word) && part.ends_with(word);
+            assert!(is_word || !spoken.contains(SECRET), "{spoken:?} of {part}");
             let mut committed = called.iter().filter(|(_, read)| read.is_ok());
             assert!(committed.all(|call| *call == all[0]), "{part}");
         }
@@ -453,6 +479,102 @@ fn regions_without_a_call_are_dropped() {
     ] {
         assert_eq!(whole(text), (spoken.to_owned(), vec![]), "{text}");
     }
+}
+
+/// A fence or a bracket that a model opened and forgot took the rest of the answer with it.
+#[test]
+fn plain_words_behind_an_unclosed_opener_are_not_lost() {
+    let long = "and so it went on for a good while ".repeat(10);
+    let long = long.trim_end();
+    for (text, spoken) in [
+        ("```\nIt is sunny today.", "It is sunny today."),
+        ("```It is sunny today.", "It is sunny today."),
+        (
+            "```text\nIt is sunny today.\n```\nBye.",
+            "It is sunny today. Bye.",
+        ),
+        ("{smiles It is sunny today.", "smiles It is sunny today."),
+        ("[smiles It is sunny.\nBye.", "Bye."),
+        (&format!("```\n{long}\n```\nBye."), &format!("{long} Bye.")),
+        (&format!("[It is {long}"), &format!("It is {long}")),
+        (
+            &format!("```\n{long}\n<speech>Bye."),
+            &format!("{long} Bye."),
+        ),
+    ] {
+        let (said, called) = whole(text);
+        assert_eq!(
+            (said.replace('\n', " ").trim(), called),
+            (spoken, vec![]),
+            "{text}"
+        );
+    }
+    for text in [
+        "```\nquokka_rooms and nothing else.",
+        "```\nIt is quokka",
+        "```\nlet a = 1;",
+        "```python\nimport os",
+        "{\"city\": \"Rome\", It is sunny.",
+        "[laughs",
+    ] {
+        assert_eq!(whole(text), (String::new(), vec![]), "{text}");
+    }
+}
+
+/// The names of tools are words as well.
+#[test]
+fn prose_with_the_name_of_a_tool_is_spoken_as_it_is() {
+    for text in [
+        "pay",
+        "pay it (later), or not",
+        "pay(ment) is due. pay {now}",
+        "functions are fun. function pay is one",
+        "Action: pay the bill",
+        "Action is needed. call: me",
+        "I use quokka_rooms(n=1) for that",
+        "Observation: the sky is blue",
+        "commentary to follow",
+    ] {
+        assert_eq!(whole(text), (text.to_owned(), vec![]));
+        for size in 1..4 {
+            let (mut parser, mut spoken) = (parser(), String::new());
+            for piece in text.as_bytes().chunks(size) {
+                spoken.push_str(&summary(parser.push_bytes(piece)).0);
+            }
+            spoken.push_str(&summary(parser.finish_whole()).0);
+            assert_eq!(spoken, text);
+        }
+    }
+}
+
+#[test]
+fn a_bare_call_that_cannot_be_read_is_refused_and_not_spoken() {
+    for (text, why) in [
+        ("quokka_rooms(Rome)", "argument"),
+        ("pay(\"ten\")", "argument"),
+        ("pay(n=1", ""),
+        ("pay {\"n\": ", ""),
+        ("functions.pay:0{\"n\": one}", ""),
+        ("call:pay{n:one}", ""),
+        ("Action: pay\nAction Input: ten", "not an object"),
+        ("Action: pay[ten]", "not an object"),
+        ("Action: pay\n", "not an object"),
+    ] {
+        let (spoken, called) = whole(&format!("Wait. {text}"));
+        assert_eq!(spoken, "Wait.", "{text}");
+        assert_eq!(called.len(), 1, "{text}: {called:?}");
+        let refusal = called[0].1.as_ref().expect_err(text);
+        assert!(refusal.contains(why), "{text}: {refusal}");
+    }
+}
+
+/// A model that is used to ReAct writes the result as well.
+#[test]
+fn a_result_that_the_model_makes_up_is_not_spoken() {
+    let text = "Let me look.\nAction: pay\nAction Input: {\"n\": 1}\nObservation: quokka\n\
+                Thought: I know.\nFinal Answer: quokka";
+    let calls = vec![("pay".to_owned(), Ok(json!({"n": 1})))];
+    assert_eq!(whole(text), ("Let me look.".to_owned(), calls));
 }
 
 #[test]
@@ -584,7 +706,7 @@ fn tagged_values_are_text_unless_they_are_json() {
 
 #[test]
 fn a_region_keeps_a_bounded_part_of_its_text() {
-    let long = "quokka ".repeat(MAX_ARGUMENT_BYTES);
+    let long = "quokka_x ".repeat(MAX_ARGUMENT_BYTES);
     for text in [
         format!("<function=f>{{\"a\": \"{long}\"}}</function>"),
         format!("[f(a=\"{long}\")]"),
@@ -599,7 +721,7 @@ fn a_region_keeps_a_bounded_part_of_its_text() {
             [("f".to_owned(), Err("the call is too long".to_owned()))]
         );
     }
-    let (spoken, called) = whole(&format!("```\n{long}\n``` Go on."));
+    let (spoken, called) = whole(&format!("```\n{long} = 1;\n``` Go on."));
     assert_eq!((spoken.as_str(), called.len()), ("Go on.", 0));
 }
 
@@ -760,5 +882,13 @@ fn echoed() -> impl Strategy<Value = &'static str> {
         ">>>",
         ";",
         "{\"function\": ",
+        "pay",
+        "(n=1)",
+        "functions.",
+        ":0{\"n\": 1}",
+        "Action:",
+        " pay\n",
+        "Action Input: {\"n\": 1}",
+        "call:pay{n: 1}",
     ])
 }

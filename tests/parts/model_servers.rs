@@ -1,0 +1,851 @@
+//! Scripted servers of chat completions, one for each server that people use: each refuses what the real one refuses
+//! and streams in its shape. Every stream is replayed under many cuts, and broken off at many places.
+
+use crate::support::{PATIENCE, serve_on_a_thread};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Json, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures_util::{StreamExt, stream};
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex};
+use undertone::llm::remote::{Remote, Settings};
+use undertone::llm::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Prompts};
+use undertone::tools::ToolSpec;
+
+/// A status and a body.
+type Refusal = (u16, Value);
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    refuses: fn(&Value) -> Option<Refusal>,
+    /// Sent before the first chunk.
+    before: &'static str,
+    /// A chunk with this delta and finish reason.
+    chunk: fn(Value, Value) -> Value,
+    style: Style,
+    /// The finish reason after calls.
+    reason: &'static str,
+    /// Parameters that it has refused after two turns.
+    refused: &'static [&'static str],
+}
+
+/// The shape of calls in a stream.
+#[derive(Clone, Copy, PartialEq)]
+enum Style {
+    /// A name, then its arguments in pieces.
+    Pieces,
+    /// The same, with empty ids and names behind the first piece.
+    EmptyIds,
+    Whole,
+    /// Whole, and every call has the index 0.
+    SameIndex,
+    /// Whole, without index and id, signed.
+    Signed,
+    /// In the text, in LM Studio's default form.
+    InText,
+    /// The second call is left in the text.
+    SecondInText,
+}
+
+const WORDS: &str = "Let me look.";
+const ANSWER: &str = "It is sunny.";
+const DONE: &str = "data: [DONE]\n\n";
+
+fn nothing(_: &Value) -> Option<Refusal> {
+    None
+}
+
+fn error(status: u16, message: &str) -> Option<Refusal> {
+    let error =
+        json!({"message": message, "type": "invalid_request_error", "param": null, "code": null});
+    Some((status, json!({ "error": error })))
+}
+
+/// OpenAI's o-series, GPT-5 and later, and the same models at Azure.
+fn openai(body: &Value) -> Option<Refusal> {
+    if body.get("max_tokens").is_some() {
+        let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
+                       'max_completion_tokens' instead.";
+        return error(400, message);
+    }
+    match body.get("temperature") {
+        Some(value) if *value != 1.0 => {
+            let message = format!(
+                "Unsupported value: 'temperature' does not support {value} with this model. Only the \
+                 default (1) value is supported."
+            );
+            error(400, &message)
+        }
+        _ => None,
+    }
+}
+
+fn groq(body: &Value) -> Option<Refusal> {
+    let is_named = |message: &Value| message.get("name").is_some();
+    let fields = ["logprobs", "logit_bias", "top_logprobs", "n"];
+    let field = fields.into_iter().find(|field| body.get(field).is_some());
+    let field = field.or_else(|| {
+        messages(body)
+            .iter()
+            .any(is_named)
+            .then_some("messages.name")
+    });
+    error(400, &format!("property '{}' is unsupported", field?))
+}
+
+fn mistral(body: &Value) -> Option<Refusal> {
+    if let Some(options) = body.get("stream_options") {
+        let detail = json!({"type": "extra_forbidden", "loc": ["body", "stream_options"],
+            "msg": "Extra inputs are not permitted", "input": options});
+        return Some((422, json!({ "detail": [detail] })));
+    }
+    let refusal = |message: String| {
+        Some((
+            400,
+            json!({"object": "error", "message": message, "type": "invalid_request_error", "code": "3230"}),
+        ))
+    };
+    for pair in messages(body).windows(2) {
+        if pair[0]["role"] == "tool" && pair[1]["role"] == "user" {
+            return refusal("Unexpected role 'user' after role 'tool'".into());
+        }
+    }
+    let ids = messages(body)
+        .iter()
+        .flat_map(calls)
+        .map(|call| call["id"].clone());
+    for id in ids {
+        let id = id.as_str().unwrap_or_default();
+        if id.len() != 9 || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return refusal(format!(
+                "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
+            ));
+        }
+    }
+    None
+}
+
+fn deepseek(body: &Value) -> Option<Refusal> {
+    let lacks =
+        |message: &Value| !calls(message).is_empty() && message.get("reasoning_content").is_none();
+    match messages(body).iter().any(lacks) {
+        true => error(
+            400,
+            "The reasoning_content in the thinking mode must be passed back to the API.",
+        ),
+        false => None,
+    }
+}
+
+fn gemini(body: &Value) -> Option<Refusal> {
+    let lacks = |message: &Value| {
+        let first = calls(message).into_iter().next();
+        first.is_some_and(|call| call["extra_content"]["google"]["thought_signature"].is_null())
+    };
+    let message = "Function call is missing a thought_signature in functionCall parts.";
+    let error = json!({"code": 400, "message": message, "status": "INVALID_ARGUMENT"});
+    messages(body)
+        .iter()
+        .any(lacks)
+        .then(|| (400, json!([{ "error": error }])))
+}
+
+fn vllm_without_a_parser(body: &Value) -> Option<Refusal> {
+    let message =
+        "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set";
+    let error = json!({"object": "error", "message": message, "type": "BadRequestError", "param": null, "code": 400});
+    body.get("tools").map(|_| (400, error))
+}
+
+fn llama_without_jinja(body: &Value) -> Option<Refusal> {
+    let error = json!({"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"});
+    body.get("tools").map(|_| (500, json!({ "error": error })))
+}
+
+/// The order of messages that every server asks for.
+fn order(body: &Value) -> Option<Refusal> {
+    let mut open: Vec<Value> = Vec::new();
+    for message in messages(body) {
+        if message["role"] == "tool" {
+            let Some(at) = open.iter().position(|id| *id == message["tool_call_id"]) else {
+                return error(
+                    400,
+                    "messages with role 'tool' must be a response to 'tool_calls'",
+                );
+            };
+            open.remove(at);
+        } else if !open.is_empty() {
+            return error(
+                400,
+                "'tool_calls' must be followed by tool messages responding to each",
+            );
+        }
+        open.extend(calls(message).into_iter().map(|call| call["id"].clone()));
+        if !message["content"].is_string() {
+            return error(400, "content: a string is required");
+        }
+    }
+    None
+}
+
+fn messages(body: &Value) -> &[Value] {
+    body["messages"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn calls(message: &Value) -> Vec<&Value> {
+    message["tool_calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn plain(delta: Value, reason: Value) -> Value {
+    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]})
+}
+
+fn azure(delta: Value, reason: Value) -> Value {
+    let mut chunk = plain(delta, reason);
+    chunk["choices"][0]["content_filter_results"] =
+        json!({"hate": {"filtered": false, "severity": "safe"}});
+    chunk
+}
+
+fn openrouter(delta: Value, reason: Value) -> Value {
+    let mut chunk = plain(delta, reason.clone());
+    chunk["provider"] = json!("Some");
+    chunk["choices"][0]["native_finish_reason"] = reason;
+    chunk["choices"][0]["delta"]["reasoning"] = json!("canary");
+    chunk["choices"][0]["delta"]["reasoning_details"] =
+        json!([{"type": "reasoning.text", "text": "canary"}]);
+    chunk
+}
+
+fn together(mut delta: Value, reason: Value) -> Value {
+    let text = delta["content"].as_str().unwrap_or_default().to_owned();
+    if delta.get("tool_calls").is_none() {
+        delta["tool_calls"] = Value::Null;
+    }
+    delta["token_id"] = json!(11);
+    let choice =
+        json!({"index": 0, "text": text, "delta": delta, "seed": null, "finish_reason": reason});
+    json!({"id": "o", "choices": [choice], "usage": null})
+}
+
+/// DeepSeek thinks before every piece.
+fn deepseek_chunk(mut delta: Value, reason: Value) -> Value {
+    if delta.get("content").is_none() {
+        delta["content"] = Value::Null;
+    }
+    delta["reasoning_content"] = match delta["content"].is_null() && reason.is_null() {
+        true => json!("canary"),
+        false => Value::Null,
+    };
+    plain(delta, reason)
+}
+
+/// SGLang counts with every piece, llama.cpp at the end.
+fn counted(mut delta: Value, reason: Value) -> Value {
+    delta["reasoning_content"] = Value::Null;
+    let mut chunk = plain(delta, reason);
+    chunk["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+    chunk["timings"] = json!({"prompt_n": 1});
+    chunk
+}
+
+/// Gateways in front of other models, and older Ollama.
+fn empty_reasons(delta: Value, reason: Value) -> Value {
+    plain(delta, if reason.is_null() { json!("") } else { reason })
+}
+
+const ROW: Row = Row {
+    name: "",
+    refuses: nothing,
+    before: "",
+    chunk: plain,
+    style: Style::Pieces,
+    reason: "tool_calls",
+    refused: &[],
+};
+
+fn rows() -> Vec<Row> {
+    let azure_first = "data: {\"choices\":[],\"created\":0,\"id\":\"\",\"model\":\"\",\"object\":\"\",\
+                       \"prompt_filter_results\":[{\"prompt_index\":0}]}\n\n";
+    let limits: &[&str] = &["max_tokens", "temperature"];
+    vec![
+        Row {
+            name: "OpenAI",
+            refuses: openai,
+            refused: limits,
+            ..ROW
+        },
+        Row {
+            name: "Azure OpenAI",
+            refuses: openai,
+            refused: limits,
+            before: azure_first,
+            chunk: azure,
+            ..ROW
+        },
+        Row {
+            name: "Groq",
+            refuses: groq,
+            style: Style::Whole,
+            ..ROW
+        },
+        Row {
+            name: "OpenRouter",
+            before: ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n",
+            chunk: openrouter,
+            ..ROW
+        },
+        Row {
+            name: "Together",
+            chunk: together,
+            ..ROW
+        },
+        Row {
+            name: "Mistral",
+            refuses: mistral,
+            style: Style::Whole,
+            refused: &["stream_options"],
+            ..ROW
+        },
+        Row {
+            name: "DeepSeek",
+            refuses: deepseek,
+            before: ": keep-alive\n\n",
+            chunk: deepseek_chunk,
+            ..ROW
+        },
+        Row {
+            name: "Gemini",
+            refuses: gemini,
+            style: Style::Signed,
+            reason: "stop",
+            ..ROW
+        },
+        Row {
+            name: "vLLM",
+            ..ROW
+        },
+        Row {
+            name: "vLLM, a parser that leaks",
+            style: Style::SecondInText,
+            ..ROW
+        },
+        Row {
+            name: "SGLang",
+            chunk: counted,
+            style: Style::EmptyIds,
+            reason: "stop",
+            ..ROW
+        },
+        Row {
+            name: "llama.cpp",
+            chunk: counted,
+            ..ROW
+        },
+        Row {
+            name: "Ollama",
+            style: Style::Whole,
+            ..ROW
+        },
+        Row {
+            name: "Ollama, older",
+            style: Style::SameIndex,
+            reason: "stop",
+            chunk: empty_reasons,
+            ..ROW
+        },
+        Row {
+            name: "LM Studio",
+            style: Style::InText,
+            reason: "stop",
+            ..ROW
+        },
+        Row {
+            name: "TGI",
+            style: Style::Whole,
+            reason: "eos_token",
+            ..ROW
+        },
+        Row {
+            name: "a gateway",
+            chunk: empty_reasons,
+            ..ROW
+        },
+    ]
+}
+
+impl Row {
+    /// The stream that answers a request.
+    fn answer(&self, body: &Value) -> String {
+        let is_asked = messages(body)
+            .last()
+            .is_some_and(|message| message["role"] == "user");
+        let is_first = !messages(body)
+            .iter()
+            .any(|message| message["role"] == "tool");
+        let mut deltas = vec![json!({"role": "assistant", "content": ""})];
+        let (words, reason) = match is_asked && is_first {
+            true => (WORDS, self.reason),
+            false => (ANSWER, "stop"),
+        };
+        let middle = words.len() / 2;
+        deltas
+            .extend([&words[..middle], &words[middle..]].map(|words| json!({ "content": words })));
+        if is_asked && is_first {
+            deltas.extend(self.calls());
+        }
+        let mut chunks: Vec<Value> = deltas
+            .into_iter()
+            .map(|delta| (self.chunk)(delta, Value::Null))
+            .collect();
+        chunks.push((self.chunk)(json!({}), json!(reason)));
+        if body["stream_options"]["include_usage"] == true {
+            let usage = json!({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29});
+            chunks.push(json!({"id": "chatcmpl-1", "choices": [], "usage": usage}));
+        }
+        let chunks: String = chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
+        format!("{}{chunks}{DONE}", self.before)
+    }
+
+    /// The deltas of the calls.
+    fn calls(&self) -> Vec<Value> {
+        let deltas = |calls: Vec<Value>| {
+            calls
+                .into_iter()
+                .map(|call| json!({"tool_calls": [call]}))
+                .collect()
+        };
+        let whole = |index: usize, id: &str, name: &str, arguments: &str| {
+            json!({"index": index, "id": id, "type": "function",
+                "function": {"name": name, "arguments": arguments}})
+        };
+        let rome = "{\"city\":\"Rome\"}";
+        let pieces = |more: &dyn Fn(&str) -> Value| {
+            let mut calls = vec![whole(0, "call_rome", "weather", "")];
+            calls.extend(["{\"ci", "ty\":\"", "Rome", "\"}"].map(more));
+            calls.push(whole(1, "call_news", "news", "{}"));
+            calls
+        };
+        match self.style {
+            Style::Pieces => deltas(pieces(
+                &|piece| json!({"index": 0, "function": {"arguments": piece}}),
+            )),
+            Style::EmptyIds => deltas(pieces(
+                &|piece| json!({"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": piece}}),
+            )),
+            Style::Whole => deltas(vec![
+                whole(0, "call_rome", "weather", rome),
+                whole(1, "call_news", "news", "{}"),
+            ]),
+            Style::SameIndex => deltas(vec![
+                whole(0, "call_rome", "weather", rome),
+                whole(0, "call_news", "news", "{}"),
+            ]),
+            Style::Signed => {
+                let call = |name: &str, arguments: &str| {
+                    json!({"type": "function",
+                    "function": {"name": name, "arguments": arguments}})
+                };
+                let mut first = call("weather", rome);
+                first["extra_content"] = json!({"google": {"thought_signature": "canary"}});
+                deltas(vec![first, call("news", "{}")])
+            }
+            Style::InText => [("weather", rome), ("news", "{}")]
+                .map(|(name, arguments)| {
+                    let call = format!("{{\"name\": \"{name}\", \"arguments\": {arguments}}}");
+                    json!({"content": format!("[TOOL_REQUEST]{call}[END_TOOL_REQUEST]")})
+                })
+                .to_vec(),
+            Style::SecondInText => vec![
+                json!({"tool_calls": [whole(0, "call_rome", "weather", rome)]}),
+                json!({"content": "<tool_call>{\"name\": \"news\", \"arg"}),
+                json!({"content": "uments\": {}}</tool_call>"}),
+            ],
+        }
+    }
+
+    /// The calls that are committed.
+    fn expected(&self) -> Vec<(String, Value)> {
+        let mut calls = vec![("weather".to_owned(), json!({"city": "Rome"}))];
+        // A call that the server left behind a native one is dropped: the model is asked again after the result.
+        if self.style != Style::SecondInText {
+            calls.push(("news".to_owned(), json!({})));
+        }
+        calls
+    }
+}
+
+/// How a stream is cut into pieces.
+#[derive(Debug, Clone, Copy)]
+enum Cut {
+    Pieces(usize),
+    At(usize),
+    Random(u64),
+    /// The connection ends here.
+    Broken(usize),
+}
+
+impl Cut {
+    fn pieces(self, text: &str) -> Vec<Bytes> {
+        let bytes = text.as_bytes();
+        let mut pieces = Vec::new();
+        match self {
+            Self::Pieces(size) => pieces.extend(bytes.chunks(size)),
+            Self::At(at) => pieces.extend([&bytes[..at], &bytes[at..]]),
+            Self::Broken(at) => pieces.push(&bytes[..at]),
+            Self::Random(mut seed) => {
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let size = (1 + (seed >> 33) as usize % 40).min(rest.len());
+                    pieces.push(&rest[..size]);
+                    rest = &rest[size..];
+                }
+            }
+        }
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        pieces.map(Bytes::copy_from_slice).collect()
+    }
+}
+
+#[derive(Clone)]
+struct Scripted {
+    row: Row,
+    cut: Arc<Mutex<Cut>>,
+    /// The length of the last stream.
+    length: Arc<Mutex<usize>>,
+    /// Instead of the row's stream.
+    stream: Option<String>,
+}
+
+async fn chat(State(server): State<Scripted>, Json(body): Json<Value>) -> Response {
+    if let Some((status, body)) = (server.row.refuses)(&body).or_else(|| order(&body)) {
+        let status = StatusCode::from_u16(status).expect("a status");
+        return (status, axum::Json(body)).into_response();
+    }
+    let text = server
+        .stream
+        .clone()
+        .unwrap_or_else(|| server.row.answer(&body));
+    *server.length.lock().expect("a length") = text.len();
+    let pieces = server.cut.lock().expect("a cut").pieces(&text);
+    let pieces = stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
+    (
+        [("content-type", "text/event-stream")],
+        Body::from_stream(pieces),
+    )
+        .into_response()
+}
+
+impl Scripted {
+    fn start(row: Row, stream: Option<String>, calls: Calls) -> (Self, Remote) {
+        let server = Self {
+            row,
+            cut: Arc::new(Mutex::new(Cut::Pieces(usize::MAX))),
+            length: Arc::default(),
+            stream,
+        };
+        let routes = Router::new()
+            .route("/v1/chat/completions", post(chat))
+            .with_state(server.clone());
+        let url = format!("http://{}/v1", serve_on_a_thread(routes));
+        let mut settings = Settings::new(url.parse().expect("an address"), "m");
+        settings.temperature = Some(0.5);
+        settings.max_tokens = Some(300);
+        settings.calls = calls;
+        let llm = Remote::new(settings, Prompts::default()).expect("a client");
+        (server, llm)
+    }
+
+    fn cut(&self, cut: Cut) {
+        *self.cut.lock().expect("a cut") = cut;
+    }
+
+    /// Places in the last stream, at most this many, evenly spread.
+    fn places(&self, most: usize) -> impl Iterator<Item = usize> {
+        let length = *self.length.lock().expect("a length");
+        (1..length).step_by(length.div_ceil(most))
+    }
+}
+
+fn prompt(messages: Vec<Message>) -> Prompt {
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        description: "Looks it up.".into(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
+    };
+    Prompt {
+        instructions: None,
+        day: None,
+        messages,
+        tools: vec![tool("weather"), tool("news")].into(),
+        demands: Demands::default(),
+    }
+}
+
+fn question() -> Vec<Message> {
+    vec![Message::User {
+        text: "What is new in Rome?".into(),
+    }]
+}
+
+/// The question, the calls and their results, and an interruption of the answer.
+fn history(calls: &[(String, Value)]) -> Vec<Message> {
+    let mut messages = question();
+    messages.push(Message::Agent {
+        text: WORDS.into(),
+        interrupted: false,
+    });
+    for (name, arguments) in calls {
+        messages.push(Message::ToolCall {
+            id: format!("call_{name}"),
+            name: name.clone(),
+            arguments: arguments.as_object().cloned().expect("arguments"),
+        });
+    }
+    for (name, _) in calls {
+        messages.push(Message::ToolResult {
+            id: format!("call_{name}"),
+            name: name.clone(),
+            output: json!({"sky": "clear"}),
+        });
+    }
+    messages.push(Message::User {
+        text: "And now?".into(),
+    });
+    messages
+}
+
+/// Words, committed calls, refused calls, and the error.
+type Outcome = (String, Vec<(String, Value)>, usize, Option<LlmError>);
+
+async fn outcome(llm: &Remote, messages: Vec<Message>) -> Outcome {
+    let (mut words, mut calls, mut refused) = (String::new(), Vec::new(), 0);
+    let (mut open, mut error, mut has_ended) = (String::new(), None, false);
+    let read = llm.generate(prompt(messages)).for_each(|event| {
+        match event {
+            Ok(LlmEvent::Speech { text }) => words.push_str(&text),
+            Ok(LlmEvent::ToolOpened { name }) => open = name,
+            Ok(LlmEvent::ToolClosed { arguments: Ok(map) }) => {
+                calls.push((open.clone(), Value::Object(map)));
+            }
+            Ok(LlmEvent::ToolClosed { .. }) => refused += 1,
+            Ok(LlmEvent::End) => has_ended = true,
+            Ok(_) => {}
+            Err(reason) => error = Some(reason),
+        }
+        std::future::ready(())
+    });
+    tokio::time::timeout(PATIENCE, read).await.expect("an end");
+    assert!(has_ended != error.is_some(), "an end or an error");
+    (words.trim().to_owned(), calls, refused, error)
+}
+
+#[tokio::test]
+async fn every_server_is_understood_under_every_cut() {
+    for row in rows() {
+        let (server, llm) = Scripted::start(row, None, Calls::Native);
+        let (expected, name) = (row.expected(), row.name);
+        let (_, _, _, error) = outcome(&llm, question()).await;
+        assert!(error.is_none(), "{name}: {error:?}");
+        let sizes = [1, 2, 3, 7].map(Cut::Pieces);
+        let random = (0..12).map(Cut::Random);
+        let cuts: Vec<Cut> = server
+            .places(80)
+            .map(Cut::At)
+            .chain(sizes)
+            .chain(random)
+            .collect();
+        for cut in cuts {
+            server.cut(cut);
+            let (words, calls, refused, error) = outcome(&llm, question()).await;
+            assert!(
+                error.is_none() && refused == 0,
+                "{name}, {cut:?}: {error:?}"
+            );
+            assert_eq!(
+                (words.as_str(), &calls),
+                (WORDS, &expected),
+                "{name}, {cut:?}"
+            );
+        }
+        for cut in [Cut::Pieces(1), Cut::Pieces(5), Cut::Random(7)] {
+            server.cut(cut);
+            let (words, calls, _, error) = outcome(&llm, history(&expected)).await;
+            assert!(error.is_none(), "{name}: {error:?}");
+            assert_eq!((words.as_str(), calls.len()), (ANSWER, 0), "{name}");
+        }
+        let mut refused = llm.refused();
+        refused.sort_unstable();
+        assert_eq!(refused, row.refused, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_any_server_that_breaks_off_commits_nothing_but_whole_calls() {
+    for row in rows() {
+        let (server, llm) = Scripted::start(row, None, Calls::Native);
+        let (expected, name) = (row.expected(), row.name);
+        assert!(outcome(&llm, question()).await.3.is_none());
+        let places: Vec<usize> = server.places(80).collect();
+        for at in places {
+            server.cut(Cut::Broken(at));
+            let (words, calls, _, _) = outcome(&llm, question()).await;
+            assert!(WORDS.starts_with(&words), "{name}, {at}: {words}");
+            assert!(expected.starts_with(&calls), "{name}, {at}: {calls:?}");
+        }
+    }
+}
+
+/// In markup such a server needs no parser of calls.
+#[tokio::test]
+async fn a_server_without_native_calls_says_so_and_answers_in_markup() {
+    for (name, refuses, reason) in [
+        (
+            "vLLM",
+            vllm_without_a_parser as fn(&Value) -> Option<Refusal>,
+            "--enable-auto-tool-choice",
+        ),
+        ("llama.cpp", llama_without_jinja, "--jinja"),
+    ] {
+        let row = Row {
+            name,
+            refuses,
+            ..ROW
+        };
+        let (_, native) = Scripted::start(row, None, Calls::Native);
+        let (words, calls, _, error) = outcome(&native, question()).await;
+        assert!(words.is_empty() && calls.is_empty(), "{name}");
+        let error = error.expect("a refusal").details();
+        assert!(error.contains(reason), "{name}: {error}");
+        let text = "<speech>Let me look.</speech><tool>weather(city=\"Rome\")</tool>";
+        let chunks = [
+            plain(json!({"content": text}), Value::Null),
+            plain(json!({}), json!("stop")),
+        ];
+        let stream: String = chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
+        let (_, markup) = Scripted::start(row, Some(format!("{stream}{DONE}")), Calls::Markup);
+        let (words, calls, _, error) = outcome(&markup, question()).await;
+        assert!(error.is_none(), "{name}: {error:?}");
+        assert_eq!((words.as_str(), calls.len()), (WORDS, 1), "{name}");
+    }
+}
+
+/// Endings of a stream with a call whose arguments look complete.
+#[tokio::test]
+async fn no_bad_end_commits_a_call_under_any_cut() {
+    let call = json!({"index": 0, "id": "a", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
+    let calls = plain(json!({"tool_calls": [call]}), Value::Null);
+    let reason = |reason: &str| plain(json!({}), json!(reason));
+    let llama =
+        json!({"error": {"code": 500, "message": "Failed to parse input", "type": "server_error"}});
+    let openrouter = json!({"id": "gen", "error": {"code": 502, "message": "Provider disconnected"},
+        "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]});
+    for (name, last, error_part) in [
+        (
+            "DeepSeek, out of capacity",
+            Some(reason("insufficient_system_resource")),
+            "",
+        ),
+        ("vLLM, aborted", Some(reason("abort")), ""),
+        ("the token limit", Some(reason("length")), ""),
+        (
+            "the content filter",
+            Some(reason("content_filter")),
+            "content filter",
+        ),
+        ("LM Studio, context overrun: no reason", None, ""),
+        (
+            "llama.cpp, its parser failed",
+            Some(llama),
+            "Failed to parse input",
+        ),
+        (
+            "OpenRouter, after the first token",
+            Some(openrouter),
+            "Provider disconnected",
+        ),
+        (
+            "older vLLM",
+            Some(json!({"object": "error", "message": "too long", "code": 400})),
+            "too long",
+        ),
+        (
+            "Mistral",
+            Some(json!({"object": "error", "message": {"detail": [{"msg": "bad"}]}, "code": null})),
+            "bad",
+        ),
+    ] {
+        let chunks = [
+            Some(plain(json!({"content": WORDS}), Value::Null)),
+            Some(calls.clone()),
+            last,
+        ];
+        let stream: String = (chunks.iter().flatten())
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
+        let (server, llm) = Scripted::start(ROW, Some(format!("{stream}{DONE}")), Calls::Native);
+        outcome(&llm, question()).await;
+        let cuts: Vec<Cut> = server
+            .places(60)
+            .map(Cut::At)
+            .chain([Cut::Pieces(1)])
+            .collect();
+        for cut in cuts {
+            server.cut(cut);
+            let (words, calls, refused, error) = outcome(&llm, question()).await;
+            assert_eq!((words.as_str(), calls), (WORDS, vec![]), "{name}, {cut:?}");
+            let error = error.map(|error| error.details());
+            let is_told = error
+                .as_ref()
+                .is_some_and(|error| error.contains(error_part));
+            assert!(
+                is_told || error_part.is_empty() && refused == 1,
+                "{name}, {cut:?}: {error:?}"
+            );
+        }
+    }
+}
+
+/// Groq's parser could not read the call, and sends the model's text in a refusal.
+#[tokio::test]
+async fn groqs_failed_generation_is_read_once() {
+    fn failed(_: &Value) -> Option<Refusal> {
+        let text = "Let me look. <function=weather>{\"city\": \"Rome\"}</function>";
+        let error = json!({"message": "Failed to call a function.", "type": "invalid_request_error",
+            "code": "tool_use_failed", "failed_generation": text});
+        Some((400, json!({ "error": error })))
+    }
+    let row = Row {
+        name: "Groq",
+        refuses: failed,
+        ..ROW
+    };
+    let (_, llm) = Scripted::start(row, None, Calls::Native);
+    let (words, calls, _, error) = outcome(&llm, question()).await;
+    assert!(error.is_none(), "{error:?}");
+    let arguments = Map::from_iter([("city".to_owned(), json!("Rome"))]);
+    assert_eq!(
+        (words.as_str(), calls),
+        (
+            WORDS,
+            vec![("weather".to_owned(), Value::Object(arguments))]
+        )
+    );
+}
