@@ -282,5 +282,5 @@ pub(super) fn remote_llm(
 ) -> Result<Remote> {
     let mut settings = remote.settings.clone();
     adapt(&mut settings);
-    Ok(Remote::new(settings, remote.prompts())?)
+    Ok(Remote::new(settings, remote.prompts.clone())?)
 }

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, LlmEngine, RemoteLlm};
 use crate::llm::Calls;
+use crate::llm::markup::CallForm;
 use crate::llm::probe::{Context as Fit, ModeReport, Report, probe};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -25,7 +26,12 @@ impl Probe {
             settings.base_url.host_str().unwrap_or_default()
         ))?;
         let mut say = |doing: &str| super::print_error(format!("... {doing}"));
-        let probing = probe(settings, remote.max_prompt_tokens, &mut say);
+        let probing = probe(
+            settings,
+            &remote.prompts,
+            remote.max_prompt_tokens,
+            &mut say,
+        );
         let report = super::runtime()?
             .block_on(probing)
             .map_err(|error| anyhow!("{}", error.details()))?;
@@ -103,6 +109,12 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
             names => names.join(", "),
         },
     );
+    let forms = report.forms.iter();
+    let forms = forms.map(|(form, right, all)| format!("{} {right} of {all}", name_of(*form)));
+    fact(
+        "form of calls in markup",
+        forms.collect::<Vec<_>>().join(", "),
+    );
     fact(
         "thoughts",
         match (report.thinks_first, report.thinks) {
@@ -164,6 +176,15 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
     lines
 }
 
+/// The form as `llm.call_form` names it.
+fn name_of(form: CallForm) -> &'static str {
+    match form {
+        CallForm::Python => "python",
+        CallForm::Json => "json",
+        CallForm::Hermes => "hermes",
+    }
+}
+
 /// The settings that follow, as TOML.
 fn fragment(report: &Report, model: Option<&str>) -> String {
     let section = model.map_or_else(|| "llm".to_owned(), |name| format!("llm.models.{name}"));
@@ -173,6 +194,18 @@ fn fragment(report: &Report, model: Option<&str>) -> String {
         Calls::Markup => "calls = \"markup\"".into(),
         Calls::Native => "calls = \"native\"".into(),
     });
+    if calls == Calls::Markup && report.form != CallForm::default() {
+        lines.push(format!("call_form = \"{}\"", name_of(report.form)));
+    }
+    let mode = match calls {
+        Calls::Markup => &report.markup,
+        Calls::Native => &report.native,
+    };
+    let (spoke, all) = mode.speaks_before_calls;
+    let is_mute = all > 0 && spoke * 5 < all;
+    if is_mute {
+        lines.push("speaks_before_calls = false    # it does not, so it is not asked to".into());
+    }
     if report.thinks_first {
         lines.push("thinks_first = true            # thoughts have no opening tag".into());
     }
@@ -185,12 +218,7 @@ fn fragment(report: &Report, model: Option<&str>) -> String {
         lines.push("\n[speculation]".into());
         lines.push("assumed_per_turn = 0           # a second stream slows the first".into());
     }
-    let mode = match calls {
-        Calls::Markup => &report.markup,
-        Calls::Native => &report.native,
-    };
-    let (spoke, all) = mode.speaks_before_calls;
-    if all > 0 && spoke * 5 < all {
+    if is_mute {
         lines.push("\n[filler]".into());
         lines.push(
             "lead = \"router\"                # the model says nothing before its calls".into(),

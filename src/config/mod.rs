@@ -120,15 +120,10 @@ pub struct RemoteLlm {
     pub settings: remote::Settings,
     /// The longest prompt, tokens of about four characters; older turns are left out.
     pub max_prompt_tokens: usize,
+    /// Its prompts, with this limit.
+    pub prompts: Prompts,
     /// The model that answers if this one is dead or slow.
     pub fallback: Option<Box<RemoteLlm>>,
-}
-
-impl RemoteLlm {
-    /// The prompt builder with this model's limit.
-    pub(crate) fn prompts(&self) -> Prompts {
-        Prompts::default().limited(self.max_prompt_tokens)
-    }
 }
 
 impl LlmEngine {
@@ -148,7 +143,7 @@ impl LlmEngine {
         let offered = [Audience::Everyone, Audience::Calls].into_iter();
         let offered = offered.flat_map(|audience| tools.offered_to(audience));
         let specs = offered.map(|tool| tool.spec.clone());
-        let room = remote.prompts().room_for_clients(&Prompt {
+        let room = remote.prompts.room_for_clients(&Prompt {
             instructions: instructions.map(str::to_owned),
             day: None,
             messages: Vec::new(),

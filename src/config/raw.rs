@@ -126,7 +126,10 @@ pub(super) struct RawLlm {
     pub(super) max_prompt_tokens: i64,
     pub(super) reasoning_effort: String,
     pub(super) calls: String,
+    pub(super) call_form: String,
+    pub(super) speaks_before_calls: bool,
     pub(super) thinks_first: bool,
+    pub(super) prompt_file: String,
     pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
     pub(super) models: BTreeMap<String, RawModel>,
     pub(super) fallback: String,
@@ -150,7 +153,10 @@ impl Default for RawLlm {
             max_prompt_tokens: 6_000,
             reasoning_effort: String::new(),
             calls: "markup".into(),
+            call_form: "python".into(),
+            speaks_before_calls: true,
             thinks_first: false,
+            prompt_file: String::new(),
             extra_body: serde_json::Map::new(),
             models: BTreeMap::new(),
             fallback: String::new(),
@@ -180,7 +186,10 @@ impl RawLlm {
             max_prompt_tokens: self.max_prompt_tokens,
             reasoning_effort: self.reasoning_effort.clone(),
             calls: self.calls.clone(),
+            call_form: self.call_form.clone(),
+            speaks_before_calls: self.speaks_before_calls,
             thinks_first: self.thinks_first,
+            prompt_file: self.prompt_file.clone(),
             extra_body: self.extra_body.clone(),
         }
     }
@@ -200,7 +209,10 @@ pub(super) struct RawModel {
     pub(super) max_prompt_tokens: i64,
     pub(super) reasoning_effort: String,
     pub(super) calls: String,
+    pub(super) call_form: String,
+    pub(super) speaks_before_calls: bool,
     pub(super) thinks_first: bool,
+    pub(super) prompt_file: String,
     pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
 }
 

@@ -12,6 +12,7 @@ use crate::conversation::{
     AnswerPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
     TurnDetection, VadPolicy,
 };
+use crate::llm::markup::CallForm;
 use crate::llm::remote::{self, Dialect};
 use crate::llm::{Calls, Phrases};
 use crate::server::Twilio;
@@ -290,6 +291,7 @@ impl Check<'_> {
         let max_prompt_tokens = self.whole(&key("max_prompt_tokens"), most, range)?;
         let kinds = [("markup", Calls::Markup), ("native", Calls::Native)];
         let calls = self.choice(&key("calls"), &raw.calls, &kinds)?;
+        let prompts = self.prompts(section, raw)?;
         let effort = raw.reasoning_effort.trim();
         Ok(base_url.map(|base_url| RemoteLlm {
             settings: remote::Settings {
@@ -304,8 +306,38 @@ impl Check<'_> {
                 ..remote::Settings::new(base_url, model)
             },
             max_prompt_tokens,
+            prompts: prompts.limited(max_prompt_tokens),
             fallback: None,
         }))
+    }
+
+    /// How the prompts of a model are written.
+    fn prompts(&self, section: &str, raw: &RawModel) -> Checked<Prompts> {
+        let forms = [
+            ("python", CallForm::Python),
+            ("json", CallForm::Json),
+            ("hermes", CallForm::Hermes),
+        ];
+        let form = self.choice(&format!("{section}.call_form"), &raw.call_form, &forms)?;
+        let prompts = Prompts::default()
+            .in_form(form)
+            .with_words_before_calls(raw.speaks_before_calls);
+        let key = format!("{section}.prompt_file");
+        let (path, text) = (
+            self.path(&key, &raw.prompt_file),
+            self.text_file(&key, &raw.prompt_file)?,
+        );
+        let (Some(path), Some(text)) = (path, text) else {
+            return Ok(prompts);
+        };
+        prompts.with_template(&text).map_err(|error| ConfigError {
+            origin: Origin::File {
+                path,
+                line: error.line,
+            },
+            problem: format!("{key}: {}", error.problem),
+            fix: error.fix,
+        })
     }
 
     fn phrases(&self, typed: &str) -> Checked<Phrases> {

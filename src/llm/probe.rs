@@ -1,6 +1,7 @@
 //! Finds out what a model and its server can do: some forty requests with questions and tools of a known outcome,
 //! in both ways of calling tools.
 
+use super::markup::CallForm;
 use super::prompt::Prompts;
 use super::remote::Settings;
 use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, TokenUsage};
@@ -44,6 +45,9 @@ const KINDS: [&str; 5] = [
     "no such tool",
     "answer from a result",
 ];
+
+/// How many of them ask for calls, counted from the first.
+const CALL_KINDS: usize = 2;
 
 fn questions() -> Vec<(usize, &'static str, Expected)> {
     use Expected::{Answer, Calls, Words};
@@ -306,6 +310,33 @@ pub struct ModeReport {
 }
 
 impl ModeReport {
+    /// Right calls and questions for one.
+    fn calls_in(&self, form: CallForm) -> (CallForm, usize, usize) {
+        let kinds = self.kinds.iter().take(CALL_KINDS);
+        let add =
+            |(right, all): (usize, usize), (_, r, a): &(&str, usize, usize)| (right + r, all + a);
+        let (right, all) = kinds.fold((0, 0), add);
+        (form, right, all)
+    }
+
+    fn is_always_right(&self) -> bool {
+        let (_, right, all) = self.calls_in(CallForm::default());
+        right == all
+    }
+
+    /// Replaces what is known of calls by another report's.
+    fn take_calls(&mut self, other: Self) {
+        let calls = other.kinds.into_iter().take(CALL_KINDS);
+        for (kind, of_other) in self.kinds.iter_mut().zip(calls) {
+            *kind = of_other;
+        }
+        self.speaks_before_calls = other.speaks_before_calls;
+        self.unreadable = other.unreadable;
+        self.leaks += other.leaks;
+        self.streams_arguments = other.streams_arguments;
+        self.times = other.times;
+    }
+
     /// The share of right answers, 0 to 1.
     pub fn score(&self) -> f64 {
         let right: usize = self.kinds.iter().map(|(_, right, _)| right).sum();
@@ -321,6 +352,10 @@ pub struct Report {
     pub markup: ModeReport,
     /// Native calls.
     pub native: ModeReport,
+    /// The form of calls in markup that the model writes best.
+    pub form: CallForm,
+    /// Right calls and questions for one, by form; only of [`CallForm::Python`] if that was always right.
+    pub forms: Vec<(CallForm, usize, usize)>,
     /// How many requests were made.
     pub requests: usize,
     /// Parameters that the server refuses.
@@ -370,25 +405,29 @@ impl Report {
     }
 }
 
-/// Asks a model. `say` is told what is being tried.
+/// Asks a model with these `prompts`. `say` is told what is being tried.
 ///
 /// # Errors
 /// If the very first request fails: there is nothing to find out then.
 pub async fn probe(
     settings: &Settings,
+    prompts: &Prompts,
     max_prompt_tokens: usize,
     say: &mut dyn FnMut(&str),
 ) -> Result<Report, LlmError> {
-    let with = |calls: Calls| {
+    let with = |calls: Calls, form: CallForm| {
         let mut settings = Settings {
             calls,
             ..settings.clone()
         };
         let seed = settings.extra_body.entry("seed");
         seed.or_insert_with(|| json!(SEED));
-        Remote::new(settings, Prompts::default().limited(max_prompt_tokens))
+        let prompts = prompts.clone().in_form(form).with_words_before_calls(true);
+        let prompts = prompts.limited(max_prompt_tokens);
+        Remote::new(settings, prompts)
     };
-    let (markup, native) = (with(Calls::Markup)?, with(Calls::Native)?);
+    let markup = with(Calls::Markup, CallForm::Python)?;
+    let native = with(Calls::Native, CallForm::Python)?;
     say("loading the model");
     markup.warm_up(asked(2, "Hello.")).await?;
     let mut thinks = false;
@@ -396,10 +435,30 @@ pub async fn probe(
     let mut reports = Vec::new();
     for (llm, name) in [(&markup, "markup"), (&native, "native")] {
         say(&format!("calls in the way \"{name}\""));
-        let (report, thought, count) = mode(llm).await;
+        let (report, thought, count) = mode(llm, questions()).await;
         thinks |= thought;
         requests += count;
         reports.push(report);
+    }
+    let mut in_markup = reports.remove(0);
+    let mut forms = vec![in_markup.calls_in(CallForm::Python)];
+    let mut others = Vec::new();
+    if !in_markup.is_always_right() {
+        for form in [CallForm::Json, CallForm::Hermes] {
+            say(&format!("calls in the form {form:?}").to_lowercase());
+            let asked = questions()
+                .into_iter()
+                .filter(|(kind, ..)| *kind < CALL_KINDS);
+            let llm = with(Calls::Markup, form)?;
+            let (report, _, count) = mode(&llm, asked.collect()).await;
+            requests += count;
+            forms.push(report.calls_in(form));
+            others.push((form, report));
+        }
+    }
+    let form = best_form(&forms);
+    if let Some((_, best)) = others.into_iter().find(|(other, _)| *other == form) {
+        in_markup.take_calls(best);
     }
     say("thoughts, cache and context");
     let text = markup
@@ -415,10 +474,14 @@ pub async fn probe(
     refused.extend(native.refused());
     refused.sort_unstable();
     refused.dedup();
+    // Only the probe sends it.
+    refused.retain(|parameter| *parameter != "seed");
     let native = reports.pop().unwrap_or_default();
     Ok(Report {
-        markup: reports.pop().unwrap_or_default(),
+        markup: in_markup,
         native,
+        form,
+        forms,
         // Text, two for the cache, two for the context, three for hanging up, three streams.
         requests: requests + 1 + 2 + 2 + 3 + 3,
         refused,
@@ -431,14 +494,25 @@ pub async fn probe(
     })
 }
 
-async fn mode(llm: &dyn Llm) -> (ModeReport, bool, usize) {
+/// The form with the most right calls. Another than the first must be clearly better, since that opens calls earliest.
+fn best_form(forms: &[(CallForm, usize, usize)]) -> CallForm {
+    let share = |(_, right, all): &(CallForm, usize, usize)| *right as f64 / (*all).max(1) as f64;
+    let first = forms.first().map_or(0.0, share);
+    let better = forms.iter().filter(|form| share(form) > first + MARGIN);
+    let best = better.max_by(|a, b| share(a).total_cmp(&share(b)));
+    best.map_or(CallForm::default(), |(form, ..)| *form)
+}
+
+async fn mode(
+    llm: &dyn Llm,
+    questions: Vec<(usize, &'static str, Expected)>,
+) -> (ModeReport, bool, usize) {
     let mut report = ModeReport {
         kinds: KINDS.map(|kind| (kind, 0, 0)).to_vec(),
         ..ModeReport::default()
     };
     let mut times: [Vec<Duration>; 3] = Default::default();
     let mut thinks = false;
-    let questions = questions();
     let count = questions.len();
     for (kind, question, expected) in questions {
         let (_, right, all) = &mut report.kinds[kind];

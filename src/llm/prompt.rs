@@ -24,14 +24,16 @@
 //! limit.
 
 mod native;
+mod own;
 
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Calls, Message, Prompt, TOKEN_CHARS, ToolChoice};
-use crate::llm::markup::format_call;
+use crate::llm::markup::{CallForm, format_call};
 use crate::tools::ToolSpec;
 use minijinja::{Environment, UndefinedBehavior, context};
+pub use own::{TemplateError, VARIABLES};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 const SYSTEM: &str = "system.j2";
 const EMBEDDED: &str = include_str!("../../prompts/system.j2");
@@ -162,6 +164,9 @@ pub struct Prompts {
     templates: Environment<'static>,
     max_tokens: usize,
     calls: Calls,
+    form: CallForm,
+    /// The model is told to say something before a call.
+    speaks: bool,
 }
 
 impl Prompts {
@@ -178,6 +183,18 @@ impl Prompts {
     #[must_use]
     pub fn for_calls(self, calls: Calls) -> Self {
         Self { calls, ..self }
+    }
+
+    /// The same, for a model that writes its calls in this form.
+    #[must_use]
+    pub fn in_form(self, form: CallForm) -> Self {
+        Self { form, ..self }
+    }
+
+    /// The same, for a model that is asked (or not) to say something before it calls a tool.
+    #[must_use]
+    pub fn with_words_before_calls(self, speaks: bool) -> Self {
+        Self { speaks, ..self }
     }
 
     /// The most characters of a prompt.
@@ -217,8 +234,16 @@ impl Prompts {
         let instructions = instructions.map(sanitise);
         let native = self.calls == Calls::Native;
         let template = self.templates.get_template(SYSTEM)?;
-        let text = template.render(context! { tools => tools, instructions, native })?;
+        let (call, speaks) = (self.example(), self.speaks);
+        let text = template.render(context! { tools, instructions, native, call, speaks })?;
         Ok(text.trim().to_owned())
+    }
+
+    /// A call in the form that the model is to use.
+    fn example(&self) -> String {
+        let arguments = json!({"text": "value", "number": 5, "flag": true, "list": ["a", "b"]});
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        format_call(self.form, "name", &arguments)
     }
 
     /// The length of the system prompt and of the tools that are sent beside it, in characters.
@@ -273,7 +298,10 @@ impl Prompts {
         let demand = demand(&prompt.demands.tool_choice).filter(|_| !prompt.tools.is_empty());
         Ok(match self.calls {
             Calls::Markup => {
-                let mut chat = Chat::default();
+                let mut chat = Chat {
+                    form: self.form,
+                    ..Chat::default()
+                };
                 chat.push(Role::System, "", system);
                 let note =
                     |chat: &mut Chat, note: &str| chat.push(Role::User, "\n", note.to_owned());
@@ -334,6 +362,8 @@ impl Default for Prompts {
             templates,
             max_tokens: DEFAULT_TOKENS,
             calls: Calls::default(),
+            form: CallForm::default(),
+            speaks: true,
         }
     }
 }
@@ -496,6 +526,8 @@ struct Chat {
     length: usize,
     /// The last message was the user's words.
     unanswered: bool,
+    /// The form of calls.
+    form: CallForm,
 }
 
 impl Chat {
@@ -514,9 +546,9 @@ impl Chat {
                 name, arguments, ..
             } => {
                 let name = cut(sanitise(name), LONGEST_NAME);
-                let mut call = format_call(&name, &sanitise_map(arguments));
+                let mut call = format_call(self.form, &name, &sanitise_map(arguments));
                 if length(&call) > most {
-                    call = format_call(&name, &Map::new());
+                    call = format_call(self.form, &name, &Map::new());
                 }
                 self.push(Role::Assistant, "", call);
             }

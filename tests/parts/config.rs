@@ -6,8 +6,11 @@ use std::time::Duration;
 use undertone::config::{Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, load};
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
-use undertone::llm::Calls;
 use undertone::llm::remote::{Dialect, Settings};
+use undertone::llm::{Calls, Demands, Prompt};
+
+const REMOTE: &str =
+    "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
 
 struct Setup {
     folder: tempfile::TempDir,
@@ -533,4 +536,64 @@ fn a_silent_caller_is_asked_after_ten_seconds_or_never() {
     let silence = |text: &str| file(text).load().unwrap().config.phone.silence_prompt;
     assert_eq!(silence(""), Some(Micros::from_ms(10_000)));
     assert_eq!(silence("[phone]\nsilence_seconds = 0"), None);
+}
+
+#[test]
+fn an_own_prompt_is_used_and_checked_with_its_file_and_line() {
+    let shipped = include_str!("../../prompts/system.j2");
+    let config = format!("{REMOTE}prompt_file = \"own.j2\"\nspeaks_before_calls = false\n");
+    let own = shipped.replace("You are a voice agent", "You are a canary");
+    let loaded = file(&config).beside("own.j2", &own).load().unwrap();
+    let LlmEngine::Remote(remote) = &loaded.config.llm else {
+        panic!("the model is embedded");
+    };
+    let prompt = Prompt {
+        instructions: Some("Be kind.".into()),
+        day: None,
+        messages: Vec::new(),
+        tools: Vec::new().into(),
+        demands: Demands::default(),
+    };
+    let system = remote.prompts.chat(&prompt).unwrap().remove(0).content;
+    assert!(
+        system.starts_with("You are a canary") && system.ends_with("Be kind."),
+        "{system}"
+    );
+    for (text, parts) in [
+        (
+            shipped.replace("{{ instructions }}", ""),
+            ["own.j2:1: ", "llm.prompt_file", "{{ instructions }}"],
+        ),
+        (
+            shipped.replace("in tools", "in toolz"),
+            ["own.j2:", "`toolz`", "tools, instructions"],
+        ),
+        (
+            "Hi\n{{ tools".into(),
+            ["own.j2:2: ", "not a template", "{{ name }}"],
+        ),
+    ] {
+        let error = file(&config)
+            .beside("own.j2", &text)
+            .load()
+            .unwrap_err()
+            .to_string();
+        for part in parts {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let missing = file(&config).load().unwrap_err().to_string();
+    assert!(
+        missing.contains("undertone.toml:5: ") && missing.contains("llm.prompt_file"),
+        "{missing}"
+    );
+    let unknown = file(&format!("{REMOTE}call_form = \"xml\"\n"))
+        .load()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        unknown.contains("llm.call_form") && unknown.contains("python, json, hermes"),
+        "{unknown}"
+    );
 }

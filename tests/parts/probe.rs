@@ -8,9 +8,10 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tokio::net::TcpListener;
-use undertone::llm::Calls;
+use undertone::llm::markup::CallForm;
 use undertone::llm::probe::{Context, Report, probe};
-use undertone::llm::remote::Settings;
+use undertone::llm::remote::{Dialect, Settings};
+use undertone::llm::{Calls, Prompts};
 
 const CITIES: [&str; 9] = [
     "Boulder", "Oslo", "Lisbon", "Denver", "Seattle", "Rome", "Paris", "Chicago", "Vienna",
@@ -21,6 +22,8 @@ const CITIES: [&str; 9] = [
 struct Scripted {
     markup: bool,
     native: bool,
+    /// In markup it writes calls only in the form of its training.
+    hermes: bool,
     /// The longest prompt, tokens. The rest is cut without an error.
     context: u64,
 }
@@ -46,7 +49,8 @@ async fn chat(State(server): State<Scripted>, Json(body): Json<Value>) -> Respon
     let text = last["content"].as_str().expect("text");
     let system = messages[0]["content"].as_str().expect("text");
     let is_native = body.get("tools").is_some();
-    let may_call = is_native || server.markup && system.contains("Tools:");
+    let knows_form = !server.hermes || system.contains("<tool_call>");
+    let may_call = is_native || server.markup && knows_form && system.contains("Tools:");
     let mut events = String::new();
     let mut send = |delta: Value| {
         let chunk = json!({"choices": [{"delta": delta}]});
@@ -91,6 +95,121 @@ fn calls_for(text: &str) -> Vec<(&'static str, &'static str, String)> {
     orders.chain(cities).collect()
 }
 
+/// The same abilities behind Anthropic's Messages, as strict as the real service.
+async fn messages(Json(body): Json<Value>) -> Response {
+    if let Some(reason) = crate::support::anthropic::refusal(&body) {
+        let error = json!({"type": "invalid_request_error", "message": reason});
+        let body = json!({"type": "error", "error": error}).to_string();
+        return (StatusCode::BAD_REQUEST, body).into_response();
+    }
+    let last = body["messages"].as_array().expect("messages").last();
+    let blocks = last.expect("a message")["content"].as_array();
+    let texts = blocks
+        .expect("blocks")
+        .iter()
+        .map(|block| match block["type"].as_str() {
+            Some("tool_result") => block["content"].as_str().unwrap_or_default(),
+            _ => block["text"].as_str().unwrap_or_default(),
+        });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let is_native = body.get("tools").is_some();
+    let has_tools = is_native
+        || body["system"][0]["text"]
+            .as_str()
+            .expect("text")
+            .contains("Tools:");
+    let mut events = String::new();
+    let mut send = |kind: &str, mut event: Value| {
+        event["type"] = json!(kind);
+        write!(events, "event: {kind}\ndata: {event}\n\n").expect("a string");
+    };
+    let tokens = body.to_string().len() / 4;
+    let usage = json!({"input_tokens": tokens - tokens / 2, "cache_read_input_tokens": tokens / 2});
+    send(
+        "message_start",
+        json!({"message": {"role": "assistant", "content": [], "usage": usage}}),
+    );
+    let is_result = text.contains("Friday") || text.contains("celsius");
+    let calls = match is_result || !has_tools {
+        true => Vec::new(),
+        false => calls_for(&text),
+    };
+    let mut blocks = Vec::new();
+    for (tool, argument, value) in &calls {
+        let arguments = json!({ *argument: value }).to_string();
+        blocks.push(match is_native {
+            true => (
+                json!({"type": "tool_use", "id": format!("toolu_{value}"), "name": tool, "input": {}}),
+                json!({"type": "input_json_delta", "partial_json": arguments}),
+            ),
+            false => (
+                json!({"type": "text", "text": ""}),
+                json!({"type": "text_delta", "text": format!("<tool>{tool}({argument}=\"{value}\")</tool>")}),
+            ),
+        });
+    }
+    if blocks.is_empty() {
+        let words = match is_result {
+            true => "It is seventeen degrees, and it arrives on Friday.",
+            false => "I am fine, thank you.",
+        };
+        blocks.push((
+            json!({"type": "text", "text": ""}),
+            json!({"type": "text_delta", "text": words}),
+        ));
+    }
+    for (index, (block, delta)) in blocks.into_iter().enumerate() {
+        send(
+            "content_block_start",
+            json!({"index": index, "content_block": block}),
+        );
+        send(
+            "content_block_delta",
+            json!({"index": index, "delta": delta}),
+        );
+        send("content_block_stop", json!({ "index": index }));
+    }
+    let reason = if is_native && !calls.is_empty() {
+        "tool_use"
+    } else {
+        "end_turn"
+    };
+    send(
+        "message_delta",
+        json!({"delta": {"stop_reason": reason}, "usage": {"output_tokens": 5}}),
+    );
+    send("message_stop", json!({}));
+    ([("content-type", "text/event-stream")], events).into_response()
+}
+
+#[tokio::test]
+async fn a_server_of_messages_is_probed_without_a_parameter_that_it_refuses() {
+    let routes = Router::new().route("/v1/messages", post(messages));
+    let url = format!("http://{}/v1", crate::support::serve_on_a_thread(routes));
+    let mut settings = Settings::new(url.parse().expect("an address"), "scripted");
+    settings.dialect = Dialect::Messages;
+    settings.max_tokens = Some(300);
+    let report = probe(&settings, &Prompts::default(), 6_000, &mut |_| ())
+        .await
+        .expect("a report");
+    for mode in [&report.markup, &report.native] {
+        assert!((mode.score() - 1.0).abs() < 1e-9, "{report:?}");
+        assert_eq!(mode.failures, (0, None));
+    }
+    assert_eq!(
+        (report.calls(), report.form),
+        (Calls::Markup, CallForm::Python)
+    );
+    let none: [&str; 0] = [];
+    assert_eq!(report.refused, none, "the seed is the probe's own");
+    assert!(matches!(report.context, Context::Fits(_)), "{report:?}");
+    assert!(
+        report
+            .cache
+            .is_some_and(|(cached, all)| 0 < cached && cached < all)
+    );
+}
+
 async fn report(server: Scripted) -> Report {
     let routes = Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -101,7 +220,7 @@ async fn report(server: Scripted) -> Report {
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let mut settings = Settings::new(url.parse().expect("an address"), "scripted");
     settings.temperature = Some(0.2);
-    probe(&settings, 6_000, &mut |_| ())
+    probe(&settings, &Prompts::default(), 6_000, &mut |_| ())
         .await
         .expect("a report")
 }
@@ -111,6 +230,7 @@ async fn a_server_with_native_calls_only_is_told_from_one_with_markup() {
     let native = report(Scripted {
         markup: false,
         native: true,
+        hermes: false,
         context: u64::MAX,
     })
     .await;
@@ -129,6 +249,7 @@ async fn a_server_with_native_calls_only_is_told_from_one_with_markup() {
     let markup = report(Scripted {
         markup: true,
         native: false,
+        hermes: false,
         context: 1_000,
     })
     .await;
@@ -140,9 +261,32 @@ async fn a_server_with_native_calls_only_is_told_from_one_with_markup() {
 }
 
 #[tokio::test]
+async fn the_form_of_calls_that_a_model_was_trained_on_is_found() {
+    let report = report(Scripted {
+        markup: true,
+        native: false,
+        hermes: true,
+        context: u64::MAX,
+    })
+    .await;
+    assert_eq!(report.form, CallForm::Hermes);
+    assert_eq!(
+        report.forms,
+        [
+            (CallForm::Python, 0, 11),
+            (CallForm::Json, 0, 11),
+            (CallForm::Hermes, 11, 11)
+        ]
+    );
+    assert!((report.markup.score() - 1.0).abs() < 1e-9, "{report:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_reached_is_an_error() {
     let settings = Settings::new("http://127.0.0.1:1/v1".parse().expect("an address"), "m");
-    let error = probe(&settings, 6_000, &mut |_| ()).await.unwrap_err();
+    let error = probe(&settings, &Prompts::default(), 6_000, &mut |_| ())
+        .await
+        .unwrap_err();
     assert!(
         error.details().contains("127.0.0.1:1"),
         "{}",

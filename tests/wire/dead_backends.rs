@@ -39,6 +39,19 @@ impl Llm for DeadFirst {
     }
 }
 
+/// A model that nobody warms up.
+struct Cold(Remote);
+
+impl Llm for Cold {
+    fn name(&self) -> &str {
+        "cold"
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        self.0.generate(prompt)
+    }
+}
+
 /// A model whose stream panics.
 struct Panics;
 
@@ -268,6 +281,145 @@ async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
     let logged = log.contains("the language model's server refused the request")
         && log.contains(&address.to_string());
     assert!(logged, "the operator is told which server it was: {log}");
+}
+
+/// One answer of a scripted server of chat completions.
+enum Reply {
+    /// A status and a body.
+    Refusal(u16, &'static str),
+    /// Thoughts for so long, then this text.
+    Thinks(Duration, &'static str),
+    /// This much of a stream, and the connection is gone.
+    Breaks(&'static str),
+}
+
+/// A chunk with this delta.
+fn chunk(delta: serde_json::Value) -> String {
+    let chunk = serde_json::json!({"choices": [{"index": 0, "delta": delta}]});
+    format!("data: {chunk}\n\n")
+}
+
+const FINISH: &str =
+    "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// Answers as many requests as there are replies, then is gone. Returns the bodies that it got.
+async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut bodies = Vec::new();
+    for reply in replies {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let mut request = String::new();
+        while !is_whole(&request) {
+            let mut piece = vec![0; 64 * 1024];
+            let Ok(read @ 1..) = socket.read(&mut piece).await else {
+                break;
+            };
+            request.push_str(&String::from_utf8_lossy(&piece[..read]));
+        }
+        bodies.push(
+            request
+                .split("\r\n\r\n")
+                .nth(1)
+                .unwrap_or_default()
+                .to_owned(),
+        );
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        // A client that has hung up is no failure of the server.
+        let mut send = async |text: String| drop(socket.write_all(text.as_bytes()).await);
+        match reply {
+            Reply::Refusal(status, body) => {
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status} No\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+                );
+                send(format!("{head}{body}")).await;
+            }
+            Reply::Thinks(time, text) => {
+                send(head.into()).await;
+                let began = Instant::now();
+                while began.elapsed() < time {
+                    send(chunk(serde_json::json!({"reasoning_content": "hm"}))).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                let text = chunk(serde_json::json!({ "content": text }));
+                send(format!("{text}{FINISH}")).await;
+            }
+            Reply::Breaks(text) => {
+                let text = chunk(serde_json::json!({ "content": text }));
+                // Longer than the stream, so that its end is a break.
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n";
+                send(format!("{head}{text}")).await;
+            }
+        }
+    }
+    bodies
+}
+
+/// As OpenAI's models that think: another name for the token limit, and six seconds before the first word, longer than a
+/// model may be silent. The thoughts show that it is at work.
+#[tokio::test]
+async fn a_model_that_refuses_max_tokens_and_thinks_for_six_seconds_is_heard_without_an_apology() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let refusal = "{\"error\":{\"message\":\"Unsupported parameter: 'max_tokens' is not supported with this model. \
+                   Use 'max_completion_tokens' instead.\"}}";
+    let script = vec![
+        Reply::Refusal(400, refusal),
+        Reply::Thinks(Duration::from_secs(6), "<speech>I am well.</speech>"),
+    ];
+    let serving = tokio::spawn(replies(listener, script));
+    let url = format!("http://{address}/v1").parse().expect("a URL");
+    let mut settings = Settings::new(url, "m");
+    settings.max_tokens = Some(300);
+    let llm = Remote::new(settings, Prompts::default()).expect("a client");
+    let thinks = Builders {
+        policy: Policy::default(),
+        ..mind(llm)
+    };
+    let phrases = Phrases::default();
+    let delays = survives("thinking", thinks, &[&phrases.one_moment, FIRST]).await;
+    assert!(delays[0] < delays[1], "{delays:?}");
+    assert!(delays[1] >= Duration::from_secs(6), "{delays:?}");
+    let bodies = serving.await.expect("two requests");
+    assert!(bodies[0].contains("\"max_tokens\":300"), "{bodies:?}");
+    assert!(
+        bodies[1].contains("\"max_completion_tokens\":300"),
+        "{bodies:?}"
+    );
+}
+
+/// The server dies within an answer, is down for a turn, and comes back.
+#[tokio::test]
+async fn a_model_server_that_dies_in_mid_call_and_comes_back() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let dies = Reply::Breaks("<speech>It is sunny.</speech><tool>book(n=1)");
+    let serving = tokio::spawn(replies(listener, vec![dies]));
+    let server = live::serve(live::without_models(Arc::new(Cold(remote(address)))));
+    let mut call = Call::to(&server).await;
+    let apology = Phrases::default().llm_failed;
+    let apologies = |events: &[Heard]| said(events).matches(apology.as_str()).count();
+
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    assert_eq!(apologies(&events), 1, "{}", said(&events));
+    assert!(!said(&events).contains("book"), "{}", said(&events));
+    serving.await.expect("the server has died");
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    assert_eq!(said(&events), apology, "nobody listens");
+
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .expect("the port");
+    let back = Reply::Thinks(Duration::ZERO, "<speech>I am well again.</speech>");
+    let serving = tokio::spawn(replies(listener, vec![back]));
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    assert_eq!(said(&events), WELL);
+    serving.await.expect("one request");
 }
 
 /// The kernel accepts the connection, and nobody answers.

@@ -1,5 +1,6 @@
 //! Reads and writes the arguments of a call.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use std::str::Chars;
 
@@ -67,14 +68,40 @@ pub(super) fn parse_envelope(text: &str) -> Result<(String, Map<String, Value>),
     Ok((name, arguments))
 }
 
-/// Writes a call in the form that the prompt teaches: `<tool>name(key="value")</tool>`. It is parsed back to
-/// the same name and arguments, and contains no `<` or `>` outside its tags.
-pub fn format_call(name: &str, arguments: &Map<String, Value>) -> String {
-    let list: Vec<String> = arguments
-        .iter()
-        .map(|(key, value)| format!("{}={}", format_key(key), harmless(&value.to_string())))
-        .collect();
-    format!("<tool>{}({})</tool>", harmless(name), list.join(", "))
+/// The form in which a model is told to write its calls, and in which its history has them. Every form is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallForm {
+    /// `<tool>name(key="value")</tool>`
+    #[default]
+    Python,
+    /// `<tool>name({"key": "value"})</tool>`
+    Json,
+    /// `<tool_call>{"name": "name", "arguments": {"key": "value"}}</tool_call>`, as many models were trained. The name
+    /// is known only when the call is whole.
+    Hermes,
+}
+
+/// Writes a call. It is parsed back to the same name and arguments, and contains no `<` or `>` outside its tags.
+pub fn format_call(form: CallForm, name: &str, arguments: &Map<String, Value>) -> String {
+    let object = || harmless(&Value::Object(arguments.clone()).to_string());
+    match form {
+        CallForm::Python => {
+            let one = |(key, value): (&String, &Value)| {
+                format!("{}={}", format_key(key), harmless(&value.to_string()))
+            };
+            let list: Vec<String> = arguments.iter().map(one).collect();
+            format!("<tool>{}({})</tool>", harmless(name), list.join(", "))
+        }
+        CallForm::Json => format!("<tool>{}({})</tool>", harmless(name), object()),
+        CallForm::Hermes => {
+            let name = harmless(&Value::from(name).to_string());
+            format!(
+                "<tool_call>{{\"name\": {name}, \"arguments\": {}}}</tool_call>",
+                object()
+            )
+        }
+    }
 }
 
 fn format_key(key: &str) -> String {

@@ -82,7 +82,7 @@ mod tag;
 mod utf8;
 
 pub(crate) use arguments::parse_begun;
-pub use arguments::{format_call, parse_arguments};
+pub use arguments::{CallForm, format_call, parse_arguments};
 pub(crate) use bare::may_begin;
 pub(crate) use call::Told;
 pub(crate) use readers::{ARGUMENT_KEYS, begins_call};

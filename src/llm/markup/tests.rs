@@ -465,7 +465,7 @@ proptest! {
         arguments in arguments(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let text = format_call("f", &arguments);
+        let text = format_call(CallForm::Python, "f", &arguments);
         let mut parser = parser();
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         at.sort_unstable();
@@ -483,9 +483,11 @@ proptest! {
 
     #[test]
     fn a_formatted_call_parses_back(name in "[a-zA-Z_][a-zA-Z0-9_-]{0,20}", arguments in arguments()) {
-        let text = format_call(&name, &arguments);
-        prop_assert_eq!(text.matches(['<', '>']).count(), 4);
-        let expected = vec![(name, Ok(Value::Object(arguments)))];
-        prop_assert_eq!(read(&text).1, expected);
+        let expected = vec![(name.clone(), Ok(Value::Object(arguments.clone())))];
+        for form in [CallForm::Python, CallForm::Json, CallForm::Hermes] {
+            let text = format_call(form, &name, &arguments);
+            prop_assert_eq!(text.matches(['<', '>']).count(), 4);
+            prop_assert_eq!(&read(&text).1, &expected, "{}", text);
+        }
     }
 }

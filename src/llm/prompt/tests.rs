@@ -428,3 +428,32 @@ fn a_longer_history_begins_with_the_shorter_one() {
     assert_eq!(after[..3], before[..3]);
     assert!(after[3].1.starts_with(&before[3].1));
 }
+
+#[test]
+fn calls_are_taught_and_remembered_in_the_form_of_the_model() {
+    for (form, taught, remembered) in [
+        (
+            CallForm::Python,
+            "<tool>name(text=\"value\", number=5,",
+            "<tool>get_weather(city=\"Boulder\")</tool>",
+        ),
+        (
+            CallForm::Json,
+            "<tool>name({\"text\":\"value\",",
+            "<tool>get_weather({\"city\":\"Boulder\"})</tool>",
+        ),
+        (
+            CallForm::Hermes,
+            "<tool_call>{\"name\": \"name\", \"arguments\": {\"text\":",
+            "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\":\"Boulder\"}}</tool_call>",
+        ),
+    ] {
+        let prompt = Prompt {
+            messages: vec![user("Weather?"), call(), result(json!({"f": 62}))],
+            ..Prompt::sample()
+        };
+        let chat = Prompts::default().in_form(form).chat(&prompt).unwrap();
+        assert!(chat[0].content.contains(taught), "{}", chat[0].content);
+        assert_eq!(chat[2].content, remembered);
+    }
+}
