@@ -2,6 +2,7 @@
 
 use crate::conversation::{Event, Fate, RunRecord, TurnLatency, TurnRecord};
 use crate::session::{self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions};
+use crate::tools::{Named, Origin, SessionValues};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,23 +116,28 @@ fn told(turn: &TurnRecord, run: &RunRecord) -> String {
     format!("{} started {source}{relative}: {fate}", run.tool)
 }
 
-/// What is heard of the answer while it is given.
+/// A part of the answer while it is given.
 #[derive(Debug, Clone, Copy)]
-pub enum Heard<'a> {
+pub enum Reply<'a> {
     /// More audio: mono PCM16 at [`RATE`].
     Audio(&'a [i16]),
-    /// What has not been played yet is not to be played.
+    /// The audio that has not been played yet is dropped.
     Clear,
 }
 
-/// Plays `question`, mono PCM16 at [`RATE`], and returns when the answer has ended. `hear` gets the
-/// answer's audio as it comes.
+/// Plays `question`, mono PCM16 at [`RATE`], to the agent of this name or the one that the routes lead to, and
+/// returns when the answer has ended. `hear` gets the answer's audio as it comes.
 pub async fn ask(
     engines: &Arc<Engines>,
     question: &[i16],
-    hear: &mut dyn FnMut(Heard<'_>),
+    agent: Option<&str>,
+    hear: &mut dyn FnMut(Reply<'_>),
 ) -> Answer {
-    let options = SessionOptions::new(Profile::Conversation, RATE);
+    let options = SessionOptions {
+        values: SessionValues::default().with(Named::Transport, "ask", Origin::Verified),
+        agent: agent.map(str::to_owned),
+        ..SessionOptions::new(Profile::Conversation, RATE)
+    };
     converse(session::open(engines, &options), question, hear).await
 }
 
@@ -142,7 +148,7 @@ pub async fn ask(
 async fn converse(
     session: SessionHandle,
     question: &[i16],
-    hear: &mut dyn FnMut(Heard<'_>),
+    hear: &mut dyn FnMut(Reply<'_>),
 ) -> Answer {
     let SessionHandle {
         inbound,
@@ -175,8 +181,8 @@ async fn converse(
                 message = outbound.recv() => match message {
                     Some(message) => {
                         match &message {
-                            Outbound::Audio { samples, .. } => hear(Heard::Audio(samples)),
-                            Outbound::Clear => hear(Heard::Clear),
+                            Outbound::Audio { samples, .. } => hear(Reply::Audio(samples)),
+                            Outbound::Clear => hear(Reply::Clear),
                             _ => {}
                         }
                         listener.take(message);

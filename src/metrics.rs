@@ -72,6 +72,17 @@ struct Tool {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabel {
+    agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Handoff {
+    from: String,
+    to: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Stage {
     stage: String,
 }
@@ -118,6 +129,16 @@ impl Refusal {
     }
 }
 
+/// A language model that is loading, or cannot be reached since the start.
+#[derive(Debug)]
+pub struct LoadingModel(Gauge);
+
+impl Drop for LoadingModel {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// The server's metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -153,6 +174,8 @@ pub struct Metrics {
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
     model_loading: Gauge,
+    agent_turns: Family<AgentLabel, Counter>,
+    handoffs: Family<Handoff, Counter>,
     mcp: McpFigures,
 }
 
@@ -191,6 +214,8 @@ impl Default for Metrics {
             losses: Mutex::default(),
             journal: JournalFigures::default(),
             model_loading: Gauge::default(),
+            agent_turns: Family::default(),
+            handoffs: Family::default(),
             mcp: McpFigures::default(),
         };
         metrics.register_speculation();
@@ -376,8 +401,18 @@ impl Metrics {
         );
         registry.register(
             "llm_loading",
-            "1 until the language model has answered once",
+            "Language models that have not answered since the start: each agent has one, with its prompt",
             self.model_loading.clone(),
+        );
+        registry.register(
+            "agent_turns",
+            "Turns of each agent, if there are several",
+            self.agent_turns.clone(),
+        );
+        registry.register(
+            "handoffs",
+            "Handoffs from one agent to another",
+            self.handoffs.clone(),
         );
     }
 
@@ -405,12 +440,28 @@ impl Metrics {
         out
     }
 
-    /// The language model is loading, or cannot be reached since the start; or it no longer is.
-    pub fn model_is_loading(&self, is_loading: bool) {
-        self.model_loading.set(is_loading.into());
+    /// Counts a language model as loading until the returned guard is dropped.
+    pub fn model_loading(&self) -> LoadingModel {
+        self.model_loading.inc();
+        LoadingModel(self.model_loading.clone())
     }
 
-    /// Whether the language model is still loading.
+    /// A session was handed over from one agent to another.
+    pub fn handed_over(&self, from: &str, to: &str) {
+        let labels = Handoff {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        self.handoffs.get_or_create(&labels).inc();
+    }
+
+    /// A turn of an agent is over.
+    pub fn agent_turn(&self, agent: &str) {
+        let agent = agent.to_owned();
+        self.agent_turns.get_or_create(&AgentLabel { agent }).inc();
+    }
+
+    /// Whether a language model is still loading.
     pub fn is_model_loading(&self) -> bool {
         self.model_loading.get() != 0
     }

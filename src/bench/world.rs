@@ -293,7 +293,9 @@ impl World<'_> {
     fn drain(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
-                Output::Generate { request, prompt } => self.generate(request, prompt),
+                Output::Generate {
+                    request, prompt, ..
+                } => self.generate(request, prompt),
                 Output::CancelGeneration { request } => {
                     self.cancelled.insert(request);
                 }

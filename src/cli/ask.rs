@@ -2,7 +2,7 @@
 
 use super::play::Play;
 use super::{audio_file, engines};
-use crate::ask::{Answer, Heard, RATE};
+use crate::ask::{Answer, RATE, Reply};
 use crate::audio::{to_f32, to_i16};
 use crate::config::Config;
 use crate::session::Observers;
@@ -29,6 +29,9 @@ pub(super) struct Ask {
     /// Record the session in this folder, for `undertone replay`; the file contains what was said
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
+    /// The agent to ask; by default the one that the routes lead to
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Print a JSON object with the transcripts, the answers and the latencies
     #[arg(long)]
     json: bool,
@@ -36,13 +39,14 @@ pub(super) struct Ask {
 
 impl Ask {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
+        super::check_agent(self.agent.as_deref(), config)?;
         let question = to_i16(&audio_file::read(&self.question)?);
         let mut loudspeaker = self.play.open(RATE)?;
         let mut played = Ok(());
-        let mut hear = |heard: Heard<'_>| match heard {
-            Heard::Audio(samples) if played.is_ok() => played = loudspeaker.play(&to_f32(samples)),
-            Heard::Audio(_) => {}
-            Heard::Clear => loudspeaker.clear(),
+        let mut hear = |reply: Reply<'_>| match reply {
+            Reply::Audio(samples) if played.is_ok() => played = loudspeaker.play(&to_f32(samples)),
+            Reply::Audio(_) => {}
+            Reply::Clear => loudspeaker.clear(),
         };
         let answer = super::runtime()?.block_on(async {
             let observers = Observers {
@@ -50,7 +54,8 @@ impl Ask {
                 ..Observers::default()
             };
             let engines = engines::observed(config, observers)?;
-            let answer = crate::ask::ask(&engines, &question, &mut hear).await;
+            let agent = self.agent.as_deref();
+            let answer = crate::ask::ask(&engines, &question, agent, &mut hear).await;
             engines.finish_sessions().await;
             anyhow::Ok(answer)
         })?;

@@ -2,7 +2,7 @@
 
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use super::probe;
-use crate::config::{Config, ConfigError, LlmEngine, Loaded};
+use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded};
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{JournalFile, declared};
@@ -97,6 +97,10 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),
+        match config.agents.as_slice() {
+            [] => skipped("agents", "there are none beside the configuration itself"),
+            agents => try_out("agents", "", || Ok(named(agents, config.routes.len()))),
+        },
         match config.tools.mcp.servers.as_slice() {
             [] => skipped("MCP servers", "there are none"),
             _ => try_out(
@@ -112,6 +116,11 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             || port(config),
         ),
     ]
+}
+
+fn named(agents: &[AgentConfig], routes: usize) -> String {
+    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    format!("{}; {routes} routes", names.join(", "))
 }
 
 #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]

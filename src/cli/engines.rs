@@ -9,7 +9,9 @@ use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
-use crate::session::{BudgetMemory, Builders, Engines, Observers, Renewal};
+use crate::session::{
+    AgentSettings, BudgetMemory, Builders, Cast, Engines, Observers, OtherVoice, Renewal,
+};
 use crate::tools::declared::{self, Kind};
 use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
 use crate::tts::{Piper, Tts, TtsError};
@@ -89,7 +91,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        voices: BTreeMap::new(),
+        voices: voices(config),
         clips: config.cache.as_deref().map(|cache| cache.join("clips")),
         journal: Some(journal(config, &observers)?),
         budget: Arc::new(BudgetMemory::default()),
@@ -100,6 +102,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         zone: renewal.zone,
         policy: renewal.policy,
         phone: renewal.phone,
+        agents: renewal.agents,
     })
 }
 
@@ -159,8 +162,7 @@ fn renewal_with(
     before: Option<&LiveTools>,
 ) -> Result<Renewal> {
     let tools = registry(config)?;
-    let instructions = config.policy.briefing.instructions.as_deref();
-    let text = config.llm.text_limits(instructions, &tools)?;
+    let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
         predictors: predictors(config, models, &tools)?,
@@ -175,6 +177,7 @@ fn renewal_with(
             ..config.policy.clone()
         },
         phone: config.phone.clone(),
+        agents: cast(config)?,
     })
 }
 
@@ -273,6 +276,54 @@ fn llm(config: &Config, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm
             })
         }
     }
+}
+
+/// The agents, with one connection to each model that they share, and the routes to them.
+fn cast(config: &Config) -> Result<Cast> {
+    let mut models: BTreeMap<&str, Arc<dyn Llm>> = BTreeMap::new();
+    let mut agents = Vec::new();
+    for agent in &config.agents {
+        let named = agent.model.as_deref();
+        let entry = named.and_then(|name| Some((name, config.further_llms.get(name)?)));
+        let model = match entry {
+            None => None,
+            Some((name, remote)) => {
+                let llm = match models.get(name) {
+                    Some(known) => known.clone(),
+                    None => Arc::new(remote_llm(remote, |_| ())?),
+                };
+                models.insert(name, llm.clone());
+                Some((llm, remote.settings.max_tokens))
+            }
+        };
+        agents.push(AgentSettings {
+            name: agent.name.clone(),
+            description: agent.description.clone(),
+            model,
+            instructions: agent.instructions.clone(),
+            greeting: agent.greeting.clone(),
+            voice: agent.voice.clone(),
+            tools: agent.tools.clone(),
+            speculation: agent.speculation,
+            handoff: agent.handoff.clone(),
+        });
+    }
+    Ok(Cast {
+        agents,
+        routes: config.routes.clone(),
+    })
+}
+
+fn voices(config: &Config) -> BTreeMap<String, OtherVoice> {
+    let build = |path: PathBuf| -> OtherVoice {
+        OtherVoice::Local(Box::new(move || {
+            Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
+        }))
+    };
+    let voices = config.voices.iter();
+    voices
+        .map(|(name, path)| (name.clone(), build(path.clone())))
+        .collect()
 }
 
 /// The model on a server, with the settings changed by `adapt`.

@@ -25,6 +25,7 @@ mod transcribe;
 
 use crate::config::{Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Scope};
 use crate::models::ModelsError;
+use crate::session::DEFAULT_AGENT;
 use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
 use crate::tools::declared::Declared;
@@ -199,6 +200,21 @@ fn begin(loaded: Loaded) -> Result<Loaded> {
 /// The async runtime of commands that hold conversations. The models run on threads of their own.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("cannot start the async runtime")
+}
+
+/// Refuses an agent that the configuration does not have.
+fn check_agent(name: Option<&str>, config: &Config) -> Result<()> {
+    let known = config.agents.iter().map(|agent| agent.name.as_str());
+    let known: Vec<&str> = known.chain([DEFAULT_AGENT]).collect();
+    match name {
+        Some(name) if !known.contains(&name) => {
+            anyhow::bail!(
+                "--agent: there is no \"{name}\"; known are: {}",
+                known.join(", ")
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 fn secrets(config: &Config) -> Secrets {

@@ -39,6 +39,9 @@ pub(super) struct Talk {
     /// No chime when a timer rings, and no sound while a tool runs
     #[arg(long)]
     no_sounds: bool,
+    /// The agent to talk to; by default the one that the routes lead to
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Record every conversation in this folder, for `undertone replay`. The files contain
     /// everything that was said; only their owner can read them
     #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
@@ -76,7 +79,7 @@ impl Talk {
         };
         let over = desktop::talk(desk, &agent, &mut screen, &stop).await;
         let shown = screen.finish();
-        if let Agent::Local(LocalAgent(engines)) = &agent {
+        if let Agent::Local(LocalAgent(engines, _)) = &agent {
             engines.finish_changes().await;
             engines.finish_sessions().await;
         }
@@ -92,15 +95,17 @@ impl Talk {
             return Ok(Agent::Remote(Remote {
                 url: url.clone(),
                 token: config.server.auth_token.clone(),
+                agent: self.agent.clone(),
             }));
         }
+        super::check_agent(self.agent.as_deref(), config)?;
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: serve::turn_log(config.log.turns.as_deref())?,
             ..Observers::default()
         };
         let engines = engines::observed(config, observers)?;
-        Ok(Agent::Local(LocalAgent(engines)))
+        Ok(Agent::Local(LocalAgent(engines, self.agent.clone())))
     }
 }
 

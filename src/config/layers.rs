@@ -1,11 +1,11 @@
 //! Merges defaults, file, environment and command line, and tracks the origin of each key.
 
 use super::error::{ConfigError, Origin, nearest, suggest};
-use super::raw::{RawConfig, RawMcp};
+use super::raw::{RawConfig, RawMcp, RawRoute};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 /// Variables with a meaning of their own. Only the tests read `UNDERTONE_DATA`.
 pub(super) const SPECIAL: [&str; 7] = [
@@ -18,12 +18,16 @@ pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_TWILIO_AUTH_TOKEN",
 ];
 
+/// The section that comes several times.
+const REPEATED: &str = "route";
+
 /// The section whose tables have the operator's names.
 const NAMED: &str = "mcp";
 
 /// The merged settings that override the defaults.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
+    file: Option<PathBuf>,
     table: toml::Table,
     origins: BTreeMap<String, Origin>,
     ignored: Vec<Ignored>,
@@ -53,8 +57,13 @@ impl Layers {
             fix: "undertone.example.toml shows the syntax".into(),
         };
         let spans = DeTable::parse(text).map_err(syntax)?;
+        self.file = Some(path.to_owned());
         for (section, content) in spans.get_ref() {
             let origin = at(Some(section.span()));
+            if section.get_ref() == REPEATED {
+                self.repeated(content.get_ref(), &origin, &at)?;
+                continue;
+            }
             let Some(content) = content.get_ref().as_table() else {
                 return Err(not_a_section(section.get_ref(), origin));
             };
@@ -74,13 +83,45 @@ impl Layers {
         Ok(())
     }
 
+    /// The tables `[[route]]`.
+    fn repeated(
+        &mut self,
+        content: &DeValue<'_>,
+        origin: &Origin,
+        at: &dyn Fn(Option<std::ops::Range<usize>>) -> Origin,
+    ) -> Result<(), ConfigError> {
+        let keys = keys_of_table(&RawRoute::default());
+        let tables = content.as_array().into_iter().flatten();
+        let tables: Vec<_> = tables
+            .map(|table| (table.span(), table.get_ref().as_table()))
+            .collect();
+        if content.as_array().is_none() || tables.iter().any(|(_, table)| table.is_none()) {
+            return Err(ConfigError {
+                origin: origin.clone(),
+                problem: format!("`{REPEATED}` is not a list of tables"),
+                fix: format!("write [[{REPEATED}]] on a line of its own and the keys below it"),
+            });
+        }
+        for (nth, (span, table)) in tables.into_iter().enumerate() {
+            let path = format!("{REPEATED}.{nth}");
+            for key in table.into_iter().flat_map(|table| table.keys()) {
+                let origin = at(Some(key.span()));
+                known_key(REPEATED, key.get_ref(), &keys, &origin)?;
+                self.origins
+                    .insert(format!("{path}.{}", key.get_ref()), origin);
+            }
+            self.origins.insert(path, at(Some(span)));
+        }
+        Ok(())
+    }
+
     /// The tables `[mcp.NAME]`.
     fn named(
         &mut self,
         tables: &DeTable<'_>,
         at: &dyn Fn(Option<std::ops::Range<usize>>) -> Origin,
     ) -> Result<(), ConfigError> {
-        let keys = keys_of_named();
+        let keys = keys_of_table(&RawMcp::default());
         for (name, table) in tables {
             let (path, origin) = (format!("{NAMED}.{}", name.get_ref()), at(Some(name.span())));
             let Some(table) = table.get_ref().as_table() else {
@@ -143,6 +184,11 @@ impl Layers {
             .unwrap_or(Origin::Default)
     }
 
+    /// The configuration file that was read.
+    pub(super) fn file_read(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// The variables with our prefix that are not settings.
     pub(super) fn ignored(&self) -> &[Ignored] {
         &self.ignored
@@ -177,6 +223,9 @@ impl Layers {
     }
 
     fn wrong_type(&self, path: &str, message: &str) -> ConfigError {
+        let repeated = path.strip_prefix(REPEATED).filter(|of| of.starts_with('['));
+        let repeated = repeated.map(|of| format!("{REPEATED}.{}", of[1..].replace(']', "")));
+        let path = repeated.as_deref().unwrap_or(path);
         let key = path.split('[').next().unwrap_or(path);
         if key.matches('.').count() > 1 {
             // Within a table whose names are the operator's.
@@ -223,9 +272,9 @@ pub(super) fn flatten(config: &RawConfig) -> Vec<(String, Json)> {
     keys
 }
 
-/// Every key of a table `[mcp.NAME]`.
-fn keys_of_named() -> Vec<String> {
-    match serde_json::to_value(RawMcp::default()) {
+/// Every key of a table.
+fn keys_of_table(table: &impl serde::Serialize) -> Vec<String> {
+    match serde_json::to_value(table) {
         Ok(Json::Object(keys)) => keys.into_iter().map(|(key, _)| key).collect(),
         _ => Vec::new(),
     }

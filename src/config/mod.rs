@@ -7,6 +7,7 @@
 //! other against the working directory. Nothing else in the program reads the environment, except
 //! that reqwest looks there for the proxies to the language model and Twilio.
 
+mod agents;
 mod check;
 mod error;
 mod layers;
@@ -22,14 +23,14 @@ pub use layers::Ignored;
 use crate::conversation::{Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::server::ServerSettings;
-use crate::session::PhoneSettings;
+use crate::session::{PhoneSettings, Route};
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
 use jiff::tz::TimeZone;
 use layers::Layers;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct Config {
     pub asr: AsrEngine,
     /// The folder of a Piper voice to use instead of the default one. Its sha256 is not verified.
     pub voice: Option<PathBuf>,
+    /// The folders of further Piper voices, by name, for agents.
+    pub voices: BTreeMap<String, PathBuf>,
     /// The language model.
     pub llm: LlmEngine,
     /// Further models, by name.
@@ -58,6 +61,10 @@ pub struct Config {
     pub time_zone: TimeZone,
     /// Settings for telephone calls.
     pub phone: PhoneSettings,
+    /// The agents; none if the configuration itself is the only one.
+    pub agents: Vec<AgentConfig>,
+    /// The routes to the agents.
+    pub routes: Vec<Route>,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
     /// A trained head for the router, in addition to the tools' rules.
@@ -72,6 +79,33 @@ pub struct Config {
     pub demonstration: bool,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// An agent. What is `None` is as the configuration file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub file: PathBuf,
+    /// When other agents hand over to it.
+    pub description: String,
+    /// Its instructions.
+    pub instructions: Option<String>,
+    /// Its greeting.
+    pub greeting: Option<String>,
+    /// Its model, by its name among the further ones.
+    pub model: Option<String>,
+    /// Its voice, by its name among the further ones.
+    pub voice: Option<String>,
+    /// Its tools, by name.
+    pub tools: Option<BTreeSet<String>>,
+    /// Whether anything may run early.
+    pub speculation: Option<bool>,
+    /// The agents that it may hand over to.
+    pub handoff: Vec<String>,
+    /// Whether any client may choose it by name.
+    pub by_name: bool,
 }
 
 /// The tools that the operator declared.
@@ -127,35 +161,65 @@ pub struct RemoteLlm {
 }
 
 impl LlmEngine {
-    /// Limits on the text that clients may add to its prompts, after the operator's `instructions`
-    /// and `tools`.
+    fn remote(&self) -> Option<&RemoteLlm> {
+        match self {
+            Self::Remote(remote) => Some(remote),
+            Self::Brain => None,
+        }
+    }
+}
+
+impl Config {
+    /// Limits on the text that clients may add to prompts, after the operator's instructions and `tools`:
+    /// the lowest of all agents.
     ///
     /// # Errors
-    /// If these leave no room for a conversation.
+    /// If these leave no room for a conversation: the file of the agent, if it is one of several.
     pub(crate) fn text_limits(
         &self,
-        instructions: Option<&str>,
         tools: &Registry,
-    ) -> Result<TextLimits, minijinja::Error> {
-        let Self::Remote(remote) = self else {
-            return Ok(TextLimits::default());
-        };
-        let offered = [Audience::Everyone, Audience::Calls].into_iter();
-        let offered = offered.flat_map(|audience| tools.offered_to(audience));
-        let specs = offered.map(|tool| tool.spec.clone());
-        let room = remote.prompts.room_for_clients(&Prompt {
-            instructions: instructions.map(str::to_owned),
-            day: None,
-            messages: Vec::new(),
-            // Without the demonstration's, which must not take room from the operator's.
-            tools: Arc::new(specs.collect()),
-            demands: Demands::default(),
-        })?;
-        Ok(TextLimits {
-            set_up: room.set_up,
-            item: room.item,
-        })
+    ) -> Result<TextLimits, (Option<PathBuf>, minijinja::Error)> {
+        let shared = self.policy.briefing.instructions.as_deref();
+        let own = text_limits(self.llm.remote(), shared, None, tools);
+        let mut lowest = own.map_err(|error| (None, error))?;
+        for agent in &self.agents {
+            let model = agent.model.as_ref();
+            let model = model.map_or(self.llm.remote(), |name| self.further_llms.get(name));
+            let instructions = agent.instructions.as_deref().or(shared);
+            let limits = text_limits(model, instructions, agent.tools.as_ref(), tools);
+            let limits = limits.map_err(|error| (Some(agent.file.clone()), error))?;
+            lowest.set_up = lowest.set_up.min(limits.set_up);
+            lowest.item = lowest.item.min(limits.item);
+        }
+        Ok(lowest)
     }
+}
+
+fn text_limits(
+    model: Option<&RemoteLlm>,
+    instructions: Option<&str>,
+    own: Option<&BTreeSet<String>>,
+    tools: &Registry,
+) -> Result<TextLimits, minijinja::Error> {
+    let Some(remote) = model else {
+        return Ok(TextLimits::default());
+    };
+    let offered = [Audience::Everyone, Audience::Calls].into_iter();
+    let offered = offered.flat_map(|audience| tools.offered_to(audience));
+    let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
+    let specs = offered.map(|tool| tool.spec.clone());
+    let room = remote.prompts.room_for_clients(&Prompt {
+        instructions: instructions.map(str::to_owned),
+        day: None,
+        messages: Vec::new(),
+        // Without the demonstration's, which must not take room from the operator's.
+        tools: Arc::new(specs.collect()),
+        demands: Demands::default(),
+    })?;
+    Ok(TextLimits {
+        set_up: room.set_up,
+        item: room.item,
+    })
 }
 
 /// Logging.

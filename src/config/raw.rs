@@ -18,6 +18,8 @@ pub(super) struct RawConfig {
     pub(super) phone: RawPhone,
     pub(super) twilio: RawTwilio,
     pub(super) tools: RawTools,
+    /// In the order in which they are tried.
+    pub(super) route: Vec<RawRoute>,
     /// By the operator's names.
     pub(super) mcp: BTreeMap<String, RawMcp>,
     pub(super) speculation: RawSpeculation,
@@ -85,6 +87,7 @@ impl Default for RawAsr {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawTts {
     pub(super) voice: String,
+    pub(super) voices: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -391,6 +394,20 @@ impl Default for RawMcp {
             timeout_ms: 5_000,
         }
     }
+}
+
+/// `[[route]]`. An empty text is no condition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawRoute {
+    pub(super) agent: String,
+    pub(super) transport: String,
+    pub(super) called: String,
+    pub(super) caller: String,
+    pub(super) forwarded_from: String,
+    pub(super) header: BTreeMap<String, String>,
+    pub(super) param: BTreeMap<String, String>,
+    pub(super) trust: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

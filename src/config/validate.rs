@@ -1,5 +1,6 @@
 //! Validates the typed settings into the types that use them. Stops at the first error.
 
+use super::agents::Known;
 use super::check::{Check, Checked};
 use super::error::ConfigError;
 use super::layers::Layers;
@@ -15,8 +16,8 @@ use crate::conversation::{
 use crate::llm::markup::CallForm;
 use crate::llm::remote::{self, Dialect};
 use crate::llm::{Calls, Phrases};
-use crate::server::Twilio;
-use crate::session::{check_greeting, check_instructions};
+use crate::server::{Choosable, Twilio};
+use crate::session::{DEFAULT_AGENT, check_greeting, check_instructions};
 use crate::tools::declared;
 use crate::tools::mcp::McpCatalogue;
 use secrecy::SecretString;
@@ -39,11 +40,23 @@ pub(super) fn check(
     let check = Check { layers, env, scope };
     let policy = check.policy(raw)?;
     let mcp = check.mcp(&raw.mcp)?;
+    let (further_llms, voices) = (
+        check.further_llms(&raw.llm)?,
+        check.voices(&raw.tts.voices)?,
+    );
+    let (tools, twilio) = (check.tools(&raw.tools, mcp)?, check.twilio(&raw.twilio)?);
+    let agents = check.agents(&Known {
+        models: &further_llms,
+        voices: &voices,
+        tools: &tools,
+        twilio: twilio.as_ref(),
+    })?;
     Ok(Config {
         server: ServerSettings {
+            agents: choosable(&agents),
             interrupt: policy.turn_detection.interrupt,
             vad_threshold: policy.vad.threshold,
-            twilio: check.twilio(&raw.twilio)?,
+            twilio,
             ..check.server(&raw.server)?
         },
         models: check
@@ -52,11 +65,14 @@ pub(super) fn check(
         asr: check.asr(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
         llm: check.llm(&raw.llm)?,
-        further_llms: check.further_llms(&raw.llm)?,
+        further_llms,
+        voices,
         policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
-        tools: check.tools(&raw.tools, mcp)?,
+        routes: check.routes(&raw.route, &agents)?,
+        agents,
+        tools,
         router_head: check.existing("router.head", &raw.router.head)?,
         audiosocket: check.trusting(
             &AUDIOSOCKET,
@@ -68,6 +84,16 @@ pub(super) fn check(
         demonstration: raw.playground.demonstration,
         log: check.log(&raw.log)?,
     })
+}
+
+/// The agents that clients may choose, with the one that is always there.
+fn choosable(agents: &[AgentConfig]) -> Choosable {
+    let default = (DEFAULT_AGENT.to_owned(), false);
+    let default = Some(default).filter(|_| !agents.is_empty());
+    let named = agents
+        .iter()
+        .map(|agent| (agent.name.clone(), agent.by_name));
+    default.into_iter().chain(named).collect()
 }
 
 /// Whether this is a telephone number in the form of ITU-T E.164.

@@ -31,9 +31,16 @@ impl Loaded {
         let fix = "raise it, shorten the instructions, or declare fewer tools";
         let tools = declared::registry(&config.tools.declared);
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
-        let instructions = config.policy.briefing.instructions.as_deref();
-        let room = config.llm.text_limits(instructions, &tools);
-        room.map(drop).map_err(|error| self.wrong(key, &error, fix))
+        let room = config.text_limits(&tools);
+        room.map(drop).map_err(|(agent, error)| match agent {
+            None => self.wrong(key, &error, fix),
+            Some(path) => ConfigError {
+                origin: Origin::File { path, line: 1 },
+                problem: error.to_string(),
+                fix: "raise its model's max_prompt_tokens, shorten the instructions, or give it fewer tools"
+                    .into(),
+            },
+        })
     }
 
     fn wrong(&self, key: &str, problem: &dyn std::fmt::Display, fix: &str) -> ConfigError {

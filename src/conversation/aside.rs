@@ -73,9 +73,12 @@ impl Asides {
             space: String::new(),
         });
         common.notify(Event::AsideStarted { aside: id });
-        common
-            .outputs
-            .push_back(Output::Generate { request, prompt });
+        let agent = common.policy.briefing.agent.clone();
+        common.outputs.push_back(Output::Generate {
+            request,
+            prompt,
+            agent,
+        });
     }
 
     /// Handles an event of the model. `false` if it belongs to no response of these.

@@ -21,6 +21,8 @@ pub(super) struct ClientSettings {
     pub(super) transcribe_only: bool,
     /// Whether the client may turn speculation on. It may always turn it off.
     pub(super) may_speculate: bool,
+    /// The client has not turned it off.
+    pub(super) wants_speculation: bool,
 }
 
 impl ClientSettings {
@@ -35,7 +37,13 @@ impl ClientSettings {
             max_tokens: MaxTokens::Unlimited,
             transcribe_only: false,
             may_speculate: policy.speculation.enabled,
+            wants_speculation: true,
         }
+    }
+
+    /// Whether anything may run early.
+    pub(super) fn speculates(&self) -> bool {
+        self.may_speculate && self.wants_speculation
     }
 
     /// The client's tools in an answer with these terms. They replace the server's tools of the same names.

@@ -1,14 +1,16 @@
 //! State that every rule may use and none owns: time, decisions, deadlines, identifiers and the operator's
 //! settings.
 
+use super::agent::Handoff;
 use super::experience::{Experience, Lesson};
-use super::ids::{CallId, ItemId, RequestId, RunId, TurnId};
+use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::model_pace::ModelPace;
 use super::output::{Event, Output};
 use super::policy::{Declarations, Policy};
 use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
 use crate::time::Time;
+use crate::tts::Speaker;
 use std::collections::VecDeque;
 
 /// Lessons that may wait until they are taken, once in a turn.
@@ -20,6 +22,7 @@ pub(super) struct Common {
     pub(super) policy: Policy,
     /// Changed tools of the server that the policy does not have yet.
     pub(super) changed_tools: Option<Declarations>,
+    pub(super) handoff: Handoff,
     /// The time of the current input.
     pub(super) now: Time,
     /// Decisions that have not been polled, oldest first.
@@ -69,6 +72,7 @@ impl Common {
         let mut common = Self {
             policy,
             changed_tools: None,
+            handoff: Handoff::default(),
             now: Time(0),
             outputs: VecDeque::new(),
             timers: Timers::default(),
@@ -127,6 +131,18 @@ impl Common {
         let call = self.ids.coming_call();
         self.ids.calls = call.0;
         call
+    }
+
+    /// From now on new clauses have this voice.
+    pub(super) fn change_voice(&mut self, speaker: Speaker) {
+        let before = std::mem::replace(&mut self.policy.speaker, speaker);
+        self.handoff.end_voice(ClauseId(self.ids.seen), before);
+    }
+
+    /// The voice of a clause.
+    pub(super) fn speaker_of(&self, clause: ClauseId) -> Speaker {
+        let before = self.handoff.voice_before(clause);
+        before.unwrap_or(&self.policy.speaker).clone()
     }
 
     pub(super) fn item_id(&mut self) -> ItemId {

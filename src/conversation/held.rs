@@ -59,10 +59,12 @@ pub(super) struct Taken {
 impl Taken {
     /// Asks the model for a generation that is not held back.
     pub(super) fn begin(common: &mut Common, prompt: Prompt) -> Self {
-        let request = common.request_id();
-        common
-            .outputs
-            .push_back(Output::Generate { request, prompt });
+        let (request, agent) = (common.request_id(), common.policy.briefing.agent.clone());
+        common.outputs.push_back(Output::Generate {
+            request,
+            prompt,
+            agent,
+        });
         Self {
             request,
             began: common.now,

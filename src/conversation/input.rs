@@ -1,5 +1,6 @@
 //! The inputs of a conversation.
 
+use super::agent::Agent;
 use super::early_tools::EarlyTool;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::policy::Declarations;
@@ -68,6 +69,8 @@ pub enum Input {
         /// All tools of the session from then on.
         tools: Declarations,
     },
+    /// Another agent goes on with the session, from the next generation.
+    Agent(Box<Agent>),
     /// The notes on the caller as of now, [`crate::conversation::Briefing::notes`].
     Notes {
         /// All notes from then on.

@@ -34,11 +34,13 @@
 //! | `clauses` | where a clause ends; which text is not spoken |
 //! | `playout` | how much audio was sent, and how much was heard |
 //! | `history` | the conversation as the model sees it |
+//! | `agent`, `wiring/handoff` | which agent answers, and when another one goes on |
 //! | `wiring/calls` | commits, and where results go |
 //! | `wiring/client` | the client's requests |
 //! | `wiring/relayed` | clients that run their own recogniser and voice |
 
 mod agenda;
+mod agent;
 mod answer;
 mod answer_end;
 mod aside;
@@ -88,6 +90,7 @@ mod wait;
 mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};
+pub use agent::Agent;
 pub use clauses::Clauses;
 pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
 pub use experience::{Experience, Lesson};

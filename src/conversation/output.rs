@@ -42,6 +42,9 @@ pub enum Output {
         request: RequestId,
         /// The prompt.
         prompt: Prompt,
+        /// The agent whose model is asked, if the server has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
     /// Synthesise the first clause of a held-back generation in advance. Nobody hears it unless a `Speak` with
     /// the same words in the same voice follows; it may be skipped when the voice is busy.
@@ -332,6 +335,11 @@ pub enum Event {
         status: ResponseStatus,
         /// The language model's usage.
         usage: TokenUsage,
+    },
+    /// Another agent goes on with the conversation.
+    AgentChanged {
+        /// Its name.
+        agent: String,
     },
     /// A stage failed; the conversation goes on.
     StageFailed {

@@ -55,6 +55,9 @@ pub struct Policy {
 /// The model's instructions besides the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Briefing {
+    /// The agent's name, if the server has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The operator's instructions.
     pub instructions: Option<String>,
     /// The day on which the session began, in words: `Sunday, 1 March 2026`. The core has no clock.

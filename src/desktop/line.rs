@@ -5,6 +5,7 @@ use super::DesktopError;
 use crate::audio::{from_pcm16le, to_pcm16le};
 use crate::conversation::{Event, HangUpReason};
 use crate::session::{self, Engines, Inbound, Outbound, Profile, SessionHandle, SessionOptions};
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::socket::close_of_hang_up;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -97,8 +98,8 @@ pub enum Agent {
     Remote(Remote),
 }
 
-/// The models that sessions of this process use.
-pub struct LocalAgent(pub Arc<Engines>);
+/// The models that sessions of this process use, and the agent that was chosen; otherwise the routes lead to one.
+pub struct LocalAgent(pub Arc<Engines>, pub Option<String>);
 
 impl std::fmt::Debug for LocalAgent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -113,6 +114,8 @@ pub struct Remote {
     pub url: String,
     /// The server's token, if it requires one.
     pub token: Option<SecretString>,
+    /// The agent to talk to; the server decides if `None`.
+    pub agent: Option<String>,
 }
 
 /// One conversation, which ends when this is dropped.
@@ -136,15 +139,18 @@ impl Agent {
     /// [`DesktopError::Server`] if the server cannot be reached or refuses the connection.
     pub async fn call(&self, input_rate: u32, output_rate: u32) -> Result<AgentLine, DesktopError> {
         match self {
-            Self::Local(LocalAgent(engines)) => Ok(local(engines, input_rate, output_rate)),
+            Self::Local(agent) => Ok(local(agent, input_rate, output_rate)),
             Self::Remote(remote) => remote.call().await,
         }
     }
 }
 
-fn local(engines: &Arc<Engines>, input_rate: u32, output_rate: u32) -> AgentLine {
+fn local(agent: &LocalAgent, input_rate: u32, output_rate: u32) -> AgentLine {
+    let LocalAgent(engines, name) = agent;
     let options = SessionOptions {
         output_rate,
+        values: SessionValues::default().with(Named::Transport, "desktop", Origin::Verified),
+        agent: name.clone(),
         ..SessionOptions::new(Profile::Conversation, input_rate)
     };
     let (microphone, frames) = mpsc::channel(FRAMES);
@@ -322,6 +328,9 @@ impl Remote {
         if url.path() == "/" {
             url.set_path("/v1/pcm");
         }
+        if let Some(agent) = &self.agent {
+            url.query_pairs_mut().append_pair("agent", agent);
+        }
         Ok(url.into())
     }
 
@@ -465,6 +474,7 @@ mod tests {
         Remote {
             url: url.into(),
             token: None,
+            agent: None,
         }
     }
 
@@ -473,6 +483,11 @@ mod tests {
         let url = |given| remote(given).url();
         assert_eq!(url("ws://host:8787"), Ok("ws://host:8787/v1/pcm".into()));
         assert_eq!(url("wss://host/a?b=1"), Ok("wss://host/a?b=1".into()));
+        let billing = Remote {
+            agent: Some("billing".into()),
+            ..remote("ws://host")
+        };
+        assert_eq!(billing.url(), Ok("ws://host/v1/pcm?agent=billing".into()));
         assert!(url("http://host").unwrap_err().contains("ws://"));
         assert!(url("host:8787").is_err());
     }

@@ -1,11 +1,13 @@
 //! Access control: which clients may open a session.
 
+use super::choice::Choosable;
 use super::errors;
 use super::secrets::{self, Unfit};
 use super::settings::ServerSettings;
 use super::shared::Shared;
 use crate::metrics::Refusal;
 use crate::tools::SessionValues;
+use crate::transport::realtime::Fault;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -219,26 +221,69 @@ fn ip(host: &str) -> Option<IpAddr> {
         .ok()
 }
 
-/// Admits a client to open a session. Returns the session configuration in its client secret, or
-/// null if it has no secret or the secret no configuration, and what the secret says of the caller.
+/// A client that may open a session.
+pub(super) struct Admitted {
+    /// The session configuration in its client secret; null if it has no secret, or the secret no
+    /// configuration.
+    pub(super) session: Value,
+    /// What the secret says of the caller.
+    pub(super) values: SessionValues,
+    /// The agent that the secret is for.
+    pub(super) agent: Option<String>,
+    /// It has shown the server's token.
+    pub(super) is_trusted: bool,
+}
+
+impl Admitted {
+    /// The agent that the client gets, if it has a choice: that of its secret, or the one it names.
+    ///
+    /// # Errors
+    /// It may not have the one that it names.
+    pub(super) fn agent(
+        &self,
+        agents: &Choosable,
+        agent: Option<&str>,
+        model: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        match (self.agent.as_deref(), agent) {
+            (Some(granted), Some(named)) if granted != named => {
+                let message = format!("The client secret is for the agent '{granted}'.");
+                Err(Fault::new("agent_not_allowed", "agent", message))
+            }
+            (Some(granted), _) => agents.choice(true, Some(granted), None),
+            (None, named) => agents.choice(self.is_trusted, named, model),
+        }
+    }
+}
+
+/// Admits a client to open a session.
 #[allow(
     clippy::result_large_err,
     reason = "the error is the response, made once per refused client"
 )]
-pub(super) fn admit(
-    shared: &Shared,
-    headers: &HeaderMap,
-) -> Result<(Value, SessionValues), Response> {
+pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Admitted, Response> {
     let mut expired = false;
     for secret in shown(headers) {
         match shared.secrets.read(&secret, secrets::now()) {
-            Ok(grant) => return Ok((grant.session, grant.values)),
+            Ok(grant) => {
+                return Ok(Admitted {
+                    session: grant.session,
+                    values: grant.values,
+                    agent: grant.agent,
+                    is_trusted: false,
+                });
+            }
             Err(Unfit::Expired) => expired = true,
             Err(Unfit::Unknown) => {}
         }
     }
     match admit_with_token(shared, headers) {
-        Ok(()) => Ok((Value::Null, SessionValues::default())),
+        Ok(()) => Ok(Admitted {
+            session: Value::Null,
+            values: SessionValues::default(),
+            agent: None,
+            is_trusted: shows_token(headers, &shared.settings()),
+        }),
         Err(Denied::Token) if expired => Err(refusal(shared, Denied::Expired)),
         Err(denied) => Err(refusal(shared, denied)),
     }

@@ -1,7 +1,7 @@
 //! The HTTP endpoints of the Realtime API: client secrets, the list of models, and WebRTC calls, which
 //! are refused.
 
-use super::access::{self, admit_with_token, refusal};
+use super::access::{self, Admitted, admit_with_token, refusal};
 use super::errors::{error, fault};
 use super::secrets::{self, Grant, MAX_SESSION};
 use super::settings::ServerSettings;
@@ -148,15 +148,32 @@ fn granted(
     }
     let seconds = seconds(body.get("expires_after").unwrap_or(&Value::Null))?;
     let expires_at = now + seconds;
-    let values = caller(body.get("undertone").unwrap_or(&Value::Null), origin)?;
-    Ok((
-        Grant {
-            expires_at,
-            session,
-            values,
-        },
-        shown,
-    ))
+    let mut told = body.get("undertone").cloned().unwrap_or_default();
+    let agent = told.as_object_mut().and_then(|told| told.remove("agent"));
+    let agent = agent.map(|agent| match agent {
+        Value::String(name) => Ok(name),
+        _ => Err(Fault::new(
+            "invalid_value",
+            "undertone.agent",
+            "It must be a text.",
+        )),
+    });
+    let agent = agent.transpose()?;
+    let model = session.get("model").and_then(Value::as_str);
+    let is_trusted = origin == Origin::Verified;
+    let agent = settings.agents.choice(is_trusted, agent.as_deref(), model);
+    let agent = agent.map_err(|fault| Fault {
+        param: Some("undertone.agent".into()),
+        ..fault
+    })?;
+    let values = caller(&told, origin)?;
+    let grant = Grant {
+        expires_at,
+        session,
+        values,
+        agent,
+    };
+    Ok((grant, shown))
 }
 
 /// The caller according to the field `undertone` of a request.
@@ -180,8 +197,8 @@ fn caller(told: &Value, origin: Origin) -> Result<SessionValues, Fault> {
                     .map(|(of, value)| (format!("param.{of}"), Named::Param(of.clone()), value)),
             ),
             _ => {
-                let message = "Known are caller, called and forwarded_from, which are texts, and param, \
-                               an object of texts.";
+                let message = "Known are agent, caller, called and forwarded_from, which are texts, and \
+                               param, an object of texts.";
                 return wrong(format!("undertone.{name}"), message);
             }
         }
@@ -234,22 +251,35 @@ async fn calls() -> Response {
 
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match access::admit(&shared, &headers) {
-        Ok(_) => {
-            let list = json!({"object": "list", "data": [entry(realtime::DEFAULT_MODEL)]});
-            Json(list).into_response()
+        Ok(client) => {
+            let data: Vec<Value> = offered(&shared, &client)
+                .iter()
+                .map(|name| entry(name))
+                .collect();
+            Json(json!({"object": "list", "data": data})).into_response()
         }
         Err(refused) => refused,
     }
 }
 
-/// Describes the server's only model; other names are not found.
+/// The models that a client may name: the server's, and agents.
+fn offered(shared: &Shared, client: &Admitted) -> Vec<String> {
+    let settings = shared.settings();
+    let agents = settings.agents.names(client.is_trusted).map(str::to_owned);
+    let own = [realtime::DEFAULT_MODEL.to_owned()].into_iter();
+    own.chain(client.agent.clone()).chain(agents).collect()
+}
+
+/// Describes one model; other names are not found.
 async fn model(
     State(shared): State<Arc<Shared>>,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
     match access::admit(&shared, &headers) {
-        Ok(_) if name == realtime::DEFAULT_MODEL => Json(entry(&name)).into_response(),
+        Ok(client) if offered(&shared, &client).contains(&name) => {
+            Json(entry(&name)).into_response()
+        }
         Ok(_) => {
             let message = format!("The model '{name}' does not exist.");
             error(

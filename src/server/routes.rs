@@ -84,6 +84,7 @@ struct RealtimeQuery {
     intent: Option<String>,
     vendor_events: Option<String>,
     demonstration: Option<String>,
+    agent: Option<String>,
 }
 
 async fn open_realtime(
@@ -107,16 +108,22 @@ async fn open_realtime(
             message,
         );
     }
-    let (session, granted) = match admit(&shared, &headers) {
+    let admitted = match admit(&shared, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => return refused,
     };
     let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
     let vendor_events = is_set(query.vendor_events);
+    let agents = &shared.settings().agents;
+    let agent = match admitted.agent(agents, query.agent.as_deref(), query.model.as_deref()) {
+        Ok(agent) => agent,
+        Err(wrong) => return errors::fault(&wrong),
+    };
     let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
-        .knowing(granted)
+        .with_agent(agent)
+        .knowing(admitted.values)
         .knowing(told(&uri, "realtime", Origin::Claimed));
-    let dialect = match as_set(dialect, &shared.settings()).configured(session) {
+    let dialect = match as_set(dialect, &shared.settings()).configured(admitted.session) {
         Ok(dialect) => dialect
             .beta(realtime::asks_for_beta(&headers))
             .demonstrating(is_set(query.demonstration)),
@@ -138,8 +145,14 @@ async fn open_realtime(
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 
+#[derive(Deserialize)]
+struct AgentQuery {
+    agent: Option<String>,
+}
+
 async fn open_pcm(
     State(shared): State<Arc<Shared>>,
+    Query(query): Query<AgentQuery>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
@@ -150,12 +163,18 @@ async fn open_pcm(
         rate: pcm::DEFAULT_RATE,
         promised: false,
     };
-    let mut values = match admit(&shared, &headers) {
-        Ok((_, granted)) => granted,
+    let admitted = match admit(&shared, &headers) {
+        Ok(admitted) => admitted,
         Err(refused) => return refused,
     };
+    let agents = &shared.settings().agents;
+    let agent = match admitted.agent(agents, query.agent.as_deref(), None) {
+        Ok(agent) => agent,
+        Err(wrong) => return errors::fault(&wrong),
+    };
+    let mut values = admitted.values;
     values.extend(told(&uri, "pcm", Origin::Claimed));
-    let dialect = Pcm::new(client(&headers)).knowing(values);
+    let dialect = Pcm::new(client(&headers)).with_agent(agent).knowing(values);
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 

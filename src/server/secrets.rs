@@ -35,6 +35,9 @@ pub(super) struct Grant {
     /// The facts on the caller who uses it.
     #[serde(default, skip_serializing_if = "SessionValues::is_empty")]
     pub(super) values: SessionValues,
+    /// The agent that its user gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<String>,
 }
 
 /// The reason a secret is refused.
@@ -109,6 +112,7 @@ mod tests {
             expires_at: 1_000,
             session: json!({"type": "realtime", "instructions": "Be kind. ✓"}),
             values: SessionValues::default().with(Named::Caller, "+1", Origin::Verified),
+            agent: Some("billing".into()),
         }
     }
 

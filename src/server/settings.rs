@@ -1,5 +1,6 @@
 //! The server's settings.
 
+use super::choice::Choosable;
 use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
@@ -49,6 +50,8 @@ pub struct ServerSettings {
     pub text: TextLimits,
     /// How long sessions may take to finish at shutdown.
     pub drain_deadline: Duration,
+    /// The agents that clients may choose.
+    pub agents: Choosable,
     /// The Twilio account whose calls are answered.
     pub twilio: Option<Twilio>,
 }
@@ -73,6 +76,7 @@ impl Default for ServerSettings {
             vad_threshold: VadPolicy::default().threshold,
             text: TextLimits::default(),
             drain_deadline: Duration::from_secs(20),
+            agents: Choosable::default(),
             twilio: None,
         }
     }

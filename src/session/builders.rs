@@ -1,5 +1,6 @@
 //! The parts from which the engines are built.
 
+use super::agents::Cast;
 use super::budget::BudgetStore;
 use super::detectors::VadBuilder;
 use super::observers::Observers;
@@ -52,6 +53,8 @@ pub struct Builders {
     pub policy: Policy,
     /// Settings for telephone calls.
     pub phone: PhoneSettings,
+    /// The agents, and the routes to them.
+    pub agents: Cast,
     /// Recorders, turn log and metrics.
     pub observers: Observers,
 }
@@ -78,6 +81,8 @@ pub struct Renewal {
     pub policy: Policy,
     /// Settings for telephone calls.
     pub phone: PhoneSettings,
+    /// The agents, and the routes to them.
+    pub agents: Cast,
 }
 
 /// Settings for telephone calls.

@@ -1,10 +1,13 @@
 //! The loop that drives one conversation: carries out what it decides, tells it what happens.
 
+mod handoff;
+
+use super::agents::Agent;
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::clause::TakeChunk;
 use super::detectors::{Judged, VadJob};
-use super::engines::Engines;
+use super::engines::{Engines, speaker_of};
 use super::items::{self, Unheard};
 use super::offer::Offer;
 use super::options::{SessionOptions, SpokenBy};
@@ -50,6 +53,8 @@ const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 pub(super) enum Done {
     /// Something for the conversation.
     Input(Input),
+    /// The notes on the caller for an agent.
+    Notes { agent: String, notes: Vec<String> },
     /// A source of predictions has answered.
     Predicted(Answer),
     /// Windows were judged.
@@ -69,6 +74,9 @@ pub(super) struct Driver {
     audio_in: AudioInput,
     pacer: Pacer,
     options: SessionOptions,
+    /// The agent that speaks, or is about to.
+    agent: Arc<Agent>,
+    handoffs: u32,
     offer: Offer,
     /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
     unheard: Option<mpsc::Sender<Unheard>>,
@@ -142,14 +150,15 @@ impl Driver {
     pub(super) fn new(
         id: u64,
         engines: Arc<Engines>,
+        agent: Arc<Agent>,
         options: &SessionOptions,
         outbound: mpsc::Sender<Outbound>,
     ) -> (Self, Results) {
         let (results, incoming) = mpsc::channel(RESULTS);
-        let (offer, tools) = Offer::open(&engines.tools, options);
+        let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
         // Unlike any other session's, of any server.
         let key = uuid::Uuid::new_v4();
-        let policy = engines.policy_of(options, tools);
+        let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
         let driver = Self {
             id,
@@ -171,6 +180,8 @@ impl Driver {
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
+            agent,
+            handoffs: 0,
             unheard: None,
             offer,
             voices: HashMap::new(),
@@ -207,7 +218,8 @@ impl Driver {
         mut inbound: mpsc::Receiver<Inbound>,
         mut results: Results,
     ) {
-        tracing::info!("session opened");
+        let agent = self.agent.policy.briefing.agent.as_deref();
+        tracing::info!(agent, "session opened");
         self.open_voice();
         self.spend_tokens(0);
         self.look_up();
@@ -241,25 +253,19 @@ impl Driver {
     fn look_up(&mut self) {
         let (zone, values) = (self.engines.zone.clone(), self.options.values.clone());
         // Lookups know no lookups.
-        let asking = SessionTools::of_call(zone, Arc::new(SystemClock), None, values.clone());
+        let asking = SessionTools::of_call(zone, Arc::new(SystemClock), None, values);
         let lookups = self.registry().lookups(&asking);
         if lookups.is_empty() {
             return;
         }
         self.tools.look_up(lookups);
-        let (tools, engines) = (self.tools.clone(), self.engines.clone());
-        let results = self.results.clone();
-        let task = async move {
-            let notes = engines.instructions.notes(&values, &tools.found().await);
-            drop(results.send(Done::Input(Input::Notes { notes })).await);
-        };
-        self.tasks.spawn(task.in_current_span());
+        self.await_notes();
     }
 
     /// Opens the session's voice before it is needed. A service also prepares its phrases, if it has not
     /// done so.
     fn open_voice(&mut self) {
-        let speaker = self.options.speaker.clone();
+        let speaker = speaker_of(&self.agent, &self.options);
         if self.options.spoken_by != SpokenBy::Server {
             return;
         }
@@ -300,7 +306,8 @@ impl Driver {
         let observers = &self.engines.observers;
         match event {
             Event::TurnRecorded(record) => {
-                observers.turn(self.id, record, &tools);
+                let agent = self.agent.policy.briefing.agent.as_deref();
+                observers.turn(self.id, agent, record, &tools);
                 let lessons = self.conversation.take_lessons();
                 self.engines.experience.learn(lessons);
                 let discarded = record.held.iter().filter(|held| !held.used);
@@ -475,6 +482,11 @@ impl Driver {
         self.speech_found = None;
         match done {
             Done::Input(input) => self.input(input),
+            Done::Notes { agent, notes } if agent == self.agent.name => {
+                self.input(Input::Notes { notes });
+            }
+            // Of an agent that has handed over.
+            Done::Notes { .. } => {}
             Done::Predicted(answer) => {
                 if let Some(input) = self.routing.answered(answer) {
                     self.input(input);
@@ -560,7 +572,11 @@ impl Driver {
                 partial,
             } => self.transcribe(request, from, to, partial),
             Output::ScoreEndOfTurn { request, from, to } => self.score(request, from, to),
-            Output::Generate { request, prompt } => self.generate(request, prompt),
+            Output::Generate {
+                request,
+                prompt,
+                agent,
+            } => self.generate(request, prompt, agent.as_deref()),
             Output::Prepare {
                 request,
                 text,
@@ -679,8 +695,9 @@ impl Driver {
         }
     }
 
-    fn generate(&mut self, request: RequestId, prompt: Prompt) {
-        let mut events = self.engines.llm.generate(prompt);
+    fn generate(&mut self, request: RequestId, prompt: Prompt, agent: Option<&str>) {
+        let agent = agent.and_then(|name| self.engines.agents.get(name));
+        let mut events = agent.unwrap_or(&self.agent).llm.generate(prompt);
         let results = self.results.clone();
         let job = Job::Generation(request);
         let stream = async move {
@@ -734,7 +751,14 @@ impl Driver {
             Some(call) => format!("{}-{call}", self.key),
             None => format!("{}-{run}", self.key),
         };
-        if !self.offer.is_there(&name) {
+        let mut offered = self.conversation.tools().iter();
+        let offered = offered.find(|tool| tool.spec.name == name).cloned();
+        if let Some(tool) = &offered
+            && self.engines.agents.hand_over_by(tool)
+        {
+            return self.hand_to_agent(run, tool, &arguments);
+        }
+        if offered.is_none() || !self.offer.is_there(&name) {
             let result = Err(ToolError::Unknown(name));
             return self.input(Input::ToolFinished { run, result });
         }

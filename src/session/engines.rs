@@ -1,23 +1,21 @@
 //! Everything that all sessions share: the models, the tools, and the settings of new sessions.
 
 use super::INBOX;
+use super::agents::{Agent, Agents, Shared};
 use super::budget::BudgetStore;
-use super::builders::{Builders, PhoneSettings, Renewal, StartError};
+use super::builders::{Builders, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
 use super::experience::SharedExperience;
 use super::load::{Gauge, Level};
-use super::notes::{self, Instructions};
+use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
-use super::phrases::sayings;
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::Voices;
-use super::warmth::Warmth;
-use crate::conversation::{Briefing, Declarations, Policy};
-use crate::llm::Llm;
+use crate::conversation::{self, Briefing, Declarations, Policy};
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
-use crate::tools::{Audience, Clock, Found, Journal, LiveTools, Registry, SystemClock};
+use crate::tools::{Clock, Found, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
@@ -35,8 +33,7 @@ pub struct Engines {
     recognisers: Arc<Recognisers>,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
-    pub(super) llm: Arc<dyn Llm>,
-    pub(super) warmth: Arc<Warmth>,
+    pub(super) agents: Agents,
     pub(super) tools: LiveTools,
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
@@ -46,9 +43,6 @@ pub struct Engines {
     /// Committed calls that change something: they outlive the session that asked for them.
     pub(super) changes: TaskTracker,
     pub(super) zone: jiff::tz::TimeZone,
-    pub(super) instructions: Instructions,
-    policy: Policy,
-    phone_policy: Policy,
     pub(super) observers: Observers,
     /// Sessions that are open.
     pub(super) sessions: TaskTracker,
@@ -75,19 +69,22 @@ impl Engines {
             journal,
             budget,
             zone,
-            mut policy,
+            policy,
             phone,
+            agents,
             observers,
         } = builders;
-        let instructions = Instructions::new(policy.briefing.instructions.as_deref());
-        policy
-            .briefing
-            .instructions
-            .clone_from(&instructions.shared);
-        let phone_policy = policies(&mut policy, phone, &tools.now());
+        let shared = Shared {
+            llm,
+            policy,
+            phone,
+            tools: &tools.now(),
+            metrics: observers.metrics.clone(),
+        };
+        let agents = Agents::start(agents, &shared);
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone());
-        let sayings = sayings(&policy, &phone_policy);
+        let sayings = agents.sayings();
         Ok(Arc::new(Self {
             vad: detectors::start(vad)?,
             recognisers: Recognisers::start(asr, recognisers, gauge.clone())?.into(),
@@ -104,13 +101,9 @@ impl Engines {
             experience: Arc::default(),
             journal,
             changes: TaskTracker::new(),
-            warmth: Warmth::start(llm.clone(), &policy, observers.metrics.clone()),
-            llm,
+            agents,
             tools,
             zone,
-            instructions,
-            policy,
-            phone_policy,
             observers,
             sessions: TaskTracker::new(),
             gauge,
@@ -125,25 +118,26 @@ impl Engines {
             tools,
             predictors,
             zone,
-            mut policy,
+            policy,
             phone,
+            agents,
         } = renewal;
-        let instructions = Instructions::new(policy.briefing.instructions.as_deref());
-        policy
-            .briefing
-            .instructions
-            .clone_from(&instructions.shared);
-        let phone_policy = policies(&mut policy, phone, &tools.now());
-        let sayings = sayings(&policy, &phone_policy);
-        self.voices.prepare_local(&sayings).await;
-        self.warmth.retire();
+        let shared = Shared {
+            llm,
+            policy,
+            phone,
+            tools: &tools.now(),
+            metrics: self.observers.metrics.clone(),
+        };
+        let agents = Agents::start(agents, &shared);
+        self.voices.prepare_local(&agents.sayings()).await;
+        self.agents.all().for_each(|agent| agent.warmth.retire());
         Arc::new(Self {
             vad: self.vad.clone(),
             recognisers: self.recognisers.clone(),
             turn_model: self.turn_model.clone(),
             voices: self.voices.clone(),
-            warmth: Warmth::start(llm.clone(), &policy, self.observers.metrics.clone()),
-            llm,
+            agents,
             tools,
             predictors,
             budget: self.budget.clone(),
@@ -151,20 +145,11 @@ impl Engines {
             journal: self.journal.clone(),
             changes: self.changes.clone(),
             zone,
-            instructions,
-            policy,
-            phone_policy,
             observers: self.observers.clone(),
             sessions: self.sessions.clone(),
             gauge: self.gauge.clone(),
         })
     }
-}
-
-/// Gives the rules their tools. Returns the rules of calls.
-fn policies(policy: &mut Policy, phone: PhoneSettings, tools: &Registry) -> Policy {
-    policy.tools = Arc::new(tools.offered_to(Audience::Everyone));
-    phone.policy(policy)
 }
 
 impl Engines {
@@ -214,31 +199,57 @@ impl Engines {
         &self.observers.metrics
     }
 
-    /// The numbers behind the rules of every new session that is no telephone call.
+    /// The numbers behind the rules of the agent `default`, in sessions that are no telephone calls.
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.agents.default().policy
     }
 
-    /// The numbers behind the rules of a new session that is offered these tools.
-    pub(super) fn policy_of(&self, options: &SessionOptions, tools: Declarations) -> Policy {
+    /// The numbers behind the rules of a new session with an agent that is offered these tools.
+    pub(super) fn policy_of(
+        &self,
+        agent: &Agent,
+        options: &SessionOptions,
+        tools: Declarations,
+    ) -> Policy {
         let policy = match options.profile {
-            Profile::Conversation => self.policy.clone(),
+            Profile::Conversation => agent.policy.clone(),
             Profile::ClientFirst => Policy {
                 greeting: String::new(),
-                ..self.policy.clone()
+                ..agent.policy.clone()
             },
-            Profile::PhoneCall => self.phone_policy.clone(),
+            Profile::PhoneCall => agent.phone_policy.clone(),
         };
         Policy {
             tools,
             greeting: notes::greeting(policy.greeting, &options.values),
-            speaker: options.speaker.clone(),
-            briefing: Briefing {
-                day: Some(self.day()),
-                notes: self.instructions.notes(&options.values, &Found::new()),
-                ..policy.briefing
-            },
+            speaker: speaker_of(agent, options),
+            briefing: self.briefing_of(agent, options, &Found::new()),
             ..policy
+        }
+    }
+
+    fn briefing_of(&self, agent: &Agent, options: &SessionOptions, found: &Found) -> Briefing {
+        Briefing {
+            day: Some(self.day()),
+            notes: agent.instructions.notes(&options.values, found),
+            ..agent.policy.briefing.clone()
+        }
+    }
+
+    /// An agent that goes on with a session in which the lookups have `found` so much.
+    pub(super) fn role_of(
+        &self,
+        agent: &Agent,
+        options: &SessionOptions,
+        tools: Declarations,
+        found: &Found,
+    ) -> conversation::Agent {
+        conversation::Agent {
+            briefing: self.briefing_of(agent, options, found),
+            tools,
+            speaker: speaker_of(agent, options),
+            speculation: agent.policy.speculation.enabled,
+            max_tokens: agent.policy.max_tokens,
         }
     }
 
@@ -274,7 +285,7 @@ impl Engines {
 
     /// Has a service prepare the phrases that its sessions may need when it fails.
     pub(super) async fn prepare_service(&self, speaker: &Speaker) {
-        let sayings = sayings(&self.policy, &self.phone_policy);
+        let sayings = self.agents.sayings();
         self.voices.prepare_service(speaker, &sayings).await;
     }
 
@@ -296,5 +307,14 @@ impl Engines {
     fn waiting(&self) -> [usize; 2] {
         let now = Instant::now();
         [self.recognisers.overdue(now), self.voices.overdue(now)]
+    }
+}
+
+/// The voice of an agent, unless the session has its own.
+pub(super) fn speaker_of(agent: &Agent, options: &SessionOptions) -> Speaker {
+    let own = agent.policy.speaker.clone();
+    Speaker {
+        voice: options.speaker.voice.clone().or(own.voice),
+        language: options.speaker.language.clone().or(own.language),
     }
 }

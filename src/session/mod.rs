@@ -1,5 +1,6 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
 
+mod agents;
 mod ahead;
 mod budget;
 mod builders;
@@ -23,6 +24,8 @@ mod routing;
 mod voices;
 mod warmth;
 
+pub(crate) use agents::TRANSPORTS;
+pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
 pub use budget::{BudgetMemory, BudgetStore, Spending};
 pub use builders::{Builders, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use engines::Engines;
@@ -54,10 +57,11 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 /// Opens a session on a task of its own.
 pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
-    engines.warmth.use_now();
+    let agent = engines.agents.of(options).clone();
+    agent.warmth.use_now();
     let (inbound, incoming) = mpsc::channel(INBOUND);
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
-    let (driver, results) = Driver::new(id, engines.clone(), options, outgoing);
+    let (driver, results) = Driver::new(id, engines.clone(), agent, options, outgoing);
     let span = tracing::info_span!("session", id);
     let running = Box::new(driver).run(incoming, results).instrument(span);
     engines.sessions.spawn(running);

@@ -29,15 +29,26 @@ impl Observers {
         }
     }
 
-    /// A turn of a session is over.
-    pub(super) fn turn(&self, session: u64, record: &TurnRecord, tools: &Registry) {
+    /// A turn of a session is over. `agent`: whose it was, if the server has several.
+    pub(super) fn turn(
+        &self,
+        session: u64,
+        agent: Option<&str>,
+        record: &TurnRecord,
+        tools: &Registry,
+    ) {
         let only_reads = |tool: &str| {
             let declaration = tools.declaration(tool)?;
             Some(declaration.effect <= Effect::ReadCostly)
         };
+        if let Some(agent) = agent {
+            self.metrics.agent_turn(agent);
+        }
         self.metrics.turn(record, |tool| only_reads(tool).is_some());
         if let Some(turns) = &self.turns {
-            turns.put(LoggedTurn::new(session, record.clone(), only_reads));
+            let turn = LoggedTurn::new(session, record.clone(), only_reads);
+            let agent = agent.map(str::to_owned);
+            turns.put(LoggedTurn { agent, ..turn });
         }
     }
 }

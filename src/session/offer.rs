@@ -1,5 +1,6 @@
 //! The server's tools as one session knows them.
 
+use super::agents::Agent;
 use super::options::{Profile, SessionOptions};
 use crate::conversation::{Declarations, Input};
 use crate::tools::{Audience, Declaration, LiveTools, Registry, builtin};
@@ -11,6 +12,8 @@ pub(super) struct Offer {
     profile: Profile,
     is_call: bool,
     demonstrates: bool,
+    /// The agent that speaks, or is about to.
+    agent: Arc<Agent>,
     live: watch::Receiver<Arc<Registry>>,
     /// The tools that the conversation works with.
     registry: Arc<Registry>,
@@ -20,13 +23,18 @@ pub(super) struct Offer {
 
 impl Offer {
     /// The tools of a session that begins now, and their declarations.
-    pub(super) fn open(tools: &LiveTools, options: &SessionOptions) -> (Self, Declarations) {
+    pub(super) fn open(
+        tools: &LiveTools,
+        options: &SessionOptions,
+        agent: Arc<Agent>,
+    ) -> (Self, Declarations) {
         let mut live = tools.changes();
         let registry = live.borrow_and_update().clone();
         let offer = Self {
             profile: options.profile,
             is_call: options.call.is_some(),
             demonstrates: options.demonstrates,
+            agent,
             live,
             registry,
             next: None,
@@ -36,17 +44,31 @@ impl Offer {
     }
 
     fn of(&self, tools: &Registry) -> Declarations {
-        let mut offered = tools.offered_to(Audience::Everyone);
+        let its = |audience| {
+            let offered = tools.offered_to(audience).into_iter();
+            offered.filter(|tool| self.agent.has(tool))
+        };
+        let mut offered: Vec<_> = its(Audience::Everyone).collect();
+        offered.extend(self.agent.transfer.clone());
         if self.profile == Profile::PhoneCall {
             may_hang_up(&mut offered);
         }
         if self.is_call {
-            offered.extend(tools.offered_to(Audience::Calls));
+            offered.extend(its(Audience::Calls));
         }
         if self.demonstrates {
             offered.extend(tools.offered_to(Audience::Demonstration));
         }
         Arc::new(offered)
+    }
+
+    /// Another agent goes on. Returns its tools.
+    pub(super) fn change_agent(&mut self, agent: Arc<Agent>) -> Declarations {
+        self.agent = agent;
+        let registry = self.live.borrow().clone();
+        let tools = self.of(&registry);
+        self.next = Some((tools.clone(), registry));
+        tools
     }
 
     /// Waits for a change of the server's tools.

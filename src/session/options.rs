@@ -29,6 +29,8 @@ pub struct SessionOptions {
     pub call: Option<String>,
     /// The facts on the caller.
     pub values: SessionValues,
+    /// The agent that the client was granted or may choose, and has chosen. Otherwise the routes lead to one.
+    pub agent: Option<String>,
     /// The client shows the server's demonstration. Its tools are offered.
     pub demonstrates: bool,
 }
@@ -47,6 +49,7 @@ impl SessionOptions {
             client: None,
             call: None,
             values: SessionValues::default(),
+            agent: None,
             demonstrates: false,
         }
     }

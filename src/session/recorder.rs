@@ -227,6 +227,11 @@ impl Recorded {
         self.conversation.tools()
     }
 
+    /// A handoff was accepted, and the agent that goes on has not begun.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.conversation.is_handed_over()
+    }
+
     pub(super) fn take_lessons(&mut self) -> Vec<Lesson> {
         self.conversation.take_lessons()
     }

@@ -45,10 +45,13 @@ impl Warmth {
             attempts,
         });
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            warmth.metrics.model_is_loading(true);
+            let loading = warmth.metrics.model_loading();
             let (first, attempts) = (warmth.attempt(), warmth.attempts.clone());
             let until_warm = warmth.clone().until_warm(first);
-            runtime.spawn(async move { attempts.run_until_cancelled(until_warm).await });
+            runtime.spawn(async move {
+                let _loading = loading;
+                attempts.run_until_cancelled(until_warm).await
+            });
         }
         warmth
     }
@@ -105,7 +108,6 @@ impl Warmth {
             attempt = self.attempt();
         }
         self.use_now();
-        self.metrics.model_is_loading(false);
         tracing::info!(model = self.llm.name(), "the language model is ready");
     }
 }

@@ -25,6 +25,9 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 pub struct LoggedTurn {
     /// The session, by its number since the server started.
     pub session: u64,
+    /// The agent whose turn it was, if the server has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The turn's tools that only read.
     pub reads: BTreeSet<String>,
     /// The turn, without arguments.
@@ -57,6 +60,7 @@ impl LoggedTurn {
         }
         Self {
             session,
+            agent: None,
             reads,
             turn,
         }

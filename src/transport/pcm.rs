@@ -50,6 +50,7 @@ struct Hello {
 pub struct Pcm {
     client: Option<String>,
     values: SessionValues,
+    agent: Option<String>,
     /// Hz; known once the session is open.
     rate: Option<u32>,
     overrun: bool,
@@ -61,9 +62,16 @@ impl Pcm {
         Self {
             client,
             values: SessionValues::default(),
+            agent: None,
             rate: None,
             overrun: false,
         }
+    }
+
+    /// Sets the agent that the client has chosen.
+    #[must_use]
+    pub fn with_agent(self, agent: Option<String>) -> Self {
+        Self { agent, ..self }
     }
 
     /// Sets what is known of the caller.
@@ -77,6 +85,7 @@ impl Pcm {
         Action::Open(SessionOptions {
             client: self.client.clone(),
             values: self.values.clone(),
+            agent: self.agent.clone(),
             ..SessionOptions::new(Profile::Conversation, rate)
         })
     }

@@ -597,3 +597,119 @@ fn an_own_prompt_is_used_and_checked_with_its_file_and_line() {
         "{unknown}"
     );
 }
+
+const MODELS: &str = "[llm.models.fast]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+
+/// A configuration with a model `fast` and these agents.
+fn with_agents(text: &str, agents: &[(&str, &str)]) -> Setup {
+    let setup = file(&format!("{text}\n{MODELS}"));
+    std::fs::create_dir(setup.path("agents")).unwrap();
+    let add = |setup: Setup, (name, text): &(&str, &str)| {
+        setup.beside(&format!("agents/{name}.toml"), text)
+    };
+    agents.iter().fold(setup, add)
+}
+
+#[test]
+fn agents_and_routes_are_read() {
+    let billing = "description = \"invoices\"\ninstructions_file = \"billing.txt\"\nmodel = \"fast\"\n\
+                   tools = [\"get_time\"]\nspeculation = false\nhandoff = [\"default\"]\nby_name = true\n";
+    let routes = "[[route]]\ncalled = \"+15550100\"\nheader.X-Line = \"2\"\nparam = { plan = \"gold\" }\n\
+                  trust = \"claimed\"\nagent = \"billing\"\n[[route]]\nagent = \"default\"\n";
+    let setup = with_agents(routes, &[("billing", billing)]);
+    let config = setup
+        .beside("agents/billing.txt", "You are billing.")
+        .load()
+        .unwrap()
+        .config;
+    let [agent] = config.agents.as_slice() else {
+        panic!("{:?}", config.agents);
+    };
+    assert_eq!(agent.instructions.as_deref(), Some("You are billing."));
+    assert_eq!(
+        (agent.model.as_deref(), agent.speculation),
+        (Some("fast"), Some(false))
+    );
+    assert!(
+        agent
+            .tools
+            .as_ref()
+            .is_some_and(|tools| tools.contains("get_time"))
+    );
+    assert_eq!(config.routes.len(), 2);
+    assert_eq!(config.routes[0].values.len(), 3);
+    assert_eq!(config.routes[1].agent, "default");
+    assert!(file("").load().unwrap().config.agents.is_empty());
+}
+
+#[test]
+fn a_mistake_in_an_agent_names_file_key_and_fix() {
+    let refused = |agent: &str, parts: &[&str]| {
+        let desk = ("desk", "instructions = \"Be kind.\"\n");
+        let setup = with_agents("", &[("billing", agent), desk]);
+        setup.refused(&[&["agents/billing.toml:"], parts].concat());
+    };
+    refused(
+        "\ngreting = \"Hi\"",
+        &[":2: ", "`greting`", "did you mean `greeting`"],
+    );
+    refused("tools = \"x\"", &[":1: ", "not an agent"]);
+    refused(
+        "tools = [\"get_tme\"]",
+        &[":1: ", "get_tme", "did you mean `get_time`"],
+    );
+    refused(
+        "\n\nmodel = \"fats\"",
+        &[":3: ", "model", "did you mean `fast`"],
+    );
+    refused("voice = \"deep\"", &["voice", "tts.voices"]);
+    refused("handoff = [\"dsek\"]", &["handoff", "did you mean `desk`"]);
+    refused("handoff = [\"billing\"]", &["handoff", "known are"]);
+    refused(
+        "instructions = \"{{ session.calller }}\"",
+        &["instructions", "session.calller"],
+    );
+    refused(
+        "greeting = \"Hi {{ session.caller }}\"",
+        &["greeting", "is defined"],
+    );
+    refused(
+        "instructions_file = \"none.txt\"",
+        &["instructions_file", "cannot read"],
+    );
+    with_agents("", &[("two words", "")]).refused(&["two words", "letters, digits"]);
+    with_agents("", &[("undertone", "")]).refused(&["undertone.toml", "another name"]);
+}
+
+#[test]
+fn a_mistake_in_a_route_names_line_key_and_fix() {
+    let refused = |routes: &str, parts: &[&str]| {
+        with_agents(routes, &[("billing", "")]).refused(&[&["undertone.toml:"], parts].concat());
+    };
+    refused(
+        "[[route]]\nagent = \"biling\"",
+        &[":2: ", "did you mean `billing`"],
+    );
+    refused("[[route]]\ncalled = \"+1\"", &["agent"]);
+    refused(
+        "[[route]]\nagnet = \"billing\"",
+        &[":2: ", "`agnet`", "did you mean `agent`"],
+    );
+    refused(
+        "[[route]]\nagent = \"billing\"\ncalled = 5",
+        &[":3: ", "route.0.called"],
+    );
+    refused(
+        "[[route]]\nagent = \"billing\"\ntransport = \"twillio\"",
+        &[":3: ", "did you mean `twilio`"],
+    );
+    refused(
+        "[[route]]\nagent = \"billing\"\ntrust = \"maybe\"",
+        &[":3: ", "claimed, signalled, verified"],
+    );
+    refused(
+        "[[route]]\nagent = \"billing\"\n[[route]]\nagent = \"default\"",
+        &[":3: ", "without conditions last"],
+    );
+    refused("[route]\nagent = \"billing\"", &["[[route]]"]);
+}

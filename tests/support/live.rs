@@ -81,6 +81,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         journal: None,
         budget: Arc::new(session::BudgetMemory::default()),
         phone: undertone::session::PhoneSettings::default(),
+        agents: undertone::session::Cast::default(),
         observers: undertone::session::Observers::default(),
         zone: jiff::tz::TimeZone::UTC,
         policy: patient(Policy::default()),

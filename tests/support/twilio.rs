@@ -52,6 +52,17 @@ pub(crate) async fn ring(server: &Server, call: &str, signature: Option<&str>) -
     tell(server, "voice", &parameters, signature).await
 }
 
+/// The same with the number that is called.
+pub(crate) async fn ring_at(server: &Server, call: &str, called: &str) -> (u16, String) {
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", call),
+        ("From", "+15551230000"),
+        ("To", called),
+    ];
+    tell(server, "voice", &parameters, None).await
+}
+
 /// Posts to a webhook, signed correctly unless a signature is given. Returns the status and the
 /// TwiML.
 pub(crate) async fn tell(

@@ -7,6 +7,7 @@ mod common;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
 mod asterisk;
 mod barge_in;
 mod caller;

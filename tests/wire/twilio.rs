@@ -17,8 +17,8 @@ use std::time::Duration;
 use support::live::{self, without_models};
 use support::real;
 use support::twilio::{
-    ACCOUNT, CALL, PUBLIC, TOKEN, ring, settings, sign, socket_signature, start, start_of_others,
-    tell, ticket,
+    ACCOUNT, CALL, PUBLIC, TOKEN, ring, ring_at, settings, sign, socket_signature, start,
+    start_of_others, tell, ticket,
 };
 use support::{Client, Server, local};
 use tokio::sync::mpsc;
@@ -120,8 +120,19 @@ impl Phone {
         Self::call_over(server, GOOD_LINE).await
     }
 
+    /// Calls this number.
+    pub(crate) async fn call_at(server: &Server, called: &str) -> Self {
+        let answered = ring_at(server, CALL, called).await;
+        Self::answered(server, answered, GOOD_LINE).await
+    }
+
     async fn call_over(server: &Server, line: Line) -> Self {
-        let (status, instructions) = ring(server, CALL, None).await;
+        let answered = ring(server, CALL, None).await;
+        Self::answered(server, answered, line).await
+    }
+
+    async fn answered(server: &Server, answered: (u16, String), line: Line) -> Self {
+        let (status, instructions) = answered;
         assert_eq!(status, 200, "{instructions}");
         assert!(
             instructions.contains(&format!("url=\"wss://{PUBLIC}/twilio/media\"")),

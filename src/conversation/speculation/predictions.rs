@@ -291,6 +291,13 @@ impl Speculation {
         }
     }
 
+    /// Another agent goes on: discards what was begun for the one before it.
+    pub(in crate::conversation) fn change_agent(&mut self, common: &mut Common) {
+        for run in self.ledger.uncommitted(|_| true) {
+            self.discard(common, run, Discard::AgentChanged);
+        }
+    }
+
     pub(super) fn warm_up(&mut self, common: &mut Common, name: &str) {
         let warm = self.warmed.get(name);
         if warm.is_some_and(|at| common.now.since(*at).as_ms() < STAYS_WARM_MS) {

@@ -176,6 +176,8 @@ pub enum Discard {
     Overloaded,
     /// The client has changed or removed the tool.
     Withdrawn,
+    /// Another agent goes on.
+    AgentChanged,
     /// The session ended.
     HungUp,
 }
@@ -194,6 +196,7 @@ impl Discard {
             Self::Budget => "budget",
             Self::Overloaded => "overloaded",
             Self::Withdrawn => "withdrawn",
+            Self::AgentChanged => "agent_changed",
             Self::HungUp => "hung_up",
         }
     }

@@ -4,6 +4,7 @@ mod answer_end;
 mod assumed;
 mod confirmation;
 mod early_tools;
+mod handoff;
 mod properties;
 mod relayed;
 mod sessions;
@@ -489,6 +490,7 @@ fn every_prompt_begins_with_the_one_before() {
         tools: std::sync::Arc::new(vec![tool("clock", Effect::Read)]),
         tool_steps: 2,
         briefing: Briefing {
+            agent: None,
             day: Some("Sunday, 1 March 2026".into()),
             instructions: Some("Be kind.".into()),
             notes: Vec::new(),

@@ -7,6 +7,7 @@ use crate::language::en::fillers::is_filler;
 use crate::llm::{Message, Prompt};
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
+use crate::tts::Speaker;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,8 @@ enum Move {
     Lend(&'static [&'static str]),
     /// From now on the server runs only the tools whose bits are set.
     Tools(u16),
+    /// Another agent goes on, which has only these tools.
+    Hand(u16),
     HangUp,
 }
 
@@ -92,6 +95,20 @@ fn act(sim: &mut Sim, step: &Move) {
             let left = left.filter(|(at, _)| bits & (1 << at) != 0);
             let tools = Arc::new(left.map(|(_, tool)| Arc::new(tool)).collect());
             Input::Tools { tools }
+        }
+        Move::Hand(bits) => {
+            let left = tools().into_iter().enumerate();
+            let left = left.filter(|(at, _)| bits & (1 << at) != 0);
+            Input::Agent(Box::new(Agent {
+                briefing: Briefing {
+                    agent: Some("billing".into()),
+                    ..Briefing::default()
+                },
+                tools: Arc::new(left.map(|(_, tool)| Arc::new(tool)).collect()),
+                speaker: Speaker::default(),
+                speculation: true,
+                max_tokens: None,
+            }))
         }
         Move::HangUp => Input::HangUp,
     };
@@ -293,6 +310,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => prop::sample::select(vec![&[][..], &["read"], &["write"]]).prop_map(Move::Take),
         2 => prop::sample::select(vec![&["own"][..], &["own", "read"], &["write"]]).prop_map(Move::Lend),
         1 => any::<u16>().prop_map(Move::Tools),
+        1 => any::<u16>().prop_map(Move::Hand),
         2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];
@@ -633,7 +651,9 @@ fn early_calls_of_the_client_show_only_when_committed(sim: &Sim) -> Result<(), T
 /// and nobody saw the generation.
 fn used_prompts(sim: &Sim) -> impl Iterator<Item = &Prompt> {
     sim.outputs.iter().filter_map(|(_, output)| match output {
-        Output::Generate { request, prompt } => (!sim.given_up.contains(request)).then_some(prompt),
+        Output::Generate {
+            request, prompt, ..
+        } => (!sim.given_up.contains(request)).then_some(prompt),
         _ => None,
     })
 }

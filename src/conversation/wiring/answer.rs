@@ -176,7 +176,7 @@ impl Conversation {
             };
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
-            let speaker = self.common.policy.speaker.clone();
+            let speaker = self.common.speaker_of(clause);
             self.common.outputs.push_back(Output::Speak {
                 clause,
                 item,

@@ -18,7 +18,9 @@ impl Conversation {
     /// if there is a reason to.
     pub(super) fn look_ahead(&mut self) {
         self.drop_useless();
-        if self.held.assumed.is_idle() && !self.go_on_at_once() {
+        // The agent that goes on has another prompt, once it has taken over.
+        let may = !self.common.handoff.is_under_way();
+        if may && self.held.assumed.is_idle() && !self.go_on_at_once() {
             self.assume_commit();
         }
     }

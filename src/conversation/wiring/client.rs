@@ -35,7 +35,8 @@ impl Conversation {
             self.transcribe_only();
         }
         if let Some(on) = settings.speculation {
-            self.common.policy.speculation.enabled = on && self.client.may_speculate;
+            self.client.wants_speculation = on;
+            self.common.policy.speculation.enabled = self.client.speculates();
         }
         if let Some(turn_detection) = settings.turn_detection {
             let utterance = self.turn.utterance().filter(|u| !u.is_committed());

@@ -29,6 +29,7 @@ impl Conversation {
     /// Starts a generation, or takes over the held-back one. With `after_filler` its first clause is
     /// withheld, in case it is another filler.
     pub(super) fn start_generation(&mut self, after_filler: bool) {
+        self.take_over();
         let Some(answer) = &self.answer else {
             return;
         };

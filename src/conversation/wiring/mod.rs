@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod filler;
 mod generation;
+mod handoff;
 mod interruption;
 mod keypad;
 mod preempt;
@@ -105,6 +106,7 @@ impl Conversation {
         if !matches!(input, Input::Tools { .. }) {
             self.adopt_tools();
         }
+        self.take_over_between_answers();
         if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
             return self.settle();
         }
@@ -140,9 +142,10 @@ impl Conversation {
                 self.speculation
                     .on_predicted(&mut self.common, clients, request, predictions);
             }
-            Input::Tools { tools } => self.common.changed_tools = Some(tools),
+            Input::Tools { tools } => self.change_tools(tools),
+            Input::Agent(agent) => self.hand_over_to(*agent),
             Input::Load { busy } => self.turn.set_busy(busy),
-            Input::Notes { notes } => self.common.policy.briefing.notes = notes,
+            Input::Notes { notes } => self.take_notes(notes),
             Input::TokenBudget { spent } => self.common.tokens_spent = spent,
             Input::RunRefused { run, reason } => {
                 self.speculation.on_refused(&mut self.common, run, reason);
@@ -188,6 +191,7 @@ impl Conversation {
     pub fn handle_timeout(&mut self, now: Time) {
         self.common.now = self.common.now.max(now);
         self.adopt_tools();
+        self.take_over_between_answers();
         while let Some(timer) = self.common.timers.take_due(self.common.now) {
             match timer {
                 Timer::EndOfTurn => self.try_end_turn(),

@@ -4,6 +4,22 @@ use super::Conversation;
 use crate::conversation::policy::Declarations;
 
 impl Conversation {
+    /// The server's tools have changed: those of the agent that goes on, if there is one.
+    pub(super) fn change_tools(&mut self, tools: Declarations) {
+        match self.common.handoff.next() {
+            Some(agent) => agent.tools = tools,
+            None => self.common.changed_tools = Some(tools),
+        }
+    }
+
+    /// The same for the notes on the caller.
+    pub(super) fn take_notes(&mut self, notes: Vec<String>) {
+        match self.common.handoff.next() {
+            Some(agent) => agent.briefing.notes = notes,
+            None => self.common.policy.briefing.notes = notes,
+        }
+    }
+
     /// The server's tools as this session uses them.
     pub(crate) fn tools(&self) -> &Declarations {
         &self.common.policy.tools

@@ -49,7 +49,7 @@ pub(crate) fn hang_up() -> Declaration {
 }
 
 /// The name of the tool that puts a caller through to somebody else.
-const TRANSFER_CALL: &str = "transfer_call";
+pub(crate) const TRANSFER_CALL: &str = "transfer_call";
 
 /// Puts a caller through to one of `names`, within `timeout`. How is the telephone provider's business.
 pub(crate) fn transfer_call<'a>(
@@ -74,6 +74,49 @@ pub(crate) fn transfer_call<'a>(
     declaration
 }
 
+/// The name of the tool that hands a conversation over to another agent of the server.
+pub(crate) const TRANSFER_TO_AGENT: &str = "transfer_to_agent";
+
+/// Hands the conversation over to one of `agents`, each with a description; `None` without any. The session
+/// carries it out: nothing of the tool itself runs.
+pub(crate) fn transfer_to_agent<'a>(
+    agents: impl Iterator<Item = (&'a String, &'a String)>,
+) -> Option<Declaration> {
+    let mut description =
+        "Hands the conversation over to another agent, who goes on with it at once. \
+                           Only when the user needs what that agent is there for."
+            .to_owned();
+    let mut names = Vec::new();
+    for (name, about) in agents {
+        if !about.is_empty() {
+            description.push_str(&format!(" {name}: {}.", about.trim_end_matches('.')));
+        }
+        names.push(name.as_str());
+    }
+    let parameters = json!({
+        "type": "object",
+        "properties": {"agent": {"type": "string", "enum": names}},
+        "required": ["agent"],
+        "additionalProperties": false
+    });
+    let declared = || {
+        declare(
+            TRANSFER_TO_AGENT,
+            &description,
+            Effect::Reversible,
+            parameters,
+        )
+    };
+    (!names.is_empty()).then(declared)
+}
+
+/// The agents that a tool hands over to.
+pub(crate) fn agents_of(tool: &Declaration) -> Vec<&str> {
+    let names = tool.spec.parameters.pointer("/properties/agent/enum");
+    let names = names.and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
+}
+
 /// Whether this is one of these tools, not a stranger of the same name: its arguments are those
 /// that we declare.
 pub(crate) fn is_ours(spec: &ToolSpec) -> bool {
@@ -83,6 +126,14 @@ pub(crate) fn is_ours(spec: &ToolSpec) -> bool {
     });
     OURS.iter()
         .any(|ours| ours.name == spec.name && ours.parameters == spec.parameters)
+}
+
+/// The names of those that every server has.
+pub(crate) fn always_there() -> Vec<String> {
+    let names = always().into_iter();
+    names
+        .map(|tool| tool.declaration().spec.name.clone())
+        .collect()
 }
 
 pub(super) fn always() -> [Arc<dyn Tool>; 6] {

@@ -239,6 +239,16 @@ impl Realtime {
         self
     }
 
+    /// Sets the agent that the client was granted or has chosen.
+    #[must_use]
+    pub fn with_agent(mut self, agent: Option<String>) -> Self {
+        if let Some(name) = &agent {
+            self.session.set_model(name);
+        }
+        self.options.agent = agent;
+        self
+    }
+
     /// Adds what is known of the caller.
     #[must_use]
     pub fn knowing(mut self, values: SessionValues) -> Self {
@@ -436,6 +446,7 @@ impl Realtime {
             Event::TurnRecorded(record) => {
                 self.tell_vendor("undertone.turn_record", json!(record));
             }
+            Event::AgentChanged { agent } => self.agent_changed(&agent),
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
             // The protocol has no such event.

@@ -191,7 +191,7 @@ pub(super) const SESSION: &[Field] = &[
     ),
     echoed(
         "model",
-        "the operator chooses the models; the name is echoed",
+        "in the query or a client secret it may name an agent of the server; otherwise it is echoed",
     ),
     refused("prompt", PROMPT),
     echoed("parallel_tool_calls", "a model may call several tools"),

@@ -588,6 +588,11 @@ impl Session {
         }
     }
 
+    /// Sets the model's name, which is the agent's if the client has one.
+    pub(super) fn set_model(&mut self, name: &str) {
+        self.echo.insert("model".into(), name.into());
+    }
+
     /// Sets the operator's defaults for `interrupt_response` and `threshold`.
     pub(super) fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
         self.interrupt = interrupt;

@@ -326,6 +326,27 @@ pub(super) const KINDS: &[Kind] = &[
         ],
         ..TALK
     },
+    Kind {
+        name: "handoffs",
+        policy: with_tools,
+        calls: &["read", "shared", "asks", "write", "slow", "unknown"],
+        calling: 80,
+        opening: &[Move::Speak, Move::Handoff],
+        moves: &[
+            Move::Handoff,
+            Move::Handoff,
+            Move::ServerTools,
+            Move::Speak,
+            Move::Speak,
+            Move::Answer,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Noise,
+            Move::Unspeculated,
+        ],
+        ..TALK
+    },
 ];
 
 fn plain(dice: &mut Dice) -> Policy {

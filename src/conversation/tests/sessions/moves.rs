@@ -53,6 +53,8 @@ pub(super) enum Move {
     TranscribeOnly,
     Load,
     ServerTools,
+    /// Another agent goes on.
+    Handoff,
     Recogniser,
     Voice,
     TurnModel,
@@ -261,6 +263,22 @@ impl<'a> Session<'a> {
                 let tools = tools().into_iter().filter(|_| dice.chance(70));
                 let tools = Arc::new(tools.map(Arc::new).collect());
                 Input::Tools { tools }
+            }
+            Move::Handoff => {
+                let name = dice.pick(&["billing", "sales"]);
+                let speculation = dice.chance(80);
+                let tools = tools().into_iter().filter(|_| dice.chance(70));
+                Input::Agent(Box::new(Agent {
+                    briefing: Briefing {
+                        agent: Some(name.into()),
+                        instructions: Some(format!("You are {name}.")),
+                        ..Briefing::default()
+                    },
+                    tools: Arc::new(tools.map(Arc::new).collect()),
+                    speaker: Speaker::default(),
+                    speculation,
+                    max_tokens: None,
+                }))
             }
             Move::DetectorFails => Input::Failed {
                 job: Job::Detection,

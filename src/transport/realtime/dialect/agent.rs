@@ -14,6 +14,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 impl Realtime {
+    /// Another agent goes on: the session has another model, as clients see it. What the client has set stays.
+    pub(super) fn agent_changed(&mut self, agent: &str) {
+        self.session.set_model(agent);
+        let session = self.session.to_json();
+        self.tell("session.updated", json!({ "session": session }));
+    }
+
     pub(super) fn response_started(&mut self, requested: bool) {
         let asked = requested.then(|| self.answered("respond")).flatten();
         let request = match asked.map(|pending| pending.asked) {
