@@ -3,6 +3,7 @@
 
 use crate::conversation::{Discard, Fate, HeldRecord, Micros, RunRecord, Time, TurnRecord};
 use crate::prediction::Source;
+use crate::prediction::patterns::PatternFigures;
 use crate::telemetry;
 use crate::tools::journal::JournalFigures;
 use crate::tools::mcp::McpFigures;
@@ -177,6 +178,7 @@ pub struct Metrics {
     agent_turns: Family<AgentLabel, Counter>,
     handoffs: Family<Handoff, Counter>,
     mcp: McpFigures,
+    patterns: PatternFigures,
 }
 
 impl Default for Metrics {
@@ -217,6 +219,7 @@ impl Default for Metrics {
             agent_turns: Family::default(),
             handoffs: Family::default(),
             mcp: McpFigures::default(),
+            patterns: PatternFigures::default(),
         };
         metrics.register_speculation();
         metrics.register_early_answers();
@@ -400,6 +403,16 @@ impl Metrics {
             self.mcp.drifted.clone(),
         );
         registry.register(
+            "patterns_stopped",
+            "Tools whose calls are not predicted from the calls before, because those predictions became wrong",
+            self.patterns.stopped.clone(),
+        );
+        registry.register(
+            "patterns_drifted",
+            "How often a tool was stopped for that",
+            self.patterns.drifts.clone(),
+        );
+        registry.register(
             "llm_loading",
             "Language models that have not answered since the start: each agent has one, with its prompt",
             self.model_loading.clone(),
@@ -469,6 +482,11 @@ impl Metrics {
     /// The metrics of the MCP servers.
     pub fn mcp(&self) -> McpFigures {
         self.mcp.clone()
+    }
+
+    /// The metrics of calls that are predicted from the calls before.
+    pub fn patterns(&self) -> PatternFigures {
+        self.patterns.clone()
     }
 
     /// The metrics of the journal of calls with side effects.

@@ -7,6 +7,7 @@ use crate::conversation::Policy;
 use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
 use crate::models::Models;
+use crate::prediction::patterns::Transitions;
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
@@ -165,7 +166,7 @@ fn renewal_with(
     let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
-        predictors: predictors(config, models, &tools)?,
+        predictors: predictors(config, models, &tools, metrics)?,
         tools: live(&tools, config, metrics, before),
         zone: config.time_zone.clone(),
         policy: Policy {
@@ -202,10 +203,20 @@ fn predictors(
     config: &Config,
     models: &Models,
     tools: &Registry,
+    metrics: &Metrics,
 ) -> Result<Vec<Arc<dyn Predictor>>> {
-    Ok(prediction::sources(prediction_settings(
-        config, models, tools,
-    ))?)
+    let settings = prediction_settings(config, models, tools);
+    let today = settings.today.clone();
+    let mut sources = prediction::sources(settings)?;
+    if config.patterns {
+        let declared = tools.declarations();
+        sources.push(Arc::new(Transitions::new(
+            &declared,
+            today,
+            metrics.patterns(),
+        )));
+    }
+    Ok(sources)
 }
 
 /// The tools of a server, and the settings of its sources of predictions.

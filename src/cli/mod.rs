@@ -8,6 +8,7 @@ mod doctor;
 pub mod engines;
 mod mcp;
 mod models;
+mod patterns;
 mod play;
 mod playground;
 mod probe;
@@ -97,6 +98,9 @@ enum Command {
     /// Train or evaluate the predictor of tool calls
     #[command(subcommand)]
     Router(router::Router),
+    /// Measure how well calls are predicted from the calls before them
+    #[command(subcommand)]
+    Patterns(patterns::Patterns),
     /// Check the configuration, or show the values in effect
     #[command(subcommand)]
     Config(config::Command),
@@ -154,6 +158,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Say(say) => done(say.run(&start(&common.flags(Scope::Models))?)),
         Command::Replay(replay) => replay.run(),
+        Command::Patterns(patterns) => done(patterns.run()),
         Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.flags(router.scope()))?)),
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),

@@ -304,6 +304,7 @@ pub(super) struct RawSpeculation {
     pub(super) assumed_per_turn: i64,
     pub(super) token_price: f64,
     pub(super) token_cost_per_day: f64,
+    pub(super) patterns: bool,
 }
 
 impl Default for RawSpeculation {
@@ -317,6 +318,7 @@ impl Default for RawSpeculation {
             assumed_per_turn: 1,
             token_price: 0.0,
             token_cost_per_day: 0.0,
+            patterns: true,
         }
     }
 }

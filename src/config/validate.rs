@@ -74,6 +74,7 @@ pub(super) fn check(
         agents,
         tools,
         router_head: check.existing("router.head", &raw.router.head)?,
+        patterns: raw.speculation.enabled && raw.speculation.patterns,
         audiosocket: check.trusting(
             &AUDIOSOCKET,
             &raw.asterisk.audiosocket,

@@ -2,7 +2,7 @@
 //!
 //! A source is a [`Predictor`]. Those that read words run on threads ([`RouterThread`]): rules read
 //! plain requests, [`Matching`] compares the rest with the tools' examples, and a head that users train
-//! classifies it. A session asks all
+//! classifies it. [`patterns`] predict calls from the calls before them. A session asks all
 //! sources and merges their predictions into one list. The gate
 //! (`conversation/speculation/gate.rs`) decides which of those run early; it treats all sources
 //! alike.
@@ -21,6 +21,7 @@ mod logistic;
 mod matching;
 mod packed;
 mod parameters;
+pub mod patterns;
 mod predictor;
 mod ridge;
 mod router;

@@ -14,16 +14,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use undertone::conversation::{Discard, Event, HangUpReason, Input, SpeculationEvent};
 use undertone::llm::scripted::{Cue, Scripted};
+use undertone::prediction::patterns::{PatternFigures, Transitions};
 use undertone::prediction::{
-    PastCall, PredictError, Prediction, Predictor, Question, Said, Source,
+    PastCall, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
 use undertone::session::{
     self, BudgetMemory, BudgetStore, Builders, Engines, Inbound, Outbound, Profile, SessionHandle,
     SessionOptions, Spending, SpokenBy,
 };
 use undertone::tools::{
-    CallContext, Confirmation, Declaration, Effect, Eligibility, LiveTools, Registry, Tool,
-    ToolError, ToolSpec,
+    CallContext, Confirmation, Declaration, Effect, Eligibility, LiveTools, Registry, SystemClock,
+    Tool, ToolError, ToolSpec,
 };
 use uuid::Uuid;
 
@@ -330,6 +331,103 @@ async fn a_source_learns_from_what_a_session_commits_and_forgets_it_with_the_ses
     let one = timeout(PATIENCE, ended.wait_for(|ended| *ended == 1)).await;
     one.expect("in time").expect("it lives");
     assert_eq!(learner.known.lock().expect("no panic").len(), 1);
+}
+
+/// A tool of one argument that may run early, with its result. Its runs are reported.
+struct Lookup {
+    declaration: Declaration,
+    result: Value,
+    runs: mpsc::Sender<String>,
+}
+
+impl Lookup {
+    fn new(name: &str, argument: &str, result: Value, runs: &mpsc::Sender<String>) -> Arc<Self> {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("A {name}."),
+            parameters: json!({"type": "object", "properties": {argument: {"type": "string"}},
+                "required": [argument]}),
+        };
+        let mut declaration = Declaration::new(spec, Effect::Read, Duration::from_secs(10));
+        declaration.speculation.eligibility = Eligibility::Full;
+        Arc::new(Self {
+            declaration,
+            result,
+            runs: runs.clone(),
+        })
+    }
+}
+
+impl Tool for Lookup {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let run = format!("{}{}", self.declaration.spec.name, json!(arguments));
+        self.runs.try_send(run).expect("the test listens");
+        let result = self.result.clone();
+        Box::pin(async { Ok(result) })
+    }
+}
+
+/// The second call needs an id from the first one's result.
+#[tokio::test]
+async fn what_one_session_called_next_starts_early_in_another() {
+    let mut llm = Scripted::default();
+    for order in 1..=7 {
+        let call =
+            format!(r#"<speech>I am looking.</speech><tool>order(number="A{order}")</tool>"#);
+        llm = llm.on(Cue::words(format!("order A{order}")), call);
+    }
+    let parcel = r#"<speech>And the parcel.</speech><tool>parcel(id="P 5")</tool>"#;
+    let llm = llm
+        .on(Cue::words("parcel"), parcel)
+        .on(Cue::result("order"), "<speech>It is packed.</speech>")
+        .on(Cue::result("parcel"), "<speech>It comes today.</speech>");
+    let (runs, mut ran) = mpsc::channel(64);
+    let mut tools = Registry::new();
+    let order = json!({"order": {"parcels": [{"id": "P 5"}]}});
+    let tool = Lookup::new("order", "number", order, &runs);
+    tools.register(tool).expect("a tool");
+    let tool = Lookup::new("parcel", "id", json!({"comes": "today"}), &runs);
+    tools.register(tool).expect("a tool");
+    let today = Today::new(Arc::new(SystemClock), jiff::tz::TimeZone::UTC);
+    let learner = Transitions::new(&tools.declarations(), today, PatternFigures::default());
+    let learner = Arc::new(learner);
+    let builders = Builders {
+        tools: tools.into(),
+        predictors: vec![learner.clone()],
+        ..without_models(Arc::new(llm))
+    };
+    let engines = Engines::start(builders).expect("engines");
+    let mut here = Talk::with(&engines);
+    for order in 1..=6 {
+        here.asks(&format!("Where is my order A{order}?")).await;
+        here.asks("And where is the parcel?").await;
+    }
+    here.hangs_up().await;
+    while let Ok(run) = ran.try_recv() {
+        let known = run.starts_with("order") || run == r#"parcel{"id":"P 5"}"#;
+        assert!(known, "{run}");
+    }
+    let mut there = Talk::with(&engines);
+    there.asks("Where is my order A7?").await;
+    assert_eq!(next(&mut ran).await, r#"order{"number":"A7"}"#);
+    // The user has not finished, so the model has not been asked.
+    there.says("And where", false).await;
+    assert_eq!(next(&mut ran).await, r#"parcel{"id":"P 5"}"#);
+    let events = there.asks("And where is the parcel?").await;
+    let committed = |event: &Event| matches!(event, Event::Speculation(SpeculationEvent::Started { source, .. }) if *source == Source::Transition);
+    assert!(events.iter().any(committed), "{events:?}");
+    assert!(ran.try_recv().is_err(), "each ran once");
+    // Nothing of what was said or found is left.
+    let kept = serde_json::to_string(&learner.patterns()).expect("JSON");
+    assert!(!kept.contains("A1") && !kept.contains("P 5") && !kept.contains("today"));
 }
 
 /// Calls and their cost, by tool and day.

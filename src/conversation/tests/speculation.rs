@@ -57,6 +57,33 @@ fn asked_for_weather(policy: Policy, tool_ms: u64) -> Sim {
 }
 
 #[test]
+fn a_change_that_the_calls_before_predict_is_refused_by_the_gate() {
+    for effect in [Effect::Keyed, Effect::Reversible, Effect::Irreversible] {
+        let mut book = (*tool("book", effect)).clone();
+        book.speculation.eligibility = Eligibility::Full;
+        book.speculation.min_confidence = 0.0;
+        let mut sim = Sim::new(with(vec![early("weather"), book]));
+        sim.router = Box::new(|_| {
+            vec![Prediction {
+                source: Source::Transition,
+                ..prediction("book", json!({"city": "boulder"}), 1.0)
+            }]
+        });
+        sim.scripts.push_back(vec![say("Nothing to do."), end()]);
+        sim.speak("what is the weather in boulder", 1_500);
+        sim.silence(6_000);
+        let record = &sim.records()[0];
+        assert!(record.runs.is_empty(), "{effect:?}: {:?}", record.runs);
+        let decided = record.predictions.iter().map(|one| one.decision.name());
+        let expected = match effect {
+            Effect::Keyed => "warmed_up",
+            _ => "forbidden",
+        };
+        assert!(!record.predictions.is_empty() && decided.into_iter().all(|name| name == expected));
+    }
+}
+
+#[test]
 fn the_answer_follows_the_filler_without_dead_air() {
     let policy = with(vec![early("weather")]);
     let fast = asked_for_weather(policy.clone(), 1_500);

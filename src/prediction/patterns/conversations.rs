@@ -1,0 +1,255 @@
+//! Conversations to learn from, as data sets have them.
+
+use super::origin::Schemas;
+use super::trail::Trail;
+use jiff::civil::Date;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What happened in a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Happened {
+    /// The user said this.
+    Said(String),
+    /// The agent called a tool.
+    Called(String, Map<String, Value>),
+    /// The last call had this result.
+    Resulted(Value),
+}
+
+/// A conversation that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversation {
+    /// The task that it was about; several conversations may be about one.
+    pub task: String,
+    /// What happened, in order.
+    pub happened: Vec<Happened>,
+}
+
+/// Why a file of conversations cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationsError {
+    /// It is no JSON, or none of the known formats.
+    #[error("this is neither a data set of EVA nor runs of tau-bench: {0}")]
+    Format(#[from] serde_json::Error),
+    /// A call's arguments are no object.
+    #[error("conversation {task}: the arguments of a call of {tool} are no JSON object")]
+    Arguments {
+        /// The task.
+        task: String,
+        /// The tool.
+        tool: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Eva(Eva),
+    TauBench(TauBench),
+}
+
+#[derive(Deserialize)]
+struct Eva {
+    id: String,
+    ground_truth: GroundTruth,
+    #[serde(default)]
+    culture_overrides: Overrides,
+    #[serde(default)]
+    romanized_culture_overrides: Overrides,
+}
+
+/// What stands for the placeholders of each language.
+type Overrides = BTreeMap<String, BTreeMap<String, Value>>;
+
+#[derive(Deserialize)]
+struct GroundTruth {
+    expected_trace: ExpectedTrace,
+}
+
+#[derive(Deserialize)]
+struct ExpectedTrace {
+    trace: Vec<EvaEvent>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+enum EvaEvent {
+    UserUtterance {
+        utterance: String,
+    },
+    AgentUtterance,
+    ToolCall {
+        tool_name: String,
+        params: Map<String, Value>,
+    },
+    ToolResponse {
+        response: Value,
+    },
+}
+
+#[derive(Deserialize)]
+struct TauBench {
+    task_id: u64,
+    traj: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<ToolCall>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall {
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+impl Conversation {
+    /// Reads a file of EVA (`*_dataset.json`) or of tau-bench's historical runs.
+    ///
+    /// # Errors
+    /// [`ConversationsError`] if it is neither.
+    pub fn read(text: &str) -> Result<Vec<Self>, ConversationsError> {
+        let entries: Vec<Entry> = serde_json::from_str(text)?;
+        let read = entries.into_iter().map(|entry| match entry {
+            Entry::Eva(entry) => Ok(entry.read()?),
+            Entry::TauBench(entry) => entry.read(),
+        });
+        read.collect()
+    }
+
+    /// What the calls of some conversations show of the tools: the names of their arguments.
+    pub fn schemas(conversations: &[Self]) -> Schemas {
+        let mut arguments: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+        for happened in conversations.iter().flat_map(|one| &one.happened) {
+            if let Happened::Called(tool, given) = happened {
+                let known = arguments.entry(tool).or_default();
+                known.extend(given.keys().map(|name| (name.clone(), json!({}))));
+            }
+        }
+        let mut schemas = Schemas::default();
+        for (tool, properties) in arguments {
+            schemas.add(tool, &json!({ "properties": properties }));
+        }
+        schemas
+    }
+
+    /// Goes through the conversation: `call` sees each call with what was before it.
+    pub fn follow(
+        &self,
+        today: Date,
+        schemas: &Schemas,
+        mut call: impl FnMut(&Trail, &str, &Map<String, Value>),
+    ) -> Trail {
+        let mut trail = Trail::new(today);
+        for happened in &self.happened {
+            match happened {
+                Happened::Said(words) => trail.said(words),
+                Happened::Called(tool, arguments) => {
+                    call(&trail, tool, arguments);
+                    trail.called(schemas, tool, arguments);
+                }
+                Happened::Resulted(result) => trail.resulted(result),
+            }
+        }
+        trail
+    }
+}
+
+impl Eva {
+    fn read(self) -> Result<Conversation, serde_json::Error> {
+        let mut placeholders = Vec::new();
+        let all = [
+            (&self.culture_overrides, ""),
+            (&self.romanized_culture_overrides, "_ROMANIZED"),
+        ];
+        for (overrides, end) in all {
+            let english = overrides.get("en").into_iter().flatten();
+            placeholders.extend(english.filter_map(|(name, value)| {
+                Some((format!("<{}{end}>", name.to_uppercase()), value.as_str()?))
+            }));
+        }
+        let filled = |value: Value| fill(value, &placeholders);
+        let trace = self.ground_truth.expected_trace.trace.into_iter();
+        let happened = trace.filter_map(|event| match event {
+            EvaEvent::UserUtterance { utterance } => match filled(utterance.into()) {
+                Value::String(words) => Some(Happened::Said(words)),
+                _ => None,
+            },
+            EvaEvent::AgentUtterance => None,
+            EvaEvent::ToolCall { tool_name, params } => match filled(params.into()) {
+                Value::Object(params) => Some(Happened::Called(tool_name, params)),
+                _ => None,
+            },
+            EvaEvent::ToolResponse { response } => Some(Happened::Resulted(filled(response))),
+        });
+        Ok(Conversation {
+            task: self.id,
+            happened: happened.collect(),
+        })
+    }
+}
+
+/// A value with the placeholders in its texts replaced.
+fn fill(value: Value, placeholders: &[(String, &str)]) -> Value {
+    match value {
+        Value::String(mut text) => {
+            for (placeholder, stands_for) in placeholders {
+                if text.contains(placeholder.as_str()) {
+                    text = text.replace(placeholder.as_str(), stands_for);
+                }
+            }
+            text.into()
+        }
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| fill(item, placeholders))
+            .collect(),
+        Value::Object(fields) => {
+            let filled = fields
+                .into_iter()
+                .map(|(name, value)| (name, fill(value, placeholders)));
+            Value::Object(filled.collect())
+        }
+        other => other,
+    }
+}
+
+impl TauBench {
+    fn read(self) -> Result<Conversation, ConversationsError> {
+        let task = self.task_id.to_string();
+        let mut happened = Vec::new();
+        for message in self.traj {
+            let content = message.content.unwrap_or_default();
+            match message.role.as_str() {
+                "user" => happened.push(Happened::Said(content)),
+                "tool" => {
+                    let result = serde_json::from_str(&content);
+                    happened.push(Happened::Resulted(
+                        result.unwrap_or_else(|_| content.into()),
+                    ));
+                }
+                _ => {}
+            }
+            for call in message.tool_calls.into_iter().flatten() {
+                let Function { name, arguments } = call.function;
+                let arguments = serde_json::from_str(&arguments);
+                let Ok(Value::Object(arguments)) = arguments else {
+                    return Err(ConversationsError::Arguments { task, tool: name });
+                };
+                happened.push(Happened::Called(name, arguments));
+            }
+        }
+        Ok(Conversation { task, happened })
+    }
+}

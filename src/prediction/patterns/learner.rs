@@ -1,0 +1,672 @@
+//! Which call follows which, and where its arguments come from.
+
+use super::leaves::{put, slots};
+use super::origin::{Origin, Schemas};
+use super::trail::Trail;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The version of the form in which patterns are kept.
+pub const VERSION: u32 = 1;
+
+/// What one more observation leaves of the weight of those before it: about a hundred count.
+const DECAY: f64 = 0.99;
+/// A weight below this is forgotten.
+const LEAST: f64 = 0.02;
+/// Patterns of one agent.
+const PATTERNS: usize = 4_096;
+/// Tools of one agent.
+const TOOLS: usize = 256;
+/// Sets of arguments of one tool.
+const FORMS: usize = 4;
+/// Sources of one argument.
+const ORIGINS: usize = 24;
+/// Sources of one argument that are looked up in a prediction.
+const LOOKED_UP: usize = 12;
+/// Tools whose arguments are derived in one prediction.
+const DERIVED: usize = 5;
+/// Values of one argument that are tried.
+const VALUES: usize = 3;
+/// Calls that are made of those values.
+const COMBINED: usize = 9;
+/// Tools with a smaller share are not predicted.
+const UNLIKELY: f64 = 0.02;
+/// Quantile of the lower bound of a confidence: one standard deviation.
+const Z: f64 = 1.0;
+/// What follows when no call does: it cannot be a tool's name.
+const NOTHING: &str = "(no call)";
+
+/// How often something was right, with recent cases weighing more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Weight of the cases in which it was right.
+    pub hits: f64,
+    /// Weight of all cases.
+    pub tries: f64,
+}
+
+impl Rate {
+    pub(super) fn add(&mut self, hit: bool, decay: f64) {
+        self.hits = self.hits * decay + f64::from(u8::from(hit));
+        self.tries = self.tries * decay + 1.0;
+    }
+
+    /// The expected share, before much is known.
+    fn likely(self) -> f64 {
+        (self.hits + 0.5) / (self.tries + 2.0)
+    }
+
+    /// Its lower bound.
+    fn least(self) -> f64 {
+        lower_bound(self.hits / self.tries.max(1.0), self.tries)
+    }
+}
+
+/// The lower bound of a share that was observed in `tries` cases (Wilson's score interval).
+pub(super) fn lower_bound(share: f64, tries: f64) -> f64 {
+    if tries <= 0.0 {
+        return 0.0;
+    }
+    let square = Z * Z;
+    let centre = share + square / (2.0 * tries);
+    let spread = Z * (share * (1.0 - share) / tries + square / (4.0 * tries * tries)).sqrt();
+    ((centre - spread) / (1.0 + square / tries)).clamp(0.0, 1.0)
+}
+
+/// A call that may come next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Guess {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// How likely it seems; the order of guesses.
+    pub likelihood: f64,
+    /// The lower bound of that.
+    pub confidence: f64,
+}
+
+/// What followed a context.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Followed {
+    /// The weight of each tool.
+    next: BTreeMap<String, f64>,
+    /// When it was last observed, in calls of this agent.
+    last: u64,
+}
+
+/// A source of an argument, and how often it was right.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Traced {
+    origin: Origin,
+    rate: Rate,
+    /// The same after each tool.
+    after: BTreeMap<String, Rate>,
+    /// Conversations in which it was found, up to two. What one conversation alone has shown is not kept.
+    conversations: u8,
+    #[serde(skip)]
+    last_conversation: u64,
+}
+
+/// What is known of the calls of one tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Known {
+    /// The places of its arguments, and the weight of calls with exactly these.
+    forms: Vec<(Vec<String>, f64)>,
+    origins: BTreeMap<String, Vec<Traced>>,
+    /// Whether a call was made before in its conversation.
+    repeated: Rate,
+}
+
+/// The patterns of one agent: which call follows which, and where its arguments come from. It holds names of tools and
+/// fields, shapes and weights, and no value of any conversation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Patterns {
+    contexts: BTreeMap<String, Followed>,
+    tools: BTreeMap<String, Known>,
+    /// Calls that it has learnt from.
+    learnt: u64,
+    #[serde(skip)]
+    size: usize,
+    #[serde(skip)]
+    conversation: u64,
+}
+
+/// A pattern as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shown {
+    /// The calls before, oldest first, with `^` for the start of the conversation.
+    pub after: String,
+    /// The tool that follows.
+    pub tool: String,
+    /// Its share of what followed.
+    pub share: f64,
+    /// The weight of all that was observed there.
+    pub observed: f64,
+}
+
+/// Learning.
+impl Patterns {
+    /// A conversation begins; [`Self::learn`] belongs to the latest.
+    pub fn begin(&mut self) -> u64 {
+        self.conversation += 1;
+        self.conversation
+    }
+
+    /// The calls that it has learnt from.
+    pub fn learnt(&self) -> u64 {
+        self.learnt
+    }
+
+    /// The patterns that it holds.
+    pub fn len(&self) -> usize {
+        self.size
+    }
+
+    /// It has learnt nothing.
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// Learns that this call was committed at this point of the conversation that `begin` has named.
+    pub fn learn(
+        &mut self,
+        conversation: u64,
+        trail: &Trail,
+        schemas: &Schemas,
+        tool: &str,
+        arguments: &Map<String, Value>,
+    ) {
+        self.learnt += 1;
+        if !self.tools.contains_key(tool) && self.tools.len() >= TOOLS {
+            return;
+        }
+        self.pauses(trail, true);
+        for context in contexts(trail, trail.spoke) {
+            self.observe(context, tool, 1.0);
+        }
+        let repeated = trail.was_made(tool, arguments);
+        let previous = trail.calls.last().map_or("^", |call| call.tool.as_str());
+        let known = self.tools.entry(tool.to_owned()).or_default();
+        known.repeated.add(repeated, DECAY);
+        // What is no name is no place; a model may also invent arguments.
+        let are_declared = arguments.keys().all(|name| schemas.declares(tool, name));
+        let Some(slots) = slots(arguments).filter(|_| are_declared) else {
+            return;
+        };
+        known.add_form(slots.iter().map(|(slot, _)| slot.clone()).collect());
+        for (slot, value) in slots {
+            let origins = known.origins.entry(slot.clone()).or_default();
+            let mined = Origin::mine(trail, schemas, tool, &slot, value);
+            for origin in mined {
+                if !origins.iter().any(|known| known.origin == origin) {
+                    origins.push(Traced::new(origin));
+                }
+            }
+            for traced in origins.iter_mut() {
+                let now = traced.origin.value(trail, schemas, tool, &slot);
+                if let Some(now) = now {
+                    let hit = *now == *value;
+                    traced.add(hit, previous, conversation);
+                }
+            }
+            origins.sort_by(|a, b| b.rate.least().total_cmp(&a.rate.least()));
+            origins.truncate(ORIGINS);
+        }
+        let slots: usize = known.origins.len();
+        if slots > 64 {
+            known.origins.pop_last();
+        }
+        self.bound();
+    }
+
+    /// Learns that the conversation has ended here.
+    pub fn ended(&mut self, trail: &Trail) {
+        self.pauses(trail, false);
+        for context in contexts(trail, trail.spoke) {
+            self.observe(context, NOTHING, 1.0);
+        }
+        self.bound();
+    }
+
+    /// The user spoke before the next call came: until then none did.
+    fn pauses(&mut self, trail: &Trail, called: bool) {
+        if !trail.spoke {
+            return;
+        }
+        for context in aware(trail, false) {
+            self.observe(context, NOTHING, 1.0);
+        }
+        let others = trail.turns.saturating_sub(u32::from(called)).min(8);
+        for _ in 0..others {
+            for context in aware(trail, true) {
+                self.observe(context, NOTHING, 1.0);
+            }
+        }
+    }
+
+    fn observe(&mut self, context: String, next: &str, weight: f64) {
+        let followed = self.contexts.entry(context).or_default();
+        let before = followed.next.len();
+        followed.next.values_mut().for_each(|known| *known *= DECAY);
+        *followed.next.entry(next.to_owned()).or_default() += weight;
+        followed.next.retain(|_, weight| *weight >= LEAST);
+        followed.last = self.learnt;
+        self.size = self.size + followed.next.len() - before;
+    }
+
+    /// Forgets the least useful contexts if there are too many.
+    fn bound(&mut self) {
+        if self.size <= PATTERNS {
+            return;
+        }
+        let learnt = self.learnt;
+        let use_of = |followed: &Followed| {
+            let age = learnt.saturating_sub(followed.last) as f64;
+            followed.next.values().sum::<f64>() * 0.5_f64.powf(age / PATTERNS as f64)
+        };
+        let contexts = self.contexts.iter();
+        let mut uses: Vec<(f64, String)> = contexts
+            .map(|(context, followed)| (use_of(followed), context.clone()))
+            .collect();
+        uses.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        for (_, context) in uses {
+            if self.size <= PATTERNS - PATTERNS / 8 {
+                break;
+            }
+            if let Some(gone) = self.contexts.remove(&context) {
+                self.size -= gone.next.len();
+            }
+        }
+    }
+}
+
+impl Known {
+    fn add_form(&mut self, form: Vec<String>) {
+        self.forms
+            .iter_mut()
+            .for_each(|(_, weight)| *weight *= DECAY);
+        match self.forms.iter_mut().find(|(known, _)| *known == form) {
+            Some((_, weight)) => *weight += 1.0,
+            None => self.forms.push((form, 1.0)),
+        }
+        self.forms.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        self.forms.truncate(FORMS);
+    }
+}
+
+impl Traced {
+    fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            rate: Rate::default(),
+            after: BTreeMap::new(),
+            conversations: 0,
+            last_conversation: 0,
+        }
+    }
+
+    fn add(&mut self, hit: bool, previous: &str, conversation: u64) {
+        self.rate.add(hit, DECAY);
+        if self.after.len() < 32 || self.after.contains_key(previous) {
+            self.after
+                .entry(previous.to_owned())
+                .or_default()
+                .add(hit, DECAY);
+        }
+        if hit && self.last_conversation != conversation {
+            self.last_conversation = conversation;
+            self.conversations = (self.conversations + 1).min(2);
+        }
+    }
+
+    /// How often it is right after a tool; what is known of all tools weighs as two cases.
+    fn likely(&self, previous: &str) -> f64 {
+        let all = self.rate.likely();
+        match self.after.get(previous) {
+            Some(rate) => (rate.hits + 2.0 * all) / (rate.tries + 2.0),
+            None => all,
+        }
+    }
+}
+
+/// The contexts of a point in a conversation, the shortest first: one to three calls by tool and names of arguments,
+/// the kind of the last result, whether the user has spoken since.
+fn contexts(trail: &Trail, spoke: bool) -> Vec<String> {
+    let mut all = Vec::with_capacity(6);
+    let last = trail.calls.last();
+    all.push(String::new());
+    all.push(last.map_or("^", |call| call.tool.as_str()).to_owned());
+    if let Some(call) = last {
+        all.push(format!("{} = {}", call.signature, call.ending));
+    }
+    all.extend(aware(trail, spoke));
+    all
+}
+
+/// Those that know whether the user has spoken.
+fn aware(trail: &Trail, spoke: bool) -> Vec<String> {
+    let mut calls = String::new();
+    let ending = trail.calls.last().map_or("", |call| call.ending);
+    let said = if spoke { ", said" } else { "" };
+    let mut all = Vec::with_capacity(3);
+    let latest = trail.calls.iter().rev().map(|call| call.signature.as_str());
+    for call in latest.chain(["^"]).take(3) {
+        calls = match calls.is_empty() {
+            true => call.to_owned(),
+            false => format!("{call} > {calls}"),
+        };
+        all.push(match ending {
+            "" => format!("{calls}{said}"),
+            ending => format!("{calls} = {ending}{said}"),
+        });
+    }
+    all
+}
+
+/// A call whose arguments are not built yet: the tool, its form, and the value of each argument among those of
+/// `values`.
+struct Candidate<'a> {
+    tool: &'a str,
+    form: &'a [String],
+    values: Rc<[Vec<Valued<'a>>]>,
+    chosen: Vec<u8>,
+    likelihood: f64,
+    observed: f64,
+}
+
+/// A value of an argument, how likely it is, and how much was observed of its source.
+struct Valued<'a> {
+    value: Cow<'a, Value>,
+    likely: f64,
+    observed: f64,
+}
+
+/// Predicting.
+impl Patterns {
+    /// At most `most` calls that may come next, the likeliest first. `may` says which tools are of interest.
+    pub fn predict(
+        &self,
+        trail: &Trail,
+        schemas: &Schemas,
+        may: impl Fn(&str) -> bool,
+        most: usize,
+    ) -> Vec<Guess> {
+        let (mut shares, observed) = self.shares(trail);
+        shares.retain(|(tool, share)| *share >= UNLIKELY && *tool != NOTHING && may(tool));
+        shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        for (tool, share) in shares.into_iter().take(DERIVED) {
+            // What follows cannot be among the likeliest.
+            let likelier = candidates.iter().filter(|one| one.likelihood > share);
+            if likelier.count() >= most {
+                break;
+            }
+            self.derive(&mut candidates, trail, schemas, (tool, share, observed));
+        }
+        candidates.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
+        let mut guesses: Vec<Guess> = Vec::new();
+        for candidate in candidates {
+            let enough = guesses
+                .iter()
+                .filter(|one| one.likelihood >= candidate.likelihood);
+            if enough.count() >= most {
+                break;
+            }
+            if let Some(guess) = candidate.guess(trail, &self.tools)
+                && !guesses
+                    .iter()
+                    .any(|one| one.tool == guess.tool && one.arguments == guess.arguments)
+            {
+                guesses.push(guess);
+            }
+        }
+        guesses.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
+        guesses.truncate(most);
+        guesses
+    }
+
+    /// The share of each tool among what follows, and how much was observed: longer contexts count for more, the more
+    /// is known of them.
+    fn shares(&self, trail: &Trail) -> (Vec<(&str, f64)>, f64) {
+        let mut shares: Vec<(&str, f64)> = Vec::new();
+        let mut most = 0.0_f64;
+        for context in contexts(trail, trail.spoke) {
+            let Some(followed) = self.contexts.get(&context) else {
+                continue;
+            };
+            let all: f64 = followed.next.values().sum();
+            let shorter = (followed.next.len() as f64).sqrt();
+            for (_, share) in &mut shares {
+                *share *= shorter / (all + shorter);
+            }
+            for (tool, weight) in &followed.next {
+                let more = weight / (all + shorter);
+                match shares.iter_mut().find(|(known, _)| known == tool) {
+                    Some((_, share)) => *share += more,
+                    None => shares.push((tool, more)),
+                }
+            }
+            if !context.is_empty() {
+                most = most.max(all);
+            }
+        }
+        (shares, most)
+    }
+
+    fn derive<'a>(
+        &'a self,
+        candidates: &mut Vec<Candidate<'a>>,
+        trail: &'a Trail,
+        schemas: &'a Schemas,
+        (tool, share, observed): (&'a str, f64, f64),
+    ) {
+        let Some(known) = self.tools.get(tool) else {
+            return;
+        };
+        let previous = trail.calls.last().map_or("^", |call| call.tool.as_str());
+        let forms: f64 = known.forms.iter().map(|(_, weight)| weight).sum();
+        for (form, weight) in known.forms.iter().take(2) {
+            let mut values = Vec::with_capacity(form.len());
+            for slot in form {
+                let of_slot = known.values(trail, schemas, (tool, slot, previous));
+                if of_slot.is_empty() {
+                    break;
+                }
+                values.push(of_slot);
+            }
+            if values.len() < form.len() {
+                continue;
+            }
+            let values: Rc<[_]> = values.into();
+            for (chosen, likely, seen) in combined(&values) {
+                candidates.push(Candidate {
+                    tool,
+                    form,
+                    values: values.clone(),
+                    chosen,
+                    likelihood: share * weight / forms * likely,
+                    observed: seen.min(observed),
+                });
+            }
+        }
+    }
+}
+
+/// The likeliest combinations of values, with how likely each is and how much was observed of it.
+fn combined(values: &[Vec<Valued<'_>>]) -> Vec<(Vec<u8>, f64, f64)> {
+    let mut chosen = vec![(Vec::new(), 1.0_f64, f64::INFINITY)];
+    for of_slot in values {
+        let mut longer = Vec::with_capacity(chosen.len() * of_slot.len());
+        for (so_far, likely, seen) in &chosen {
+            for (at, one) in (0u8..).zip(of_slot) {
+                let with = [so_far.as_slice(), &[at]].concat();
+                longer.push((with, likely * one.likely, one.observed.min(*seen)));
+            }
+        }
+        longer.sort_by(|(_, a, _), (_, b, _)| b.total_cmp(a));
+        longer.truncate(COMBINED);
+        chosen = longer;
+    }
+    chosen
+}
+
+impl Candidate<'_> {
+    fn guess(self, trail: &Trail, tools: &BTreeMap<String, Known>) -> Option<Guess> {
+        let mut arguments = Map::new();
+        let places = self.form.iter().zip(self.values.iter()).zip(&self.chosen);
+        for ((slot, values), chosen) in places {
+            let value = values.get(usize::from(*chosen))?;
+            put(&mut arguments, slot, value.value.clone().into_owned())?;
+        }
+        let mut likelihood = self.likelihood;
+        if trail.was_made(self.tool, &arguments) {
+            likelihood *= tools.get(self.tool)?.repeated.likely();
+        }
+        Some(Guess {
+            tool: self.tool.to_owned(),
+            arguments,
+            likelihood,
+            confidence: lower_bound(likelihood, self.observed),
+        })
+    }
+}
+
+impl Known {
+    /// The likeliest values of an argument.
+    fn values<'a>(
+        &'a self,
+        trail: &'a Trail,
+        schemas: &'a Schemas,
+        (tool, slot, previous): (&str, &str, &str),
+    ) -> Vec<Valued<'a>> {
+        let mut values: Vec<Valued<'a>> = Vec::new();
+        let mut found = 0;
+        for traced in self.origins.get(slot).into_iter().flatten() {
+            if found == LOOKED_UP {
+                break;
+            }
+            let Some(value) = traced.origin.value(trail, schemas, tool, slot) else {
+                continue;
+            };
+            found += 1;
+            let (likely, observed) = (traced.likely(previous), traced.rate.tries);
+            match values.iter_mut().find(|known| known.value == value) {
+                Some(known) if known.likely < likely => {
+                    (known.likely, known.observed) = (likely, observed);
+                }
+                Some(_) => {}
+                None => values.push(Valued {
+                    value,
+                    likely,
+                    observed,
+                }),
+            }
+        }
+        values.sort_by(|a, b| b.likely.total_cmp(&a.likely));
+        values.truncate(VALUES);
+        values
+    }
+}
+
+/// Looking and editing.
+impl Patterns {
+    /// All patterns, the surest first.
+    pub fn list(&self) -> Vec<Shown> {
+        let mut shown = Vec::with_capacity(self.size);
+        for (context, followed) in &self.contexts {
+            let observed: f64 = followed.next.values().sum();
+            for (tool, weight) in &followed.next {
+                shown.push(Shown {
+                    after: context.clone(),
+                    tool: tool.clone(),
+                    share: weight / observed,
+                    observed,
+                });
+            }
+        }
+        shown.sort_by(|a, b| {
+            lower_bound(b.share, b.observed).total_cmp(&lower_bound(a.share, a.observed))
+        });
+        shown
+    }
+
+    /// Where the arguments of a tool come from: each argument, its sources in words, and how often each was right.
+    pub fn sources(&self, tool: &str) -> Vec<(String, String, Rate)> {
+        let known = self.tools.get(tool).into_iter();
+        let slots = known.flat_map(|known| &known.origins);
+        let all = slots.flat_map(|(slot, origins)| {
+            let one = move |traced: &Traced| (slot.clone(), traced.origin.to_string(), traced.rate);
+            origins.iter().map(one)
+        });
+        all.collect()
+    }
+
+    /// Forgets a tool: what follows it, that it follows, and its arguments. Returns how many patterns went.
+    pub fn forget(&mut self, tool: &str) -> usize {
+        let before = self.size;
+        self.tools.remove(tool);
+        for known in self.tools.values_mut() {
+            known.origins.values_mut().for_each(|origins| {
+                origins.retain(|traced| match &traced.origin {
+                    Origin::Argument { tool: of, .. } | Origin::Result { tool: of, .. } => {
+                        of != tool
+                    }
+                    _ => true,
+                });
+                for traced in origins {
+                    traced.after.remove(tool);
+                }
+            });
+        }
+        let names = |context: &str| {
+            let calls = context.split([' ', ',', '=']);
+            calls
+                .into_iter()
+                .any(|call| call.split('(').next() == Some(tool))
+        };
+        self.contexts.retain(|context, followed| {
+            followed.next.remove(tool);
+            !names(context) && !followed.next.is_empty()
+        });
+        self.count();
+        before - self.size
+    }
+
+    /// What may be kept: without sources that one conversation alone has shown.
+    pub fn kept(&self) -> Self {
+        let mut kept = self.clone();
+        for known in kept.tools.values_mut() {
+            known.origins.values_mut().for_each(|origins| {
+                origins.retain(|traced| traced.conversations > 1 || !traced.origin.names_a_field());
+            });
+        }
+        kept
+    }
+
+    /// Makes what was read from a file whole: within its bounds, and with nothing but names, shapes and what the
+    /// schemas name.
+    pub fn admitted(mut self, schemas: &Schemas) -> Self {
+        for (tool, known) in &mut self.tools {
+            for (slot, origins) in &mut known.origins {
+                origins.retain(|traced| traced.origin.is_clean(schemas, tool, slot));
+                origins.truncate(ORIGINS);
+            }
+            known.forms.truncate(FORMS);
+        }
+        self.count();
+        self.bound();
+        self
+    }
+
+    fn count(&mut self) {
+        self.size = self
+            .contexts
+            .values()
+            .map(|followed| followed.next.len())
+            .sum();
+    }
+}

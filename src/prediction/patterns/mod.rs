@@ -1,0 +1,21 @@
+//! Calls learned from calls: which call follows which, and where its arguments come from.
+//!
+//! A [`Trail`] is what the learner sees of one conversation, and ends with it. [`Patterns`] are what remains: names of
+//! tools and fields, shapes and weights, and no value that anybody said or that any tool returned.
+
+mod conversations;
+mod evaluation;
+mod learner;
+mod leaves;
+mod observer;
+mod origin;
+#[cfg(test)]
+mod tests;
+mod trail;
+
+pub use conversations::{Conversation, ConversationsError, Happened};
+pub use evaluation::{Figures, NextCall, learnt, next_calls};
+pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
+pub use observer::{PatternFigures, Transitions};
+pub use origin::{Heard, Origin, Pick, Schemas};
+pub use trail::Trail;

@@ -1,0 +1,366 @@
+//! Where the value of an argument came from, without the value.
+
+use super::trail::{Made, Trail, shape};
+use crate::tools::Declaration;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// The source of an argument: how its value is found in a conversation. It holds no value of a conversation; a
+/// constant is one that the tool's schema names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Origin {
+    /// An argument of the latest call of a tool.
+    Argument {
+        /// The tool.
+        tool: String,
+        /// Its place in the arguments, such as `/city`.
+        place: String,
+    },
+    /// A value in the latest result of a tool.
+    Result {
+        /// The tool.
+        tool: String,
+        /// Its place, such as `/options/*/id`; `/#` is the length of a list, `/~` are the keys of a table.
+        place: String,
+        /// Which of the values there.
+        pick: Pick,
+    },
+    /// The user's words.
+    Words {
+        /// The shape of the span: `X6` is six upper-case letters and digits.
+        shape: String,
+        /// Which of the spans of this shape.
+        pick: Heard,
+        /// It is a number.
+        number: bool,
+    },
+    /// The value of the schema's list that the user named last.
+    Choice,
+    /// A value that the schema itself names.
+    Constant(Value),
+}
+
+/// Which value of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pick {
+    /// This one, from 0.
+    At(u8),
+    /// The last.
+    Last,
+    /// The first with which the tool was not called yet.
+    Unused,
+    /// The first that the user has named.
+    Named,
+}
+
+/// Which span of the user's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heard {
+    /// The first of the latest utterance that has one.
+    First,
+    /// The last.
+    Last,
+    /// The last with which the tool was not called yet.
+    Unused,
+}
+
+/// Elements of a list that are told apart by their number.
+const NUMBERED: u8 = 4;
+
+/// The values that the schemas of tools name, by tool and argument.
+#[derive(Debug, Clone, Default)]
+pub struct Schemas(HashMap<String, HashMap<String, Named>>);
+
+/// What a schema says of one argument.
+#[derive(Debug, Clone, Default)]
+struct Named {
+    /// `enum`, `const` and `default`.
+    values: Vec<Value>,
+    /// The same as they are said.
+    said: Vec<(String, Value)>,
+    boolean: bool,
+    /// A range of at most 16 whole numbers.
+    range: Option<(i64, i64)>,
+}
+
+/// Whole numbers in the widest range whose numbers may be kept.
+const WIDEST: i64 = 16;
+
+impl Schemas {
+    /// Those of declared tools.
+    pub fn of<'a>(tools: impl IntoIterator<Item = &'a Declaration>) -> Self {
+        let mut schemas = Self::default();
+        for tool in tools {
+            schemas.add(&tool.spec.name, &tool.spec.parameters);
+        }
+        schemas
+    }
+
+    /// Adds a tool's.
+    pub fn add(&mut self, tool: &str, schema: &Value) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let named = properties.into_iter().flatten();
+        let named = named.filter(|(name, _)| super::leaves::is_name(name));
+        let named = named.map(|(name, schema)| (format!("/{name}"), Named::of(schema)));
+        self.0.insert(tool.to_owned(), named.collect());
+    }
+
+    /// Whether the tool is known and declares this argument.
+    pub(super) fn declares(&self, tool: &str, name: &str) -> bool {
+        let declared = self.0.get(tool);
+        declared.is_some_and(|slots| slots.contains_key(&format!("/{name}")))
+    }
+
+    /// Whether the schema names this value.
+    pub(super) fn names(&self, tool: &str, slot: &str, value: &Value) -> bool {
+        let Some(named) = self.named(tool, slot) else {
+            return false;
+        };
+        let in_range = |(least, most): (i64, i64)| {
+            value
+                .as_i64()
+                .is_some_and(|number| (least..=most).contains(&number))
+        };
+        named.values.contains(value)
+            || named.boolean && value.is_boolean()
+            || named.range.is_some_and(in_range)
+    }
+
+    fn named(&self, tool: &str, slot: &str) -> Option<&Named> {
+        self.0.get(tool)?.get(slot)
+    }
+}
+
+impl Named {
+    fn of(schema: &Value) -> Self {
+        let mut values: Vec<Value> = Vec::new();
+        let listed = schema.get("enum").and_then(Value::as_array);
+        values.extend(listed.into_iter().flatten().cloned());
+        values.extend(schema.get("const").cloned());
+        values.extend(schema.get("default").cloned());
+        values.retain(|value| !value.is_array() && !value.is_object() && !value.is_null());
+        let said = values.iter().filter_map(|value| {
+            let words = value.as_str()?.to_lowercase().replace(['_', '-'], " ");
+            (!words.is_empty()).then(|| (format!(" {words} "), value.clone()))
+        });
+        let whole = |name| schema.get(name).and_then(Value::as_i64);
+        let range = whole("minimum").zip(whole("maximum"));
+        Self {
+            said: said.collect(),
+            boolean: schema.get("type").is_some_and(|kind| kind == "boolean"),
+            range: range.filter(|(least, most)| most.saturating_sub(*least) < WIDEST),
+            values,
+        }
+    }
+}
+
+impl Origin {
+    /// The value in this conversation, if there is one.
+    pub(super) fn value<'a>(
+        &'a self,
+        trail: &'a Trail,
+        schemas: &'a Schemas,
+        tool: &str,
+        slot: &str,
+    ) -> Option<Cow<'a, Value>> {
+        match self {
+            Self::Argument { tool: of, place } => {
+                trail.latest(of)?.arguments.first(place).map(Cow::Borrowed)
+            }
+            Self::Result {
+                tool: of,
+                place,
+                pick,
+            } => {
+                let values = trail.latest(of)?.result.at(place);
+                pick.of(values, trail, tool, slot).map(Cow::Borrowed)
+            }
+            Self::Words {
+                shape,
+                pick,
+                number,
+            } => {
+                let spans = trail.spans.get(shape)?;
+                let as_value = |span: &String| match number {
+                    true => span.parse::<i64>().ok().map(Value::from),
+                    false => Some(Value::from(span.as_str())),
+                };
+                let value = match pick {
+                    Heard::First => as_value(&spans.first),
+                    Heard::Last => as_value(spans.all.first()?),
+                    Heard::Unused => {
+                        let mut values = spans.all.iter().filter_map(as_value);
+                        values.find(|value| !trail.was_used(tool, slot, value))
+                    }
+                };
+                value.map(Cow::Owned)
+            }
+            Self::Choice => {
+                let said = &schemas.named(tool, slot)?.said;
+                let choice = trail.plain.iter().find_map(|utterance| {
+                    let at = said.iter().filter_map(|(words, value)| {
+                        utterance.rfind(words.as_str()).map(|at| (at, value))
+                    });
+                    at.max_by_key(|(at, _)| *at).map(|(_, value)| value)
+                });
+                choice.map(Cow::Borrowed)
+            }
+            Self::Constant(value) => Some(Cow::Borrowed(value)),
+        }
+    }
+
+    /// Every source that gives this value now.
+    pub(super) fn mine(
+        trail: &Trail,
+        schemas: &Schemas,
+        tool: &str,
+        slot: &str,
+        value: &Value,
+    ) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        for call in trail.calls.iter().rev() {
+            if !seen.contains(&call.tool.as_str()) {
+                seen.push(&call.tool);
+                mine_call(&mut found, call, value);
+            }
+        }
+        let spoken = match value {
+            Value::String(text) => shape(text).map(|shape| (shape, false)),
+            Value::Number(number) => shape(&number.to_string()).map(|shape| (shape, true)),
+            _ => None,
+        };
+        if let Some((shape, number)) = spoken {
+            for pick in [Heard::First, Heard::Last, Heard::Unused] {
+                found.push(Self::Words {
+                    shape: shape.clone(),
+                    pick,
+                    number,
+                });
+            }
+        }
+        found.push(Self::Choice);
+        if schemas.names(tool, slot, value) {
+            found.push(Self::Constant(value.clone()));
+        }
+        found.retain(|origin| origin.value(trail, schemas, tool, slot).as_deref() == Some(value));
+        found
+    }
+
+    /// Whether it names a field that no schema does: in one conversation alone, a key may be a value.
+    pub(super) fn names_a_field(&self) -> bool {
+        match self {
+            Self::Result { .. } => true,
+            Self::Argument { place, .. } => place.matches('/').count() > 1,
+            Self::Words { .. } | Self::Choice | Self::Constant(_) => false,
+        }
+    }
+
+    /// Whether it holds nothing but names, places and what the schema names: a file may be edited.
+    pub(super) fn is_clean(&self, schemas: &Schemas, tool: &str, slot: &str) -> bool {
+        let is_shape = |shape: &str| {
+            let mut parts = shape.chars();
+            shape.len() <= 80 && parts.all(|c| c.is_ascii_digit() || "AaNXx_-:/.@?".contains(c))
+        };
+        match self {
+            Self::Argument { place, .. } | Self::Result { place, .. } => is_place(place),
+            Self::Words { shape, .. } => is_shape(shape),
+            Self::Choice => true,
+            Self::Constant(value) => schemas.names(tool, slot, value),
+        }
+    }
+}
+
+/// Whether each part of a place is a name, a number or a sign.
+fn is_place(place: &str) -> bool {
+    let is_part = |part: &str| {
+        matches!(part, "*" | "#" | "~")
+            || super::leaves::is_name(part)
+            || part.len() <= 2 && part.parse::<u8>().is_ok()
+    };
+    place.is_empty()
+        || place
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').all(is_part))
+}
+
+fn mine_call(found: &mut Vec<Origin>, call: &Made, value: &Value) {
+    let tool = &call.tool;
+    for (place, values) in call.arguments.all() {
+        if values.contains(value) {
+            found.push(Origin::Argument {
+                tool: tool.clone(),
+                place: place.clone(),
+            });
+        }
+    }
+    for (place, values) in call.result.all() {
+        let Some(at) = values.iter().position(|one| one == value) else {
+            continue;
+        };
+        let numbered = u8::try_from(at).ok().filter(|at| *at < NUMBERED);
+        let mut picks: Vec<Pick> = numbered.map(Pick::At).into_iter().collect();
+        if place.contains(['*', '~']) {
+            picks.extend([Pick::Unused, Pick::Last, Pick::Named]);
+        }
+        found.extend(picks.into_iter().map(|pick| Origin::Result {
+            tool: tool.clone(),
+            place: place.clone(),
+            pick,
+        }));
+    }
+}
+
+impl Pick {
+    fn of<'a>(
+        self,
+        values: &'a [Value],
+        trail: &Trail,
+        tool: &str,
+        slot: &str,
+    ) -> Option<&'a Value> {
+        let is_named = |value: &&Value| match value {
+            Value::String(text) => trail.named.contains(text),
+            Value::Number(number) => trail.named.contains(&number.to_string()),
+            _ => false,
+        };
+        match self {
+            Self::At(at) => values.get(usize::from(at)),
+            Self::Last => values.last(),
+            Self::Unused => values
+                .iter()
+                .find(|value| !trail.was_used(tool, slot, value)),
+            Self::Named => values.iter().find(is_named),
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Argument { tool, place } => write!(f, "argument {place} of {tool}"),
+            Self::Result { tool, place, pick } => match pick {
+                Pick::At(0) if !place.contains(['*', '~']) => write!(f, "result {place} of {tool}"),
+                Pick::At(at) => write!(f, "result {place} of {tool}, number {}", at + 1),
+                Pick::Last => write!(f, "result {place} of {tool}, the last"),
+                Pick::Unused => write!(f, "result {place} of {tool}, the next"),
+                Pick::Named => write!(f, "result {place} of {tool}, the one the user named"),
+            },
+            Self::Words { shape, pick, .. } => {
+                let which = match pick {
+                    Heard::First => "first",
+                    Heard::Last => "last",
+                    Heard::Unused => "next",
+                };
+                write!(f, "the user's words, the {which} {shape}")
+            }
+            Self::Choice => f.write_str("the choice that the user named"),
+            Self::Constant(value) => write!(f, "always {value}"),
+        }
+    }
+}
