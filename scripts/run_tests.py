@@ -2,8 +2,9 @@
 """Runs all test programs side by side, for `make test`. The arguments are cargo's.
 
 The desktop assistant and the page play and record in real time, so they come first on any core, one after
-the other. The tests over sockets get the rest of the machine, and the others what is then left: the machine
-works while a test waits for sound or for a client. Each group's results are printed in one piece.
+the other. The others get what is then left: the machine works while a test waits for sound or for a client.
+The tests over sockets begin when the desktop's have ended: an echo canceller that gets its samples late hears
+the agent. Each group's results are printed in one piece.
 """
 
 import os
@@ -13,12 +14,11 @@ import sys
 import tempfile
 
 # The programs of each group, its niceness, and the threads of each program if not one per core: most tests
-# over sockets wait.
-GROUPS = [
-    (["--test", "desktop", "--test", "playground", "--test", "soak"], 0, None),
-    (["--test", "wire"], 10, 6),
-    (["--lib", "--test", "parts"], 19, None),
-]
+# over sockets wait. The second line begins when the first group has ended.
+DESKTOP = (["--test", "desktop"], 0, None)
+UNITS = (["--lib", "--test", "parts"], 19, None)
+PAGE = (["--test", "playground", "--test", "soak"], 0, None)
+SOCKETS = (["--test", "wire"], 10, 6)
 
 
 def start(cargo, programs, niceness, threads, out):
@@ -43,20 +43,28 @@ def main():
     cargo = ["cargo", "test", *sys.argv[1:]]
     subprocess.run([*cargo, "--lib", "--tests", "--no-run"], check=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    outputs = [None] + [tempfile.TemporaryFile() for _ in GROUPS[1:]]
     running = []
+
+    def begin(group, shown=False):
+        out = None if shown else tempfile.TemporaryFile()
+        running.append((start(cargo, *group, out), out))
+        return running[-1][0]
+
     try:
-        for group, out in zip(GROUPS, outputs):
-            running.append(start(cargo, *group, out))
+        desktop = begin(DESKTOP, shown=True)
+        begin(UNITS)
+        desktop.wait()
+        begin(PAGE)
+        begin(SOCKETS)
         failed = False
-        for group, out in zip(running, outputs):
-            failed |= group.wait() != 0
+        for process, out in running:
+            failed |= process.wait() != 0
             if out:
                 out.seek(0)
                 sys.stdout.buffer.write(out.read())
                 sys.stdout.buffer.flush()
     finally:
-        stop(running)
+        stop([process for process, _ in running])
     return 1 if failed else 0
 
 

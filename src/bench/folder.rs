@@ -28,7 +28,7 @@ pub enum FolderError {
     Report {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The problem.
         reason: serde_json::Error,
     },
     /// A plot could not be drawn.

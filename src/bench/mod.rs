@@ -43,7 +43,7 @@ pub enum Bench {
     Model,
 }
 
-/// What a bench runs with.
+/// The settings of a bench.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The seed of all random numbers.
@@ -60,7 +60,7 @@ pub enum BenchError {
     Data {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }

@@ -23,7 +23,7 @@ pub(super) struct Offered {
     pub parameters: Value,
 }
 
-/// What generated prompts are about: a tool, and its parameters.
+/// The subjects of generated prompts: a tool, and its parameters.
 const KINDS: [(&str, [&str; 2]); 12] = [
     ("search_web", ["query", "language"]),
     ("read_file", ["path", "encoding"]),

@@ -78,7 +78,7 @@ fn run_request(clock: &mut Clock<Step>, request: Drawn, speculate: bool) {
 pub(super) enum Keeps {
     /// Nothing: Algorithm 3.
     Nothing,
-    /// What was prefilled: Algorithm 3 with a prefix cache.
+    /// The prompt tokens that were prefilled: Algorithm 3 with a prefix cache.
     Prefix,
     /// The sequence stays, and results come from the tool cache: Algorithm 5.
     Sequence,

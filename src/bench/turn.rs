@@ -74,7 +74,7 @@ const ARMS: [Arm; 7] = [
     Arm::Oracle,
 ];
 
-/// What the user hears, s after the end of speech.
+/// The times at which the user hears something, s after the end of speech.
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     first: f64,

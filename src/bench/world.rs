@@ -27,7 +27,7 @@ const FRAME: Micros = Micros::from_ms(20);
 /// The length of a spoken word.
 const WORD: Micros = Micros::from_ms(300);
 
-/// What the user asks, and what the model does about it.
+/// The user's question, and how the model answers it.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     pub words: String,

@@ -46,7 +46,7 @@ struct RawAgent {
     by_name: bool,
 }
 
-/// What agents may name.
+/// The names that agents may use.
 pub(super) struct Known<'a> {
     pub(super) models: &'a BTreeMap<String, RemoteLlm>,
     pub(super) voices: &'a BTreeMap<String, PathBuf>,

@@ -516,7 +516,7 @@ where
     Ok((stream, samples))
 }
 
-/// What feeds a loudspeaker, and what it has played.
+/// The feed of a loudspeaker, and the audio that it has played.
 type Playing = (Feed, Sounds, Consumer<f32>);
 
 fn play(

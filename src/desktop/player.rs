@@ -23,7 +23,7 @@ pub struct Player {
     opened: Instant,
     rate: u32,
     resampler: Resampler,
-    /// What the loudspeaker has not played yet, at its rate, and of that, how much was handed to it.
+    /// The audio that was not played yet, at the loudspeaker's rate, and how much of it was handed to the device.
     waiting: VecDeque<f32>,
     handed: usize,
 }

@@ -226,7 +226,7 @@ pub(super) struct Admitted {
     /// The session configuration in its client secret; null if it has no secret, or the secret no
     /// configuration.
     pub(super) session: Value,
-    /// What the secret says of the caller.
+    /// The caller according to the secret.
     pub(super) values: SessionValues,
     /// The agent that the secret is for.
     pub(super) agent: Option<String>,

@@ -18,7 +18,7 @@ pub const DEFAULT_AGENT: &str = "default";
 /// The ways by which telephone calls come, for routes of all of them.
 const PHONE: [&str; 5] = ["twilio", "telnyx", "plivo", "asterisk", "audiosocket"];
 
-/// What `transport` may be in a route: `phone` is any telephone line.
+/// The values of `transport` in a route: `phone` is any telephone line.
 pub(crate) const TRANSPORTS: [&str; 11] = [
     "phone", PHONE[0], PHONE[1], PHONE[2], PHONE[3], PHONE[4], "realtime", "pcm", "wyoming",
     "desktop", "ask",
@@ -146,7 +146,7 @@ pub(super) struct Agents {
     routes: Arc<Vec<Route>>,
 }
 
-/// What agents take over from the server if they have none of their own.
+/// The server's settings for agents that have none of their own.
 pub(super) struct Shared<'a> {
     pub(super) llm: Arc<dyn Llm>,
     pub(super) policy: Policy,

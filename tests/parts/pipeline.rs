@@ -375,7 +375,7 @@ async fn a_spoken_question_gets_a_spoken_answer() {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Observers::default());
     let question = question("What is twelve times seven?", 16_000);
-    let answer = undertone::ask::ask(&engines, &question, &mut |_| {}).await;
+    let answer = undertone::ask::ask(&engines, &question, None, &mut |_| {}).await;
     assert_eq!(
         answer.said,
         ["12 times 7 is 84."],

@@ -155,7 +155,7 @@ impl Web {
         self.tools.send_replace(tools.to_vec());
     }
 
-    /// What has reached it: "list", "call NAME", "cancel", "listen", and of each request "version VERSION", "session"
+    /// The requests that have reached it: "list", "call NAME", "cancel", "listen", and of each request "version VERSION", "session"
     /// if it names one.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().expect("no panic").clone()
@@ -285,7 +285,7 @@ pub(crate) struct Issuer(Arc<Mutex<Issued>>);
 
 #[derive(Default)]
 struct Issued {
-    /// What tokens are given for.
+    /// The server that tokens are given for.
     resource: String,
     count: usize,
     /// The token that counts.

@@ -302,6 +302,9 @@ fn chunk(delta: serde_json::Value) -> String {
 const FINISH: &str =
     "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
+/// The time between two pieces of the model's thoughts.
+const THOUGHT: Duration = Duration::from_millis(200);
+
 /// Answers as many requests as there are replies, then is gone. Returns the bodies that it got.
 async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -337,10 +340,9 @@ async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<
             }
             Reply::Thinks(time, text) => {
                 send(head.into()).await;
-                let began = Instant::now();
-                while began.elapsed() < time {
+                for _ in 0..time.as_millis() / THOUGHT.as_millis() {
                     send(chunk(serde_json::json!({"reasoning_content": "hm"}))).await;
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    tokio::time::sleep(THOUGHT).await;
                 }
                 let text = chunk(serde_json::json!({ "content": text }));
                 send(format!("{text}{FINISH}")).await;

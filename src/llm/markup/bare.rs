@@ -29,7 +29,7 @@ const OBSERVATION: &str = "Observation:";
 #[derive(Debug)]
 pub(super) enum Word {
     /// A region begins, with this text.
-    Opens(Region, String),
+    Opens(Box<Region>, String),
     MayOpen,
     Text,
 }
@@ -72,7 +72,8 @@ fn arguments(prefix: &str, name: &str, after: &str) -> Word {
     let object = |after: &str| match begins_object(after) {
         Some(true) => {
             let reading = Reading::Arguments(name.to_owned());
-            Word::Opens(Region::new(reading, Close::Bracket), after.to_owned())
+            let region = Region::new(reading, Close::Bracket);
+            Word::Opens(Box::new(region), after.to_owned())
         }
         Some(false) => Word::Text,
         None => Word::MayOpen,
@@ -85,14 +86,14 @@ fn arguments(prefix: &str, name: &str, after: &str) -> Word {
             None if is_word => Word::MayOpen,
             _ => {
                 let region = Region::new(Reading::Calls, Close::Bracket);
-                Word::Opens(region, format!("{name}{after}"))
+                Word::Opens(Box::new(region), format!("{name}{after}"))
             }
         };
     }
     match prefix {
         ACTION if after.starts_with('[') || after.trim_start_matches(' ').starts_with('\n') => {
             let region = Region::new(Reading::Action(name.to_owned()), Close::Bracket);
-            Word::Opens(region, after.to_owned())
+            Word::Opens(Box::new(region), after.to_owned())
         }
         "functions." if after.starts_with(':') => {
             let numbered = after[1..].trim_start_matches(|c: char| c.is_ascii_digit());
@@ -101,7 +102,8 @@ fn arguments(prefix: &str, name: &str, after: &str) -> Word {
         "function" if "```json\n".starts_with(trimmed) && trimmed.len() < 8 => Word::MayOpen,
         "function" if trimmed == "```json\n" => {
             let reading = Reading::Arguments(name.to_owned());
-            Word::Opens(Region::new(reading, Close::Text("```")), String::new())
+            let region = Region::new(reading, Close::Text("```"));
+            Word::Opens(Box::new(region), String::new())
         }
         to if to.ends_with("to=functions.") && "json".starts_with(trimmed) => Word::MayOpen,
         to if to.ends_with("to=functions.") => {
@@ -176,7 +178,7 @@ impl Parser {
             return match text.len() == OBSERVATION.len() {
                 true => {
                     let region = Region::new(Reading::Dropped, Close::Message);
-                    Word::Opens(region, String::new())
+                    Word::Opens(Box::new(region), String::new())
                 }
                 false => Word::MayOpen,
             };
@@ -188,7 +190,7 @@ impl Parser {
         text.push(c);
         match self.compare_word(&text) {
             Word::MayOpen => self.mode = Mode::Word(text),
-            Word::Opens(region, text) => self.open_region(region, &text),
+            Word::Opens(region, text) => self.open_region(*region, &text),
             Word::Text => self.release(&text),
         }
     }

@@ -27,7 +27,7 @@ pub struct TemplateError {
     pub line: usize,
     /// The problem.
     pub problem: String,
-    /// What is allowed, or what to add.
+    /// The allowed form, or what to add.
     pub fix: String,
 }
 

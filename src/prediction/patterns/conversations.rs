@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What happened in a conversation.
+/// An event of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
     /// The user said this.
@@ -23,7 +23,7 @@ pub enum Happened {
 pub struct Conversation {
     /// The task that it was about; several conversations may be about one.
     pub task: String,
-    /// What happened, in order.
+    /// The events, in order.
     pub happened: Vec<Happened>,
 }
 
@@ -60,7 +60,7 @@ struct Eva {
     romanized_culture_overrides: Overrides,
 }
 
-/// What stands for the placeholders of each language.
+/// The words that stand for the placeholders of each language.
 type Overrides = BTreeMap<String, BTreeMap<String, Value>>;
 
 #[derive(Deserialize)]
@@ -128,7 +128,7 @@ impl Conversation {
         read.collect()
     }
 
-    /// What the calls of some conversations show of the tools: the names of their arguments.
+    /// The tools as the calls of some conversations show them: the names of their arguments.
     pub fn schemas(conversations: &[Self]) -> Schemas {
         let mut arguments: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
         for happened in conversations.iter().flat_map(|one| &one.happened) {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// The version of the form in which patterns are kept.
 pub const VERSION: u32 = 1;
 
-/// What one more observation leaves of the weight of those before it: about a hundred count.
+/// The share of the earlier weight that one more observation leaves: about a hundred count.
 const DECAY: f64 = 0.99;
 /// A weight below this is forgotten.
 const LEAST: f64 = 0.02;
@@ -36,7 +36,7 @@ const COMBINED: usize = 9;
 const UNLIKELY: f64 = 0.02;
 /// Quantile of the lower bound of a confidence: one standard deviation.
 const Z: f64 = 1.0;
-/// What follows when no call does: it cannot be a tool's name.
+/// Stands for the end, where no call follows: it cannot be a tool's name.
 const NOTHING: &str = "(no call)";
 
 /// How often something was right, with recent cases weighing more.
@@ -89,7 +89,7 @@ pub struct Guess {
     pub confidence: f64,
 }
 
-/// What followed a context.
+/// The successors of a context.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Followed {
     /// The weight of each tool.
@@ -111,7 +111,7 @@ struct Traced {
     last_conversation: u64,
 }
 
-/// What is known of the calls of one tool.
+/// The knowledge of the calls of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Known {
     /// The places of its arguments, and the weight of calls with exactly these.
@@ -636,7 +636,7 @@ impl Patterns {
         before - self.size
     }
 
-    /// What may be kept: without sources that one conversation alone has shown.
+    /// The part that may be kept: without sources that one conversation alone has shown.
     pub fn kept(&self) -> Self {
         let mut kept = self.clone();
         for known in kept.tools.values_mut() {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 const MOST: usize = 3;
 /// A prediction that is at least so sure is expected to be right.
 const SURE: f64 = 0.5;
-/// What one more case leaves of the weight of those before it: about five count, and about fifty.
+/// The share of the earlier weight that one more case leaves: about five count, and about fifty.
 const LATELY: f64 = 0.8;
 const USUALLY: f64 = 0.98;
 /// Cases before a tool may be stopped.
@@ -63,7 +63,7 @@ pub(super) struct State {
 struct Session {
     conversation: u64,
     trail: Trail,
-    /// What was predicted since the last call.
+    /// The predictions since the last call.
     expected: Vec<Guess>,
     /// The user's last complete words.
     last_said: Option<String>,
@@ -96,7 +96,7 @@ impl Transitions {
         }
     }
 
-    /// What it has learned so far.
+    /// Everything learned so far.
     pub fn patterns(&self) -> Patterns {
         self.state().patterns.clone()
     }

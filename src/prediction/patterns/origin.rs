@@ -76,7 +76,7 @@ const NUMBERED: u8 = 4;
 #[derive(Debug, Clone, Default)]
 pub struct Schemas(HashMap<String, HashMap<String, Named>>);
 
-/// What a schema says of one argument.
+/// The schema of one argument.
 #[derive(Debug, Clone, Default)]
 struct Named {
     /// `enum`, `const` and `default`.

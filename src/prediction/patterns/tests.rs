@@ -1,4 +1,4 @@
-//! What is learned, what is not kept, and what wrong predictions lead to.
+//! Learning, what is not kept, and the consequences of wrong predictions.
 
 use super::*;
 use crate::prediction::{Evidence, PastCall, Predictor, Question, Source, Today};
@@ -237,7 +237,7 @@ fn happening() -> impl Strategy<Value = Happened> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever happens, it stays within bounds, is the same each time, and can be read again.
+    /// Under any input it stays within bounds, is the same each time, and can be read again.
     #[test]
     fn any_conversation_is_learned_within_bounds(happened in prop::collection::vec(happening(), 0..40)) {
         let conversation = Conversation { task: String::new(), happened };

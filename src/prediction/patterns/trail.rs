@@ -30,7 +30,7 @@ pub(super) struct Made {
     pub ending: &'static str,
 }
 
-/// What the user has said with one shape.
+/// The user's words of one shape.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     /// The first in the latest utterance that has one.
@@ -227,7 +227,7 @@ fn plain(utterance: &str) -> String {
     format!(" {} ", words.join(" "))
 }
 
-/// What may be values in an utterance, in order.
+/// The parts of an utterance that may be values, in order.
 fn spans(utterance: &str) -> Vec<String> {
     let mut found = Vec::new();
     let is_mark = |c: char| c.is_whitespace() || ",;!?()\"'’".contains(c);

@@ -52,7 +52,7 @@ pub enum McpError {
     Client(#[source] reqwest::Error),
     /// There is no token for it.
     #[error(transparent)]
-    Oauth(#[from] OauthError),
+    Oauth(Box<OauthError>),
     /// It does not speak with us.
     #[error("cannot connect: {0}")]
     Connect(#[source] Box<ClientInitializeError>),

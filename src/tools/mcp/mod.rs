@@ -54,12 +54,12 @@ pub enum Link {
     Http {
         /// The address.
         url: Url,
-        /// What it wants to see of its clients.
+        /// The credentials that it asks of its clients.
         access: Access,
     },
 }
 
-/// What a server over HTTP wants to see of its clients.
+/// The credentials that a server over HTTP asks of its clients.
 #[derive(Debug, Clone)]
 pub enum Access {
     /// Nothing.

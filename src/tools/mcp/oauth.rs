@@ -52,7 +52,7 @@ pub enum OauthError {
     Refused {
         /// The address.
         url: Url,
-        /// What it says.
+        /// Its message.
         said: String,
         /// The settings that may be wrong.
         check: String,
@@ -62,7 +62,7 @@ pub enum OauthError {
     Answer {
         /// The address.
         url: Url,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -71,7 +71,7 @@ pub enum OauthError {
 pub(super) struct Tokens {
     client: reqwest::Client,
     credentials: ClientCredentials,
-    /// What the tokens are for.
+    /// The server that the tokens are for.
     resource: Url,
     kept: Mutex<Option<SecretString>>,
 }

@@ -195,7 +195,7 @@ struct Served {
     tools: Vec<Pinned>,
 }
 
-/// What keeps the connections of a set of tools.
+/// Keeps the connections of a set of tools.
 struct Kept {
     clients: Vec<Arc<Client>>,
     _offering: JoinSet<()>,

@@ -37,7 +37,7 @@ enum Token {
         token: SecretString,
         variable: String,
     },
-    Granted(Tokens),
+    Granted(Box<Tokens>),
 }
 
 impl Web {
@@ -57,8 +57,9 @@ impl Web {
             },
             Access::Client(credentials) => {
                 let tokens = Tokens::new(client.clone(), credentials.clone(), url.clone());
-                tokens.token(None).await?;
-                Token::Granted(tokens)
+                let token = tokens.token(None).await;
+                token.map_err(|error| McpError::Oauth(error.into()))?;
+                Token::Granted(Box::new(tokens))
             }
         };
         Ok(Self {
