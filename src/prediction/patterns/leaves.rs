@@ -1,7 +1,7 @@
 //! The values in arguments and results by their places, within bounds.
 
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Values that are read of one result.
 const MOST: usize = 1_000;
@@ -17,7 +17,7 @@ const FIELDS: usize = 48;
 /// Values by their places, such as `/bookings/*/seat`. Elements of a list share a place, and so do the values of an
 /// object whose keys are values themselves; those keys have the place `/~`.
 #[derive(Debug, Default)]
-pub(super) struct Leaves(HashMap<String, Vec<Value>>, usize);
+pub(super) struct Leaves(BTreeMap<String, Vec<Value>>, usize);
 
 impl Leaves {
     /// The values of a result.

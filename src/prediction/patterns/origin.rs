@@ -5,7 +5,7 @@ use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The source of an argument: how its value is found in a conversation. It holds no value of a conversation; a
 /// constant is one that the tool's schema names.
@@ -74,7 +74,7 @@ const NUMBERED: u8 = 4;
 
 /// The values that the schemas of tools name, by tool and argument.
 #[derive(Debug, Clone, Default)]
-pub struct Schemas(HashMap<String, HashMap<String, Named>>);
+pub struct Schemas(BTreeMap<String, BTreeMap<String, Named>>);
 
 /// The schema of one argument.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use super::origin::Schemas;
 use crate::language::en::{dates, text};
 use jiff::civil::Date;
 use serde_json::{Map, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls that are remembered of a conversation.
 const CALLS: usize = 16;
@@ -43,9 +43,9 @@ pub(super) struct Spans {
 #[derive(Debug, Default)]
 pub struct Trail {
     pub(super) calls: Vec<Made>,
-    pub(super) spans: HashMap<String, Spans>,
+    pub(super) spans: BTreeMap<String, Spans>,
     /// Every span and word, as it was said, in lower and in upper case.
-    pub(super) named: HashSet<String>,
+    pub(super) named: BTreeSet<String>,
     /// The latest utterances, the latest first, in lower case and without marks, between spaces.
     pub(super) plain: Vec<String>,
     utterances: Vec<String>,
@@ -98,7 +98,7 @@ impl Trail {
     }
 
     fn index(&mut self, spans: &[String]) {
-        let mut new: HashMap<String, Spans> = HashMap::new();
+        let mut new: BTreeMap<String, Spans> = BTreeMap::new();
         for span in spans {
             self.named
                 .extend([span.clone(), span.to_lowercase(), span.to_uppercase()]);
