@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs all test programs side by side, for `make test`. The arguments are cargo's.
 
-The desktop assistant and the page play and record in real time, so they come first on any core, one after
-the other. The others get what is then left: the machine works while a test waits for sound or for a client.
-The tests over sockets begin when the desktop's have ended: an echo canceller that gets its samples late hears
-the agent. Each group's results are printed in one piece.
+The desktop assistant's tests come first and alone: an echo canceller that gets its samples late hears the
+agent. The page plays and records in real time, too, so it comes first on any core. The others get what is then
+left: the machine works while a test waits for sound or for a client. Each group's results are printed in one
+piece.
 """
 
 import os
@@ -14,11 +14,13 @@ import sys
 import tempfile
 
 # The programs of each group, its niceness, and the threads of each program if not one per core: most tests
-# over sockets wait. The second line begins when the first group has ended.
-DESKTOP = (["--test", "desktop"], 0, None)
-UNITS = (["--lib", "--test", "parts"], 19, None)
-PAGE = (["--test", "playground", "--test", "soak"], 0, None)
-SOCKETS = (["--test", "wire"], 10, 6)
+# over sockets wait.
+ALONE = (["--test", "desktop"], 0, None)
+THEN = [
+    (["--test", "playground", "--test", "soak"], 0, None),
+    (["--test", "wire"], 10, 6),
+    (["--lib", "--test", "parts"], 19, None),
+]
 
 
 def start(cargo, programs, niceness, threads, out):
@@ -51,11 +53,9 @@ def main():
         return running[-1][0]
 
     try:
-        desktop = begin(DESKTOP, shown=True)
-        begin(UNITS)
-        desktop.wait()
-        begin(PAGE)
-        begin(SOCKETS)
+        begin(ALONE, shown=True).wait()
+        for group in THEN:
+            begin(group)
         failed = False
         for process, out in running:
             failed |= process.wait() != 0

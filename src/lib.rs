@@ -23,7 +23,7 @@
 //! | [`server`] | routes, admission, drain |
 //! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
-//! | [`bench`] | what speculation buys and costs, in virtual time |
+//! | [`mod@bench`] | what speculation buys and costs, in virtual time |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
 
 pub mod ask;
