@@ -10,12 +10,10 @@ use cpal::{
     StreamConfig, SupportedStreamConfig,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// The chunk length to request from a device. A device buffers two chunks, so the agent stays
 /// audible for that long after a barge-in.
@@ -30,9 +28,6 @@ const RING_SECONDS: usize = 4;
 
 /// How long closing a device may take. PulseAudio's library deadlocks if its server has ended.
 const CLOSING: Duration = Duration::from_secs(1);
-
-/// A device has failed if it records or plays nothing for this long after an error.
-const STANDSTILL: Duration = Duration::from_millis(400);
 
 /// The capacity of the channel for device failures; one is enough.
 const FAULTS: usize = 4;
@@ -141,114 +136,49 @@ fn choose(
     })
 }
 
-/// The chunks that a device has recorded or played.
-type Chunks = Arc<AtomicU64>;
-
 /// Collects failures from the devices' threads.
-///
-/// A busy sound system reports errors after which its streams go on: PulseAudio's plugin does so after
-/// every underrun. So a device has failed only if it stands still after an error.
 #[derive(Debug)]
 pub struct Faults {
-    tell: mpsc::Sender<Fault>,
-    told: mpsc::Receiver<Fault>,
-    suspect: Option<(Fault, Instant)>,
-}
-
-/// An error of a device.
-#[derive(Debug)]
-struct Fault {
-    error: DesktopError,
-    chunks: Chunks,
-    /// The device's chunks before the error.
-    before: u64,
-}
-
-impl Fault {
-    /// Whether the device has gone on since.
-    fn is_over(&self) -> bool {
-        self.chunks.load(Ordering::Relaxed) > self.before
-    }
+    tell: mpsc::Sender<DesktopError>,
+    told: mpsc::Receiver<DesktopError>,
 }
 
 impl Faults {
     /// A collector without failures.
     pub fn new() -> Self {
         let (tell, told) = mpsc::channel(FAULTS);
-        Self {
-            tell,
-            told,
-            suspect: None,
-        }
+        Self { tell, told }
     }
 
     /// Waits for the first failure. It may be dropped and called again.
     pub async fn first(&mut self) -> DesktopError {
-        loop {
-            if let Some((_, until)) = &self.suspect {
-                sleep_until(*until).await;
-                if let Some(failure) = self.judge() {
-                    return failure;
-                }
-            } else {
-                match self.told.recv().await {
-                    Some(fault) => self.suspect(fault),
-                    // Unreachable: this struct holds a sender.
-                    None => return std::future::pending().await,
-                }
-            }
+        match self.told.recv().await {
+            Some(fault) => fault,
+            // Unreachable: this struct holds a sender.
+            None => std::future::pending().await,
         }
     }
 
     /// The first failure so far.
     pub fn try_first(&mut self) -> Option<DesktopError> {
-        if self.suspect.is_none() {
-            let fault = self.told.try_recv().ok()?;
-            self.suspect(fault);
-        }
-        self.judge()
-    }
-
-    fn suspect(&mut self, fault: Fault) {
-        self.suspect = Some((fault, now() + STANDSTILL));
-    }
-
-    /// The failure of the suspected device, if it has stood still for long enough.
-    fn judge(&mut self) -> Option<DesktopError> {
-        let (fault, _) = self.suspect.take_if(|(_, until)| *until <= now())?;
-        if !fault.is_over() {
-            return Some(fault.error);
-        }
-        tracing::debug!(fault = %fault.error, "the device goes on");
-        // Those after it are as old.
-        while self.told.try_recv().is_ok() {}
-        None
+        self.told.try_recv().ok()
     }
 
     /// The error handler of a stream: logs glitches, and reports other errors as a lost device.
-    fn handler(
-        &self,
-        device: &'static str,
-        name: &str,
-        chunks: &Chunks,
-    ) -> impl FnMut(cpal::Error) + Send + use<> {
-        let (tell, name, chunks) = (self.tell.clone(), name.to_owned(), chunks.clone());
+    fn handler(&self, device: &'static str, name: &str) -> impl FnMut(cpal::Error) + Send + use<> {
+        let (tell, name) = (self.tell.clone(), name.to_owned());
         move |reason| match reason.kind() {
             ErrorKind::Xrun | ErrorKind::RealtimeDenied | ErrorKind::DeviceChanged => {
                 tracing::debug!(device, %reason, "glitch");
             }
             _ => {
-                let fault = Fault {
-                    error: DesktopError::Lost {
-                        device,
-                        name: name.clone(),
-                        reason,
-                    },
-                    before: chunks.load(Ordering::Relaxed),
-                    chunks: chunks.clone(),
+                let lost = DesktopError::Lost {
+                    device,
+                    name: name.clone(),
+                    reason,
                 };
-                // If the channel is full, an earlier fault is being judged.
-                drop(tell.try_send(fault));
+                // If the channel is full, an earlier fault already closes both devices.
+                drop(tell.try_send(lost));
             }
         }
     }
@@ -498,19 +428,16 @@ where
 {
     let (mut to, samples) = ring(config.sample_rate);
     let channels = usize::from(config.channels).max(1);
-    let chunks = Chunks::default();
-    let handler = faults.handler("microphone", name, &chunks);
     let stream = device.build_input_stream(
         config,
         move |data: &[T], _| {
-            chunks.fetch_add(1, Ordering::Relaxed);
             for frame in data.chunks_exact(channels) {
                 let sum: f32 = frame.iter().map(|&sample| f32::from_sample_(sample)).sum();
                 // A full ring means that nobody drains it, and the audio is lost in any case.
                 let _ = to.push(sum / channels as f32);
             }
         },
-        handler,
+        faults.handler("microphone", name),
         None,
     )?;
     Ok((stream, samples))
@@ -548,15 +475,10 @@ where
     let (feed, mut drain) = playback::queue(RING_SECONDS * config.sample_rate as usize);
     let (sounds, mut mixer) = sounds(config.sample_rate);
     let channels = usize::from(config.channels).max(1);
-    let chunks = Chunks::default();
-    let handler = faults.handler("loudspeaker", name, &chunks);
     let stream = device.build_output_stream(
         config,
-        move |data: &mut [T], _| {
-            chunks.fetch_add(1, Ordering::Relaxed);
-            fill(data, channels, (&mut drain, &mut mixer), &mut to);
-        },
-        handler,
+        move |data: &mut [T], _| fill(data, channels, (&mut drain, &mut mixer), &mut to),
+        faults.handler("loudspeaker", name),
         None,
     )?;
     Ok((stream, (feed, sounds, played)))
@@ -591,31 +513,4 @@ fn unsupported(format: SampleFormat) -> cpal::Error {
 )]
 pub(super) fn now() -> Instant {
     Instant::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::time::timeout;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_device_that_goes_on_after_an_error_has_not_failed() {
-        let mut faults = Faults::new();
-        let chunks = Chunks::default();
-        let mut handler = faults.handler("loudspeaker", "default", &chunks);
-        let error = || cpal::Error::with_message(ErrorKind::BackendError, "an I/O error");
-        let while_waiting = Duration::from_secs(2);
-        handler(error());
-        handler(error());
-        // Like the loop that polls it.
-        let polled = timeout(Duration::from_millis(10), faults.first());
-        assert!(polled.await.is_err());
-        chunks.fetch_add(1, Ordering::Relaxed);
-        assert!(timeout(while_waiting, faults.first()).await.is_err());
-        handler(cpal::Error::with_message(ErrorKind::Xrun, "an underrun"));
-        assert!(timeout(while_waiting, faults.first()).await.is_err());
-        handler(error());
-        let fault = timeout(while_waiting, faults.first()).await.unwrap();
-        assert!(fault.to_string().contains("is gone: "), "{fault}");
-    }
 }

@@ -372,8 +372,8 @@ impl Talk {
         }
     }
 
-    /// Opens both devices again after a fault. Sound systems drop streams when they restart or change
-    /// devices, and the next stream often works. Devices that cannot be closed, or
+    /// Opens both devices again after a fault. Sound systems drop streams when they restart, change
+    /// devices or fall behind, and the next stream often works. Devices that cannot be closed, or
     /// fail again and again, are given up. False if it was stopped.
     async fn reopen(
         &mut self,
