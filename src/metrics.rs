@@ -223,7 +223,8 @@ impl Default for Metrics {
         };
         metrics.register_speculation();
         metrics.register_early_answers();
-        metrics.register_the_rest();
+        metrics.register_latencies();
+        metrics.register_operation();
         metrics
     }
 }
@@ -322,7 +323,7 @@ impl Metrics {
         );
     }
 
-    fn register_the_rest(&mut self) {
+    fn register_latencies(&mut self) {
         let histograms = [
             (
                 "end_of_turn",
@@ -354,6 +355,9 @@ impl Metrics {
             let registry = &mut self.registry;
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         }
+    }
+
+    fn register_operation(&mut self) {
         let registry = &mut self.registry;
         registry.register("sessions", "Open sessions", self.sessions.clone());
         registry.register(
