@@ -24,7 +24,6 @@ for program in "$@"; do
         sound)
             need pulseaudio pulseaudio --version
             need pulseaudio-utils command -v pactl
-            need libasound2-plugins dpkg --status libasound2-plugins
             ;;
         *) need "$program" command -v "$program" ;;
     esac

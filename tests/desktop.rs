@@ -567,7 +567,7 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
     let sound = Sound::start();
     let question = question();
     let mut talk = sound.undertone(&["talk"]);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     let mut recorder = Recorder::start(&sound);
     talk.ask(&sound, &question, is_right);
     is_heard_saying(&mut recorder, "84", "eighty four");
@@ -634,7 +634,7 @@ fn talk_works_with_a_server_and_enter_unmutes_the_microphone() {
     talk.args(["talk", "--push-to-talk", "--server", &url])
         .env("UNDERTONE_AUTH_TOKEN", "a-token-for-the-test");
     let mut talk = Program::start(talk);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     sound.say(&question);
     talk.press_enter();
     talk.line("(listening)");
@@ -710,7 +710,7 @@ fn a_timer_chimes_before_its_words_and_the_chime_is_no_turn() {
     sound.loop_back();
     let mut recorder = Recorder::start(&sound);
     let mut talk = sound.undertone(&["talk"]);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     let question = asked("Set a timer for five seconds.");
     talk.ask(&sound, &question, |answer| answer.contains("5 second"));
     let before = turns(&talk.seen);
@@ -747,7 +747,7 @@ examples = ["how full is the disk", "how much disk space is used"]
     sound.loop_back();
     let mut recorder = Recorder::start(&sound);
     let mut talk = sound.undertone(&["talk"]);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     let question = asked("How full is the disk?");
     sound.say(&question);
     recorder.tones(&WAITING);
@@ -808,7 +808,7 @@ fn devices_that_fail_right_after_opening_are_opened_again() {
     let sound = Sound::start();
     let (url, hears) = taking_a_call();
     let mut talk = sound.undertone(&["talk", "--server", &url]);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     let mut stream = None;
     for _ in 0..2 {
         let opened = sound.stream(stream);

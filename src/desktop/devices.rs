@@ -1,5 +1,5 @@
-//! Microphone and loudspeaker through cpal. The real-time threads only move samples through ring
-//! buffers.
+//! Microphone and loudspeaker through cpal: on Linux of PulseAudio, which PipeWire offers too, or of
+//! ALSA if neither runs. The real-time threads only move samples through ring buffers.
 
 use super::DesktopError;
 use super::playback::{self, Drain, Feed};
@@ -26,7 +26,7 @@ const CHUNKS: u32 = 2;
 /// while loading a model blocks the loop that drains them.
 const RING_SECONDS: usize = 4;
 
-/// How long closing a device may take. PulseAudio's library deadlocks if its server has ended.
+/// How long closing a device may take. It waits for the sound system, which may hang.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// The capacity of the channel for device failures; one is enough.
@@ -114,8 +114,8 @@ fn choose(
     name: Option<&str>,
     option: &'static str,
 ) -> Result<Device, DesktopError> {
-    let host = cpal::default_host();
     let Some(name) = name else {
+        let host = cpal::default_host();
         let default = match direction {
             Direction::Input => host.default_input_device(),
             Direction::Output => host.default_output_device(),
@@ -128,7 +128,10 @@ fn choose(
         let listed = listed(device);
         listed.name == name || listed.description.eq_ignore_ascii_case(name)
     };
-    let mut all = devices(&host, direction)?.into_iter();
+    // A device that the default sound system does not list may still be one of ALSA's.
+    let hosts = cpal::available_hosts().into_iter();
+    let hosts = hosts.filter_map(|id| cpal::host_from_id(id).ok());
+    let mut all = hosts.flat_map(|host| devices(&host, direction).unwrap_or_default());
     all.find(is_named).ok_or_else(|| DesktopError::Unknown {
         device: direction.device(),
         option,
@@ -237,9 +240,9 @@ impl Microphone {
         start(self.stream.as_ref(), "microphone", &self.name)
     }
 
-    /// Gives the device back to the system. False if the system does not take it.
-    pub fn close(&mut self) -> bool {
-        close(self.stream.take())
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        close(self.stream.take());
     }
 
     /// Takes the audio recorded since the last call: mono, -1..1.
@@ -326,9 +329,9 @@ impl Loudspeaker {
         start(self.stream.as_ref(), "loudspeaker", &self.name)
     }
 
-    /// Gives the device back to the system. False if the system does not take it.
-    pub fn close(&mut self) -> bool {
-        close(self.stream.take())
+    /// Gives the device back to the system.
+    pub fn close(&mut self) {
+        close(self.stream.take());
     }
 
     /// Takes the audio played since the last call, including silence: mono, -1..1.
@@ -363,15 +366,17 @@ fn start(stream: Option<&Stream>, device: &'static str, name: &str) -> Result<()
 }
 
 /// Closes a stream on a thread of its own, which is abandoned if it hangs.
-fn close(stream: Option<Stream>) -> bool {
-    let Some(stream) = stream else { return true };
+fn close(stream: Option<Stream>) {
+    let Some(stream) = stream else { return };
     let (close, closed) = sync_channel(1);
     std::thread::spawn(move || {
         drop(stream);
         // The receiver may have timed out.
         let _ = close.send(());
     });
-    closed.recv_timeout(CLOSING).is_ok()
+    if closed.recv_timeout(CLOSING).is_err() {
+        tracing::warn!("the sound system does not take a device back");
+    }
 }
 
 fn take_all(ring: &mut Consumer<f32>) -> Vec<f32> {

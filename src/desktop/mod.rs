@@ -230,9 +230,10 @@ impl Devices {
         )
     }
 
-    /// Gives both devices back to the system. False if it does not take one.
-    fn close(&mut self) -> bool {
-        self.microphone.close() & self.loudspeaker.close()
+    /// Gives both devices back to the system.
+    fn close(&mut self) {
+        self.microphone.close();
+        self.loudspeaker.close();
     }
 
     /// Returns the microphone's audio without echo.
@@ -373,8 +374,8 @@ impl Talk {
     }
 
     /// Opens both devices again after a fault. Sound systems drop streams when they restart, change
-    /// devices or fall behind, and the next stream often works. Devices that cannot be closed, or
-    /// fail again and again, are given up. False if it was stopped.
+    /// devices or fall behind, and the next stream often works, even if the old one could not be
+    /// closed. Devices that fail again and again are given up. False if it was stopped.
     async fn reopen(
         &mut self,
         fault: DesktopError,
@@ -383,12 +384,7 @@ impl Talk {
         tracing::warn!(%fault, "opening the devices again");
         let worked = self.devices.opened.elapsed();
         let pause = self.recovery.failed(fault, worked)?;
-        // Many devices can be opened only once.
-        if !self.devices.close()
-            && let Some(fault) = self.recovery.give_up()
-        {
-            return Err(fault);
-        }
+        self.devices.close();
         if stop.run_until_cancelled(sleep(pause)).await.is_none() {
             return Ok(false);
         }

@@ -110,11 +110,7 @@ impl Player {
     fn reopen(&mut self, fault: DesktopError) -> Result<(), DesktopError> {
         tracing::warn!(%fault, "opening the loudspeaker again");
         let mut pause = self.recovery.failed(fault, self.opened.elapsed())?;
-        if !self.loudspeaker.close()
-            && let Some(fault) = self.recovery.give_up()
-        {
-            return Err(fault);
-        }
+        self.loudspeaker.close();
         loop {
             sleep(pause);
             match started(self.device.as_deref(), self.option) {

@@ -47,11 +47,6 @@ impl<Fault> Recovery<Fault> {
         self.failures += 1;
         Ok(pause)
     }
-
-    /// Takes the first fault in the row, to give up before all tries are spent.
-    pub fn give_up(&mut self) -> Option<Fault> {
-        self.first.take()
-    }
 }
 
 #[cfg(test)]
@@ -77,7 +72,6 @@ mod tests {
         }
         let soon = RECOVERED - Duration::from_millis(1);
         assert_eq!(recovery.failed(20, soon), Ok(PAUSES[1]));
-        assert_eq!(recovery.give_up(), Some(19));
     }
 
     #[test]

@@ -45,14 +45,12 @@ impl Sound {
             let found = Command::new(program).arg("--version").output();
             if let Err(error) = found {
                 panic!(
-                    "{program}: {error}: run `make test-tools`, which installs Debian's pulseaudio, \
-                     pulseaudio-utils and libasound2-plugins"
+                    "{program}: {error}: run `make test-tools`, which installs Debian's pulseaudio and \
+                     pulseaudio-utils"
                 );
             }
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let to_pulse = "pcm.!default { type pulse }\nctl.!default { type pulse }\n";
-        std::fs::write(folder.path().join(".asoundrc"), to_pulse).expect("a file");
         let server = serve(folder.path());
         let sound = Self { folder, server };
         sound.ready();
@@ -206,7 +204,7 @@ pub fn at_home(mut command: Command, home: &Path) -> Command {
         .current_dir(home)
         .env("HOME", home)
         .env("XDG_RUNTIME_DIR", home)
-        .env("XDG_CONFIG_HOME", home)
+        .env("XDG_CONFIG_HOME", home.join(".config"))
         .env("UNDERTONE_MODELS", models);
     command
 }
