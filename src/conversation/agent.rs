@@ -23,6 +23,9 @@ pub struct Agent {
     pub max_tokens: Option<u32>,
 }
 
+/// The most handoffs of a session: agents that pass a caller round in circles help nobody.
+const MOST: u32 = 4;
+
 /// The agent that goes on, and how those before it sound to their ends.
 #[derive(Debug, Default)]
 pub(super) struct Handoff {
@@ -30,12 +33,26 @@ pub(super) struct Handoff {
     next: Option<Box<Agent>>,
     /// The last clause of each agent before, and its voice, oldest first.
     before: Vec<(ClauseId, Speaker)>,
+    /// The handoffs of the session so far.
+    made: u32,
 }
 
 impl Handoff {
     /// The session is handed over.
     pub(super) fn to(&mut self, agent: Agent) {
         self.next = Some(Box::new(agent));
+        self.made += 1;
+    }
+
+    /// The reason why the session cannot be handed over now, for the model.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        if self.is_under_way() {
+            Some("the conversation is being handed over already")
+        } else if self.made >= MOST {
+            Some("the conversation has been handed over too often: go on with the user yourself")
+        } else {
+            None
+        }
     }
 
     pub(super) fn is_under_way(&self) -> bool {

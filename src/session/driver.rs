@@ -76,7 +76,6 @@ pub(super) struct Driver {
     options: SessionOptions,
     /// The agent that speaks, or is about to.
     agent: Arc<Agent>,
-    handoffs: u32,
     offer: Offer,
     /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
     unheard: Option<mpsc::Sender<Unheard>>,
@@ -181,7 +180,6 @@ impl Driver {
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
             agent,
-            handoffs: 0,
             unheard: None,
             offer,
             voices: HashMap::new(),

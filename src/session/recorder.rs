@@ -227,9 +227,9 @@ impl Recorded {
         self.conversation.tools()
     }
 
-    /// A handoff was accepted, and the agent that goes on has not begun.
-    pub(super) fn is_handed_over(&self) -> bool {
-        self.conversation.is_handed_over()
+    /// The reason why the session cannot be handed over now, for the model.
+    pub(super) fn refuses_handoff(&self) -> Option<&'static str> {
+        self.conversation.refuses_handoff()
     }
 
     pub(super) fn take_lessons(&mut self) -> Vec<Lesson> {

@@ -187,3 +187,15 @@ fn a_client_that_has_turned_speculation_off_keeps_it_off_after_a_handoff() {
     })));
     assert!(sim.policy().speculation.enabled);
 }
+
+#[test]
+fn a_caller_is_not_passed_round_for_ever() {
+    let mut sim = desk();
+    for made in 0..4 {
+        assert_eq!(sim.core.refuses_handoff(), None, "{made}");
+        sim.input(billing());
+        sim.silence(100);
+    }
+    let why = sim.core.refuses_handoff();
+    assert!(why.is_some_and(|why| why.contains("too often")), "{why:?}");
+}

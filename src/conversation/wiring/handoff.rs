@@ -11,9 +11,9 @@ impl Conversation {
         self.common.handoff.to(agent);
     }
 
-    /// A handoff was accepted, and the agent that goes on has not begun.
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.common.handoff.is_under_way()
+    /// The reason why the session cannot be handed over now, for the model.
+    pub(crate) fn refuses_handoff(&self) -> Option<&'static str> {
+        self.common.handoff.refusal()
     }
 
     /// The agent that goes on takes over, if nobody answers or listens to an interruption. Called before an

@@ -9,9 +9,6 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tracing::Instrument;
 
-/// The most handoffs of a session: agents that pass a caller round in circles help nobody.
-const MOST: u32 = 4;
-
 impl Driver {
     /// Carries out a call of the tool that hands over: the agent that it names goes on from the next
     /// generation.
@@ -41,13 +38,8 @@ impl Driver {
             let names = names.join(", ");
             return Err(ToolError::Arguments(format!("agent: use one of {names}")));
         };
-        if self.conversation.is_handed_over() {
-            return refused("the conversation is being handed over already");
-        }
-        if self.handoffs == MOST {
-            return refused(
-                "the conversation has been handed over too often: go on with the user yourself",
-            );
+        if let Some(why) = self.conversation.refuses_handoff() {
+            return refused(why);
         }
         let agent = self.engines.agents.get(name).cloned();
         agent.map_or_else(|| refused("there is no such agent any more"), Ok)
@@ -55,7 +47,6 @@ impl Driver {
 
     fn change_agent(&mut self, agent: Arc<Agent>) {
         let before = std::mem::replace(&mut self.agent, agent);
-        self.handoffs += 1;
         let (from, to) = (&before.name, &self.agent.name);
         tracing::info!(from, to, "handed over to another agent");
         self.engines.observers.metrics.handed_over(from, to);
