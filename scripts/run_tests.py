@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Runs all test programs side by side, for `make test`. The arguments are cargo's.
+"""Runs all test programs, for `make test`. The arguments are cargo's.
 
-The desktop assistant's tests come first and alone: an echo canceller that gets its samples late hears the
-agent. The page plays and records in real time, too, so it comes first on any core. The others get what is then
-left: the machine works while a test waits for sound or for a client. Each group's results are printed in one
-piece.
+Those that play, record or talk in real time run one after another: two of them at once hear each other's load. The
+others fill what they leave of the machine, which works while a test waits for sound or for a client. Each group's
+results are printed in one piece.
 """
 
 import os
@@ -13,17 +12,17 @@ import subprocess
 import sys
 import tempfile
 
-# The programs of each group, its niceness, and the threads of each program if not one per core: most tests
-# over sockets wait.
-ALONE = (["--test", "desktop"], 0, None)
-THEN = [
-    (["--test", "playground", "--test", "soak"], 0, None),
-    (["--test", "wire"], 10, 6),
-    (["--lib", "--test", "parts"], 19, None),
+# The programs of each group, and the threads of each program if not one per core: most tests over sockets wait.
+IN_REAL_TIME = [
+    (["--test", "desktop"], None),
+    (["--test", "playground", "--test", "soak"], None),
+    (["--test", "wire"], 6),
 ]
+BESIDE = (["--lib", "--test", "parts"], None)
+NICE = 19
 
 
-def start(cargo, programs, niceness, threads, out):
+def start(cargo, programs, threads, niceness, out):
     environment = dict(os.environ)
     if threads:
         threads = max(threads, os.cpu_count() or 1)
@@ -46,25 +45,20 @@ def main():
     subprocess.run([*cargo, "--lib", "--tests", "--no-run"], check=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     running = []
-
-    def begin(group, shown=False):
-        out = None if shown else tempfile.TemporaryFile()
-        running.append((start(cargo, *group, out), out))
-        return running[-1][0]
-
     try:
-        begin(ALONE, shown=True).wait()
-        for group in THEN:
-            begin(group)
-        failed = False
-        for process, out in running:
-            failed |= process.wait() != 0
-            if out:
-                out.seek(0)
-                sys.stdout.buffer.write(out.read())
-                sys.stdout.buffer.flush()
+        with tempfile.TemporaryFile() as out:
+            beside = start(cargo, *BESIDE, NICE, out)
+            running.append(beside)
+            failed = False
+            for group in IN_REAL_TIME:
+                running.append(start(cargo, *group, 0, None))
+                failed |= running[-1].wait() != 0
+            failed |= beside.wait() != 0
+            out.seek(0)
+            sys.stdout.buffer.write(out.read())
+            sys.stdout.buffer.flush()
     finally:
-        stop([process for process, _ in running])
+        stop(running)
     return 1 if failed else 0
 
 

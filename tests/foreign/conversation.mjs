@@ -10,7 +10,7 @@ const BYTES_PER_MS = 48;
 const QUIET_MS = 2_500;
 // How much of an answer is heard before the barge-in.
 const HEARD_MS = 1_200;
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 300_000;
 
 export const WEATHER = {
   name: 'get_weather',

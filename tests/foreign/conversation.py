@@ -17,7 +17,7 @@ FRAME = FRAME_MS * BYTES_PER_MS
 QUIET_MS = 2_500
 # How much of an answer is heard before the barge-in.
 HEARD_MS = 1_200
-PATIENCE = 60
+PATIENCE = 300
 
 WEATHER = {
     "type": "function",
