@@ -7,7 +7,7 @@ use crate::conversation::Policy;
 use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
 use crate::models::Models;
-use crate::prediction::patterns::Transitions;
+use crate::prediction::patterns::{Memory, PatternFile, Transitions};
 use crate::prediction::{self, Desk, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
@@ -71,7 +71,13 @@ pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
 /// A model is missing or does not match its sha256, or a setting cannot be used.
 pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let renewal = renewal_with(config, &models, &observers.metrics, None)?;
+    let renewal = renewal_with(
+        config,
+        &models,
+        &observers.metrics,
+        &observers.patterns,
+        None,
+    )?;
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -113,11 +119,12 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
 /// As [`all`].
 pub(super) fn renewal(config: &Config, before: &Engines) -> Result<Renewal> {
     let models = verified_models(config)?;
-    renewal_with(config, &models, before.metrics(), Some(before.live_tools()))
+    let tools = Some(before.live_tools());
+    renewal_with(config, &models, before.metrics(), before.patterns(), tools)
 }
 
 /// The tools of the configuration, also those of MCP servers, although nothing is connected.
-fn registry(config: &Config) -> Result<Registry> {
+pub(super) fn registry(config: &Config) -> Result<Registry> {
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
@@ -160,13 +167,14 @@ fn renewal_with(
     config: &Config,
     models: &Models,
     metrics: &Metrics,
+    patterns: &Memory,
     before: Option<&LiveTools>,
 ) -> Result<Renewal> {
     let tools = registry(config)?;
     let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
-        predictors: predictors(config, models, &tools, metrics)?,
+        predictors: predictors(config, models, &tools, (metrics, patterns))?,
         tools: live(&tools, config, metrics, before),
         zone: config.time_zone.clone(),
         policy: Policy {
@@ -199,21 +207,28 @@ fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     Ok(Journal::new(journal))
 }
 
+/// What the server has learned before, unless it is not to learn.
+pub(super) fn patterns(config: &Config) -> Memory {
+    let file = config.patterns.as_deref().map(PatternFile::at);
+    file.map_or_else(Memory::default, |file| Memory::kept(Box::new(file)))
+}
+
 fn predictors(
     config: &Config,
     models: &Models,
     tools: &Registry,
-    metrics: &Metrics,
+    (metrics, patterns): (&Metrics, &Memory),
 ) -> Result<Vec<Arc<dyn Predictor>>> {
     let settings = prediction_settings(config, models, tools);
     let today = settings.today.clone();
     let mut sources = prediction::sources(settings)?;
-    if config.patterns {
+    if config.patterns.is_some() {
         let declared = tools.declarations();
         sources.push(Arc::new(Transitions::new(
             &declared,
             today,
             metrics.patterns(),
+            patterns.clone(),
         )));
     }
     Ok(sources)

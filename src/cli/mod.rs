@@ -98,7 +98,7 @@ enum Command {
     /// Train or evaluate the predictor of tool calls
     #[command(subcommand)]
     Router(router::Router),
-    /// Measure how well calls are predicted from the calls before them
+    /// Show, edit, teach or measure what was learned of which call follows which
     #[command(subcommand)]
     Patterns(patterns::Patterns),
     /// Check the configuration, or show the values in effect
@@ -158,7 +158,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Say(say) => done(say.run(&start(&common.flags(Scope::Models))?)),
         Command::Replay(replay) => replay.run(),
-        Command::Patterns(patterns) => done(patterns.run()),
+        Command::Patterns(patterns) => {
+            done(patterns.run(|| start(&common.flags(Scope::Conversation))))
+        }
         Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.flags(router.scope()))?)),
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),

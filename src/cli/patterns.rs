@@ -1,5 +1,9 @@
 //! `undertone patterns`: calls that are learned from calls.
 
+mod edit;
+mod learning;
+
+use crate::config::Config;
 use crate::prediction::patterns::{Conversation, Figures, NextCall, next_calls};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -10,6 +14,16 @@ use std::path::PathBuf;
 /// `undertone patterns ..`
 #[derive(Debug, Subcommand)]
 pub(super) enum Patterns {
+    /// Print which call follows which, the surest first
+    List(edit::List),
+    /// Print what comes before a tool, and where its arguments come from
+    Show(edit::Show),
+    /// Forget a tool, or all; a server that runs follows within ten seconds
+    Forget(edit::Forget),
+    /// Print everything that was learned, in the form of its file
+    Export,
+    /// Learn from recordings of sessions, and from conversations in the formats of EVA and tau-bench
+    Learn(learning::Learn),
     /// Learn from the conversations of all tasks but one, predict the calls of that one, for every task
     Evaluate(Evaluate),
 }
@@ -31,17 +45,28 @@ pub(super) struct Evaluate {
 }
 
 impl Patterns {
-    pub(super) fn run(&self) -> Result<()> {
-        let Self::Evaluate(evaluate) = self;
-        let figures = evaluate.figures()?;
-        if evaluate.json {
-            return super::print_json(&figures);
+    /// `config` reads the configuration.
+    pub(super) fn run(&self, config: impl FnOnce() -> Result<Config>) -> Result<()> {
+        match self {
+            Self::List(list) => list.run(&config()?),
+            Self::Show(show) => show.run(&config()?),
+            Self::Forget(forget) => forget.run(&config()?),
+            Self::Export => edit::export(&config()?),
+            Self::Learn(learn) => learn.run(&config()?),
+            Self::Evaluate(evaluate) => evaluate.run(),
         }
-        super::print(&table(&figures))
     }
 }
 
 impl Evaluate {
+    fn run(&self) -> Result<()> {
+        let figures = self.figures()?;
+        if self.json {
+            return super::print_json(&figures);
+        }
+        super::print(&table(&figures))
+    }
+
     fn figures(&self) -> Result<Figures> {
         let name = self.file.display();
         let text = std::fs::read_to_string(&self.file);

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 14] = [
+const AT_START: [&str; 15] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -23,6 +23,7 @@ const AT_START: [&str; 14] = [
     "asr.",
     "tts.",
     "tools.journal",
+    "speculation.patterns_file",
     "asterisk.",
     "wyoming.",
     "playground.",

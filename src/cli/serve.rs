@@ -1,5 +1,6 @@
 //! `undertone serve`.
 
+use super::engines;
 use super::reload::{Reloader, engines_of};
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
@@ -61,6 +62,7 @@ impl Serve {
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: turn_log(loaded.config.log.turns.as_deref())?,
+            patterns: engines::patterns(&loaded.config),
             ..Observers::default()
         };
         let runtime = super::runtime()?;

@@ -102,6 +102,7 @@ impl Talk {
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: serve::turn_log(config.log.turns.as_deref())?,
+            patterns: engines::patterns(config),
             ..Observers::default()
         };
         let engines = engines::observed(config, observers)?;

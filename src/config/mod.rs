@@ -69,8 +69,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// A trained head for the router, in addition to the tools' rules.
     pub router_head: Option<PathBuf>,
-    /// Calls are predicted from the calls before them.
-    pub patterns: bool,
+    /// Where it is kept which call follows which; `None` if calls are not predicted from the calls before them.
+    pub patterns: Option<PathBuf>,
     /// The address to listen on for Asterisk's AudioSocket calls; `None` for none.
     pub audiosocket: Option<SocketAddr>,
     /// The address to listen on for Wyoming clients such as Home Assistant; `None` for none.

@@ -305,6 +305,7 @@ pub(super) struct RawSpeculation {
     pub(super) token_price: f64,
     pub(super) token_cost_per_day: f64,
     pub(super) patterns: bool,
+    pub(super) patterns_file: String,
 }
 
 impl Default for RawSpeculation {
@@ -319,6 +320,7 @@ impl Default for RawSpeculation {
             token_price: 0.0,
             token_cost_per_day: 0.0,
             patterns: true,
+            patterns_file: String::new(),
         }
     }
 }

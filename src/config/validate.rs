@@ -74,7 +74,7 @@ pub(super) fn check(
         agents,
         tools,
         router_head: check.existing("router.head", &raw.router.head)?,
-        patterns: raw.speculation.enabled && raw.speculation.patterns,
+        patterns: check.patterns(&raw.speculation),
         audiosocket: check.trusting(
             &AUDIOSOCKET,
             &raw.asterisk.audiosocket,
@@ -505,6 +505,12 @@ impl Check<'_> {
             mcp,
             journal: journal.unwrap_or_else(|| self.state_folder().join("journal.jsonl")),
         })
+    }
+
+    fn patterns(&self, raw: &RawSpeculation) -> Option<PathBuf> {
+        let named = self.path("speculation.patterns_file", &raw.patterns_file);
+        let file = named.unwrap_or_else(|| self.state_folder().join("patterns.json"));
+        (raw.enabled && raw.patterns).then_some(file)
     }
 
     /// The state folder of the XDG Base Directory Specification.

@@ -43,6 +43,17 @@ pub struct PastCall {
     pub result: Option<Value>,
 }
 
+/// A call of a server's tool that the model has just committed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Committed {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments in the canonical form, in which calls are compared.
+    pub arguments: Map<String, Value>,
+    /// Its arguments as the model wrote them.
+    pub written: Map<String, Value>,
+}
+
 /// Why a source has no predictions. The others are asked all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} predicts nothing: {reason}", name = predictor.name())]
@@ -58,6 +69,8 @@ pub struct PredictError {
 pub struct Question {
     /// The session; unlike any other of any server.
     pub session: Uuid,
+    /// The agent that speaks.
+    pub agent: Arc<str>,
     /// The last 16 things that were said before, oldest first.
     pub history: Vec<Said>,
     /// The turn so far.
@@ -93,8 +106,8 @@ pub trait Predictor: Send + Sync {
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>>;
 
     /// Hears that the model has committed a call of a server's tool in this session, after the fact.
-    /// The arguments are canonical, and there is no result yet. Must not block.
-    fn committed(&self, _session: Uuid, _call: &PastCall) {}
+    /// There is no result yet. Must not block.
+    fn committed(&self, _session: Uuid, _call: &Committed) {}
 
     /// Hears that the client of this session lets these tools run early, and no others. Must not block.
     fn lent(&self, _session: Uuid, _tools: &LentTools) {}

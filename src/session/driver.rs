@@ -179,6 +179,7 @@ impl Driver {
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
+            routing: Routing::new(engines.predictors.clone(), key, &agent.name),
             agent,
             unheard: None,
             offer,
@@ -189,7 +190,6 @@ impl Driver {
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
-            routing: Routing::new(engines.predictors.clone(), key),
             tools: SessionTools::of_call(
                 engines.zone.clone(),
                 Arc::new(SystemClock),

@@ -15,6 +15,7 @@ use super::voices::Voices;
 use crate::conversation::{self, Briefing, Declarations, Policy};
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
+use crate::prediction::patterns::Memory;
 use crate::tools::{Clock, Found, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::Speaker;
 use crate::turn_model::TurnModelError;
@@ -180,6 +181,10 @@ impl Engines {
         if let Some(recordings) = &self.observers.recordings {
             recordings.finish().await;
         }
+        let kept = tokio::time::timeout(LAST_CHANGES, self.observers.patterns.finish());
+        if kept.await.is_err() {
+            tracing::warn!("what was learned of late was not kept: the disk is too slow");
+        }
     }
 }
 
@@ -192,6 +197,11 @@ impl Engines {
     /// The same, while they change.
     pub fn live_tools(&self) -> &LiveTools {
         &self.tools
+    }
+
+    /// The calls that were learned from calls, of all sessions.
+    pub fn patterns(&self) -> &Memory {
+        &self.observers.patterns
     }
 
     /// The metrics of all sessions.

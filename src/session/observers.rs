@@ -1,13 +1,14 @@
-//! The recordings, turn log and metrics of all sessions.
+//! The recordings, turn log, metrics and patterns of all sessions.
 
 use super::recorder::Recordings;
 use crate::conversation::TurnRecord;
 use crate::metrics::Metrics;
+use crate::prediction::patterns::Memory;
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::{Effect, Registry};
 use std::sync::Arc;
 
-/// Recorders, turn log and metrics.
+/// Recorders, turn log, metrics and patterns.
 #[derive(Debug, Clone, Default)]
 pub struct Observers {
     /// Records every session.
@@ -16,6 +17,8 @@ pub struct Observers {
     pub turns: Option<TurnLog>,
     /// Counts everything.
     pub metrics: Arc<Metrics>,
+    /// Which call follows which.
+    pub patterns: Memory,
 }
 
 impl Observers {

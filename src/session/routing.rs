@@ -4,7 +4,7 @@
 use super::driver::Done;
 use crate::conversation::{EarlyTool, Event, Input, RequestId};
 use crate::prediction::{
-    Evidence, LentTools, PastCall, Prediction, Predictor, Question, Said, merged,
+    Committed, Evidence, LentTools, Prediction, Predictor, Question, Said, merged,
 };
 use crate::tools::{Registry, RouterHints, ToolSpec, canonical};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +32,7 @@ pub(super) struct Answer {
 pub(super) struct Routing {
     sources: Vec<Arc<dyn Predictor>>,
     session: Uuid,
+    agent: Arc<str>,
     history: VecDeque<Said>,
     /// The client's tools that may run early.
     lent: LentTools,
@@ -42,11 +43,12 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn new(sources: Vec<Arc<dyn Predictor>>, session: Uuid) -> Self {
+    pub(super) fn new(sources: Vec<Arc<dyn Predictor>>, session: Uuid, agent: &str) -> Self {
         Self {
             open: sources.iter().map(|_| VecDeque::new()).collect(),
             sources,
             session,
+            agent: agent.into(),
             history: VecDeque::new(),
             lent: LentTools::default(),
             answers: BTreeMap::new(),
@@ -56,6 +58,11 @@ impl Routing {
     /// There is nobody to ask.
     pub(super) fn is_empty(&self) -> bool {
         self.sources.is_empty()
+    }
+
+    /// From now on this agent speaks.
+    pub(super) fn change_agent(&mut self, agent: &str) {
+        self.agent = agent.into();
     }
 
     /// The client has declared `tools`, and that those of `early` may run early.
@@ -87,6 +94,7 @@ impl Routing {
     ) {
         let question = Arc::new(Question {
             session: self.session,
+            agent: self.agent.clone(),
             history: self.history.iter().cloned().collect(),
             evidence,
             tools: self.lent.clone(),
@@ -149,11 +157,11 @@ impl Routing {
                 ..
             } => {
                 let declared = tools.declaration(name);
-                let call = PastCall {
+                let call = Committed {
                     tool: name.clone(),
                     arguments: declared
                         .map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments)),
-                    result: None,
+                    written: arguments.clone(),
                 };
                 for source in &self.sources {
                     source.committed(self.session, &call);

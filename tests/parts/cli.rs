@@ -497,3 +497,104 @@ fn synthesised_speech_is_recognised() {
     }
     panic!("{text:?} is never understood, but {heard:?}");
 }
+
+/// A tool that looks something up, declared in a folder.
+fn declare_read(folder: &Path, name: &str, argument: &str) {
+    let tools = folder.join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    let tool = format!(
+        "name = \"{name}\"\nkind = \"subprocess\"\ndescription = \"Looks up.\"\neffect = \"read\"\n\
+         [parameters.properties.{argument}]\ntype = \"string\"\n[parameters]\nrequired = [\"{argument}\"]\n\
+         [subprocess]\nargv = [\"true\"]\noutput = \"text\"\nnetwork = false\n"
+    );
+    std::fs::write(tools.join(format!("{name}.toml")), tool).unwrap();
+}
+
+#[test]
+fn patterns_are_learned_listed_shown_exported_and_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let state = path.join("state/undertone/patterns.json");
+    let patterns = |arguments: &[&str]| {
+        let arguments = [&["patterns"], arguments].concat();
+        let mut command = undertone(path, &arguments);
+        command.env("XDG_STATE_HOME", path.join("state"));
+        command.output().unwrap()
+    };
+    let told = |arguments: &[&str]| {
+        let output = patterns(arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let refused = |arguments: &[&str], why: &str| {
+        let output = patterns(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let error = stderr(&output);
+        assert!(
+            error.contains(why) && !error.contains("panicked"),
+            "{error}"
+        );
+    };
+    assert!(told(&["list"]).contains("nothing was learned yet"));
+    refused(&["show", "find"], "nothing was learned of find");
+    let talks: Vec<Value> = ["ZK3FFW", "QW7RTY", "AB1CDE", "PL9MNB"]
+        .iter()
+        .enumerate()
+        .map(|(at, code)| {
+            let called = |tool: &str, id: &str, arguments: Value| {
+                serde_json::json!({"id": id, "function": {"name": tool, "arguments": arguments.to_string()}})
+            };
+            let flight = format!("SK{}", 100 + at);
+            serde_json::json!({"task_id": at, "traj": [
+                {"role": "user", "content": format!("My booking is {code}")},
+                {"role": "assistant", "tool_calls":
+                    [called("find_booking", "1", serde_json::json!({"code": code}))]},
+                {"role": "tool", "content": serde_json::json!({"flight": flight}).to_string()},
+                {"role": "assistant", "tool_calls":
+                    [called("flight_status", "2", serde_json::json!({"flight": flight}))]},
+                {"role": "tool", "content": "{}"},
+                {"role": "assistant", "tool_calls": [called("transfer", "3", serde_json::json!({}))]},
+                {"role": "tool", "content": "{}"},
+            ]})
+        })
+        .collect();
+    std::fs::write(path.join("talks.json"), Value::from(talks).to_string()).unwrap();
+    refused(&["learn", "talks.json"], "declare them first");
+    declare_read(path, "find_booking", "code");
+    declare_read(path, "flight_status", "flight");
+    let learned = told(&["learn", "talks.json"]);
+    assert!(learned.contains("8 calls of 4 conversations"), "{learned}");
+    assert!(learned.contains("transfer (4)"), "{learned}");
+    let listed = told(&["list"]);
+    assert!(listed.contains("find_booking(code) = object"), "{listed}");
+    let shown = told(&["show", "flight_status"]);
+    assert!(
+        shown.contains("flight: result /flight of find_booking"),
+        "{shown}"
+    );
+    let exported = told(&["export"]);
+    let kept = std::fs::read_to_string(&state).unwrap();
+    for text in [&exported, &kept] {
+        for value in ["ZK3FFW", "SK10", "My", "booking is"] {
+            assert!(!text.contains(value), "{value} in {text}");
+        }
+    }
+    refused(
+        &["forget", "transfer"],
+        "known are: find_booking, flight_status",
+    );
+    refused(&["list", "--agent", "sales"], "known are: default");
+    told(&["forget", "flight_status"]);
+    refused(&["show", "flight_status"], "known are: find_booking");
+    told(&["forget", "--all"]);
+    assert!(told(&["list"]).contains("nothing was learned yet"));
+    std::fs::write(&state, "torn").unwrap();
+    refused(&["list"], "patterns.json holds no patterns");
+    refused(&["learn", "talks.json"], "move it away");
+    std::fs::write(path.join("notes.json"), "[1]").unwrap();
+    refused(&["learn", "notes.json"], "notes.json");
+    refused(&["learn", "nowhere.jsonl"], "nowhere.jsonl");
+    let off = "[speculation]\npatterns = false\n";
+    std::fs::write(path.join("undertone.toml"), off).unwrap();
+    refused(&["list"], "speculation.patterns");
+}

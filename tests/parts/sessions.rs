@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use undertone::conversation::{Discard, Event, HangUpReason, Input, SpeculationEvent};
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::prediction::patterns::{PatternFigures, Transitions};
+use undertone::prediction::patterns::{Memory, PatternFigures, Transitions};
 use undertone::prediction::{
-    PastCall, PredictError, Prediction, Predictor, Question, Said, Source, Today,
+    Committed, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
 use undertone::session::{
     self, BudgetMemory, BudgetStore, Builders, Engines, Inbound, Outbound, Profile, SessionHandle,
@@ -234,7 +234,7 @@ async fn a_source_that_answers_late_holds_nobody_up() {
 /// A predictor that expects only what each session has committed.
 #[derive(Default)]
 struct Learner {
-    known: Arc<Mutex<HashMap<Uuid, PastCall>>>,
+    known: Arc<Mutex<HashMap<Uuid, Committed>>>,
     asked: Mutex<Vec<Question>>,
     ended: watch::Sender<usize>,
 }
@@ -262,7 +262,7 @@ impl Predictor for Learner {
         })
     }
 
-    fn committed(&self, session: Uuid, call: &PastCall) {
+    fn committed(&self, session: Uuid, call: &Committed) {
         let mut known = self.known.lock().expect("no panic");
         known.insert(session, call.clone());
     }
@@ -397,11 +397,12 @@ async fn what_one_session_called_next_starts_early_in_another() {
     let tool = Lookup::new("parcel", "id", json!({"comes": "today"}), &runs);
     tools.register(tool).expect("a tool");
     let today = Today::new(Arc::new(SystemClock), jiff::tz::TimeZone::UTC);
-    let learner = Transitions::new(&tools.declarations(), today, PatternFigures::default());
-    let learner = Arc::new(learner);
+    let memory = Memory::default();
+    let figures = PatternFigures::default();
+    let learner = Transitions::new(&tools.declarations(), today, figures, memory.clone());
     let builders = Builders {
         tools: tools.into(),
-        predictors: vec![learner.clone()],
+        predictors: vec![Arc::new(learner)],
         ..without_models(Arc::new(llm))
     };
     let engines = Engines::start(builders).expect("engines");
@@ -426,7 +427,7 @@ async fn what_one_session_called_next_starts_early_in_another() {
     assert!(events.iter().any(committed), "{events:?}");
     assert!(ran.try_recv().is_err(), "each ran once");
     // Nothing of what was said or found is left.
-    let kept = serde_json::to_string(&learner.patterns()).expect("JSON");
+    let kept = serde_json::to_string(&memory.book()).expect("JSON");
     assert!(!kept.contains("A1") && !kept.contains("P 5") && !kept.contains("today"));
 }
 

@@ -130,6 +130,7 @@ impl Lent {
     fn early(&mut self, said: &str, paused: bool) -> Vec<Prediction> {
         let mut likely = self.studio.predict(&Question {
             session: Uuid::nil(),
+            agent: "default".into(),
             history: Vec::new(),
             evidence: heard(said, paused),
             tools: self.tools.clone(),

@@ -105,11 +105,18 @@ pub fn learnt<'a>(
 ) -> Patterns {
     let mut patterns = Patterns::default();
     for conversation in conversations {
-        let number = patterns.begin();
-        let trail = conversation.follow(today, schemas, |trail, tool, arguments| {
-            patterns.learn(number, trail, schemas, tool, arguments);
-        });
-        patterns.ended(&trail);
+        patterns.study(conversation, schemas, today);
     }
     patterns
+}
+
+impl Patterns {
+    /// Learns from a conversation that is over.
+    pub fn study(&mut self, conversation: &Conversation, schemas: &Schemas, today: Date) {
+        let number = self.begin();
+        let trail = conversation.follow(today, schemas, |trail, tool, arguments| {
+            self.learn(number, trail, schemas, tool, arguments);
+        });
+        self.ended(&trail);
+    }
 }

@@ -171,7 +171,8 @@ impl Patterns {
         self.size == 0
     }
 
-    /// Learns that this call was committed at this point of the conversation that `begin` has named.
+    /// Learns that this call was committed at this point of the conversation that `begin` has named. A call of an
+    /// unknown tool teaches nothing.
     pub fn learn(
         &mut self,
         conversation: u64,
@@ -180,6 +181,9 @@ impl Patterns {
         tool: &str,
         arguments: &Map<String, Value>,
     ) {
+        if !schemas.knows(tool) {
+            return;
+        }
         self.learnt += 1;
         if !self.tools.contains_key(tool) && self.tools.len() >= TOOLS {
             return;
@@ -605,6 +609,11 @@ impl Patterns {
         all.collect()
     }
 
+    /// The tools of which something is known.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
     /// Forgets a tool: what follows it, that it follows, and its arguments. Returns how many patterns went.
     pub fn forget(&mut self, tool: &str) -> usize {
         let before = self.size;
@@ -662,7 +671,7 @@ impl Patterns {
         self
     }
 
-    fn count(&mut self) {
+    pub(super) fn count(&mut self) {
         self.size = self
             .contexts
             .values()

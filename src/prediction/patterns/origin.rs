@@ -110,6 +110,11 @@ impl Schemas {
         self.0.insert(tool.to_owned(), named.collect());
     }
 
+    /// Whether the tool is known.
+    pub fn knows(&self, tool: &str) -> bool {
+        self.0.contains_key(tool)
+    }
+
     /// Whether the tool is known and declares this argument.
     pub(super) fn declares(&self, tool: &str, name: &str) -> bool {
         let declared = self.0.get(tool);

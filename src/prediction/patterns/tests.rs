@@ -1,8 +1,8 @@
 //! Learning, what is not kept, and the consequences of wrong predictions.
 
 use super::*;
-use crate::prediction::{Evidence, PastCall, Predictor, Question, Source, Today};
-use crate::tools::{Declaration, Effect, ToolSpec};
+use crate::prediction::{Committed, Evidence, PastCall, Predictor, Question, Source, Today};
+use crate::tools::{Declaration, Effect, Equivalence, ToolSpec};
 use futures_util::FutureExt;
 use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
@@ -287,18 +287,21 @@ fn declared(name: &str, effect: Effect) -> Arc<Declaration> {
         description: String::new(),
         parameters: json!({ "type": "object", "properties": { "code": { "type": "string" } } }),
     };
-    Arc::new(Declaration::new(
-        spec,
-        effect,
-        std::time::Duration::from_secs(1),
-    ))
+    let mut tool = Declaration::new(spec, effect, std::time::Duration::from_secs(1));
+    tool.equivalence
+        .insert("code".into(), vec![Equivalence::Case]);
+    Arc::new(tool)
 }
 
 /// A source and the sessions that it is asked in.
-struct Desk(Transitions, PatternFigures);
+pub(super) struct Desk(Transitions, PatternFigures, Memory);
 
 impl Desk {
     fn new() -> Self {
+        Self::with(Memory::default())
+    }
+
+    pub(super) fn with(memory: Memory) -> Self {
         let tools = [
             declared("find", Effect::Read),
             declared("status", Effect::Read),
@@ -307,7 +310,23 @@ impl Desk {
         let clock = Arc::new(crate::tools::SystemClock);
         let figures = PatternFigures::default();
         let today = Today::new(clock, TimeZone::UTC);
-        Self(Transitions::new(&tools, today, figures.clone()), figures)
+        let source = Transitions::new(&tools, today, figures.clone(), memory.clone());
+        Self(source, figures, memory)
+    }
+
+    fn patterns(&self) -> Patterns {
+        let agents = self.2.book().0;
+        agents.get("default").cloned().unwrap_or_default()
+    }
+
+    fn commit(&self, session: Uuid, tool: &str, arguments: Value) {
+        let arguments = object(arguments);
+        let call = Committed {
+            tool: tool.into(),
+            arguments: self.0.canonical(tool, &arguments),
+            written: arguments,
+        };
+        self.0.committed(session, &call);
     }
 
     fn ask(
@@ -318,6 +337,7 @@ impl Desk {
     ) -> Vec<crate::prediction::Prediction> {
         let question = Question {
             session,
+            agent: "default".into(),
             history: Vec::new(),
             evidence: Evidence {
                 text: text.into(),
@@ -332,19 +352,18 @@ impl Desk {
 
     /// A session in which a booking is found, and then something is done with it. Returns what was predicted after the
     /// booking.
-    fn session(&self, code: &str, then: &str) -> Vec<crate::prediction::Prediction> {
+    pub(super) fn session(&self, code: &str, then: &str) -> Vec<crate::prediction::Prediction> {
         let session = Uuid::new_v4();
-        let call = |tool: &str, result| PastCall {
-            tool: tool.into(),
-            arguments: object(json!({ "code": code })),
-            result,
-        };
         let words = format!("My booking is {code}");
         self.ask(session, &words, &[]);
-        self.0.committed(session, &call("find", None));
-        let found = call("find", Some(json!({ "id": code })));
+        self.commit(session, "find", json!({ "code": code }));
+        let found = PastCall {
+            tool: "find".into(),
+            arguments: object(json!({ "code": code })),
+            result: Some(json!({ "id": code })),
+        };
         let predicted = self.ask(session, &words, &[found]);
-        self.0.committed(session, &call(then, None));
+        self.commit(session, then, json!({ "code": code }));
         self.0.ended(session);
         predicted
     }
@@ -385,7 +404,7 @@ fn what_changes_something_is_not_predicted_but_learned_from() {
         let predicted = desk.session(&format!("BK{at:04}"), "cancel");
         assert!(predicted.iter().all(|one| one.tool != "cancel"));
     }
-    let patterns = desk.0.patterns();
+    let patterns = desk.patterns();
     assert!(patterns.list().iter().any(|one| one.tool == "cancel"));
 }
 
@@ -393,5 +412,56 @@ fn what_changes_something_is_not_predicted_but_learned_from() {
 fn nothing_of_a_session_is_left_once_it_has_ended() {
     let desk = Desk::new();
     desk.session("BK1234", "status");
-    assert!(!format!("{:?}", *desk.0.state()).contains("BK1234"));
+    let left = format!("{:?} {:?}", *desk.0.sessions(), desk.2);
+    assert!(!left.contains("BK1234"), "{left}");
+}
+
+/// The path of a result is learned from the arguments as the model wrote them: in the canonical form the code is in
+/// lower case, and no result has it.
+#[test]
+fn a_tool_whose_canonical_form_changes_case_teaches_where_its_arguments_come_from() {
+    let desk = Desk::new();
+    for at in 0..6 {
+        desk.session(&format!("BK{at:04}"), "status");
+    }
+    let sources = desk.patterns().sources("status");
+    let of_result = |one: &&(String, String, Rate)| one.1 == "result /id of find";
+    let result = sources.iter().find(of_result).expect("a path of a result");
+    assert!(result.2.hits > 5.0, "{sources:?}");
+}
+
+#[test]
+fn agents_learn_apart() {
+    let desk = Desk::new();
+    for at in 0..6 {
+        desk.session(&format!("BK{at:04}"), "status");
+    }
+    let question = Question {
+        session: Uuid::new_v4(),
+        agent: "another".into(),
+        history: Vec::new(),
+        evidence: Evidence {
+            text: "My booking is BK0007".into(),
+            paused: true,
+            calls: Vec::new(),
+        },
+        tools: crate::prediction::LentTools::default(),
+    };
+    let answer = desk.0.predict(Arc::new(question)).now_or_never();
+    assert!(answer.expect("at once").expect("no failure").is_empty());
+}
+
+/// A model may invent a tool of what it has heard.
+#[test]
+fn no_name_of_an_unknown_tool_is_kept() {
+    let desk = Desk::new();
+    let session = Uuid::new_v4();
+    desk.ask(session, "I am Rosalind", &[]);
+    desk.commit(session, "find_rosalind", json!({ "rosalind": "Rosalind" }));
+    desk.commit(session, "find", json!({ "code": "BK1", "rosalind": 1 }));
+    desk.commit(session, "status", json!({ "code": "BK1" }));
+    desk.0.ended(session);
+    let kept = serde_json::to_string(&desk.2.book()).expect("JSON");
+    assert!(!kept.to_lowercase().contains("rosalind"), "{kept}");
+    assert!(kept.contains("status") && kept.contains("find"));
 }

@@ -17,6 +17,9 @@ const READ: usize = 1_000;
 /// The longest run of characters that is taken for a value.
 const LONGEST: usize = 40;
 
+/// Stands for a tool that is not known: a model may invent one of the words that it has heard.
+const UNKNOWN: &str = "(unknown)";
+
 /// A call and its result.
 #[derive(Debug)]
 pub(super) struct Made {
@@ -151,6 +154,7 @@ impl Trail {
         let declared: Map<String, Value> = declared
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
+        let tool = if schemas.knows(tool) { tool } else { UNKNOWN };
         self.calls.push(Made {
             tool: tool.to_owned(),
             given: arguments.clone(),
@@ -169,8 +173,10 @@ impl Trail {
 
     pub(super) fn resulted_at(&mut self, at: usize, result: &Value) {
         if let Some(call) = self.calls.get_mut(at) {
-            call.result = Leaves::of(result);
             call.ending = ending(result);
+            if call.tool != UNKNOWN {
+                call.result = Leaves::of(result);
+            }
         }
     }
 

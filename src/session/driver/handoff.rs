@@ -47,6 +47,7 @@ impl Driver {
 
     fn change_agent(&mut self, agent: Arc<Agent>) {
         let before = std::mem::replace(&mut self.agent, agent);
+        self.routing.change_agent(&self.agent.name);
         let (from, to) = (&before.name, &self.agent.name);
         tracing::info!(from, to, "handed over to another agent");
         self.engines.observers.metrics.handed_over(from, to);

@@ -1,0 +1,403 @@
+//! The patterns of a server: shared by all its sessions and configurations, and kept in a store.
+
+use super::learner::{Guess, Patterns, Rate};
+use super::origin::Schemas;
+use super::store::{Book, PatternStore, StoreError};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often the store is compared with what was learned.
+const EVERY: Duration = Duration::from_secs(10);
+/// A prediction that is at least so sure is expected to be right.
+pub(super) const SURE: f64 = 0.5;
+/// The share of the earlier weight that one more case leaves: about five count, and about fifty.
+const LATELY: f64 = 0.8;
+const USUALLY: f64 = 0.98;
+/// Cases before a tool may be stopped.
+const CASES: f64 = 3.5;
+/// A tool whose sure predictions are right in less than this share of recent cases is stopped, and one whose are in
+/// more than the other is resumed.
+const STOP: f64 = 0.3;
+const RESUME: f64 = 0.6;
+/// While a tool is stopped, one in so many predictions is made all the same.
+const TRIAL: u32 = 8;
+
+/// The state of the patterns, for metrics.
+#[derive(Debug, Clone, Default)]
+pub struct PatternFigures {
+    /// Tools that are not predicted at the moment, because the predictions of late were wrong.
+    pub(crate) stopped: Gauge<i64, AtomicI64>,
+    /// How often a tool was stopped.
+    pub(crate) drifts: Counter,
+}
+
+/// All that a server has learned. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    learnt: Arc<Mutex<Learnt>>,
+    keeper: Option<Arc<Mutex<Keeper>>>,
+    /// The thread ends when it is dropped.
+    _awake: Option<SyncSender<()>>,
+}
+
+/// What the lock protects.
+#[derive(Debug, Default)]
+pub(super) struct Learnt {
+    book: Book,
+    watched: BTreeMap<(String, String), Watched>,
+    /// `None` before the tools are known.
+    schemas: Option<Schemas>,
+    conversations: u64,
+    changed: bool,
+}
+
+/// Takes patterns to their store, and back if somebody has changed them there.
+struct Keeper {
+    learnt: Arc<Mutex<Learnt>>,
+    store: Box<dyn PatternStore>,
+    /// What is wrong with the store.
+    problem: Option<String>,
+}
+
+impl Memory {
+    /// What the store holds, and what is learned from now on. A store that cannot be read is left alone until it
+    /// can, which is logged.
+    pub fn kept(store: Box<dyn PatternStore>) -> Self {
+        let learnt: Arc<Mutex<Learnt>> = Arc::default();
+        let mut keeper = Keeper {
+            learnt: learnt.clone(),
+            store,
+            problem: None,
+        };
+        keeper.look();
+        let keeper = Arc::new(Mutex::new(keeper));
+        let (awake, asleep) = sync_channel(1);
+        let keeps = keeper.clone();
+        let thread = std::thread::Builder::new().name("patterns".into());
+        let started = thread.spawn(move || {
+            while asleep.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                lock(&keeps).look();
+            }
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "patterns are kept only when the server stops: there is no thread for them");
+        }
+        Self {
+            learnt,
+            keeper: Some(keeper),
+            _awake: Some(awake),
+        }
+    }
+
+    /// Waits until all that was learned is kept.
+    pub async fn finish(&self) {
+        if let Some(keeper) = self.keeper.clone() {
+            let kept = tokio::task::spawn_blocking(move || lock(&keeper).look()).await;
+            if let Err(error) = kept {
+                tracing::error!(%error, "patterns were not kept");
+            }
+        }
+    }
+
+    /// Everything learned so far, of all agents.
+    pub fn book(&self) -> Book {
+        self.lock().book.clone()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Learnt> {
+        lock(&self.learnt)
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+impl Keeper {
+    fn look(&mut self) {
+        let problem = self.exchange().err().map(|error| error.to_string());
+        if self.problem == problem {
+            return;
+        }
+        match &problem {
+            Some(error) => {
+                tracing::error!(error, "patterns are learned, but not kept");
+            }
+            None => tracing::info!("patterns are kept again"),
+        }
+        self.problem = problem;
+    }
+
+    fn exchange(&mut self) -> Result<(), StoreError> {
+        if let Some(book) = self.store.load()? {
+            lock(&self.learnt).take_over(book);
+            return Ok(());
+        }
+        let book = {
+            let mut learnt = lock(&self.learnt);
+            if !std::mem::take(&mut learnt.changed) {
+                return Ok(());
+            }
+            learnt.book.clone()
+        };
+        match self.store.save(&book.kept()) {
+            Ok(None) => Ok(()),
+            Ok(Some(other)) => {
+                lock(&self.learnt).take_over(other);
+                Ok(())
+            }
+            Err(error) => {
+                lock(&self.learnt).changed = true;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Book {
+    /// The part that may be kept: see [`Patterns::kept`].
+    pub fn kept(self) -> Self {
+        let agents = self.0.into_iter();
+        Self(agents.map(|(agent, one)| (agent, one.kept())).collect())
+    }
+
+    fn admitted(self, schemas: &Schemas) -> Self {
+        let agents = self.0.into_iter();
+        Self(
+            agents
+                .map(|(agent, one)| (agent, one.admitted(schemas)))
+                .collect(),
+        )
+    }
+}
+
+impl Learnt {
+    /// From now on these are the tools.
+    pub(super) fn admit(&mut self, schemas: &Schemas) {
+        self.schemas = Some(schemas.clone());
+        self.book = std::mem::take(&mut self.book).admitted(schemas);
+    }
+
+    fn take_over(&mut self, book: Book) {
+        self.book = match &self.schemas {
+            Some(schemas) => book.admitted(schemas),
+            None => book,
+        };
+        self.changed = false;
+    }
+
+    /// A conversation begins.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.conversations += 1;
+        self.conversations
+    }
+
+    /// The patterns of an agent, if it has any.
+    pub(super) fn of(&self, agent: &str) -> Option<&Patterns> {
+        self.book.0.get(agent)
+    }
+
+    /// The same, to learn.
+    pub(super) fn learns(&mut self, agent: &str) -> &mut Patterns {
+        self.changed = true;
+        self.book.0.entry(agent.to_owned()).or_default()
+    }
+
+    fn watched(&mut self, agent: &str, tool: &str) -> &mut Watched {
+        let key = (agent.to_owned(), tool.to_owned());
+        self.watched.entry(key).or_default()
+    }
+
+    /// Whether a prediction of this tool is made although it may be stopped.
+    pub(super) fn lets_through(&mut self, agent: &str, guess: &Guess) -> bool {
+        guess.confidence < SURE || self.watched(agent, &guess.tool).lets_through()
+    }
+
+    /// Counts whether what was expected was right.
+    pub(super) fn judge(&mut self, agent: &str, tool: &str, hit: bool, figures: &PatternFigures) {
+        match self.watched(agent, tool).add(hit) {
+            Some(true) => {
+                tracing::warn!(
+                    agent,
+                    tool,
+                    "its calls are no longer predicted from the calls before: what was learned is no longer right"
+                );
+                figures.drifts.inc();
+                figures.stopped.inc();
+            }
+            Some(false) => {
+                tracing::info!(agent, tool, "its calls are predicted again");
+                figures.stopped.dec();
+            }
+            None => {}
+        }
+    }
+}
+
+/// How right the predictions of a tool are.
+#[derive(Debug, Default)]
+struct Watched {
+    lately: Rate,
+    usually: Rate,
+    stopped: bool,
+    withheld: u32,
+}
+
+impl Watched {
+    /// Adds a case. Returns whether the tool is stopped now, if that changes.
+    fn add(&mut self, hit: bool) -> Option<bool> {
+        self.lately.add(hit, LATELY);
+        self.usually.add(hit, USUALLY);
+        let share = |rate: Rate| rate.hits / rate.tries;
+        let fell = share(self.lately) < STOP.max(share(self.usually) / 2.0);
+        let before = self.stopped;
+        if self.lately.tries >= CASES {
+            self.stopped = match before {
+                false => fell,
+                true => share(self.lately) < RESUME,
+            };
+        }
+        (self.stopped != before).then_some(self.stopped)
+    }
+
+    fn lets_through(&mut self) -> bool {
+        if !self.stopped {
+            return true;
+        }
+        self.withheld = (self.withheld + 1) % TRIAL;
+        self.withheld == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::PatternFile;
+    use super::super::tests::Desk;
+    use super::*;
+    use std::path::Path;
+
+    fn memory(path: &Path) -> Memory {
+        Memory::kept(Box::new(PatternFile::at(path)))
+    }
+
+    fn sure(desk: &Desk, code: &str) -> bool {
+        let predicted = desk.session(code, "status");
+        predicted
+            .iter()
+            .any(|one| one.tool == "status" && f64::from(one.confidence) >= SURE)
+    }
+
+    fn taught(desk: &Desk) {
+        for at in 0..12 {
+            desk.session(&format!("BK{at:04}"), "status");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_starts_again_knows_what_it_had_learned() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state/patterns.json");
+        let before = memory(&path);
+        taught(&Desk::with(before.clone()));
+        before.finish().await;
+        let after = Desk::with(memory(&path));
+        assert!(sure(&after, "BK7777"));
+        assert!(!sure(&Desk::with(Memory::default()), "BK7777"));
+    }
+
+    #[tokio::test]
+    async fn no_byte_of_the_file_is_of_a_conversation() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let memory = memory(&path);
+        taught(&Desk::with(memory.clone()));
+        memory.finish().await;
+        let text = std::fs::read_to_string(&path).expect("a file");
+        // The code is said, an argument, and in a result; the words around it are said.
+        for value in ["BK", "bk0", "0003", "My", "booking"] {
+            assert!(!text.contains(value), "{value} in {text}");
+        }
+        assert!(text.contains("status(code)"), "{text}");
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&path).expect("a file").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_torn_or_foreign_file_is_named_and_left_alone_and_learning_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let whole = memory(&path);
+        taught(&Desk::with(whole.clone()));
+        whole.finish().await;
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let torn = &text[..text.len() / 2];
+        let newer = text.replace("\"undertone_patterns\":1", "\"undertone_patterns\":9");
+        for (wrong, problem) in [
+            (torn, "holds no patterns"),
+            ("{\"my\": \"notes\"}", "holds no patterns"),
+            (newer.as_str(), "has version 9"),
+        ] {
+            std::fs::write(&path, wrong).expect("written");
+            let error = PatternFile::at(&path).load().expect_err("an error");
+            let error = error.to_string();
+            assert!(error.contains(problem), "{error}");
+            let mends = error.contains("patterns.json") && error.contains("move it away");
+            assert!(mends, "{error}");
+            let memory = memory(&path);
+            let desk = Desk::with(memory.clone());
+            taught(&desk);
+            assert!(sure(&desk, "BK7777"));
+            memory.finish().await;
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), wrong);
+            // Once it is out of the way, what was learned is kept.
+            std::fs::remove_file(&path).expect("removed");
+            memory.finish().await;
+            assert!(sure(&desk, "BK7778"));
+            memory.finish().await;
+            assert!(sure(&Desk::with(self::memory(&path)), "BK7779"));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_changed_in_the_file_holds_for_a_server_that_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let memory = memory(&path);
+        let desk = Desk::with(memory.clone());
+        taught(&desk);
+        memory.finish().await;
+        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
+        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
+        assert!(gone > 0);
+        memory.finish().await;
+        assert!(!sure(&desk, "BK7777"));
+        // What it learns from now on goes on from there.
+        memory.finish().await;
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert!(text.contains("status"));
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_written_stops_no_learning() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blocked = folder.path().join("no-folder");
+        std::fs::write(&blocked, "").expect("written");
+        let memory = memory(&blocked.join("patterns.json"));
+        let desk = Desk::with(memory.clone());
+        taught(&desk);
+        memory.finish().await;
+        assert!(sure(&desk, "BK7777"));
+    }
+}

@@ -1,0 +1,243 @@
+//! Where patterns outlive the server.
+//!
+//! The file is replaced as a whole, by renaming, so that no reader sees half of it. Whoever changes it while a server
+//! runs is obeyed: the server takes over what it says, and loses what it has learned since it last wrote.
+
+use super::learner::{Patterns, VERSION};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The longest file that is read, bytes: 64 agents with many tools need less.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The patterns of all agents, by the agents' names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Book(pub BTreeMap<String, Patterns>);
+
+/// The form of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form<T> {
+    undertone_patterns: u32,
+    agents: T,
+}
+
+#[derive(Deserialize)]
+struct Marked {
+    undertone_patterns: u32,
+}
+
+/// Why patterns cannot be loaded or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be read or written.
+    #[error("{path}: {source}; mend that, or name another file in speculation.patterns_file")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is damaged, or something else.
+    #[error(
+        "{path} holds no patterns ({problem}); move it away to begin anew, or name another file in \
+         speculation.patterns_file"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Another version of the program has written it.
+    #[error(
+        "{path} has version {version} and this program reads version {VERSION}; move it away to begin anew, \
+         or name another file in speculation.patterns_file"
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+}
+
+/// Keeps patterns while no server runs. Its methods may block.
+pub trait PatternStore: Send {
+    /// What is kept, if it is not what was last loaded or saved here.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    fn load(&mut self) -> Result<Option<Book>, StoreError>;
+
+    /// Keeps all of it. If somebody else has changed what is kept, it stays and is returned.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be written; then what was kept stays.
+    fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError>;
+}
+
+/// A file of this machine. Only its owner may read it.
+#[derive(Debug)]
+pub struct PatternFile {
+    path: PathBuf,
+    /// The file as it was last seen here; `None` if there was none.
+    seen: Option<Stamp>,
+}
+
+/// Tells one content of a file from another.
+type Stamp = (SystemTime, u64);
+
+impl PatternFile {
+    /// The file at `path`, which need not be there yet.
+    pub fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            seen: None,
+        }
+    }
+
+    /// What the file says; nothing if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub fn read(&mut self) -> Result<Book, StoreError> {
+        self.seen = None;
+        Ok(self.load()?.unwrap_or_default())
+    }
+
+    /// Changes what the file says, while no other process does.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read or written.
+    pub fn edit<T>(&mut self, change: impl FnOnce(&mut Book) -> T) -> Result<T, StoreError> {
+        let path = self.path.clone();
+        let _lock = lock(&path).map_err(in_file(&path))?;
+        let mut book = self.read()?;
+        let changed = change(&mut book);
+        self.replace(&book).map_err(in_file(&path))?;
+        Ok(changed)
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok(Some((found.modified()?, found.len()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace(&mut self, book: &Book) -> io::Result<()> {
+        let text = serde_json::to_vec(&Form {
+            undertone_patterns: VERSION,
+            agents: book,
+        })?;
+        let unfinished = self.path.with_extension("unfinished");
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true);
+        let mut file = options.mode(0o600).open(&unfinished)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &self.path)?;
+        self.seen = self.stamp()?;
+        Ok(())
+    }
+}
+
+impl PatternStore for PatternFile {
+    fn load(&mut self) -> Result<Option<Book>, StoreError> {
+        let path = &self.path;
+        let stamp = self.stamp().map_err(in_file(path))?;
+        if stamp == self.seen {
+            return Ok(None);
+        }
+        let book = match stamp {
+            None => Book::default(),
+            Some(_) => read(path)?,
+        };
+        self.seen = stamp;
+        Ok(Some(book))
+    }
+
+    fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError> {
+        let path = self.path.clone();
+        let _lock = lock(&path).map_err(in_file(&path))?;
+        if let Some(other) = self.load()? {
+            return Ok(Some(other));
+        }
+        self.replace(book).map_err(in_file(&path))?;
+        Ok(None)
+    }
+}
+
+impl Book {
+    /// The text of a file that holds it.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn text(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&Form {
+            undertone_patterns: VERSION,
+            agents: self,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Book, StoreError> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(in_file(path))?;
+    let foreign = |problem: String| StoreError::Foreign {
+        path: path.into(),
+        problem,
+    };
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text);
+    match read {
+        Ok(read) if read as u64 > MOST_BYTES => {
+            return Err(foreign(format!("it is longer than {MOST_BYTES} bytes")));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(foreign("it is no text".into()));
+        }
+        Err(error) => return Err(in_file(path)(error)),
+    }
+    let marked: Marked = serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
+    if marked.undertone_patterns != VERSION {
+        return Err(StoreError::Version {
+            path: path.into(),
+            version: marked.undertone_patterns,
+        });
+    }
+    let form: Form<Book> =
+        serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
+    let mut book = form.agents;
+    book.0.values_mut().for_each(Patterns::count);
+    Ok(book)
+}
+
+/// Waits until no other process writes the file. The folder is made.
+fn lock(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(path.with_extension("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn in_file(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File {
+        path: path.clone(),
+        source,
+    }
+}
