@@ -325,14 +325,16 @@ async fn lists_out_of_bounds_are_refused() {
         .expect_err("25 pages")
         .to_string();
     assert_eq!(error, "its list of tools has more than 20 pages");
-    let mut long = object("long");
-    long["description"] = json!("x".repeat(300 * 1024));
-    setup.list(&[long]);
-    let error = mcp::list(&servers[0])
-        .await
-        .expect_err("300 KiB")
-        .to_string();
-    assert_eq!(error, "its list of tools has more than 262144 bytes");
+    for length in [300 * 1024, 5 * 1024 * 1024] {
+        let mut long = object("long");
+        long["description"] = json!("x".repeat(length));
+        setup.list(&[long]);
+        let error = mcp::list(&servers[0])
+            .await
+            .expect_err("too long")
+            .to_string();
+        assert_eq!(error, "its list of tools has more than 262144 bytes");
+    }
     setup.list(&[object("twice"), object("twice")]);
     let error = mcp::list(&servers[0])
         .await

@@ -71,6 +71,27 @@ fn engines(agents: Vec<AgentSettings>, routes: Vec<Route>) -> Builders {
     }
 }
 
+/// Engines that lead whoever comes by `transport` to the agent billing, and nobody else anywhere, and the model of
+/// that agent. Test with [`reached_billing`].
+pub(crate) fn billing_by(transport: &str) -> (Builders, Scripted) {
+    let llm = Scripted::always("<speech>Billing here.</speech>");
+    let mut billing = agent("billing", &llm, &[], &[]);
+    billing.greeting = Some(String::new());
+    let route = Route {
+        transport: Some(transport.into()),
+        values: vec![],
+        trust: Origin::Signalled,
+        agent: "billing".into(),
+    };
+    (engines(vec![billing], vec![route]), llm)
+}
+
+/// Waits until the agent billing is asked `words`.
+pub(crate) async fn reached_billing(llm: &Scripted, words: &str) {
+    let prompt = llm.asked(Cue::words(words)).await;
+    assert_eq!(prompt.instructions.as_deref(), Some("You are billing."));
+}
+
 fn choosable(agents: &[(&str, bool)]) -> ServerSettings {
     let agents = agents.iter();
     let agents: Choosable = agents

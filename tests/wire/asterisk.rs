@@ -1,6 +1,6 @@
 //! Tests calls from Asterisk: AudioSocket over TCP, and `chan_websocket` over a WebSocket.
 
-use crate::support;
+use crate::{agents, support};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use std::net::SocketAddr;
@@ -568,6 +568,18 @@ async fn chan_websocket_takes_a_spoken_turn_in_either_form() {
             assert_eq!(media(&mut client).await, encode(4_000));
         }
     }
+}
+
+#[tokio::test]
+async fn a_route_leads_a_call_to_its_agent() {
+    let (engines, llm) = agents::billing_by("asterisk");
+    let server = live::serve_with(local(), engines);
+    let mut client = server.open(MEDIA).await;
+    client.send_text(START).await;
+    for sample in [[8_000; 40], [0; 40]].concat() {
+        client.send_bytes(Law::Mu.encode(&[sample; 160])).await;
+    }
+    agents::reached_billing(&llm, "how are you").await;
 }
 
 #[tokio::test]

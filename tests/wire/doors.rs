@@ -174,7 +174,7 @@ fn at_the_desk(folder: &Path, question: &(Vec<f32>, u32)) {
     let spoken = frames(question, undertone::desktop::echo::RATE).concat();
     let folder = folder.to_str().expect("a path in UTF-8");
     let mut talk = sound.undertone(&["talk", "--record", folder]);
-    talk.line("microphone default");
+    talk.line("microphone mic, ");
     let spoken = undertone::audio::to_f32(&spoken);
     talk.ask(&sound, &spoken, |answer| answer.contains("Tokyo"));
     talk.interrupt();

@@ -1,7 +1,7 @@
 //! Tests telephone calls over Twilio's ConversationRelay, with text in both directions. The tests
 //! play Twilio's part, since there is no published simulator of this protocol.
 
-use crate::{common, support};
+use crate::{agents, common, support};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -426,4 +426,14 @@ async fn a_conversation_with_the_local_brain() {
     let run = runs.last().expect("an early run");
     assert_eq!(run.tool, "get_time");
     assert!(matches!(run.fate, Fate::Committed { .. }), "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_route_leads_a_call_to_its_agent() {
+    let (engines, llm) = agents::billing_by("twilio");
+    let server = live::serve_with(settings(), engines);
+    let mut relay = Relay::call(&server).await;
+    relay.send(prompt("My invoice is wrong.", true)).await;
+    agents::reached_billing(&llm, "invoice").await;
+    assert_eq!(relay.told().await, "Billing here.");
 }

@@ -1,7 +1,7 @@
 //! Tests Wyoming with real models and the `wyoming` package from PyPI, which Home Assistant uses,
 //! and with misbehaving clients.
 
-use crate::{common, support};
+use crate::{agents, common, support};
 use common::Errors;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -310,6 +310,19 @@ async fn a_sentence_without_an_id_continues_the_conversation() {
         "{last}"
     );
     assert_eq!(server.counters.sessions.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_route_leads_a_conversation_to_its_agent() {
+    let (engines, llm) = agents::billing_by("wyoming");
+    let engines = Engines::start(engines).expect("engines");
+    let (_server, address) = serve(local(), &engines);
+    let mut guest = Guest::connect(address).await;
+    let text = json!({"text": "My invoice is wrong."});
+    guest.send("transcript", text, &[]).await;
+    agents::reached_billing(&llm, "invoice").await;
+    let (kind, ..) = guest.event().await.expect("an answer");
+    assert_eq!(kind, "handled");
 }
 
 /// Home Assistant's speech-to-text API passes chunks on as it reads them, even if they split a

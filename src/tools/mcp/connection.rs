@@ -33,8 +33,9 @@ const MOST_PAGES: usize = 20;
 const MOST_TOOLS: usize = 512;
 /// The largest list of tools, bytes of JSON.
 const LARGEST_LIST: usize = 256 * 1024;
-/// The largest message of a server, bytes.
-const LARGEST_MESSAGE: usize = 2 * LARGEST_LIST;
+/// The largest message of a server, bytes. A longer one is dropped and its call ends with its timeout, so this is far
+/// beyond [`LARGEST_LIST`] and the largest result, whose errors say what is too large.
+const LARGEST_MESSAGE: usize = 8 * 1024 * 1024;
 
 /// Why a server cannot be used. It is for the operator and contains no secrets.
 #[derive(Debug, thiserror::Error)]
