@@ -250,52 +250,6 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
     assert!(program.ended().await.success());
 }
 
-/// Waits until new sessions are greeted like this.
-async fn greets(program: &Program, greeting: &str) {
-    let is_greeted = async || {
-        let mut client = program.open(None).await.expect("a session");
-        (said(&mut client).await == greeting).then_some(())
-    };
-    until(is_greeted).await;
-}
-
-#[tokio::test]
-async fn sighup_reloads_agents_and_routes_and_a_mistake_in_one_changes_nothing() {
-    let route = |agent: &str| format!("[[route]]\nagent = \"{agent}\"\n");
-    let folder = folder(&route("desk"));
-    let folder = folder.path();
-    std::fs::create_dir(folder.join("agents")).expect("made");
-    let write = |name: &str, text: &str| {
-        let path = folder.join(format!("agents/{name}.toml"));
-        std::fs::write(path, text).expect("written");
-    };
-    write("desk", "greeting = \"Front desk.\"");
-    let mut program = start(folder, "").await;
-    let mut before = program.open(None).await.expect("a session");
-    assert_eq!(said(&mut before).await, "Front desk.");
-
-    write("desk", "greeting = \"Good evening.\"");
-    program.signal(Signal::HUP);
-    greets(&program, "Good evening.").await;
-    write("billing", "greeting = \"Billing.\"");
-    configure(folder, &route("billing"));
-    program.signal(Signal::HUP);
-    greets(&program, "Billing.").await;
-
-    write("billing", "greeting = 5");
-    program.signal(Signal::HUP);
-    let parts = ["ERROR", "stays as it was", "billing.toml", "greeting"];
-    logged(folder, &parts).await;
-    configure(folder, &route("nobody"));
-    write("billing", "greeting = \"Billing, again.\"");
-    program.signal(Signal::HUP);
-    logged(folder, &["ERROR", "stays as it was", "nobody"]).await;
-    greets(&program, "Billing.").await;
-    assert!(answer(&mut before, QUESTION).await.contains('4'));
-    program.signal(Signal::TERM);
-    assert!(program.ended().await.success());
-}
-
 #[tokio::test]
 async fn three_reloads_start_no_second_mcp_server() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/mcp_server.py");
