@@ -98,14 +98,15 @@ impl File {
     }
 
     fn parsed(&self) -> Checked<RawAgent> {
-        let syntax = |error: toml::de::Error| {
-            let problem = format!("this is not an agent: {}", error.message());
+        let wrong = |key: String, error: &toml::de::Error| {
+            let problem = format!("{key}{}", error.message());
             self.at(
                 error.span(),
                 problem,
                 "docs/agents.md has the keys and their types",
             )
         };
+        let syntax = |error| wrong("this is not an agent: ".into(), &error);
         let keys = DeTable::parse(&self.text).map_err(syntax)?;
         for key in keys.get_ref().keys() {
             let name: &str = key.get_ref();
@@ -114,7 +115,9 @@ impl File {
                 return Err(self.at(Some(key.span()), problem, &suggest(name, KEYS)));
             }
         }
-        toml::from_str(&self.text).map_err(syntax)
+        let document = toml::Deserializer::parse(&self.text).map_err(syntax)?;
+        serde_path_to_error::deserialize(document)
+            .map_err(|error| wrong(format!("{}: ", error.path()), error.inner()))
     }
 }
 

@@ -653,7 +653,9 @@ fn a_mistake_in_an_agent_names_file_key_and_fix() {
         "\ngreting = \"Hi\"",
         &[":2: ", "`greting`", "did you mean `greeting`"],
     );
-    refused("tools = \"x\"", &[":1: ", "not an agent"]);
+    refused("tools = \"x\"", &[":1: ", "tools: invalid type"]);
+    refused("\ngreeting = 5", &[":2: ", "greeting: invalid type"]);
+    refused("greeting =", &[":1: ", "not an agent"]);
     refused(
         "tools = [\"get_tme\"]",
         &[":1: ", "get_tme", "did you mean `get_time`"],

@@ -250,6 +250,54 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
     assert!(program.ended().await.success());
 }
 
+/// Waits until the configuration was reloaded this often.
+async fn reloaded(folder: &Path, times: usize) {
+    until(async || {
+        let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+        let reloads = log.matches("reloaded the configuration").count();
+        (reloads == times).then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn sighup_reloads_agents_and_routes_and_a_mistake_in_one_changes_nothing() {
+    let route = |agent: &str| format!("[[route]]\nagent = \"{agent}\"\n");
+    let folder = folder(&route("desk"));
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("agents")).expect("made");
+    let write = |name: &str, text: &str| {
+        let path = folder.join(format!("agents/{name}.toml"));
+        std::fs::write(path, text).expect("written");
+    };
+    write("desk", "greeting = \"Front desk.\"");
+    let mut program = start(folder, "").await;
+    let mut before = program.open(None).await.expect("a session");
+    assert_eq!(said(&mut before).await, "Front desk.");
+
+    write("billing", "greeting = \"Billing.\"");
+    configure(folder, &route("billing"));
+    program.signal(Signal::HUP);
+    reloaded(folder, 1).await;
+    let mut after = program.open(None).await.expect("a session");
+    assert_eq!(said(&mut after).await, "Billing.");
+
+    write("billing", "greeting = 5");
+    program.signal(Signal::HUP);
+    let parts = ["ERROR", "stays as it was", "billing.toml", "greeting"];
+    logged(folder, &parts).await;
+    write("billing", "greeting = \"Billing, again.\"");
+    configure(folder, &route("nobody"));
+    program.signal(Signal::HUP);
+    logged(folder, &["ERROR", "stays as it was", "nobody"]).await;
+    let mut still = program.open(None).await.expect("a session");
+    assert_eq!(said(&mut still).await, "Billing.");
+    // Earlier sessions go on.
+    assert!(answer(&mut before, QUESTION).await.contains('4'));
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
 #[tokio::test]
 async fn three_reloads_start_no_second_mcp_server() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/mcp_server.py");
