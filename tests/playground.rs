@@ -94,7 +94,7 @@ fn configure(folder: &Path, port: u16) -> PathBuf {
     std::fs::write(tools.join("add_note.toml"), notes).expect("a tool");
     let config = folder.join("undertone.toml");
     let text = format!(
-        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n\
+        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n[speculation]\npatterns_file = \"patterns.json\"\n\
          [playground]\ndemonstration = false\n[llm]\nstall_filler_ms = 10000\ngive_up_ms = 20000\n",
         weights().display()
     );
@@ -189,7 +189,7 @@ fn one_click_plays_a_question_with_and_without_the_early_start() {
     let (port, config) = (free_port(), folder.path().join("undertone.toml"));
     let models = weights();
     let text = format!(
-        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"{}/tools\"\njournal = \"journal.jsonl\"\n",
+        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"{}/tools\"\njournal = \"journal.jsonl\"\n[speculation]\npatterns_file = \"patterns.json\"\n",
         models.display(),
         env!("CARGO_MANIFEST_DIR"),
     );

@@ -38,6 +38,7 @@ pub(crate) fn command(folder: &Path, models: &Path, shell: &str) -> Command {
         .current_dir(folder)
         .env("UNDERTONE_MODELS", models)
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env("XDG_STATE_HOME", folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true);

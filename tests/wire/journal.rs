@@ -142,6 +142,7 @@ async fn start(mut command: Command, folder: &Path, log: Stdio) -> Served {
         .current_dir(folder)
         .arg("serve")
         .env("UNDERTONE_MODELS", common::weights())
+        .env("XDG_STATE_HOME", folder)
         .stdout(Stdio::piped())
         .stderr(log)
         .kill_on_drop(true)
