@@ -19,6 +19,7 @@ mod routes;
 mod secrets;
 mod settings;
 mod shared;
+mod speech;
 mod twilio;
 mod upgrade;
 
@@ -34,6 +35,7 @@ pub use shared::Renewed;
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::Metrics;
+use crate::session::Engines;
 use crate::transport::door::Door;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore};
 use crate::transport::pump::PumpContext;
@@ -48,6 +50,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use secrets::Secrets;
 use shared::Shared;
+use speech::Speech;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -92,6 +95,8 @@ pub struct App {
     pub doors: Vec<(TcpListener, Arc<dyn Door>)>,
     /// Tickets of Twilio calls that were answered and have not started their stream.
     pub tickets: Arc<dyn TicketStore>,
+    /// The models behind `/v1/audio`; without them these routes say that there are none.
+    pub speech: Option<Arc<Engines>>,
     /// Additional routes; they must not overlap with the server's own.
     pub routes: Router,
     /// The counters of all connections.
@@ -114,6 +119,7 @@ impl App {
             room: Arc::new(|| true),
             doors: Vec::new(),
             tickets: Arc::new(TicketMemory::default()),
+            speech: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -187,6 +193,7 @@ pub async fn run(
         },
         metrics: app.metrics,
         tickets: app.tickets,
+        speech: app.speech.map(Speech::new),
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
         renewed: app.renewed.unwrap_or_else(|| {
             let always = Renewed::new(app.settings, app.playground);
@@ -238,8 +245,9 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
     // hyper's header timeout starts with the first byte; `overdue` covers the time before it, too.
     builder.http1().header_read_timeout(None);
     let (router, asked) = (TowerToHyperService::new(router), place.clone());
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: hyper::Request<_>| {
         asked.serve();
+        request.extensions_mut().insert(asked.clone());
         let (answer, asked) = (router.call(request), asked.clone());
         async move {
             let answer = answer.await?;

@@ -2,15 +2,22 @@
 //!
 //! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
 
+mod decode;
 pub mod g711;
 pub mod mel;
 mod resample;
 mod ring;
+mod stretches;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use decode::{decode, write_wav};
 pub use resample::Resampler;
 pub use ring::Ring;
+pub use stretches::stretches;
+
+/// The rate inside the server, Hz.
+pub const RATE: u32 = 16_000;
 
 /// The bytes end within a PCM16 sample. Contains their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

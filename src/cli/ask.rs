@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct Ask {
-    /// The spoken question: WAV, MP3, FLAC or Ogg Vorbis
+    /// The spoken question: WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM or M4A
     #[arg(value_name = "QUESTION")]
     question: PathBuf,
     /// The file for the spoken answer

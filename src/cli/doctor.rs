@@ -195,7 +195,7 @@ fn espeak() -> Result<String> {
 fn listen(config: &Config, models: &Models) -> Result<String> {
     crate::onnx::init(&models.onnx_runtime())?;
     let mut asr = asr_builder(config, models)()?;
-    let silence = vec![0.0; 2 * super::audio_file::RATE as usize];
+    let silence = vec![0.0; 2 * crate::audio::RATE as usize];
     let began = Instant::now();
     asr.transcribe(&silence)?;
     Ok(format!(

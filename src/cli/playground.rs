@@ -1,6 +1,5 @@
 //! Describes this server to the page at `/`.
 
-use super::audio_file;
 use crate::conversation::verdict;
 use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
@@ -114,7 +113,7 @@ fn say(engines: Arc<Engines>) -> Say {
         Box::pin(async move {
             let audio = engines.say(&text, RATE).await?;
             let mut wav = Cursor::new(Vec::new());
-            audio_file::write_to(&mut wav, RATE, &audio).ok()?;
+            crate::audio::write_wav(&mut wav, RATE, &audio).ok()?;
             Some(wav.into_inner())
         })
     })

@@ -107,6 +107,7 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result
         metrics,
         doors: further,
         renewed: Some(renewed),
+        speech: Some(engines.clone()),
         room: Arc::new(move || gauged.admit()),
         ..App::new(settings, sessions)
     };

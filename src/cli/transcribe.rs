@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Transcribe {
-    /// The audio: WAV, MP3, FLAC or Ogg Vorbis, any number of channels, any rate
+    /// The audio: WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM or M4A, any number of channels, any rate
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print a JSON object with text and seconds
@@ -21,7 +21,7 @@ impl Transcribe {
         let audio = audio_file::read(&self.file)?;
         let mut asr = engines::asr(config)?;
         let mut texts = Vec::new();
-        for stretch in audio_file::stretches(&audio) {
+        for stretch in crate::audio::stretches(&audio) {
             texts.push(asr.transcribe(stretch)?);
         }
         texts.retain(|text| !text.trim().is_empty());
@@ -29,7 +29,7 @@ impl Transcribe {
         if !self.json {
             return super::print(text.trim());
         }
-        let seconds = audio.len() as f64 / f64::from(audio_file::RATE);
+        let seconds = audio.len() as f64 / f64::from(crate::audio::RATE);
         super::print_json(&serde_json::json!({ "text": text.trim(), "seconds": seconds }))
     }
 }

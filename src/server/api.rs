@@ -51,7 +51,8 @@ pub(super) fn router() -> Router<Arc<Shared>> {
         .layer(map_response(readable_everywhere))
 }
 
-async fn readable_everywhere(mut response: Response) -> Response {
+/// Lets pages of any origin read a response.
+pub(super) async fn readable_everywhere(mut response: Response) -> Response {
     let any = HeaderValue::from_static("*");
     response
         .headers_mut()
@@ -59,7 +60,8 @@ async fn readable_everywhere(mut response: Response) -> Response {
     response
 }
 
-async fn preflight() -> impl IntoResponse {
+/// The answer to a page that asks what it may send.
+pub(super) async fn preflight() -> impl IntoResponse {
     let allowed = [
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
         (

@@ -207,7 +207,7 @@ pub(super) struct Place {
     turn: Mutex<Option<u64>>,
     /// A response exists that has not been written completely.
     unwritten: AtomicBool,
-    /// Twice the number of answered requests, plus one while a request is being served.
+    /// Odd while a request is being served; grows with each request, response and sign of progress.
     requests: watch::Sender<u64>,
 }
 
@@ -219,6 +219,11 @@ impl Place {
         if let Some(turn) = self.turn().take() {
             self.connections.lock().wait_no_more(self.address, turn);
         }
+    }
+
+    /// The response takes long and makes progress: the time that it may take begins anew.
+    pub(super) fn goes_on(&self) {
+        self.requests.send_modify(|requests| *requests += 2);
     }
 
     /// A response exists; once it is written, the connection is idle again.

@@ -4,7 +4,7 @@ use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
 use super::upgrade::{Limits, Upgrade, open_admitted};
-use super::{HEALTHY, api, errors, page, twilio};
+use super::{HEALTHY, api, errors, page, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Admission;
@@ -33,6 +33,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(api::router())
         .merge(page::router())
+        .merge(speech::router())
         .merge(twilio::router())
         .route("/healthz", get(async || HEALTHY))
         .route("/readyz", get(ready))

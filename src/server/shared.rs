@@ -5,6 +5,7 @@ use super::connections::Connections;
 use super::playground::Playground;
 use super::secrets::Secrets;
 use super::settings::ServerSettings;
+use super::speech::Speech;
 use crate::metrics::Metrics;
 use crate::transport::phone::tickets::TicketStore;
 use crate::transport::pump::PumpContext;
@@ -46,6 +47,7 @@ pub(super) struct Shared {
     /// Tickets of Twilio calls that were answered and have not started their stream.
     pub(super) tickets: Arc<dyn TicketStore>,
     pub(super) secrets: Secrets,
+    pub(super) speech: Option<Speech>,
 }
 
 impl Shared {

@@ -11,7 +11,7 @@ use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
 use super::recognisers::{Recogniser, Recognisers};
-use super::voices::Voices;
+use super::voices::{Spoken, Voices};
 use crate::conversation::{self, Briefing, Declarations, Policy};
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
@@ -285,6 +285,25 @@ impl Engines {
     /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
     pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
         self.recognisers.transcribe(audio).await
+    }
+
+    /// The same for audio that no user is waiting for: live speech goes first, and this wait does not count
+    /// as load.
+    ///
+    /// # Errors
+    /// Why the recogniser did not: it is busy or fails.
+    pub async fn transcribe_aside(&self, audio: Vec<f32>) -> Result<String, String> {
+        self.recognisers.transcribe_aside(audio).await
+    }
+
+    /// The names by which sessions choose voices, beside the server's default.
+    pub fn voice_names(&self) -> impl Iterator<Item = &str> {
+        self.voices.names()
+    }
+
+    /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1.
+    pub fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
+        self.voices.speak(speaker, text, rate)
     }
 
     /// Synthesises `text` outside of any session, in the server's default voice: mono at `rate` Hz, in

@@ -35,6 +35,7 @@ pub use observers::Observers;
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
+pub use voices::Spoken;
 
 use driver::Driver;
 use std::sync::Arc;

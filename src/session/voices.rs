@@ -10,7 +10,7 @@ use crate::audio::Resampler;
 use crate::tts::{Kept, Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession};
 use crate::worker::{Overloaded, SpawnError, Step, Worker};
 use futures_util::{FutureExt, StreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -214,20 +214,60 @@ impl Voices {
     /// Synthesises `text` outside of any session: mono at `rate` Hz, in -1..1. `None` if the voice is
     /// busy or fails, which is logged.
     pub(super) async fn say(&self, speaker: &Speaker, text: &str, rate: u32) -> Option<Vec<f32>> {
-        let mut voice = self.open(speaker);
-        let mut resampler = Resampler::new(voice.rate, rate);
+        let mut spoken = self.speak(speaker, text, rate);
         let mut audio = Vec::new();
-        for clause in as_clauses(text) {
-            match voice.whole(clause).await {
-                Ok(samples) => audio.extend(resampler.push(&samples)),
+        while let Some(samples) = spoken.next().await {
+            match samples {
+                Ok(samples) => audio.extend(samples),
                 Err(failure) => {
                     tracing::warn!(failure, "a text was not spoken");
                     return None;
                 }
             }
         }
-        audio.extend(resampler.flush());
         Some(audio)
+    }
+
+    /// The same, clause by clause.
+    pub(super) fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
+        let voice = self.open(speaker);
+        Spoken {
+            resampler: Some(Resampler::new(voice.rate, rate)),
+            clauses: as_clauses(text).into(),
+            voice,
+        }
+    }
+
+    /// The names by which sessions choose voices, beside the default.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let local = self
+            .local
+            .iter()
+            .filter_map(|voice| voice.choice.as_deref());
+        local.chain(self.services.keys().map(String::as_str))
+    }
+}
+
+/// A text that is spoken outside of any session.
+pub struct Spoken {
+    voice: Voice,
+    clauses: VecDeque<String>,
+    /// `None` once everything was spoken.
+    resampler: Option<Resampler>,
+}
+
+impl Spoken {
+    /// The audio of its next clause, mono in -1..1; `None` at the end.
+    ///
+    /// # Errors
+    /// Why the voice did not speak: it is busy or fails.
+    pub async fn next(&mut self) -> Option<Result<Vec<f32>, String>> {
+        let Some(clause) = self.clauses.pop_front() else {
+            return self.resampler.take().map(|mut rest| Ok(rest.flush()));
+        };
+        let samples = self.voice.whole(clause).await;
+        let resampler = self.resampler.as_mut()?;
+        Some(samples.map(|samples| resampler.push(&samples)))
     }
 }
 

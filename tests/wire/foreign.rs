@@ -142,6 +142,63 @@ async fn openai_realtime_api_for_javascript_holds_a_conversation_over_the_beta()
     javascript("beta.mjs", "openai-realtime-api").await;
 }
 
+/// A server with all models that also serves speech without a session.
+fn with_speech() -> Server {
+    let engines = support::real::shipped(|_| (), Observers::default());
+    Server::serve(App {
+        speech: Some(engines.clone()),
+        ..App::new(
+            local(),
+            Arc::new(move |options: SessionOptions| Ok(session::open(&engines, &options))),
+        )
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_for_python_speaks_and_transcribes() {
+    let server = with_speech();
+    let url = format!("http://{}/v1", server.address);
+    let python = need(".venv/bin/python");
+    let heard = report(Command::new(python).arg("openai_audio.py").arg(url)).await;
+    assert_eq!(heard["kind"], "audio/wav", "{heard}");
+    assert_eq!(heard["form"], json!([1, 2, 24_000]), "{heard}");
+    let seconds = heard["bytes"].as_f64().expect("a number") / 48_000.0;
+    assert!((3.0..7.0).contains(&seconds), "{heard}");
+    let pieces = heard["pieces"].as_u64().expect("a number");
+    assert!(pieces > 1, "{heard}");
+    for text in ["json", "text"] {
+        is_announcement(&heard[text]);
+    }
+    let duration = heard["duration"].as_f64().expect("a number");
+    assert!((duration - seconds).abs() < 0.1, "{heard}");
+    let segments = heard["segments"].as_array().expect("segments");
+    let last = segments.last().expect("one")[1].as_f64().expect("a number");
+    assert!((last - duration).abs() < 0.1, "{heard}");
+    is_announcement(&heard["stream"][1]);
+    assert_eq!(heard["stream"][0], heard["stream"][1], "{heard}");
+    let refused = ["input", "voice", "response_format", "language", "file"];
+    assert_eq!(heard["refused"], json!(refused), "{heard}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_for_javascript_speaks_and_transcribes() {
+    need("node_modules/openai");
+    let server = with_speech();
+    let url = format!("http://{}/v1", server.address);
+    let heard = report(Command::new("node").arg("openai_audio.mjs").arg(url)).await;
+    is_announcement(&heard["text"]);
+    is_announcement(&heard["done"]);
+    assert_eq!(heard["refused"], "voice", "{heard}");
+}
+
+fn is_announcement(text: &Value) {
+    let text = text.as_str().unwrap_or_default().to_lowercase();
+    for word in ["train", "boston", "nine", "platform", "left"] {
+        let nine = word == "nine" && text.contains('9');
+        assert!(nine || text.contains(word), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a large package: `make verify` installs and runs it"]
 async fn openai_agents_for_python_holds_a_conversation() {

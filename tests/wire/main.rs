@@ -9,6 +9,7 @@ mod support;
 
 mod agents;
 mod asterisk;
+mod audio_api;
 mod barge_in;
 mod caller;
 mod conformance;

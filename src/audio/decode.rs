@@ -1,0 +1,200 @@
+//! Decodes audio files, which are told apart by their content, and writes WAV.
+
+use super::{RATE, Resampler, to_i16};
+use anyhow::{Context, Result, bail, ensure};
+use hound::{SampleFormat, WavSpec, WavWriter};
+use std::io::{Seek, Write};
+use std::time::Duration;
+use symphonia::core::codecs::CodecParameters;
+use symphonia::core::codecs::audio::AudioDecoderOptions;
+use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
+use symphonia::core::io::{MediaSource, MediaSourceStream};
+use symphonia::core::meta::MetadataOptions;
+use symphonia::core::packet::Packet;
+
+/// The formats that are read.
+const FORMATS: &str = "WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM and M4A are read";
+
+/// The longest Opus packet, samples at [`RATE`]: 120 ms.
+const LONGEST_PACKET: usize = RATE as usize * 120 / 1_000;
+
+/// Reads audio in a container as mono in -1..1 at [`RATE`]. It is kept in memory, so what is longer than
+/// `longest` is refused.
+///
+/// # Errors
+/// Its content is no audio that is read here, is damaged from the start, or is too long; the text says
+/// which. What is damaged within is left out and logged.
+pub fn decode(source: Box<dyn MediaSource>, longest: Duration) -> Result<Vec<f32>> {
+    let longest_samples = longest.as_secs() as usize * RATE as usize;
+    let stream = MediaSourceStream::new(source, Default::default());
+    let mut format = symphonia::default::get_probe()
+        .probe(
+            &Hint::new(),
+            stream,
+            FormatOptions::default(),
+            MetadataOptions::default(),
+        )
+        .with_context(|| {
+            format!("it is damaged, or not an audio file of a known format: {FORMATS}")
+        })?;
+    let mut audio = Audio::default();
+    let mut track = Track::of(&*format)?;
+    loop {
+        match format.next_packet() {
+            Ok(Some(packet)) if packet.track_id == track.id => match track.decode(&packet) {
+                Ok((rate, samples)) => audio.add(rate, &samples),
+                Err(reason) => audio.damaged(reason),
+            },
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            // The next of several recordings in one file.
+            Err(Error::ResetRequired) => track = Track::of(&*format)?,
+            Err(error) => {
+                audio.damaged(error.to_string());
+                break;
+            }
+        }
+        ensure!(
+            audio.samples.len() < longest_samples,
+            "it is longer than {} s",
+            longest.as_secs()
+        );
+    }
+    audio.finish()
+}
+
+/// Writes mono audio in -1..1 at `rate`, Hz, as 16-bit WAV.
+///
+/// # Errors
+/// [`hound::Error`] if it cannot be written.
+pub fn write_wav(sink: impl Write + Seek, rate: u32, samples: &[f32]) -> Result<(), hound::Error> {
+    let spec = WavSpec {
+        channels: 1,
+        sample_rate: rate,
+        bits_per_sample: 16,
+        sample_format: SampleFormat::Int,
+    };
+    let mut writer = WavWriter::new(sink, spec)?;
+    for sample in to_i16(samples) {
+        writer.write_sample(sample)?;
+    }
+    writer.finalize()
+}
+
+/// The audio of one recording in a file.
+struct Track {
+    id: u32,
+    decoder: Decoder,
+}
+
+enum Decoder {
+    Any(Box<dyn symphonia::core::codecs::audio::AudioDecoder>),
+    Opus(opus::Decoder),
+}
+
+impl Track {
+    fn of(format: &dyn FormatReader) -> Result<Self> {
+        let track = format
+            .default_track(TrackType::Audio)
+            .with_context(|| format!("it has no audio that is known: {FORMATS}"))?;
+        let Some(CodecParameters::Audio(codec)) = &track.codec_params else {
+            bail!("it does not say how its audio is coded");
+        };
+        let decoder = if codec.codec == CODEC_ID_OPUS {
+            Decoder::Opus(opus::Decoder::new(RATE, opus::Channels::Mono)?)
+        } else {
+            let decoder = symphonia::default::get_codecs()
+                .make_audio_decoder(codec, &AudioDecoderOptions::default())
+                .with_context(|| format!("its audio is in a coding that is not read: {FORMATS}"))?;
+            Decoder::Any(decoder)
+        };
+        Ok(Self {
+            id: track.id,
+            decoder,
+        })
+    }
+
+    /// Mono samples, and their rate in Hz.
+    fn decode(&mut self, packet: &Packet) -> Result<(u32, Vec<f32>), String> {
+        match &mut self.decoder {
+            Decoder::Any(decoder) => {
+                let decoded = decoder.decode(packet).map_err(|error| error.to_string())?;
+                let spec = decoded.spec();
+                let (rate, channels) = (spec.rate(), spec.channels().count());
+                if rate == 0 || channels == 0 {
+                    return Err("it has no channels or no rate".into());
+                }
+                let mut samples = Vec::new();
+                decoded.copy_to_vec_interleaved::<f32>(&mut samples);
+                Ok((rate, mono(&samples, channels)))
+            }
+            Decoder::Opus(decoder) => {
+                let mut samples = vec![0.0; LONGEST_PACKET];
+                let decoded = decoder.decode_float(&packet.data, &mut samples, false);
+                samples.truncate(decoded.map_err(|error| error.to_string())?);
+                Ok((RATE, samples))
+            }
+        }
+    }
+}
+
+/// The audio decoded so far.
+#[derive(Default)]
+struct Audio {
+    /// At [`RATE`].
+    samples: Vec<f32>,
+    resampler: Option<(u32, Resampler)>,
+    /// The parts that could not be decoded, and why the first could not.
+    damaged: usize,
+    reason: Option<String>,
+}
+
+impl Audio {
+    /// Adds mono samples at `rate`, Hz.
+    fn add(&mut self, rate: u32, samples: &[f32]) {
+        if self.resampler.as_ref().is_none_or(|(of, _)| *of != rate) {
+            self.flush();
+            self.resampler = Some((rate, Resampler::new(rate, RATE)));
+        }
+        if let Some((_, resampler)) = &mut self.resampler {
+            self.samples.extend(resampler.push(samples));
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some((_, resampler)) = &mut self.resampler {
+            self.samples.extend(resampler.flush());
+        }
+    }
+
+    fn damaged(&mut self, reason: String) {
+        self.damaged += 1;
+        self.reason.get_or_insert(reason);
+    }
+
+    /// All audio. What is missing is logged.
+    fn finish(mut self) -> Result<Vec<f32>> {
+        self.flush();
+        match self.reason {
+            Some(reason) if self.samples.is_empty() => bail!("it is damaged: {reason}"),
+            None if self.samples.is_empty() => bail!("it contains no audio"),
+            Some(reason) => tracing::warn!(
+                parts = self.damaged,
+                reason,
+                "an audio file is damaged; some of its audio is missing"
+            ),
+            None => {}
+        }
+        Ok(self.samples)
+    }
+}
+
+fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
+    samples
+        .chunks_exact(channels)
+        .map(|frame| frame.iter().sum::<f32>() / channels as f32)
+        .collect()
+}

@@ -1,0 +1,372 @@
+//! Speech without a session, in the form of OpenAI's audio API: recordings become text, text becomes
+//! speech. The models are those of the sessions, and whoever talks goes first.
+
+mod recording;
+mod wording;
+
+use super::access::{self, refusal};
+use super::api::{preflight, readable_everywhere};
+use super::connections::Place;
+use super::errors::{error, fault};
+use super::shared::Shared;
+use super::upgrade::busy;
+use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
+use crate::session::{Engines, Spoken};
+use axum::body::{Body, Bytes};
+use axum::extract::multipart::MultipartRejection;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Multipart, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{Stream, StreamExt, stream};
+use recording::{Segment, Transcription};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use wording::{Container, Wording};
+
+/// The largest recording, bytes: OpenAI's bound.
+const MAX_FILE: usize = 25 * 1024 * 1024;
+
+/// What the other fields of a form may take, bytes.
+const MAX_FIELDS: usize = 64 * 1024;
+
+/// The longest recording. It is kept in memory as samples: 115 MB.
+const LONGEST: Duration = Duration::from_mins(30);
+
+/// Requests that are served at once.
+const AT_ONCE: usize = 4;
+
+/// How long a request waits for its turn, and how long its body may take: together less than a request
+/// may take.
+const WAIT: Duration = Duration::from_secs(10);
+const READ: Duration = Duration::from_secs(25);
+
+/// Samples per second of the speech, Hz: a convention of OpenAI's clients, which `pcm` does not tell.
+const SPEECH_RATE: u32 = 24_000;
+
+const EVENTS: &str = "text/event-stream";
+
+/// The models behind these routes.
+pub(super) struct Speech {
+    engines: Arc<Engines>,
+    turns: Arc<Semaphore>,
+}
+
+impl Speech {
+    pub(super) fn new(engines: Arc<Engines>) -> Self {
+        Self {
+            engines,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+/// The routes. Pages of any origin may read the responses, as those of the Realtime API.
+pub(super) fn router() -> Router<Arc<Shared>> {
+    let largest = DefaultBodyLimit::max(MAX_FILE + MAX_FIELDS);
+    Router::new()
+        .route(
+            "/v1/audio/transcriptions",
+            post(transcriptions).layer(largest).options(preflight),
+        )
+        .route("/v1/audio/speech", post(speech).options(preflight))
+        .route("/v1/audio/voices", get(voices).options(preflight))
+        .route("/v1/audio/models", get(models).options(preflight))
+        .layer(map_response(readable_everywhere))
+}
+
+/// A request that may be served.
+struct Turn {
+    engines: Arc<Engines>,
+    place: Arc<Place>,
+    /// Until it is dropped, the request counts as served.
+    _permit: OwnedSemaphorePermit,
+}
+
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the response, made once per refused client"
+)]
+fn admitted<'a>(shared: &'a Shared, headers: &HeaderMap) -> Result<&'a Speech, Response> {
+    if let Err(denied) = access::admit_with_token(shared, headers) {
+        return Err(refusal(shared, denied));
+    }
+    shared.speech.as_ref().ok_or_else(|| {
+        let message = "This server has no models for speech without a session.";
+        error(StatusCode::NOT_IMPLEMENTED, "no_speech", None, message)
+    })
+}
+
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the response, made once per refused client"
+)]
+async fn turn(shared: &Shared, headers: &HeaderMap, place: Arc<Place>) -> Result<Turn, Response> {
+    let speech = admitted(shared, headers)?;
+    let permit = timeout(WAIT, speech.turns.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
+        return Err(busy(
+            "as many requests for speech are served as may be at once",
+        ));
+    };
+    place.goes_on();
+    Ok(Turn {
+        engines: speech.engines.clone(),
+        place,
+        _permit: permit,
+    })
+}
+
+async fn transcriptions(
+    State(shared): State<Arc<Shared>>,
+    Extension(place): Extension<Arc<Place>>,
+    headers: HeaderMap,
+    form: Result<Multipart, MultipartRejection>,
+) -> Response {
+    let turn = match turn(&shared, &headers, place).await {
+        Ok(turn) => turn,
+        Err(refused) => return refused,
+    };
+    let form = match form {
+        Ok(form) => form,
+        Err(rejection) => {
+            let message = format!("The body must be multipart/form-data: {rejection}.");
+            return error(StatusCode::BAD_REQUEST, "invalid_form", None, message);
+        }
+    };
+    let asked = match timeout(READ, Transcription::read(form)).await {
+        Ok(Ok(asked)) => asked,
+        Ok(Err(refused)) => return refused,
+        Err(_) => return too_slow(),
+    };
+    let Transcription {
+        file,
+        shape,
+        streams,
+    } = asked;
+    turn.place.goes_on();
+    let decoding = move || decode(Box::new(Cursor::new(file)), LONGEST);
+    let audio = match tokio::task::spawn_blocking(decoding).await {
+        Ok(Ok(audio)) => audio,
+        Ok(Err(wrong)) => {
+            let message = format!("The file cannot be transcribed: {wrong:#}.");
+            return error(
+                StatusCode::BAD_REQUEST,
+                "invalid_file",
+                Some("file"),
+                message,
+            );
+        }
+        Err(_) => {
+            let message = "The file cannot be decoded.";
+            return error(
+                StatusCode::BAD_REQUEST,
+                "invalid_file",
+                Some("file"),
+                message,
+            );
+        }
+    };
+    let seconds = audio.len() as f64 / f64::from(RATE);
+    let segments = segments(turn, &audio);
+    if streams {
+        return events(deltas(segments));
+    }
+    let segments: Result<Vec<Segment>, String> =
+        segments.collect::<Vec<_>>().await.into_iter().collect();
+    match segments {
+        Ok(segments) => shape.response(&segments, seconds),
+        Err(failure) => failed(&failure),
+    }
+}
+
+/// What is said in a recording, stretch by stretch. Ends after an error.
+fn segments(turn: Turn, audio: &[f32]) -> impl Stream<Item = Result<Segment, String>> + use<> {
+    let mut from = 0;
+    let stretches: VecDeque<(usize, Vec<f32>)> = stretches(audio)
+        .into_iter()
+        .map(|stretch| {
+            let begins = from;
+            from += stretch.len();
+            (begins, stretch.to_vec())
+        })
+        .collect();
+    stream::unfold((turn, stretches), async |(turn, mut stretches)| {
+        let (from, stretch) = stretches.pop_front()?;
+        let to = from + stretch.len();
+        let heard = turn.engines.transcribe_aside(stretch).await;
+        turn.place.goes_on();
+        if heard.is_err() {
+            stretches.clear();
+        }
+        let second = |sample: usize| sample as f64 / f64::from(RATE);
+        let segment = heard.map(|text| Segment {
+            start: second(from),
+            end: second(to),
+            text: text.trim().to_owned(),
+        });
+        Some((segment, (turn, stretches)))
+    })
+    .filter(|segment| {
+        let is_silent = matches!(segment, Ok(segment) if segment.text.is_empty());
+        std::future::ready(!is_silent)
+    })
+}
+
+/// A transcript as events of OpenAI's API.
+fn deltas(segments: impl Stream<Item = Result<Segment, String>>) -> impl Stream<Item = Value> {
+    segments.map(Some).chain(stream::once(async { None })).scan(
+        Some(String::new()),
+        |text, segment| {
+            let event = text.as_mut().map(|so_far| match &segment {
+                Some(Ok(segment)) => {
+                    let space = if so_far.is_empty() { "" } else { " " };
+                    let delta = format!("{space}{}", segment.text);
+                    so_far.push_str(&delta);
+                    json!({"type": "transcript.text.delta", "delta": delta})
+                }
+                Some(Err(failure)) => broken(failure),
+                None => json!({"type": "transcript.text.done", "text": so_far}),
+            });
+            if matches!(segment, Some(Err(_))) {
+                *text = None;
+            }
+            std::future::ready(event)
+        },
+    )
+}
+
+async fn speech(
+    State(shared): State<Arc<Shared>>,
+    Extension(place): Extension<Arc<Place>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let turn = match turn(&shared, &headers, place).await {
+        Ok(turn) => turn,
+        Err(refused) => return refused,
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            let message = format!("The body cannot be read: {rejection}.");
+            return error(rejection.status(), "invalid_body", None, message);
+        }
+    };
+    let wording = match Wording::read(&body, &turn.engines) {
+        Ok(wording) => wording,
+        Err(wrong) => return fault(&wrong),
+    };
+    let mut spoken = turn
+        .engines
+        .speak(&wording.speaker, &wording.text, SPEECH_RATE);
+    // A voice that is busy or dead is told by the status: so the first clause is waited for.
+    let first = match spoken.next().await {
+        Some(Ok(samples)) => samples,
+        Some(Err(failure)) => return failed(&failure),
+        None => Vec::new(),
+    };
+    let mut begin = wording.container.header(SPEECH_RATE);
+    begin.extend(to_pcm16le(&to_i16(&first)));
+    let audio = stream::once(async { Ok(begin) }).chain(rest(turn, spoken));
+    if wording.as_events {
+        return events(audio_events(audio));
+    }
+    let kind = match wording.container {
+        Container::Wav => "audio/wav",
+        Container::Pcm => "audio/pcm",
+    };
+    ([(CONTENT_TYPE, kind)], Body::from_stream(audio)).into_response()
+}
+
+/// The clauses after the first, as PCM16. An error ends them: the connection breaks, so that the client
+/// does not take a part for the whole.
+fn rest(turn: Turn, spoken: Spoken) -> impl Stream<Item = Result<Vec<u8>, String>> {
+    stream::unfold(Some((turn, spoken)), async |state| {
+        let (turn, mut spoken) = state?;
+        let samples = spoken.next().await?;
+        turn.place.goes_on();
+        match samples {
+            Ok(samples) => Some((Ok(to_pcm16le(&to_i16(&samples))), Some((turn, spoken)))),
+            Err(failure) => {
+                tracing::warn!(failure, "a text was spoken in part");
+                Some((Err(failure), None))
+            }
+        }
+    })
+}
+
+fn audio_events(audio: impl Stream<Item = Result<Vec<u8>, String>>) -> impl Stream<Item = Value> {
+    audio
+        .map(Some)
+        .chain(stream::once(async { None }))
+        .scan(false, |is_over, bytes| {
+            let event = (!*is_over).then(|| match &bytes {
+                Some(Ok(bytes)) => {
+                    json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)})
+                }
+                Some(Err(failure)) => broken(failure),
+                None => json!({"type": "speech.audio.done"}),
+            });
+            *is_over |= matches!(bytes, Some(Err(_)));
+            std::future::ready(event)
+        })
+}
+
+fn events(events: impl Stream<Item = Value> + Send + 'static) -> Response {
+    let lines = events.map(|event| Ok::<_, Infallible>(format!("data: {event}\n\n")));
+    let about = [(CONTENT_TYPE, EVENTS), (CACHE_CONTROL, "no-cache")];
+    (about, Body::from_stream(lines)).into_response()
+}
+
+fn broken(failure: &str) -> Value {
+    json!({"type": "error", "error": {"type": "server_error", "message": failure}})
+}
+
+fn failed(failure: &str) -> Response {
+    tracing::warn!(failure, "a request for speech was not served");
+    busy("the model is busy or has failed")
+}
+
+fn too_slow() -> Response {
+    let message = "The body arrives too slowly.";
+    error(
+        StatusCode::REQUEST_TIMEOUT,
+        "request_timeout",
+        None,
+        message,
+    )
+}
+
+/// The voices, in the form that Open WebUI asks for.
+async fn voices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    match admitted(&shared, &headers) {
+        Ok(speech) => {
+            let named = speech.engines.voice_names();
+            let all = [wording::DEFAULT_VOICE].into_iter().chain(named);
+            let voices: Vec<Value> = all.map(|name| json!({"id": name, "name": name})).collect();
+            Json(json!({ "voices": voices })).into_response()
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// The models for speech, in the form that Open WebUI asks for. Every name means the server's voice.
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    match admitted(&shared, &headers) {
+        Ok(_) => Json(json!({"models": [{"id": "tts-1"}]})).into_response(),
+        Err(refused) => refused,
+    }
+}

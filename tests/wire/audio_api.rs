@@ -1,0 +1,161 @@
+//! The bounds of speech without a session. What it says and hears is tested with OpenAI's clients, in
+//! `foreign.rs`.
+
+use crate::support;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use support::{PATIENCE, Script, Server, live, local};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use undertone::llm::scripted::Scripted;
+use undertone::server::{App, ServerSettings};
+use undertone::session::{self, Engines, SessionOptions};
+
+/// A server whose voice and recogniser are scripted.
+fn serve(settings: ServerSettings) -> Server {
+    let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
+    let engines = Engines::start(live::without_models(llm)).expect("engines");
+    Server::serve(App {
+        speech: Some(engines.clone()),
+        ..App::new(
+            settings,
+            Arc::new(move |options: SessionOptions| Ok(session::open(&engines, &options))),
+        )
+    })
+}
+
+fn at(server: &Server, path: &str) -> String {
+    format!("http://{}{path}", server.address)
+}
+
+async fn speech(server: &Server, token: Option<&str>, body: Value) -> reqwest::Response {
+    let mut request = reqwest::Client::new()
+        .post(at(server, "/v1/audio/speech"))
+        .timeout(PATIENCE)
+        .json(&body);
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    request.send().await.expect("an answer")
+}
+
+async fn field_of(refused: reqwest::Response) -> (StatusCode, Value) {
+    let status = refused.status();
+    let body: Value = refused.json().await.expect("JSON");
+    (status, body["error"]["param"].clone())
+}
+
+#[tokio::test]
+async fn speech_without_a_session_needs_the_servers_token() {
+    let server = serve(ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        ..local()
+    });
+    let body = json!({"input": "Hello.", "voice": "alloy", "response_format": "pcm"});
+    assert_eq!(speech(&server, None, body.clone()).await.status(), 401);
+    let client = reqwest::Client::new();
+    let secret = client.post(at(&server, "/v1/realtime/client_secrets"));
+    let secret = secret.bearer_auth("operator").send().await;
+    let secret: Value = secret.expect("a secret").json().await.expect("JSON");
+    let secret = secret["value"].as_str().expect("a secret");
+    let with_secret = speech(&server, Some(secret), body.clone()).await;
+    assert_eq!(with_secret.status(), 401);
+    let said = speech(&server, Some("operator"), body).await;
+    assert_eq!(said.status(), 200);
+    assert_eq!(said.headers()["content-type"], "audio/pcm");
+    assert!(!said.bytes().await.expect("audio").is_empty());
+}
+
+#[tokio::test]
+async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
+    let server = serve(local());
+    for (body, param) in [
+        (json!({}), json!("input")),
+        (json!({"input": 5}), json!("input")),
+        (json!({"input": " ... "}), json!("input")),
+        (json!({"input": "x".repeat(4_097)}), json!("input")),
+        (json!({"input": "Hi.", "voice": 5}), json!("voice")),
+        (json!({"input": "Hi.", "speed": 1.5}), json!("speed")),
+        (
+            json!({"input": "Hi.", "stream_format": "none"}),
+            json!("stream_format"),
+        ),
+        (json!(["Hi."]), Value::Null),
+    ] {
+        let refused = field_of(speech(&server, None, body.clone()).await).await;
+        assert_eq!(refused, (StatusCode::BAD_REQUEST, param), "{body}");
+    }
+    let client = reqwest::Client::new();
+    let url = at(&server, "/v1/audio/transcriptions");
+    let form = |parts: &[(&str, &str)]| {
+        let part = |(name, value): &(&str, &str)| {
+            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let body: String = parts.iter().map(part).collect();
+        client
+            .post(&url)
+            .header("content-type", "multipart/form-data; boundary=b")
+            .body(body + "--b--\r\n")
+            .send()
+    };
+    for (parts, param) in [
+        (&[("model", "m")][..], "file"),
+        (&[("response_format", "xml")], "response_format"),
+        (&[("language", "fr")], "language"),
+        (
+            &[("timestamp_granularities[]", "word")],
+            "timestamp_granularities",
+        ),
+        (&[("file", "no audio")], "file"),
+    ] {
+        let refused = field_of(form(parts).await.expect("an answer")).await;
+        assert_eq!(refused, (StatusCode::BAD_REQUEST, json!(param)));
+    }
+    let wrong = client.post(&url).body("{}").send().await;
+    assert_eq!(wrong.expect("an answer").status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn pages_may_ask_for_speech_and_a_server_without_models_says_so() {
+    let server = serve(local());
+    let client = reqwest::Client::new();
+    let url = at(&server, "/v1/audio/speech");
+    let asked = client.request(Method::OPTIONS, url).send().await;
+    let asked = asked.expect("an answer");
+    assert_eq!(asked.headers()["access-control-allow-origin"], "*");
+    let voices = client.get(at(&server, "/v1/audio/voices")).send().await;
+    let voices: Value = voices.expect("an answer").json().await.expect("JSON");
+    assert_eq!(voices["voices"][0]["id"], "default");
+
+    let server = Server::start(Script::default()).await;
+    let refused = speech(&server, None, json!({"input": "Hi."})).await;
+    assert_eq!(refused.status(), StatusCode::NOT_IMPLEMENTED);
+}
+
+/// Four requests that never send their bodies hold the turns; a fifth is told when to come again.
+#[tokio::test]
+async fn requests_for_speech_wait_for_their_turn_and_are_told_when_to_come_again() {
+    let server = serve(local());
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut slow = TcpStream::connect(server.address).await.expect("open");
+        let head = "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\n\
+                    Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\
+                    Expect: 100-continue\r\n\r\n";
+        slow.write_all(head.as_bytes()).await.expect("sent");
+        // The server reads the body only when it is this request's turn.
+        let mut told = [0; 12];
+        let read = timeout(PATIENCE, slow.read_exact(&mut told)).await;
+        read.expect("in time").expect("an answer");
+        assert_eq!(&told, b"HTTP/1.1 100");
+        held.push(slow);
+    }
+    let refused = speech(&server, None, json!({"input": "Hi."})).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    drop(held);
+    let served = speech(&server, None, json!({"input": "Hi."})).await;
+    assert_eq!(served.status(), StatusCode::OK);
+}
