@@ -1,7 +1,9 @@
 //! Metrics for Prometheus: counts and times, by tool and source of prediction. Never words,
 //! arguments or secrets.
 
-use crate::conversation::{Discard, Fate, HeldRecord, Micros, RunRecord, Time, TurnRecord};
+use crate::conversation::{
+    Discard, DraftRecord, Fate, HeldRecord, Micros, RunRecord, Time, TurnRecord,
+};
 use crate::prediction::Source;
 use crate::prediction::patterns::PatternFigures;
 use crate::telemetry;
@@ -59,6 +61,11 @@ struct Wasted {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Generation {
     before: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
     outcome: &'static str,
 }
 
@@ -157,6 +164,9 @@ pub struct Metrics {
     early_tokens: Family<Generation, Counter>,
     early_saved: Family<Before, Seconds>,
     early_delayed: Family<Before, Seconds>,
+    drafts: Family<Outcome, Counter>,
+    draft_tokens: Counter,
+    draft_cost: Seconds,
     fillers: Counter,
     dropped_fillers: Counter,
     fillers_saved: Seconds,
@@ -199,6 +209,9 @@ impl Default for Metrics {
             early_tokens: Family::default(),
             early_saved: Family::default(),
             early_delayed: Family::default(),
+            drafts: Family::default(),
+            draft_tokens: Counter::default(),
+            draft_cost: Seconds::default(),
             fillers: Counter::default(),
             dropped_fillers: Counter::default(),
             fillers_saved: Seconds::default(),
@@ -223,6 +236,7 @@ impl Default for Metrics {
         };
         metrics.register_speculation();
         metrics.register_early_answers();
+        metrics.register_drafts();
         metrics.register_latencies();
         metrics.register_operation();
         metrics
@@ -320,6 +334,25 @@ impl Metrics {
             "How much earlier answers were heard because of that",
             Unit::Seconds,
             self.fillers_saved.clone(),
+        );
+    }
+
+    fn register_drafts(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "drafts",
+            "Questions to the draft model, by what became of its calls",
+            self.drafts.clone(),
+        );
+        registry.register(
+            "draft_tokens",
+            "Tokens of the draft model, prompts included",
+            self.draft_tokens.clone(),
+        );
+        registry.register(
+            "draft_cost",
+            "Their cost, in the operator's currency",
+            self.draft_cost.clone(),
         );
     }
 
@@ -551,6 +584,7 @@ impl Metrics {
             self.run(run, tool_of(&run.tool));
         }
         record.held.iter().for_each(|held| self.generation(held));
+        record.drafts.iter().for_each(|draft| self.draft(draft));
         self.fillers.inc_by(u64::from(record.fillers));
         self.dropped_fillers
             .inc_by(u64::from(record.fillers_dropped));
@@ -586,6 +620,18 @@ impl Metrics {
             false => (&self.early_delayed, held.delayed),
         };
         time.get_or_create(&Before { before }).inc_by(seconds(span));
+    }
+
+    fn draft(&self, draft: &DraftRecord) {
+        let outcome = match draft.accepted {
+            Some(true) => "accepted",
+            Some(false) => "rejected",
+            None if draft.calls == 0 => "silent",
+            None => "unused",
+        };
+        self.drafts.get_or_create(&Outcome { outcome }).inc();
+        self.draft_tokens.inc_by(draft.usage.total());
+        self.draft_cost.inc_by(draft.cost);
     }
 
     fn run(&self, run: &RunRecord, tool: String) {
@@ -682,6 +728,9 @@ mod tests {
             r#"undertone_early_generations_total{before="commit",outcome="used"} 1"#.into(),
             r#"undertone_early_generation_tokens_total{before="commit",outcome="used"} 920"#.into(),
             r#"undertone_early_generation_saved_seconds_total{before="commit"} 0.2"#.into(),
+            r#"undertone_drafts_total{outcome="accepted"} 1"#.into(),
+            "undertone_draft_tokens_total 2730".into(),
+            "undertone_draft_cost_total 0.001".into(),
             "undertone_fillers_total 0".into(),
             "undertone_dropped_fillers_total 1".into(),
             "undertone_dropped_fillers_saved_seconds_total 0.7".into(),

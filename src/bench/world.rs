@@ -340,6 +340,8 @@ impl World<'_> {
                 | Output::Notify(_)
                 | Output::WarmUp { .. }
                 | Output::Prepare { .. }
+                | Output::AskDraft { .. }
+                | Output::StopDraft { .. }
                 | Output::Transcribe { .. }
                 | Output::ScoreEndOfTurn { .. }
                 | Output::HangUp { .. } => {}

@@ -104,6 +104,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         budget: Arc::new(BudgetMemory::default()),
         observers,
         llm: renewal.llm,
+        draft: renewal.draft,
         tools: renewal.tools,
         predictors: renewal.predictors,
         zone: renewal.zone,
@@ -174,6 +175,7 @@ fn renewal_with(
     let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
     Ok(Renewal {
         llm: llm(config, models, &tools)?,
+        draft: draft(config)?,
         predictors: predictors(config, models, &tools, (metrics, patterns))?,
         tools: live(&tools, config, metrics, before),
         zone: config.time_zone.clone(),
@@ -302,6 +304,14 @@ fn llm(config: &Config, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm
             })
         }
     }
+}
+
+fn draft(config: &Config) -> Result<Option<Arc<dyn Llm>>> {
+    let model = config.draft.as_ref();
+    let model = model.map(|remote| remote_llm(remote, |_| ()));
+    Ok(model
+        .transpose()?
+        .map(|model| Arc::new(model) as Arc<dyn Llm>))
 }
 
 /// The agents, with one connection to each model that they share, and the routes to them.

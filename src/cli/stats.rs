@@ -1,6 +1,6 @@
 //! `undertone stats`.
 
-use crate::stats::{Ahead, Collector, Counts, LoggedTurn, Quantiles, Stats as Figures};
+use crate::stats::{Ahead, Collector, Counts, Drafts, LoggedTurn, Quantiles, Stats as Figures};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -76,6 +76,7 @@ pub(super) fn table(figures: &Figures) -> String {
         ahead("asked at the pause", &figures.preemptive),
         ahead("asked at the result", &figures.assumed),
         ahead("asked at the commit", &figures.continued),
+        drafts(&figures.drafts),
         format!(
             "fillers             {} said, {} dropped, {:.2} s saved",
             figures.fillers, figures.fillers_dropped, figures.fillers_saved_seconds
@@ -107,6 +108,13 @@ fn ahead(name: &str, ahead: &Ahead) -> String {
     format!(
         "{name:<19} {} of {} used, {:.2} s saved, {:.2} s and {} tokens wasted",
         ahead.used, ahead.begun, ahead.saved_seconds, ahead.delayed_seconds, ahead.wasted_tokens
+    )
+}
+
+fn drafts(drafts: &Drafts) -> String {
+    format!(
+        "draft model         asked {} times, right in {} of {} calls, {} tokens, {:.4} in money",
+        drafts.asked, drafts.accepted, drafts.compared, drafts.tokens, drafts.cost
     )
 }
 

@@ -9,6 +9,7 @@
 
 mod agents;
 mod check;
+mod draft;
 mod error;
 mod layers;
 mod mcp;
@@ -55,6 +56,8 @@ pub struct Config {
     pub llm: LlmEngine,
     /// Further models, by name.
     pub further_llms: BTreeMap<String, RemoteLlm>,
+    /// The draft model: one of the further ones.
+    pub draft: Option<RemoteLlm>,
     /// The policy of conversations, except for the parts that depend on tools and model.
     pub policy: Policy,
     /// The time zone assumed when no place is named.

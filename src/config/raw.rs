@@ -23,6 +23,7 @@ pub(super) struct RawConfig {
     /// By the operator's names.
     pub(super) mcp: BTreeMap<String, RawMcp>,
     pub(super) speculation: RawSpeculation,
+    pub(super) draft: RawDraft,
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
     pub(super) asterisk: RawAsterisk,
@@ -321,6 +322,26 @@ impl Default for RawSpeculation {
             token_cost_per_day: 0.0,
             patterns: true,
             patterns_file: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawDraft {
+    pub(super) model: String,
+    pub(super) samples: i64,
+    pub(super) token_price: f64,
+    pub(super) token_cost_per_day: f64,
+}
+
+impl Default for RawDraft {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            samples: 3,
+            token_price: 0.0,
+            token_cost_per_day: 0.0,
         }
     }
 }

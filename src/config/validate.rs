@@ -64,6 +64,7 @@ pub(super) fn check(
             .unwrap_or_else(crate::models::default_dir),
         asr: check.asr(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
+        draft: check.draft_model(&raw.draft, &further_llms)?,
         llm: check.llm(&raw.llm)?,
         further_llms,
         voices,
@@ -195,7 +196,10 @@ impl Check<'_> {
                 instructions: self.instructions(llm)?,
                 ..Briefing::default()
             },
-            speculation: self.speculation(&raw.speculation)?,
+            speculation: SpeculationPolicy {
+                draft: self.draft_policy(&raw.draft)?,
+                ..self.speculation(&raw.speculation)?
+            },
             filler: self.filler(&raw.filler)?,
             phrases: self.phrases(&session.phrases_file)?,
             ..Policy::default()

@@ -13,6 +13,9 @@ const LATENCIES: usize = 32;
 /// Tries of assumed commits kept per tool.
 const TRIES: usize = 50;
 
+/// Drafts whose tokens and savings are kept.
+const DRAFTS: usize = 50;
+
 /// Waits for the model's first event that are kept.
 const WAITS: usize = 8;
 
@@ -29,6 +32,10 @@ pub struct Experience {
     tools: BTreeMap<String, Tool>,
     /// The waits for the first event of the model's last generations, oldest first.
     model: VecDeque<Micros>,
+    /// The tokens of the last drafts, and what each saved, oldest first.
+    drafts: VecDeque<(u64, Micros)>,
+    /// Chances to ask the draft model that came while it was not worth it.
+    undrafted: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +45,8 @@ struct Tool {
     latencies: VecDeque<Micros>,
     /// Whether its last assumed commits were hits, oldest first.
     tries: VecDeque<bool>,
+    /// Whether the draft model had its calls in time, oldest first.
+    drafted: VecDeque<bool>,
     /// Chances to assume a commit that came while it was off.
     skipped: u32,
 }
@@ -64,6 +73,22 @@ pub enum Lesson {
         /// The tool.
         tool: String,
     },
+    /// The draft model or the main model has called a tool.
+    Drafted {
+        /// The tool.
+        tool: String,
+        /// The main model committed the draft model's call.
+        hit: bool,
+    },
+    /// The draft model was asked.
+    DraftCost {
+        /// The tokens of all its samples.
+        tokens: u64,
+        /// How much sooner a call could start because of it.
+        saved: Micros,
+    },
+    /// The draft model was not worth asking.
+    Undrafted,
     /// A generation of the model has begun.
     Began {
         /// From the request to the first event.
@@ -75,10 +100,11 @@ impl Lesson {
     /// The tool that it is about.
     pub(super) fn tool(&self) -> Option<&str> {
         match self {
-            Self::Took { tool, .. } | Self::Assumed { tool, .. } | Self::Skipped { tool } => {
-                Some(tool)
-            }
-            Self::Began { .. } => None,
+            Self::Took { tool, .. }
+            | Self::Assumed { tool, .. }
+            | Self::Drafted { tool, .. }
+            | Self::Skipped { tool } => Some(tool),
+            Self::Began { .. } | Self::DraftCost { .. } | Self::Undrafted => None,
         }
     }
 }
@@ -91,6 +117,9 @@ impl Experience {
                 push(&mut self.tool(tool).latencies, latency, LATENCIES);
             }
             Lesson::Assumed { tool, hit } => push(&mut self.tool(tool).tries, hit, TRIES),
+            Lesson::Drafted { tool, hit } => push(&mut self.tool(tool).drafted, hit, TRIES),
+            Lesson::DraftCost { tokens, saved } => push(&mut self.drafts, (tokens, saved), DRAFTS),
+            Lesson::Undrafted => self.undrafted = self.undrafted.wrapping_add(1),
             Lesson::Skipped { tool } => {
                 let skipped = &mut self.tool(tool).skipped;
                 *skipped = skipped.wrapping_add(1);
@@ -108,7 +137,7 @@ impl Experience {
 
     /// Nothing was learned.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty() && self.model.is_empty()
+        *self == Self::default()
     }
 
     /// The part that a conversation with these rules needs.
@@ -120,6 +149,8 @@ impl Experience {
         Self {
             tools: self.tools.iter().filter_map(known).collect(),
             model: self.model.clone(),
+            drafts: self.drafts.clone(),
+            undrafted: self.undrafted,
         }
     }
 
@@ -136,6 +167,26 @@ impl Experience {
         let tries = self.tools.get(tool).map(|tool| &tool.tries);
         let hits = tries.into_iter().flatten().filter(|hit| **hit).count();
         (hits, tries.map_or(0, VecDeque::len))
+    }
+
+    /// The last times that the draft model or the main model called a tool: how often the draft had the call in time,
+    /// and all.
+    pub(super) fn drafted(&self, tool: &str) -> (usize, usize) {
+        let tries = self.tools.get(tool).map(|tool| &tool.drafted);
+        let hits = tries.into_iter().flatten().filter(|hit| **hit).count();
+        (hits, tries.map_or(0, VecDeque::len))
+    }
+
+    /// The last drafts: how many, their tokens, and the time that they saved.
+    pub(super) fn drafts(&self) -> (usize, u64, Micros) {
+        let tokens = self.drafts.iter().map(|(tokens, _)| tokens).sum();
+        let saved = self.drafts.iter().map(|(_, saved)| saved.0).sum();
+        (self.drafts.len(), tokens, Micros(saved))
+    }
+
+    /// Chances to ask the draft model that were skipped.
+    pub(super) fn undrafted(&self) -> u32 {
+        self.undrafted
     }
 
     /// Chances to assume a commit of a tool that were skipped.

@@ -235,6 +235,11 @@ impl Generation {
         self.calls > 0
     }
 
+    /// It has said more than a filler: it answers.
+    pub(super) fn answers(&self) -> bool {
+        self.said > WITHHELD
+    }
+
     /// The model made a call that is not carried out, and has said no more than what it was about to do.
     pub(super) fn leaves_the_user_waiting(&self) -> bool {
         self.overstepped && self.said <= WITHHELD

@@ -141,6 +141,12 @@ impl Held {
         call
     }
 
+    /// It has completed a call.
+    pub(super) fn has_completed_call(&self) -> bool {
+        let closes = |event: &LlmEvent| matches!(event, LlmEvent::ToolClosed { .. });
+        self.events.iter().any(closes)
+    }
+
     /// It is complete.
     pub(super) fn has_ended(&self) -> bool {
         self.events.last() == Some(&LlmEvent::End)

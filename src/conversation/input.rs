@@ -1,6 +1,7 @@
 //! The inputs of a conversation.
 
 use super::agent::Agent;
+use super::draft::SampledCall;
 use super::early_tools::EarlyTool;
 use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::policy::Declarations;
@@ -8,7 +9,7 @@ use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
 use crate::asr::Doubt;
 use crate::language::en::endings::Marks;
-use crate::llm::{LlmEvent, Message, ToolChoice};
+use crate::llm::{LlmEvent, Message, TokenUsage, ToolChoice};
 use crate::prediction::Prediction;
 use crate::time::{Micros, Samples};
 use crate::tools::{ToolError, ToolSpec};
@@ -63,6 +64,15 @@ pub enum Input {
         /// Predicted calls, the likeliest first.
         predictions: Vec<Prediction>,
     },
+    /// A sample of the draft model ended.
+    Drafted {
+        /// The request it answers.
+        request: RequestId,
+        /// Its first complete call; `None` if it made none, or was stopped before.
+        call: Option<SampledCall>,
+        /// Its tokens.
+        usage: TokenUsage,
+    },
     /// The server's tools changed. The session adopts them once nothing is in flight: no answer, no running
     /// call, no call that waits for a yes.
     Tools {
@@ -84,6 +94,11 @@ pub enum Input {
     /// The day's budget for tokens of discarded generations is spent, or there is a new one. Without it nothing is
     /// requested before it is certain to be needed.
     TokenBudget {
+        /// Whether it is spent.
+        spent: bool,
+    },
+    /// The day's budget for tokens of the draft model is spent, or there is a new one.
+    DraftBudget {
         /// Whether it is spent.
         spent: bool,
     },

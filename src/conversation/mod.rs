@@ -22,6 +22,7 @@
 //! | `aside` | text responses outside the conversation |
 //! | `early_tools` | the client's tools that may run early |
 //! | `speculation` | which calls may run before they are committed, and how runs end |
+//! | `draft`, `speculation/drafts` | calls that a draft model samples |
 //! | `preempt` | answers that are generated before the end of the turn is certain |
 //! | `assumed` | answers that are generated before their call is committed |
 //! | `ending` | how the conversation ends: by a tool call or a hang-up |
@@ -51,6 +52,7 @@ mod clauses;
 mod client_settings;
 mod common;
 mod confirm;
+mod draft;
 mod early_tools;
 mod ending;
 mod endpointer;
@@ -92,6 +94,7 @@ mod wiring;
 pub use crate::time::{Micros, Samples, Time};
 pub use agent::Agent;
 pub use clauses::Clauses;
+pub use draft::{DraftPolicy, SampledCall};
 pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
 pub use experience::{Experience, Lesson};
 pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
@@ -107,8 +110,8 @@ pub use policy::{
 };
 pub use sentence::spoken_length;
 pub use speculation::{
-    Because, Before, Decision, Decline, Discard, Fate, HeldRecord, PredictionRecord, RunRecord,
-    SpeculationEvent, TurnRecord, Verdict, verdict,
+    Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
+    RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,
 };
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

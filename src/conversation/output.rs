@@ -62,6 +62,20 @@ pub enum Output {
         /// The generation.
         request: RequestId,
     },
+    /// Ask the draft model, which answers nobody: only the first complete call of each sample counts.
+    AskDraft {
+        /// Answered by as many [`super::Input::Drafted`] as there are samples.
+        request: RequestId,
+        /// The prompt of the generation beside it.
+        prompt: Prompt,
+        /// How often it is asked at the same time.
+        samples: u32,
+    },
+    /// Stop the samples that have not ended. Each is still answered.
+    StopDraft {
+        /// The request.
+        request: RequestId,
+    },
     /// Ask the prediction sources.
     Route {
         /// Answered by [`super::Input::Predicted`].

@@ -1,5 +1,6 @@
 //! The settings of the rules, as the operator configured them.
 
+use super::draft::DraftPolicy;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -406,6 +407,9 @@ pub struct SpeculationPolicy {
     /// currency; unlimited if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_cost_per_day: Option<f64>,
+    /// The draft model; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<DraftPolicy>,
 }
 
 impl Default for SpeculationPolicy {
@@ -420,6 +424,7 @@ impl Default for SpeculationPolicy {
             assumed_per_turn: 1,
             token_price: 0.0,
             token_cost_per_day: None,
+            draft: None,
         }
     }
 }

@@ -70,6 +70,11 @@ impl Turn {
         self.audio_end
     }
 
+    /// The server is busy.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     /// Sets whether the server is too busy for partials.
     pub(super) fn set_busy(&mut self, busy: bool) {
         self.busy = busy;

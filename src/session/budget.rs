@@ -1,7 +1,7 @@
 //! The daily budget of speculation, over all sessions. A [`BudgetStore`] keeps count of it:
 //! [`BudgetMemory`] for one server; one elsewhere may count for several.
 
-use crate::conversation::SpeculationPolicy;
+use crate::conversation::{DraftPolicy, SpeculationPolicy};
 use crate::tools::Declaration;
 use futures_util::future::BoxFuture;
 use jiff::civil::Date;
@@ -11,10 +11,13 @@ use std::sync::{Mutex, PoisonError};
 /// The name under which the tokens of discarded generations are counted; no tool has a space in its name.
 const TOKENS: &str = "discarded tokens";
 
-/// A speculative call of a tool that has limits, or the tokens of discarded generations.
+/// The same for the tokens of the draft model.
+const DRAFTS: &str = "draft tokens";
+
+/// A speculative call of a tool that has limits, or the tokens of discarded generations or of the draft model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spending {
-    /// The tool's name, or `discarded tokens`.
+    /// The tool's name, `discarded tokens` or `draft tokens`.
     pub tool: String,
     /// The day, in the time zone of the session.
     pub day: Date,
@@ -46,6 +49,17 @@ impl Spending {
             tool: TOKENS.to_owned(),
             day,
             cost: tokens as f64 * policy.token_price / 1e6,
+            most_calls: None,
+            most_cost: Some(policy.token_cost_per_day?),
+        })
+    }
+
+    /// The tokens of the draft model, at its price and within its limit. `None` if there is no limit.
+    pub(super) fn of_drafts(policy: &DraftPolicy, tokens: u64, day: Date) -> Option<Self> {
+        Some(Self {
+            tool: DRAFTS.to_owned(),
+            day,
+            cost: policy.cost(tokens),
             most_calls: None,
             most_cost: Some(policy.token_cost_per_day?),
         })

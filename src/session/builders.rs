@@ -39,6 +39,9 @@ pub struct Builders {
     pub clips: Option<PathBuf>,
     /// The language model.
     pub llm: Arc<dyn Llm>,
+    /// The draft model, which [`SpeculationPolicy::draft`](crate::conversation::SpeculationPolicy::draft) says how to
+    /// ask.
+    pub draft: Option<Arc<dyn Llm>>,
     /// The tools that the server runs.
     pub tools: LiveTools,
     /// The sources of predictions, the cheapest first.
@@ -71,6 +74,8 @@ pub enum OtherVoice {
 pub struct Renewal {
     /// The language model.
     pub llm: Arc<dyn Llm>,
+    /// The draft model.
+    pub draft: Option<Arc<dyn Llm>>,
     /// The tools that the server runs.
     pub tools: LiveTools,
     /// The sources of predictions, the cheapest first.

@@ -7,6 +7,7 @@ use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::clause::TakeChunk;
 use super::detectors::{Judged, VadJob};
+use super::drafts::{Drafts, Sampled};
 use super::engines::{Engines, speaker_of};
 use super::items::{self, Unheard};
 use super::offer::Offer;
@@ -57,6 +58,8 @@ pub(super) enum Done {
     Notes { agent: String, notes: Vec<String> },
     /// A source of predictions has answered.
     Predicted(Answer),
+    /// A sample of the draft model has ended.
+    Drafted(Sampled),
     /// Windows were judged.
     Judged(Judged),
     /// Windows could not be judged.
@@ -89,6 +92,7 @@ pub(super) struct Driver {
     runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
     routing: Routing,
+    drafts: Drafts,
     tools: SessionTools,
     /// The beginning of its idempotency keys.
     key: uuid::Uuid,
@@ -180,6 +184,7 @@ impl Driver {
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
             routing: Routing::new(engines.predictors.clone(), key, &agent.name),
+            drafts: Drafts::new(engines.draft.clone()),
             agent,
             unheard: None,
             offer,
@@ -220,6 +225,7 @@ impl Driver {
         tracing::info!(agent, "session opened");
         self.open_voice();
         self.spend_tokens(0);
+        self.spend_on_drafts(0);
         self.look_up();
         loop {
             if let Err(end) = self.carry_out() {
@@ -310,6 +316,8 @@ impl Driver {
                 self.engines.experience.learn(lessons);
                 let discarded = record.held.iter().filter(|held| !held.used);
                 self.spend_tokens(discarded.map(|held| held.usage.total()).sum());
+                let drafts = record.drafts.iter();
+                self.spend_on_drafts(drafts.map(|draft| draft.usage.total()).sum());
             }
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);
@@ -490,6 +498,11 @@ impl Driver {
                     self.input(input);
                 }
             }
+            Done::Drafted(sampled) => {
+                if let Some(input) = self.drafts.ended(sampled) {
+                    self.input(input);
+                }
+            }
             Done::Judged(windows) => {
                 self.speech_found = Some(self.now());
                 for window in windows {
@@ -584,6 +597,19 @@ impl Driver {
                 self.ahead.cancel(request);
                 if let Some(generation) = self.generations.remove(&request) {
                     generation.abort();
+                }
+            }
+            Output::AskDraft {
+                request,
+                prompt,
+                samples,
+            } => {
+                let (tasks, results) = (&mut self.tasks, &self.results);
+                self.drafts.ask(request, &prompt, samples, tasks, results);
+            }
+            Output::StopDraft { request } => {
+                for input in self.drafts.stop(request) {
+                    self.input(input);
                 }
             }
             Output::Route { request, heard } => self.route(request, heard),
@@ -838,11 +864,23 @@ impl Driver {
         let Some(spending) = Spending::of_tokens(policy, tokens, self.today()) else {
             return;
         };
+        self.spend(spending, |spent| Input::TokenBudget { spent });
+    }
+
+    /// Counts the tokens of the draft model in the same way.
+    fn spend_on_drafts(&mut self, tokens: u64) {
+        let draft = self.engines.policy().speculation.draft;
+        let spending = draft.and_then(|draft| Spending::of_drafts(&draft, tokens, self.today()));
+        if let Some(spending) = spending {
+            self.spend(spending, |spent| Input::DraftBudget { spent });
+        }
+    }
+
+    fn spend(&mut self, spending: Spending, told: fn(bool) -> Input) {
         let spent = self.engines.budget.spent(spending);
         let results = self.results.clone();
         self.tasks.spawn(async move {
-            let spent = !spent.await;
-            let told = Input::TokenBudget { spent };
+            let told = told(!spent.await);
             drop(results.send(Done::Input(told)).await);
         });
     }

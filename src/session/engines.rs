@@ -13,6 +13,7 @@ use super::options::{Profile, SessionOptions};
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::{Spoken, Voices};
 use crate::conversation::{self, Briefing, Declarations, Policy};
+use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
@@ -36,6 +37,8 @@ pub struct Engines {
     pub(super) voices: Arc<Voices>,
     pub(super) agents: Agents,
     pub(super) tools: LiveTools,
+    /// The draft model.
+    pub(super) draft: Option<Arc<dyn Llm>>,
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
     pub(super) budget: Arc<dyn BudgetStore>,
@@ -65,6 +68,7 @@ impl Engines {
             voices,
             clips,
             llm,
+            draft,
             tools,
             predictors,
             journal,
@@ -97,6 +101,7 @@ impl Engines {
                 })
                 .transpose()?,
             voices: Voices::start(tts, voices, &sayings, clips.as_deref(), &gauge)?.into(),
+            draft,
             predictors,
             budget,
             experience: Arc::default(),
@@ -116,6 +121,7 @@ impl Engines {
     pub async fn renewed(&self, renewal: Renewal) -> Arc<Self> {
         let Renewal {
             llm,
+            draft,
             tools,
             predictors,
             zone,
@@ -140,6 +146,7 @@ impl Engines {
             voices: self.voices.clone(),
             agents,
             tools,
+            draft,
             predictors,
             budget: self.budget.clone(),
             experience: self.experience.clone(),

@@ -6,6 +6,7 @@ mod budget;
 mod builders;
 mod clause;
 mod detectors;
+mod drafts;
 mod driver;
 mod engines;
 mod experience;

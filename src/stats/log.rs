@@ -58,6 +58,9 @@ impl LoggedTurn {
         for held in &mut turn.held {
             held.tool.as_mut().map(&mut clean);
         }
+        for draft in &mut turn.drafts {
+            draft.tool.as_mut().map(&mut clean);
+        }
         Self {
             session,
             agent: None,
@@ -158,6 +161,7 @@ mod tests {
     fn nothing_that_was_said_is_written() {
         let mut turn = record();
         turn.runs.push(early_run("made up by the model", None));
+        turn.drafts[0].tool = Some("made up by the draft".into());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("turns.jsonl");
         let log = TurnLog::open(&path).unwrap();
@@ -178,6 +182,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(read[0].turn.runs[1].tool, UNKNOWN_TOOL);
+        assert_eq!(read[0].turn.drafts[0].tool.as_deref(), Some(UNKNOWN_TOOL));
     }
 
     /// A disk that is full for the first writes.

@@ -6,7 +6,7 @@ mod log;
 pub use log::{LoggedTurn, TurnLog};
 
 use crate::conversation::{
-    Before, Decision, Decline, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
+    Before, Decision, Decline, DraftRecord, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
 };
 use crate::metrics::was_refused;
 use serde::Serialize;
@@ -39,6 +39,8 @@ pub struct Stats {
     pub assumed: Ahead,
     /// Answers that were requested when the calls had their results, before the model's stream had ended.
     pub continued: Ahead,
+    /// Questions to the draft model.
+    pub drafts: Drafts,
     /// Fillers said by the conversation rather than the model.
     pub fillers: u64,
     /// Fillers that were not said because the answer was there.
@@ -86,6 +88,31 @@ impl Ahead {
         if !held.used {
             self.wasted_tokens += held.usage.total();
         }
+    }
+}
+
+/// Questions to the draft model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Drafts {
+    /// Asked.
+    pub asked: u64,
+    /// Those with a call, of which the main model made one or none.
+    pub compared: u64,
+    /// Of these, those of which the main model made one.
+    pub accepted: u64,
+    /// Tokens of all samples, prompts included.
+    pub tokens: u64,
+    /// Their cost, in the operator's currency.
+    pub cost: f64,
+}
+
+impl Drafts {
+    fn add(&mut self, draft: &DraftRecord) {
+        self.asked += 1;
+        self.compared += u64::from(draft.accepted.is_some());
+        self.accepted += u64::from(draft.accepted == Some(true));
+        self.tokens += draft.usage.total();
+        self.cost += draft.cost;
     }
 }
 
@@ -161,6 +188,10 @@ impl Collector {
                 Before::EndOfStream => self.stats.continued.add(held),
             }
         }
+        record
+            .drafts
+            .iter()
+            .for_each(|draft| self.stats.drafts.add(draft));
         for prediction in &record.predictions {
             self.row(&prediction.tool, prediction.source.name())
                 .predictions += 1;
@@ -248,7 +279,7 @@ fn seconds(span: Micros) -> f64 {
 #[cfg(test)]
 pub(crate) mod testing {
     use crate::conversation::{
-        Before, CallId, Decision, Discard, Fate, HeldRecord, Micros, PredictionRecord,
+        Before, CallId, Decision, Discard, DraftRecord, Fate, HeldRecord, Micros, PredictionRecord,
         ResponseStatus, RunId, RunRecord, Time, TurnId, TurnLatency, TurnRecord,
     };
     use crate::llm::TokenUsage;
@@ -321,6 +352,19 @@ pub(crate) mod testing {
                     output: 20,
                 },
             }],
+            drafts: vec![DraftRecord {
+                began: Time::from_ms(1_200),
+                samples: 3,
+                calls: 2,
+                tool: Some("weather".into()),
+                accepted: Some(true),
+                usage: TokenUsage {
+                    input: 2_700,
+                    cached: 0,
+                    output: 30,
+                },
+                cost: 0.001,
+            }],
         }
     }
 }
@@ -384,6 +428,14 @@ mod tests {
         assert_eq!((stats.assumed.begun, stats.assumed.used), (1, 1));
         assert!((stats.assumed.saved_seconds - 0.2).abs() < 1e-9);
         assert_eq!((stats.preemptive.begun, stats.fillers_dropped), (0, 1));
+        let drafts = Drafts {
+            asked: 1,
+            compared: 1,
+            accepted: 1,
+            tokens: 2_730,
+            cost: 0.001,
+        };
+        assert_eq!(stats.drafts, drafts);
     }
 
     #[test]

@@ -274,7 +274,9 @@ impl Play {
         match asked {
             Output::StartTool { .. } => unknown.runs += u32::from(!whole),
             Output::Generate { .. } => unknown.generations += u32::from(!whole),
-            Output::Route { .. } => unknown.predictions += u32::from(!whole),
+            Output::Route { .. } | Output::AskDraft { .. } => {
+                unknown.predictions += u32::from(!whole)
+            }
             Output::Transcribe { .. } | Output::ScoreEndOfTurn { .. } => {
                 unknown.approximated += u32::from(!exact);
             }

@@ -118,8 +118,13 @@ fn figures(record: &TurnRecord, usage: TokenUsage) -> TurnFigures {
     }
 }
 
-/// The tokens of a response, and of the generations that were discarded meanwhile.
+/// The tokens of a response, of the generations that were discarded meanwhile, and of the draft model.
 fn tokens(record: &TurnRecord, usage: TokenUsage) -> u64 {
     let discarded = record.held.iter().filter(|held| !held.used);
-    usage.total() + discarded.map(|held| held.usage.total()).sum::<u64>()
+    let drafted = record.drafts.iter().map(|draft| draft.usage.total());
+    usage.total()
+        + discarded
+            .map(|held| held.usage.total())
+            .chain(drafted)
+            .sum::<u64>()
 }

@@ -27,6 +27,7 @@ impl JobId {
             Output::Transcribe { request, .. }
             | Output::ScoreEndOfTurn { request, .. }
             | Output::Generate { request, .. }
+            | Output::AskDraft { request, .. }
             | Output::Route { request, .. } => Some(Self::Request(*request)),
             Output::StartTool { run, .. } => Some(Self::Run(*run)),
             Output::Speak { clause, .. } => Some(Self::Clause(*clause)),
@@ -40,6 +41,7 @@ impl JobId {
             Input::Transcript { request, .. }
             | Input::Completeness { request, .. }
             | Input::Llm { request, .. }
+            | Input::Drafted { request, .. }
             | Input::Predicted { request, .. } => Some(Self::Request(*request)),
             Input::RunRefused { run, .. } | Input::ToolFinished { run, .. } => {
                 Some(Self::Run(*run))
@@ -64,6 +66,7 @@ impl JobId {
                 Input::Transcript { request, .. }
                 | Input::Completeness { request, .. }
                 | Input::Llm { request, .. }
+                | Input::Drafted { request, .. }
                 | Input::Predicted { request, .. }
                 | Input::Failed {
                     job:
@@ -237,6 +240,9 @@ impl World {
     fn key(&self, output: &Output) -> Option<String> {
         let asked = match output {
             Output::Generate { prompt, .. } => json!(["generate", nameless(prompt.clone())]),
+            Output::AskDraft {
+                prompt, samples, ..
+            } => json!(["draft", nameless(prompt.clone()), samples]),
             Output::Route { heard, .. } => json!(["route", heard]),
             Output::StartTool {
                 name, arguments, ..

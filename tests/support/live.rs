@@ -76,6 +76,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         voices: BTreeMap::new(),
         clips: None,
         llm,
+        draft: None,
         tools: Registry::new().into(),
         predictors: Vec::new(),
         journal: None,

@@ -1,9 +1,11 @@
 //! The speculation track: tool runs that start early and stay silent until the model commits their calls.
 //!
 //! A prediction passes the [`gate`] (`predictions`); each run is an entry of the [`ledger`], which ends once,
-//! committed or discarded (`runs`). Nothing here touches the history, the voice or the client's events of the
+//! committed or discarded (`runs`). Predictions come from the sources, from the model's own stream, and from a draft model
+//! (`drafts`). Nothing here touches the history, the voice or the client's events of the
 //! conversation: only a commit does.
 
+mod drafts;
 mod gate;
 mod ledger;
 mod open_call;
@@ -16,7 +18,8 @@ mod track;
 pub use gate::{Because, Decision, Decline, Verdict, verdict};
 pub(super) use ledger::Run;
 pub use record::{
-    Before, Discard, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent, TurnRecord,
+    Before, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent,
+    TurnRecord,
 };
 pub(super) use track::{Track, TrackId};
 
@@ -29,6 +32,7 @@ use super::wait::{Wait, left};
 use crate::prediction::PastCall;
 use crate::time::{Micros, Time};
 use crate::tools::{Declaration, canonical};
+use drafts::Drafts;
 use ledger::Ledger;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -61,6 +65,7 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
+    drafts: Drafts,
 }
 
 impl Speculation {
@@ -139,12 +144,14 @@ impl Speculation {
             fillers_dropped: 0,
             fillers_saved: Micros(0),
             held: std::mem::take(&mut common.held),
+            drafts: self.close_drafts(common, id),
         };
         describe(&mut record);
         if record.turn.is_some()
             || !record.predictions.is_empty()
             || !record.runs.is_empty()
             || !record.held.is_empty()
+            || !record.drafts.is_empty()
         {
             common.notify(Event::TurnRecorded(Box::new(record)));
         }

@@ -140,6 +140,7 @@ impl Speculation {
             let others = wanted.get(run.tool.as_str());
             run.track == track
                 && !matches!(run.predicted, Some((Source::Stream, _)))
+                && !self.is_drafted(run)
                 && others.is_some_and(|keys| !keys.contains(&run.key))
         };
         for run in self.ledger.uncommitted(outdated) {
@@ -153,7 +154,20 @@ impl Speculation {
         common: &mut Common,
         clients: ClientTools,
         id: TrackId,
+        prediction: Prediction,
+    ) -> Option<RunId> {
+        let hit = prediction.confidence;
+        self.follow_as(common, clients, id, prediction, hit)
+    }
+
+    /// The same for a prediction whose probability is another than its confidence.
+    pub(super) fn follow_as(
+        &mut self,
+        common: &mut Common,
+        clients: ClientTools,
+        id: TrackId,
         mut prediction: Prediction,
+        hit: f32,
     ) -> Option<RunId> {
         let tool = clients.declared(&common.policy, &prediction.tool).cloned();
         if let Some(tool) = &tool {
@@ -164,7 +178,7 @@ impl Speculation {
             None => Decision::Declined(Decline::UnknownTool),
             Some(tool) => {
                 let key = canonical(&tool, &prediction.arguments);
-                let decision = self.judge(common, id, &tool, &key, prediction.confidence);
+                let decision = self.judge(common, id, &tool, &key, hit);
                 match decision {
                     Decision::Started => {
                         started = Some(self.start_early(common, id, &tool, key, &prediction));
@@ -199,7 +213,7 @@ impl Speculation {
         id: TrackId,
         tool: &Declaration,
         key: &Map<String, Value>,
-        confidence: f32,
+        hit: f32,
     ) -> Decision {
         let name = &tool.spec.name;
         let policy = &common.policy.speculation;
@@ -233,7 +247,7 @@ impl Speculation {
             write_pending,
             expected,
         };
-        gate::decide(tool, confidence, situation, policy)
+        gate::decide(tool, hit, situation, policy)
     }
 
     fn start_early(

@@ -35,6 +35,9 @@ pub struct TurnRecord {
     /// Generations that were requested before they were certain to be needed, in the order of their ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldRecord>,
+    /// Questions to the draft model, in the order of their ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<DraftRecord>,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
@@ -63,6 +66,26 @@ pub struct HeldRecord {
     pub delayed: Micros,
     /// Its tokens up to then: counted by the engine, or else estimated.
     pub usage: TokenUsage,
+}
+
+/// A question to the draft model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DraftRecord {
+    /// When it was asked.
+    pub began: Time,
+    /// Its samples.
+    pub samples: u32,
+    /// How many of them made a call before the main model had called or answered.
+    pub calls: u32,
+    /// The tool that most of them called.
+    pub tool: Option<String>,
+    /// Whether the main model committed one of the calls; `None` if there are none, or if it was stopped before it
+    /// could.
+    pub accepted: Option<bool>,
+    /// The tokens of all samples: counted by the engine, or else estimated.
+    pub usage: TokenUsage,
+    /// Their cost, in the operator's currency.
+    pub cost: f64,
 }
 
 /// The event before which a generation was requested, and for which it was held back.

@@ -102,8 +102,11 @@ impl Speculation {
         track: &Track,
         called: Option<&str>,
     ) -> Option<Guess> {
-        let is_outdated =
-            |run: &Run| track.unanswered && !matches!(run.predicted, Some((Source::Stream, _)));
+        let is_outdated = |run: &Run| {
+            track.unanswered
+                && !matches!(run.predicted, Some((Source::Stream, _)))
+                && !self.is_drafted(run)
+        };
         let runs = self.ledger.runs().filter(|run| {
             run.track == track.id && called.is_none_or(|tool| tool == run.tool) && !is_outdated(run)
         });

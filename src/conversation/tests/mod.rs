@@ -3,6 +3,7 @@
 mod answer_end;
 mod assumed;
 mod confirmation;
+mod drafts;
 mod early_tools;
 mod handoff;
 mod properties;

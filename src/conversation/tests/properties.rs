@@ -1,7 +1,7 @@
 //! Properties that must hold for any inputs in any order.
 
 use super::super::*;
-use super::sim::{Script, Sim, Sources, Step, call, call_with, end, read, say, streamed};
+use super::sim::{Sample, Script, Sim, Sources, Step, call, call_with, end, read, say, streamed};
 use super::{tool, with};
 use crate::language::en::fillers::is_filler;
 use crate::llm::{Message, Prompt};
@@ -367,6 +367,26 @@ fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
     prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)
 }
 
+/// The samples of a draft model that lies, by the number of the question.
+fn drafts() -> impl Strategy<Value = Vec<Vec<Sample>>> {
+    let call = any_call().prop_map(|(name, n)| SampledCall {
+        tool: name.into(),
+        arguments: json!({ "n": n }).as_object().cloned().unwrap_or_default(),
+    });
+    let sample = (0u64..1_500, prop::option::weighted(0.8, call));
+    prop::collection::vec(prop::collection::vec(sample, 1..4), 0..8)
+}
+
+/// A draft model whose samples need not agree.
+fn drafted(mut policy: Policy) -> Policy {
+    policy.speculation.draft = Some(DraftPolicy {
+        samples: 2,
+        token_price: 1.0,
+        token_cost_per_day: None,
+    });
+    policy
+}
+
 fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
     let asked = std::cell::Cell::new(0);
     Box::new(move |_| {
@@ -394,10 +414,12 @@ proptest! {
         tool_ms in 0u64..3_000,
         refuses in prop::bool::weighted(0.1),
         slower in prop::option::of((guesses(), 0u64..2_000)),
+        drafts in drafts(),
         client_speaks in any::<bool>(),
         is_polite in prop::bool::weighted(0.2),
     ) {
-        let mut sim = Sim::new(with(tools()));
+        let mut sim = Sim::new(drafted(with(tools())));
+        sim.drafts = drafts.into();
         sim.marked = true;
         sim.scripts.extend(scripts);
         sim.completeness = completeness;
@@ -479,10 +501,11 @@ proptest! {
         scripts in calling_scripts(),
         guesses in guesses(),
         slower in prop::option::of((guesses(), 0u64..2_000)),
+        drafts in drafts(),
         tool_ms in 0u64..3_000,
     ) {
         let talk = |enabled: bool| {
-            let mut policy = with(tools());
+            let mut policy = drafted(with(tools()));
             policy.speculation.enabled = enabled;
             // Fillers depend on the wait, which speculation changes; they are not compared here.
             policy.timeouts.dead_air = Micros::from_ms(3_600_000);
@@ -491,6 +514,7 @@ proptest! {
             sim.scripts.extend(without_breaks(&scripts));
             sim.by_prompt = true;
             sim.tool_ms = tool_ms;
+            sim.drafts = drafts.clone().into();
             sim.router = router(guesses.clone());
             sim.slower = slower.clone().map(|(guesses, ms)| (router(guesses), ms));
             for words in ["what time is it", "Yes.", "and now"] {

@@ -4,7 +4,7 @@
 use super::super::*;
 use crate::asr::Doubt;
 use crate::language::en::endings::Marks;
-use crate::llm::{LlmEvent, Message, Prompt};
+use crate::llm::{LlmEvent, Message, Prompt, TokenUsage};
 use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;
 use crate::tools::{Effect, ToolError};
@@ -89,6 +89,25 @@ struct Clause {
     complete: bool,
 }
 
+/// A sample of the draft model: after how many ms it ends, and with which call.
+pub(super) type Sample = (u64, Option<SampledCall>);
+
+/// The tokens of a sample.
+pub(super) const SAMPLED: TokenUsage = TokenUsage {
+    input: 90,
+    cached: 0,
+    output: 10,
+};
+
+/// Samples that each make this call after so many ms.
+pub(super) fn sampled(ms: [u64; 3], name: &str, arguments: Value) -> Vec<Sample> {
+    let call = SampledCall {
+        tool: name.into(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+    };
+    ms.map(|ms| (ms, Some(call.clone()))).into()
+}
+
 /// Prediction sources: words to predictions.
 pub(super) type Sources = Box<dyn Fn(&Evidence) -> Vec<Prediction>>;
 
@@ -120,6 +139,8 @@ pub(super) struct Sim {
     /// A slower source that answers the same requests again, and its delay, ms.
     pub(super) slower: Option<(Sources, u64)>,
     pub(super) heard: Vec<Evidence>,
+    /// How the samples of the next questions to the draft model end.
+    pub(super) drafts: VecDeque<Vec<Sample>>,
     /// Whether results name their runs, so that tests can tell them apart.
     pub(super) marked: bool,
     /// Whether the server refuses speculative runs.
@@ -191,6 +212,7 @@ impl Sim {
             slower: None,
             tool_times: BTreeMap::new(),
             heard: Vec::new(),
+            drafts: VecDeque::new(),
             marked: false,
             refuses: false,
             refusal: Discard::Budget,
@@ -504,8 +526,26 @@ impl Sim {
                         Input::ToolFinished { run, result },
                     );
                 }
-                // Here aborted tools keep running: their results must be ignored.
-                Output::AbortTool { .. } | Output::WarmUp { .. } | Output::Prepare { .. } => {}
+                Output::AskDraft {
+                    request, samples, ..
+                } => {
+                    let mut ends = self.drafts.pop_front().unwrap_or_default().into_iter();
+                    for _ in 0..samples {
+                        let (ms, call) = ends.next().unwrap_or((50, None));
+                        let usage = SAMPLED;
+                        let ended = Input::Drafted {
+                            request,
+                            call,
+                            usage,
+                        };
+                        self.later(ms, ended);
+                    }
+                }
+                // Here aborted tools and stopped samples keep running: their results must be ignored.
+                Output::AbortTool { .. }
+                | Output::StopDraft { .. }
+                | Output::WarmUp { .. }
+                | Output::Prepare { .. } => {}
                 Output::Speak { clause, text, .. } if self.client_speaks => {
                     self.hand_over(clause, &text);
                 }

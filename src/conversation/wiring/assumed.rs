@@ -17,6 +17,7 @@ impl Conversation {
     /// Runs after every change: discards a held-back generation that can no longer be used, and requests one
     /// if there is a reason to.
     pub(super) fn look_ahead(&mut self) {
+        self.watch_drafts();
         self.drop_useless();
         // The agent that goes on has another prompt, once it has taken over.
         let may = !self.common.handoff.is_under_way();
@@ -223,7 +224,7 @@ impl Conversation {
         }
     }
 
-    /// Asks the model, or takes over a generation with this prompt.
+    /// Asks the model, and the draft model beside it, or takes over a generation with this prompt.
     pub(super) fn taken_or_asked(&mut self, prompt: Prompt, outside: bool) -> Taken {
         if !outside {
             let held = self.held.preempt.take(&mut self.common, &prompt);
@@ -232,6 +233,13 @@ impl Conversation {
                 return taken;
             }
         }
-        Taken::begin(&mut self.common, prompt)
+        let draft = (!outside && self.wants_draft(&prompt)).then(|| prompt.clone());
+        let taken = Taken::begin(&mut self.common, prompt);
+        if let Some(prompt) = draft
+            && let Some(track) = self.speculation.answering().map(|track| track.id)
+        {
+            self.ask_draft(track, taken.request, prompt);
+        }
+        taken
     }
 }

@@ -219,6 +219,7 @@ impl Conversation {
                             arguments.as_ref().ok(),
                         );
                     }
+                    self.compare_draft(request, &name, &arguments);
                     self.commit(&name, arguments);
                 }
             }
@@ -271,6 +272,9 @@ impl Conversation {
         let Some(answer) = &mut self.answer else {
             return;
         };
+        if let Some(request) = answer.request() {
+            self.speculation.decide_draft(request);
+        }
         let most = answer.terms.max_tokens.unwrap_or(self.client.max_tokens);
         let left = most
             .number()

@@ -5,6 +5,7 @@ mod aside;
 mod assumed;
 mod calls;
 mod client;
+mod draft;
 mod filler;
 mod generation;
 mod handoff;
@@ -142,11 +143,17 @@ impl Conversation {
                 self.speculation
                     .on_predicted(&mut self.common, clients, request, predictions);
             }
+            Input::Drafted {
+                request,
+                call,
+                usage,
+            } => self.on_drafted(request, call, usage),
             Input::Tools { tools } => self.change_tools(tools),
             Input::Agent(agent) => self.hand_over_to(*agent),
             Input::Load { busy } => self.turn.set_busy(busy),
             Input::Notes { notes } => self.take_notes(notes),
             Input::TokenBudget { spent } => self.common.tokens_spent = spent,
+            Input::DraftBudget { spent } => self.speculation.set_draft_budget(spent),
             Input::RunRefused { run, reason } => {
                 self.speculation.on_refused(&mut self.common, run, reason);
             }

@@ -44,7 +44,11 @@ impl Conversation {
             });
         }
         let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
+        let draft = self.wants_draft(&prompt).then(|| prompt.clone());
         self.held.preempt.begin(&mut self.common, prompt, led);
+        if let (Some(prompt), Some(held)) = (draft, self.held.preempt.held()) {
+            self.ask_draft(self.speculation.listening().id, held.request, prompt);
+        }
     }
 
     /// Keeps an event of the held-back answer.

@@ -347,6 +347,28 @@ pub(super) const KINDS: &[Kind] = &[
         ],
         ..TALK
     },
+    Kind {
+        name: "drafts",
+        policy: drafted,
+        calls: &["read", "shared", "costly", "slow", "write", "unknown"],
+        calling: 80,
+        opening: &[Move::Speak, Move::Wait],
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Noise,
+            Move::DraftBudget,
+            Move::Load,
+            Move::ServerTools,
+            Move::Handoff,
+            Move::ClientTools,
+        ],
+        rest_ms: 20_000,
+        ..TALK
+    },
 ];
 
 fn plain(dice: &mut Dice) -> Policy {
@@ -365,6 +387,16 @@ fn with_tools(dice: &mut Dice) -> Policy {
     };
     policy.filler.lead = dice.pick(&[FillerLead::Model, FillerLead::Router]);
     policy.speculation.at_once = dice.pick(&[1, 2, 3]);
+    policy
+}
+
+fn drafted(dice: &mut Dice) -> Policy {
+    let mut policy = with_tools(dice);
+    policy.speculation.draft = Some(DraftPolicy {
+        samples: dice.pick(&[1, 2, 3]),
+        token_price: dice.pick(&[0.0, 1.0, 1_000.0]),
+        token_cost_per_day: None,
+    });
     policy
 }
 

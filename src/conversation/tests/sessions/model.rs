@@ -1,11 +1,12 @@
 //! The model and the prediction sources of a generated session.
 
-use super::super::sim::{Script, Sources, Step, call_with, end, read, say, streamed};
+use super::super::sim::{Sample, Script, Sources, Step, call_with, end, read, say, streamed};
 use super::super::*;
 use super::{Dice, Kind};
 use crate::llm::TokenUsage;
 use crate::prediction::{Prediction, Source};
 use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(super) const SENTENCES: &[&str] = &[
@@ -43,6 +44,21 @@ pub(super) fn guesses(dice: &mut Dice, calls: &'static [&'static str]) -> Source
         let nth = asked.replace(asked.get() + 1);
         guesses[nth % guesses.len()].clone()
     })
+}
+
+/// The samples of the draft model, question by question.
+pub(super) fn drafts(dice: &mut Dice, calls: &[&str]) -> VecDeque<Vec<Sample>> {
+    let sample = |dice: &mut Dice| {
+        let call = SampledCall {
+            tool: dice.pick(calls).into(),
+            arguments: numbered(dice.below(2)),
+        };
+        let call = dice.chance(80).then_some(call);
+        (dice.pick(&[10, 60, 200, 1_500]), call)
+    };
+    (0..12)
+        .map(|_| (0..3).map(|_| sample(dice)).collect())
+        .collect()
 }
 
 /// One answer of the model.

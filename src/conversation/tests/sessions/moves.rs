@@ -4,7 +4,7 @@
 use super::super::sim::{Sim, may_run_early};
 use super::super::*;
 use super::kinds::tools;
-use super::model::{SENTENCES, guesses, numbered, script};
+use super::model::{SENTENCES, drafts, guesses, numbered, script};
 use super::{Dice, Kind};
 use crate::llm::ToolChoice;
 use std::collections::VecDeque;
@@ -52,6 +52,7 @@ pub(super) enum Move {
     Unspeculated,
     TranscribeOnly,
     Load,
+    DraftBudget,
     ServerTools,
     /// Another agent goes on.
     Handoff,
@@ -95,6 +96,7 @@ impl<'a> Session<'a> {
     pub(super) fn new(kind: &'a Kind, seed: u64) -> Self {
         let mut dice = Dice::new(kind.name, seed);
         let policy = (kind.policy)(&mut dice);
+        let is_drafted = policy.speculation.draft.is_some();
         let mut sim = Sim::recorded(policy, format!("{}-{seed:02}", kind.name));
         sim.marked = dice.chance(50);
         sim.completeness = dice.below(100) as f32 / 100.0;
@@ -108,6 +110,9 @@ impl<'a> Session<'a> {
         for _ in 0..6 {
             let script = script(&mut dice, kind);
             sim.scripts.push_back(script);
+        }
+        if is_drafted {
+            sim.drafts = drafts(&mut dice, kind.calls);
         }
         Self {
             sim,
@@ -255,6 +260,9 @@ impl<'a> Session<'a> {
             },
             Move::Load if dice.chance(30) => Input::TokenBudget {
                 spent: dice.chance(60),
+            },
+            Move::DraftBudget => Input::DraftBudget {
+                spent: dice.chance(40),
             },
             Move::Load => Input::Load {
                 busy: dice.chance(60),

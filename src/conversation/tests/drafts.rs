@@ -1,0 +1,332 @@
+//! Sessions with a draft model: its calls start tools early, and it is asked no longer than it is worth it.
+
+use super::sim::{SAMPLED, Sample, Sim, Step, call_with, end, sampled, say};
+use super::*;
+use crate::tools::Eligibility;
+use serde_json::{Value, json};
+
+fn early(name: &str, effect: Effect) -> Declaration {
+    let mut tool = (*tool(name, effect)).clone();
+    tool.speculation.eligibility = Eligibility::Full;
+    tool
+}
+
+/// A policy with these tools and three samples, at a price for a million tokens.
+fn drafting(tools: Vec<Declaration>, token_price: f64) -> Policy {
+    let mut policy = with(tools);
+    policy.speculation.draft = Some(DraftPolicy {
+        samples: 3,
+        token_price,
+        token_cost_per_day: None,
+    });
+    policy
+}
+
+fn boulder() -> Value {
+    json!({"city": "boulder"})
+}
+
+/// Asks for the weather: the model calls the tool after 1.5 s.
+fn asked(sim: &mut Sim, drafts: Vec<Sample>) {
+    let mut first = vec![Step::Wait(1_500)];
+    first.extend(call_with("weather", boulder()));
+    first.push(end());
+    sim.scripts
+        .extend([first, vec![Step::Wait(100), say("It is sunny."), end()]]);
+    sim.drafts.extend([drafts, Vec::new()]);
+    sim.tool_ms = 400;
+    ask(sim, "what is the weather in boulder", 9_000);
+}
+
+fn weather(drafts: Vec<Sample>) -> Sim {
+    let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+    asked(&mut sim, drafts);
+    sim
+}
+
+fn predicted(sim: &Sim) -> Vec<(f32, &'static str)> {
+    let records = sim.records();
+    let predictions = records.iter().flat_map(|record| &record.predictions);
+    let of_draft = predictions.filter(|one| one.source == crate::prediction::Source::Draft);
+    of_draft
+        .map(|one| (one.confidence, one.decision.name()))
+        .collect()
+}
+
+fn questions(sim: &Sim) -> usize {
+    let asks = |(_, output): &&(Time, Output)| matches!(output, Output::AskDraft { .. });
+    sim.outputs.iter().filter(asks).count()
+}
+
+fn stops(sim: &Sim) -> Vec<Time> {
+    let stops = sim.outputs.iter();
+    let stops = stops.filter(|(_, output)| matches!(output, Output::StopDraft { .. }));
+    stops.map(|(at, _)| *at).collect()
+}
+
+#[test]
+fn a_call_starts_when_enough_samples_have_made_it() {
+    let sim = weather(sampled([100, 300, 500], "weather", boulder()));
+    assert_eq!(
+        predicted(&sim),
+        [
+            (1.0 / 3.0, "unlikely"),
+            (2.0 / 3.0, "started"),
+            (1.0, "known")
+        ],
+        "the confidence is the share of all samples"
+    );
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    let record = &sim.records()[0];
+    let run = &record.runs[0];
+    assert!(matches!(run.fate, Fate::Committed { .. }), "{run:?}");
+    assert!(run.saved >= Micros::from_ms(400), "{run:?}");
+    let draft = &record.drafts[0];
+    assert_eq!((draft.samples, draft.calls), (3, 3));
+    assert_eq!(draft.accepted, Some(true));
+    assert_eq!(draft.usage.total(), 3 * SAMPLED.total());
+}
+
+#[test]
+fn what_the_draft_says_is_neither_heard_nor_remembered() {
+    let talk = |mut policy: Policy| {
+        // A filler depends on the wait, which the draft shortens.
+        policy.timeouts.dead_air = Micros::from_ms(60_000);
+        let mut sim = Sim::new(policy);
+        asked(&mut sim, sampled([100, 300, 500], "weather", boulder()));
+        sim
+    };
+    let tools = || vec![early("weather", Effect::Read)];
+    let (with_draft, without) = (talk(drafting(tools(), 0.0)), talk(with(tools())));
+    assert_eq!((questions(&with_draft), questions(&without)), (1, 0));
+    assert_eq!(with_draft.spoken(), without.spoken());
+    assert_eq!(
+        with_draft.core.history.messages(),
+        without.core.history.messages()
+    );
+}
+
+#[test]
+fn it_is_asked_at_the_pause_together_with_the_model() {
+    let sim = weather(Vec::new());
+    let at = |wanted: fn(&Output) -> bool| {
+        let mut outputs = sim.outputs.iter();
+        outputs.find(|(_, output)| wanted(output)).expect("one").0
+    };
+    let asked = at(|output| matches!(output, Output::AskDraft { .. }));
+    assert_eq!(
+        asked,
+        at(|output| matches!(output, Output::Generate { .. }))
+    );
+    let over = |event: &Event| matches!(event, Event::UserItem { .. });
+    let over = sim.events.iter().find(|(_, event)| over(event));
+    assert!(asked < over.expect("a turn").0, "the answer was held back");
+}
+
+#[test]
+fn it_is_stopped_when_the_model_commits() {
+    let sim = weather(sampled([100, 5_000, 5_000], "weather", boulder()));
+    let commit = sim.records()[0].latency.commit.expect("a commit");
+    assert_eq!(stops(&sim).first(), Some(&commit));
+    let decisions = predicted(&sim);
+    assert_eq!(
+        decisions,
+        [(1.0 / 3.0, "unlikely")],
+        "later samples are ignored"
+    );
+}
+
+#[test]
+fn it_is_stopped_when_the_model_answers() {
+    let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+    sim.scripts.push_back(vec![
+        Step::Wait(1_500),
+        say("It is a fine day. "),
+        say("The sun shines. "),
+        Step::Wait(2_000),
+        say("So it goes on."),
+        end(),
+    ]);
+    sim.drafts
+        .push_back(sampled([4_000, 4_000, 4_000], "weather", boulder()));
+    ask(&mut sim, "how are you", 9_000);
+    let begun = sim.latency().llm_first.expect("words");
+    assert_eq!(stops(&sim), [begun], "at its second sentence");
+    assert_eq!(sim.started(), []);
+}
+
+#[test]
+fn it_is_stopped_when_the_user_goes_on() {
+    let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+    sim.scripts
+        .extend([vec![Step::Wait(60_000)], vec![Step::Wait(60_000)]]);
+    sim.drafts
+        .push_back(sampled([100, 40_000, 40_000], "weather", boulder()));
+    sim.speak("what is the weather", 1_000);
+    sim.silence(128);
+    assert_eq!(questions(&sim), 1);
+    sim.speak("what is the weather in rome today", 900);
+    sim.silence(300);
+    assert_eq!(stops(&sim).len(), 1);
+    assert_eq!(questions(&sim), 2, "and asked again with the new words");
+}
+
+#[test]
+fn a_call_that_changes_something_is_refused_by_the_gate() {
+    for effect in [Effect::Keyed, Effect::Reversible, Effect::Irreversible] {
+        let mut book = early("book", effect);
+        book.speculation.min_confidence = 0.0;
+        let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read), book], 0.0));
+        sim.scripts
+            .push_back(vec![Step::Wait(1_500), say("Nothing to do."), end()]);
+        sim.drafts
+            .push_back(sampled([10, 20, 30], "book", boulder()));
+        ask(&mut sim, "book a table in boulder", 6_000);
+        let record = &sim.records()[0];
+        assert!(record.runs.is_empty(), "{effect:?}: {:?}", record.runs);
+        let refused = match effect {
+            Effect::Keyed => "warmed_up",
+            _ => "forbidden",
+        };
+        let decisions = predicted(&sim);
+        assert_eq!(decisions.len(), 3);
+        assert!(decisions.iter().all(|(_, name)| *name == refused));
+    }
+}
+
+#[test]
+fn without_a_tool_that_may_run_early_it_is_not_asked() {
+    let mut sim = Sim::new(drafting(vec![early("book", Effect::Reversible)], 0.0));
+    asked(&mut sim, Vec::new());
+    assert_eq!(questions(&sim), 0);
+}
+
+#[test]
+fn a_spent_budget_and_a_busy_server_ask_nothing() {
+    for input in [
+        Input::DraftBudget { spent: true },
+        Input::Load { busy: true },
+    ] {
+        let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+        sim.input(input);
+        asked(&mut sim, Vec::new());
+        assert_eq!(questions(&sim), 0);
+    }
+}
+
+/// The experience of drafts of these tokens, that were right or wrong, and saved a second each if they were right.
+fn after(drafts: &[bool], tokens: u64) -> Experience {
+    let mut experience = Experience::default();
+    for hit in drafts {
+        experience.learn(Lesson::Drafted {
+            tool: "weather".into(),
+            hit: *hit,
+        });
+        experience.learn(Lesson::DraftCost {
+            tokens,
+            saved: Micros::from_ms(1_000 * u64::from(*hit)),
+        });
+    }
+    experience
+}
+
+/// Whether a session with this experience asks the draft model.
+fn asks(experience: Experience, token_price: f64) -> bool {
+    let policy = drafting(vec![early("weather", Effect::Read)], token_price);
+    let mut sim = Sim::experienced(policy, experience);
+    asked(&mut sim, Vec::new());
+    questions(&sim) > 0
+}
+
+#[test]
+fn below_break_even_it_is_not_asked() {
+    assert!(asks(Experience::default(), 0.0));
+    assert!(asks(after(&[true; 20], 1_000), 0.0));
+    assert!(!asks(after(&[false; 20], 1_000), 0.0), "it is never right");
+    assert!(
+        !asks(
+            after(&[true, false, false, false, false, false, false], 0),
+            0.0
+        ),
+        "too often wrong for the tool's least confidence"
+    );
+    // A second is worth 0.01: as much as a thousand tokens at 10 a million.
+    assert!(asks(after(&[true; 20], 1_000), 9.9));
+    assert!(!asks(after(&[true; 20], 1_000), 10.1), "it costs too much");
+}
+
+#[test]
+fn a_draft_below_break_even_is_tried_again_and_recovers() {
+    let mut sim = Sim::experienced(
+        drafting(vec![early("weather", Effect::Read)], 0.0),
+        after(&[false; 4], 0),
+    );
+    let right = || sampled([100, 200, 300], "weather", boulder());
+    for _ in 0..4 {
+        asked(&mut sim, right());
+    }
+    assert_eq!(questions(&sim), 0, "eight generations, in four turns");
+    sim.drafts.clear();
+    asked(&mut sim, right());
+    assert_eq!(questions(&sim), 1, "the tenth chance is taken");
+}
+
+#[test]
+fn the_tool_s_acceptance_rate_bounds_the_probability() {
+    let policy = drafting(
+        vec![early("weather", Effect::Read), early("news", Effect::Read)],
+        0.0,
+    );
+    let mut experience = after(&[false; 20], 0);
+    // Another tool keeps the draft worth asking.
+    for _ in 0..20 {
+        let (tool, hit) = ("news".into(), true);
+        experience.learn(Lesson::Drafted { tool, hit });
+    }
+    let mut sim = Sim::experienced(policy, experience);
+    asked(&mut sim, sampled([100, 200, 300], "weather", boulder()));
+    let decisions = predicted(&sim);
+    assert_eq!(decisions.len(), 3);
+    assert!(decisions.iter().all(|(_, name)| *name == "unlikely"));
+}
+
+#[test]
+fn another_call_of_the_tool_and_a_late_one_are_misses() {
+    let lessons = |drafts: Vec<Sample>| {
+        let mut sim = weather(drafts);
+        let lessons = sim.core.take_lessons();
+        let drafted = |lesson: &Lesson| matches!(lesson, Lesson::Drafted { .. });
+        lessons.into_iter().filter(drafted).collect::<Vec<_>>()
+    };
+    let lesson = |hit| Lesson::Drafted {
+        tool: "weather".into(),
+        hit,
+    };
+    let city = |city: &str| sampled([100, 200, 300], "weather", json!({ "city": city }));
+    assert_eq!(lessons(city("boulder")), [lesson(true)]);
+    assert_eq!(lessons(city("rome")), [lesson(false)]);
+    let late = sampled([4_000, 4_000, 4_000], "weather", boulder());
+    assert_eq!(lessons(late), [lesson(false)]);
+}
+
+#[test]
+fn a_prediction_of_the_router_does_not_take_the_place_of_a_sampled_call() {
+    let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+    sim.router_ms = 500;
+    sim.router = Box::new(|_| {
+        vec![crate::prediction::Prediction {
+            tool: "weather".into(),
+            arguments: json!({"city": "in"}).as_object().cloned().unwrap(),
+            confidence: 0.9,
+            source: crate::prediction::Source::Rule,
+        }]
+    });
+    asked(&mut sim, sampled([10, 20, 30], "weather", boulder()));
+    let record = &sim.records()[0];
+    let committed = record
+        .runs
+        .iter()
+        .find(|run| matches!(run.fate, Fate::Committed { .. }));
+    let source = committed.and_then(|run| run.source);
+    assert_eq!(source, Some(crate::prediction::Source::Draft));
+}

@@ -1,0 +1,65 @@
+//! The draft model: asked beside the main model, and stopped when that one has called a tool or answers.
+
+use super::Conversation;
+use crate::conversation::client_settings::ClientTools;
+use crate::conversation::draft::SampledCall;
+use crate::conversation::ids::RequestId;
+use crate::conversation::speculation::TrackId;
+use crate::llm::{Prompt, TokenUsage};
+use serde_json::{Map, Value};
+
+impl Conversation {
+    /// Whether to ask the draft model beside a generation with this prompt.
+    pub(super) fn wants_draft(&mut self, prompt: &Prompt) -> bool {
+        // What a busy server would refuse to run need not be sampled.
+        let is_busy = self.turn.is_busy();
+        !is_busy
+            && self
+                .speculation
+                .wants_draft(&mut self.common, &self.client, prompt)
+    }
+
+    /// Asks the draft model beside a generation of the main model.
+    pub(super) fn ask_draft(&mut self, track: TrackId, generation: RequestId, prompt: Prompt) {
+        self.speculation
+            .ask_draft(&mut self.common, track, generation, prompt);
+    }
+
+    /// Handles the end of a sample.
+    pub(super) fn on_drafted(
+        &mut self,
+        request: RequestId,
+        call: Option<SampledCall>,
+        usage: TokenUsage,
+    ) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        self.speculation
+            .on_drafted(&mut self.common, clients, request, call, usage);
+    }
+
+    /// Compares a call that the main model has completed with the samples.
+    pub(super) fn compare_draft(
+        &mut self,
+        generation: RequestId,
+        name: &str,
+        arguments: &Result<Map<String, Value>, String>,
+    ) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let tool = ClientTools::of(&self.client, terms).declared(&self.common.policy, name);
+        if let (Some(tool), Ok(arguments)) = (tool, arguments) {
+            self.speculation
+                .compare_draft(&self.common, generation, tool, arguments);
+        }
+    }
+
+    /// Stops samples that are no longer wanted.
+    pub(super) fn watch_drafts(&mut self) {
+        let held = self.held.preempt.held();
+        let held = held.map(|held| (held.request, held.has_completed_call() || held.has_ended()));
+        let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
+        let generation = generation.map(|g| (g.request(), g.has_called() || g.answers()));
+        self.speculation
+            .watch_drafts(&mut self.common, [held, generation]);
+    }
+}
