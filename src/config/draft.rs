@@ -1,9 +1,9 @@
 //! The draft model: one of the further models, and what its tokens may cost.
 
-use super::RemoteLlm;
 use super::check::{Check, Checked};
 use super::error::suggest;
 use super::raw::RawDraft;
+use super::{AgentConfig, LlmEngine, RemoteLlm};
 use crate::conversation::DraftPolicy;
 use std::collections::BTreeMap;
 
@@ -35,10 +35,21 @@ impl Check<'_> {
         &self,
         raw: &RawDraft,
         models: &BTreeMap<String, RemoteLlm>,
+        main: &LlmEngine,
+        agents: &[AgentConfig],
     ) -> Checked<Option<RemoteLlm>> {
         let name = raw.model.trim();
         if name.is_empty() {
             return Ok(None);
+        }
+        let has_model = |agent: &AgentConfig| agent.model.is_some();
+        if matches!(main, LlmEngine::Brain) && !agents.iter().any(has_model) {
+            return Err(self.wrong(
+                "draft.model",
+                "draft.model is asked beside a language model on a server, and llm.engine is \"brain\""
+                    .into(),
+                "select such a model with llm.engine, or remove draft.model",
+            ));
         }
         let Some(model) = models.get(name) else {
             let names: Vec<&str> = models.keys().map(String::as_str).collect();

@@ -51,6 +51,7 @@ pub(super) fn check(
         tools: &tools,
         twilio: twilio.as_ref(),
     })?;
+    let llm = check.llm(&raw.llm)?;
     Ok(Config {
         server: ServerSettings {
             agents: choosable(&agents),
@@ -64,8 +65,8 @@ pub(super) fn check(
             .unwrap_or_else(crate::models::default_dir),
         asr: check.asr(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
-        draft: check.draft_model(&raw.draft, &further_llms)?,
-        llm: check.llm(&raw.llm)?,
+        draft: check.draft_model(&raw.draft, &further_llms, &llm, &agents)?,
+        llm,
         further_llms,
         voices,
         policy,

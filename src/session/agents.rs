@@ -269,7 +269,7 @@ impl Shared<'_> {
         policy.tools = Arc::new(offered.filter(is_its).chain(transfer.clone()).collect());
         Agent {
             name,
-            warmth: Warmth::start(llm.clone(), &policy, self.metrics.clone()),
+            warmth: Warmth::start(llm.clone(), &policy, &self.metrics),
             llm,
             instructions,
             phone_policy: phone.policy(&policy),

@@ -184,7 +184,7 @@ impl Driver {
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
             routing: Routing::new(engines.predictors.clone(), key, &agent.name),
-            drafts: Drafts::new(engines.draft.clone()),
+            drafts: Drafts::new(engines.draft.as_ref().map(|draft| draft.llm().clone())),
             agent,
             unheard: None,
             offer,

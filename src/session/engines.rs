@@ -12,8 +12,8 @@ use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
 use super::recognisers::{Recogniser, Recognisers};
 use super::voices::{Spoken, Voices};
+use super::warmth::Warmth;
 use crate::conversation::{self, Briefing, Declarations, Policy};
-use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
@@ -38,7 +38,7 @@ pub struct Engines {
     pub(super) agents: Agents,
     pub(super) tools: LiveTools,
     /// The draft model.
-    pub(super) draft: Option<Arc<dyn Llm>>,
+    pub(super) draft: Option<Arc<Warmth>>,
     /// The sources of predictions, the cheapest first.
     pub(super) predictors: Vec<Arc<dyn Predictor>>,
     pub(super) budget: Arc<dyn BudgetStore>,
@@ -87,6 +87,7 @@ impl Engines {
             metrics: observers.metrics.clone(),
         };
         let agents = Agents::start(agents, &shared);
+        let draft = draft.map(|llm| Warmth::start_beside(llm, &agents.default().policy));
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone());
         let sayings = agents.sayings();
@@ -137,8 +138,12 @@ impl Engines {
             metrics: self.observers.metrics.clone(),
         };
         let agents = Agents::start(agents, &shared);
+        let draft = draft.map(|llm| Warmth::start_beside(llm, &agents.default().policy));
         self.voices.prepare_local(&agents.sayings()).await;
-        self.agents.all().for_each(|agent| agent.warmth.retire());
+        let warmths = self.agents.all().map(|agent| &agent.warmth);
+        warmths
+            .chain(&self.draft)
+            .for_each(|warmth| warmth.retire());
         Arc::new(Self {
             vad: self.vad.clone(),
             recognisers: self.recognisers.clone(),

@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tracing::Instrument;
+use warmth::Warmth;
 
 /// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
 /// this is two seconds of work.
@@ -61,6 +62,7 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
     let agent = engines.agents.of(options).clone();
     agent.warmth.use_now();
+    engines.draft.iter().for_each(Warmth::use_now);
     let (inbound, incoming) = mpsc::channel(INBOUND);
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
     let (driver, results) = Driver::new(id, engines.clone(), agent, options, outgoing);

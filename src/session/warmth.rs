@@ -3,7 +3,7 @@
 
 use crate::conversation::Policy;
 use crate::llm::{Demands, Llm, LlmError, Prompt};
-use crate::metrics::Metrics;
+use crate::metrics::{LoadingModel, Metrics};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,7 +19,6 @@ pub(super) struct Warmth {
     llm: Arc<dyn Llm>,
     /// The beginning of every conversation.
     prompt: Prompt,
-    metrics: Arc<Metrics>,
     used: Mutex<Option<Instant>>,
     /// Ends the attempts of the start when this model is replaced.
     attempts: CancellationToken,
@@ -28,7 +27,16 @@ pub(super) struct Warmth {
 
 impl Warmth {
     /// Begins to warm up the model if there is a runtime. Until it has succeeded, the server is not ready.
-    pub(super) fn start(llm: Arc<dyn Llm>, policy: &Policy, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(super) fn start(llm: Arc<dyn Llm>, policy: &Policy, metrics: &Metrics) -> Arc<Self> {
+        Self::started(llm, policy, Some(metrics.model_loading()))
+    }
+
+    /// The same for a model that the server can do without: it is ready all the same.
+    pub(super) fn start_beside(llm: Arc<dyn Llm>, policy: &Policy) -> Arc<Self> {
+        Self::started(llm, policy, None)
+    }
+
+    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModel>) -> Arc<Self> {
         let attempts = CancellationToken::new();
         let warmth = Arc::new(Self {
             llm,
@@ -39,13 +47,11 @@ impl Warmth {
                 tools: Arc::new(policy.tools.iter().map(|tool| tool.spec.clone()).collect()),
                 demands: Demands::default(),
             },
-            metrics,
             used: Mutex::new(None),
             _end: attempts.clone().drop_guard(),
             attempts,
         });
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let loading = warmth.metrics.model_loading();
             let (first, attempts) = (warmth.attempt(), warmth.attempts.clone());
             let until_warm = warmth.clone().until_warm(first);
             runtime.spawn(async move {
@@ -54,6 +60,11 @@ impl Warmth {
             });
         }
         warmth
+    }
+
+    /// The model.
+    pub(super) fn llm(&self) -> &Arc<dyn Llm> {
+        &self.llm
     }
 
     /// Another model takes its place.

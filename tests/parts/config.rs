@@ -99,6 +99,30 @@ fn a_limit_on_the_cost_of_tokens_needs_their_price() {
 }
 
 #[test]
+fn a_draft_model_is_one_of_the_further_models() {
+    let llm = "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+    let small = "[llm.models.small]\nengine = \"anthropic\"\nbase_url = \"http://127.0.0.1:2/v1\"\nmodel = \"s\"\n";
+    let draft = "[draft]\nmodel = \"small\"\n";
+    let loaded = file(&format!(
+        "{llm}{small}{draft}samples = 5\ntoken_price = 0.1\n"
+    ));
+    let config = loaded.load().unwrap().config;
+    assert_eq!(config.draft.unwrap().settings.model, "s");
+    let policy = config.policy.speculation.draft.expect("a draft model");
+    assert_eq!((policy.samples, policy.token_cost_per_day), (5, None));
+    file(&format!("{llm}{draft}")).refused(&[
+        "undertone.toml:6: ",
+        "draft.model = \"small\" is not among llm.models",
+        "[llm.models.small]",
+    ]);
+    file(&format!("{llm}{small}[draft]\nmodel = \"smal\"\n")).refused(&["did you mean `small`"]);
+    file(&format!("{small}{draft}")).refused(&["draft.model", "llm.engine is \"brain\""]);
+    file(&format!("{llm}{small}{draft}samples = 0\n")).refused(&["draft.samples", "1 to 9"]);
+    file(&format!("{llm}{small}{draft}token_cost_per_day = 2.0\n"))
+        .refused(&["draft.token_cost_per_day", "set draft.token_price"]);
+}
+
+#[test]
 fn without_a_file_the_policy_is_the_librarys_default() {
     assert_eq!(file("").load().unwrap().config.policy, Policy::default());
 }

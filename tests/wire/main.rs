@@ -16,6 +16,7 @@ mod conformance;
 mod dead_backends;
 mod demonstration;
 mod doors;
+mod draft;
 mod early;
 mod early_calls;
 mod edge;
