@@ -2,7 +2,7 @@
 
 use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
 use super::probe;
-use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded};
+use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{JournalFile, declared};
@@ -94,6 +94,14 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
             || language_model(config),
         ),
+        match &config.draft {
+            None => skipped("draft model", "there is none"),
+            Some(draft) => try_out(
+                "draft model",
+                "see draft.model and its section in the configuration, and whether its server runs",
+                || model_on_a_server(config, draft),
+            ),
+        },
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),
@@ -218,12 +226,16 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
     Ok(format!("{}: first audio after {first} ms", tts.name()))
 }
 
+fn language_model(config: &Config) -> Result<String> {
+    match &config.llm {
+        LlmEngine::Remote(remote) => model_on_a_server(config, remote),
+        LlmEngine::Brain => Ok("the embedded brain".into()),
+    }
+}
+
 /// Asks the server for its list of models with the client that sessions use. The request is free
 /// and tests address, key and latency.
-fn language_model(config: &Config) -> Result<String> {
-    let LlmEngine::Remote(remote) = &config.llm else {
-        return Ok("the embedded brain".into());
-    };
+fn model_on_a_server(config: &Config, remote: &RemoteLlm) -> Result<String> {
     let model = remote_llm(remote, |settings| {
         settings.connect_timeout = BACKEND_PATIENCE;
         settings.stall_timeout = BACKEND_PATIENCE;

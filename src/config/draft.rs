@@ -60,6 +60,11 @@ impl Check<'_> {
             let problem = format!("draft.model = \"{name}\" is not among llm.models");
             return Err(self.wrong("draft.model", problem, &fix));
         };
-        Ok(Some(model.clone()))
+        // Nobody hears what it says.
+        let prompts = model.prompts.clone().with_words_before_calls(false);
+        Ok(Some(RemoteLlm {
+            prompts,
+            ..model.clone()
+        }))
     }
 }

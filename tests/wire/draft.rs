@@ -20,13 +20,13 @@ use undertone::tools::{Registry, builtin};
 /// What the user asks for. A request without it is a warm-up.
 const REQUEST: &str = "Would you do that for me?";
 
-const SAMPLES: u32 = 3;
+pub(crate) const SAMPLES: u32 = 3;
 
 /// Turns after which a draft that is not to be asked any longer is not.
 const TURNS: usize = 8;
 
 /// A request to a model server. Dropping it ends the answer.
-struct Asked {
+pub(crate) struct Asked {
     body: Value,
     pieces: mpsc::Sender<Value>,
 }
@@ -38,7 +38,7 @@ impl Asked {
     }
 
     /// Says a part of the answer, markup included.
-    async fn write(&self, text: &str) {
+    pub(crate) async fn write(&self, text: &str) {
         let delta = json!({ "content": text });
         self.send(json!({"choices": [{"index": 0, "delta": delta}]}))
             .await;
@@ -58,7 +58,7 @@ impl Asked {
 }
 
 /// A model server whose answers the test writes.
-struct Model {
+pub(crate) struct Model {
     llm: Arc<dyn Llm>,
     asked: mpsc::Receiver<Asked>,
 }
@@ -104,11 +104,11 @@ impl Model {
         }
     }
 
-    fn in_markup() -> Self {
+    pub(crate) fn in_markup() -> Self {
         Self::start(|_| ())
     }
 
-    async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> Asked {
         let next = timeout(PATIENCE, self.asked.recv()).await;
         next.expect("in time").expect("a request")
     }
@@ -131,9 +131,9 @@ impl Model {
 
 const SUM: &str = "<tool>calculate(expression=\"6*7\")</tool>";
 const NINES: &str = "<tool>calculate(expression=\"9*9\")</tool>";
-const ANSWER: &str = "<speech>That is forty-two.</speech>";
+pub(crate) const ANSWER: &str = "<speech>That is forty-two.</speech>";
 
-fn engines(main: &Model, draft: &Model, policy: DraftPolicy) -> Builders {
+pub(crate) fn engines(main: &Model, draft: &Arc<dyn Llm>, policy: DraftPolicy) -> Builders {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
     let built = without_models(main.llm.clone());
@@ -142,7 +142,7 @@ fn engines(main: &Model, draft: &Model, policy: DraftPolicy) -> Builders {
     // Each generation of the main model has its samples.
     speculation.assumed_per_turn = 0;
     Builders {
-        draft: Some(draft.llm.clone()),
+        draft: Some(draft.clone()),
         tools: tools.into(),
         policy: Policy {
             speculation,
@@ -152,7 +152,7 @@ fn engines(main: &Model, draft: &Model, policy: DraftPolicy) -> Builders {
     }
 }
 
-fn free() -> DraftPolicy {
+pub(crate) fn free() -> DraftPolicy {
     DraftPolicy {
         samples: SAMPLES,
         token_price: 0.0,
@@ -160,13 +160,13 @@ fn free() -> DraftPolicy {
     }
 }
 
-async fn call(server: &Server) -> Call {
+pub(crate) async fn call(server: &Server) -> Call {
     let mut call = Call::to(server).await;
     call.until("session.created").await;
     call
 }
 
-async fn ask(call: &mut Call) {
+pub(crate) async fn ask(call: &mut Call) {
     let content = json!([{"type": "input_text", "text": REQUEST}]);
     let item = json!({"type": "message", "role": "user", "content": content});
     call.send(json!({"type": "conversation.item.create", "item": item}))
@@ -175,14 +175,14 @@ async fn ask(call: &mut Call) {
 }
 
 /// The record of the turn, and all events until then.
-async fn record(call: &mut Call) -> (Value, Vec<Heard>) {
+pub(crate) async fn record(call: &mut Call) -> (Value, Vec<Heard>) {
     let events = call.until("undertone.turn_record").await;
     let record = events.last().expect("a record").event.clone();
     (record, events)
 }
 
 /// The next event of this kind about speculation.
-async fn speculation(call: &mut Call, kind: &str) -> Value {
+pub(crate) async fn speculation(call: &mut Call, kind: &str) -> Value {
     loop {
         let event = call.next().await.event;
         assert_ne!(event["type"], "response.done", "{kind}: it never came");
@@ -195,7 +195,7 @@ async fn speculation(call: &mut Call, kind: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_enough_samples_make_starts_before_the_model_commits_it() {
     let (mut main, mut draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     let mut call = call(&server).await;
     ask(&mut call).await;
     let asked = main.next().await;
@@ -234,7 +234,7 @@ async fn a_call_that_enough_samples_make_starts_before_the_model_commits_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sample_is_stopped_at_its_first_complete_call() {
     let (mut main, mut draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     let mut call = call(&server).await;
     ask(&mut call).await;
     let _silent = main.next().await;
@@ -251,7 +251,7 @@ async fn a_sample_is_stopped_at_its_first_complete_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_samples_are_cancelled_when_the_model_commits() {
     let (mut main, mut draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     let mut call = call(&server).await;
     ask(&mut call).await;
     let asked = main.next().await;
@@ -265,7 +265,7 @@ async fn the_samples_are_cancelled_when_the_model_commits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_samples_are_cancelled_when_the_model_answers_and_nobody_hears_them() {
     let (mut main, mut draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     let mut call = call(&server).await;
     ask(&mut call).await;
     let asked = main.next().await;
@@ -290,7 +290,7 @@ async fn the_samples_are_cancelled_when_the_model_answers_and_nobody_hears_them(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_of_the_draft_that_changes_something_is_refused() {
     let (mut main, mut draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     let mut call = call(&server).await;
     ask(&mut call).await;
     let asked = main.next().await;
@@ -326,7 +326,7 @@ async fn without_budget_the_draft_is_not_asked() {
         token_cost_per_day: Some(1e-9),
         ..free()
     };
-    let server = serve(engines(&main, &draft, policy));
+    let server = serve(engines(&main, &draft.llm, policy));
     main.keeps_saying(SUM, ANSWER);
     draft.keeps_saying(SUM, SUM);
     let mut first = call(&server).await;
@@ -336,7 +336,7 @@ async fn without_budget_the_draft_is_not_asked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn below_break_even_the_draft_is_not_asked() {
     let (main, draft) = (Model::in_markup(), Model::in_markup());
-    let server = serve(engines(&main, &draft, free()));
+    let server = serve(engines(&main, &draft.llm, free()));
     main.keeps_saying(SUM, ANSWER);
     draft.keeps_saying(NINES, NINES);
     let mut first = call(&server).await;
@@ -408,7 +408,7 @@ async fn the_draft_speaks_any_dialect_and_calls_in_any_form() {
             samples: 1,
             ..free()
         };
-        let server = serve(engines(&main, &draft, policy));
+        let server = serve(engines(&main, &draft.llm, policy));
         let mut call = call(&server).await;
         ask(&mut call).await;
         let _silent = main.next().await;

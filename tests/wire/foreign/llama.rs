@@ -2,14 +2,19 @@
 
 use super::need;
 use crate::common;
+use crate::draft::{self, ANSWER, Model};
 use crate::support::PATIENCE;
+use crate::support::live::serve;
 use crate::support::program::{Program, ask, command, until};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::process::Stdio;
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+use undertone::llm::remote::Settings;
+use undertone::llm::{Llm, Prompts, Remote};
 
 const QUESTIONS: [&str; 10] = [
     "Hello there.",
@@ -90,4 +95,61 @@ fn transcripts(events: &[Value]) -> String {
     let texts = events.iter().filter(is_transcript);
     let texts: Vec<_> = texts.filter_map(|e| e["transcript"].as_str()).collect();
     texts.join(" ")
+}
+
+/// Only these answers, so that two of three samples agree whatever the model makes of them.
+const EITHER_CALL: &str =
+    r#"root ::= "<tool>calculate(expression=\"" ("6*7" | "9*9") "\")</tool>""#;
+
+/// A real model as the draft: its samples become calls of the conversation, are given up when the model answers
+/// without one, and are asked for again in the next turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a model of 100 MB: `make verify` installs and runs it"]
+async fn a_small_model_drafts_the_calls_of_another() {
+    let (_llama, address) = llama().await;
+    let url = format!("{address}/v1").parse().expect("an address");
+    let settings = Settings {
+        temperature: Some(1.0),
+        extra_body: Map::from_iter([("grammar".to_owned(), json!(EITHER_CALL))]),
+        ..Settings::new(url, "smollm2")
+    };
+    let small = Remote::new(settings, Prompts::default()).expect("a client");
+    let small: Arc<dyn Llm> = Arc::new(small);
+    let mut main = Model::in_markup();
+    let server = serve(draft::engines(&main, &small, draft::free()));
+    let mut call = draft::call(&server).await;
+    for turn in 0..3 {
+        draft::ask(&mut call).await;
+        let asked = main.next().await;
+        if turn == 1 {
+            asked
+                .write("<speech>I would rather not. It is late.</speech>")
+                .await;
+            drop(asked);
+            let (record, _) = draft::record(&mut call).await;
+            println!("given up: {}", record["drafts"]);
+            continue;
+        }
+        let started = draft::speculation(&mut call, "started").await;
+        let expression = started["arguments"]["expression"].as_str();
+        let expression = expression.expect("an expression");
+        asked
+            .write(&format!(
+                "<tool>calculate(expression=\"{expression}\")</tool>"
+            ))
+            .await;
+        drop(asked);
+        main.next().await.write(ANSWER).await;
+        let (record, _) = draft::record(&mut call).await;
+        println!("drafted {expression}: {}", record["drafts"]);
+        let run = &record["runs"][0];
+        assert_eq!(
+            (&run["source"], &run["fate"]["kind"]),
+            (&json!("draft"), &json!("committed"))
+        );
+        let drafted = &record["drafts"][0];
+        assert_eq!(drafted["accepted"], true, "{drafted}");
+        assert!(drafted["calls"].as_u64() >= Some(2), "{drafted}");
+        assert!(drafted["usage"]["output"].as_u64() > Some(0), "{drafted}");
+    }
 }
