@@ -22,7 +22,7 @@
 //! | `aside` | text responses outside the conversation |
 //! | `early_tools` | the client's tools that may run early |
 //! | `speculation` | which calls may run before they are committed, and how runs end |
-//! | `draft`, `speculation/drafts` | calls that a draft model samples |
+//! | `draft`, `speculation/drafting` | calls that a draft model samples |
 //! | `preempt` | answers that are generated before the end of the turn is certain |
 //! | `assumed` | answers that are generated before their call is committed |
 //! | `ending` | how the conversation ends: by a tool call or a hang-up |

@@ -166,3 +166,82 @@ async fn first_call(
     }
     (None, usage)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::Demands;
+    use crate::llm::scripted::{Scripted, Step};
+    use serde_json::json;
+
+    const REQUEST: RequestId = RequestId(1);
+
+    fn prompt() -> Prompt {
+        Prompt {
+            instructions: Some("You are a test.".into()),
+            day: None,
+            messages: Vec::new(),
+            tools: Vec::new().into(),
+            demands: Demands::default(),
+        }
+    }
+
+    fn asked(llm: impl Llm + 'static, samples: u32) -> (Drafts, JoinSet<()>, mpsc::Receiver<Done>) {
+        let (results, incoming) = mpsc::channel(8);
+        let (mut drafts, mut tasks) = (Drafts::new(Some(Arc::new(llm))), JoinSet::new());
+        drafts.ask(REQUEST, &prompt(), samples, &mut tasks, &results);
+        (drafts, tasks, incoming)
+    }
+
+    async fn next(incoming: &mut mpsc::Receiver<Done>) -> Sampled {
+        match incoming.recv().await {
+            Some(Done::Drafted(sampled)) => sampled,
+            _ => panic!("no sample has ended"),
+        }
+    }
+
+    fn answer(input: Option<Input>) -> (Option<SampledCall>, TokenUsage) {
+        match input {
+            Some(Input::Drafted { call, usage, .. }) => (call, usage),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sample_is_its_first_call_and_its_words_only_cost() {
+        let text = "<speech>One moment.</speech><tool>f(n=1)</tool><tool>g()</tool>";
+        let (mut drafts, _tasks, mut incoming) = asked(Scripted::always(text), 1);
+        let sampled = next(&mut incoming).await;
+        let (call, usage) = answer(drafts.ended(sampled));
+        let call = call.expect("a call");
+        assert_eq!(call.tool, "f");
+        assert_eq!(json!(call.arguments), json!({"n": 1}));
+        assert_eq!(usage.input, prompt().estimate());
+        assert!(usage.output > 0);
+    }
+
+    #[tokio::test]
+    async fn every_sample_ends_once_although_an_end_and_the_stop_cross() {
+        let (mut drafts, _tasks, mut incoming) = asked(Scripted::always("<tool>f()</tool>"), 2);
+        let (first, second) = (next(&mut incoming).await, next(&mut incoming).await);
+        assert!(answer(drafts.ended(first)).0.is_some());
+        let mut stopped = drafts.stop(REQUEST);
+        let (call, usage) = answer(stopped.next());
+        assert_eq!((call, stopped.next()), (None, None));
+        assert!(usage.total() > 0);
+        assert_eq!(drafts.ended(second), None);
+    }
+
+    #[tokio::test]
+    async fn a_draft_that_hangs_is_aborted_and_one_that_fails_makes_no_call() {
+        let (mut drafts, mut tasks, _incoming) = asked(Scripted::always(vec![Step::Hang]), 3);
+        assert_eq!(drafts.stop(REQUEST).count(), 3);
+        while let Some(ended) = tasks.join_next().await {
+            assert!(ended.is_err_and(|error| error.is_cancelled()));
+        }
+        let fails = Scripted::always(vec![Step::Error("gone".into())]);
+        let (mut drafts, _tasks, mut incoming) = asked(fails, 1);
+        let sampled = next(&mut incoming).await;
+        assert_eq!(answer(drafts.ended(sampled)).0, None);
+    }
+}

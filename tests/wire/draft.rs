@@ -11,7 +11,7 @@ use support::live::{Call, Heard, said, serve, without_models};
 use support::{PATIENCE, Server};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use undertone::conversation::{DraftPolicy, Policy};
+use undertone::conversation::{DraftPolicy, Policy, Timeouts};
 use undertone::llm::remote::{Dialect, Settings};
 use undertone::llm::{Calls, Llm, Prompts, Remote};
 use undertone::session::Builders;
@@ -146,6 +146,10 @@ pub(crate) fn engines(main: &Model, draft: &Arc<dyn Llm>, policy: DraftPolicy) -
         tools: tools.into(),
         policy: Policy {
             speculation,
+            timeouts: Timeouts {
+                thinking: built.policy.timeouts.generation_timeout,
+                ..built.policy.timeouts
+            },
             ..built.policy
         },
         ..built

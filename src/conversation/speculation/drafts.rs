@@ -1,69 +1,54 @@
-//! Calls that a draft model samples while the main model generates: which predictions they are, when the samples
-//! are stopped, and whether it is worth asking for them.
+//! The questions to a draft model, each from its beginning to its record.
 
-use super::gate;
 use super::ledger::Run;
 use super::record::DraftRecord;
-use super::{Speculation, TrackId, expected};
-use crate::conversation::client_settings::{ClientSettings, ClientTools};
+use super::track::TrackId;
 use crate::conversation::common::Common;
-use crate::conversation::draft::{DraftPolicy, SampledCall};
-use crate::conversation::experience::{Experience, Lesson};
+use crate::conversation::draft::DraftPolicy;
 use crate::conversation::ids::RequestId;
 use crate::conversation::output::Output;
-use crate::llm::{Prompt, TokenUsage};
-use crate::prediction::{Prediction, Source};
-use crate::time::{Micros, Time};
-use crate::tools::{Declaration, Eligibility, canonical};
+use crate::llm::TokenUsage;
+use crate::time::Time;
+use crate::tools::Declaration;
 use serde_json::{Map, Value};
-
-/// The tries that a tool is credited with in advance, and how many of them were hits: the paper measured an
-/// acceptance rate of 0.8.
-const PRIOR: (f64, f64) = (4.0, 3.2);
-
-/// The drafts after which it is known what they cost and save.
-const KNOWN: usize = 8;
-
-/// A draft that is not worth it is asked for all the same once in so many chances, so that it can recover.
-const TRIAL: u32 = 10;
 
 /// The drafts of a session.
 #[derive(Debug, Default)]
 pub(super) struct Drafts {
     /// Those that are not in a record yet, oldest first.
-    open: Vec<Draft>,
+    pub(super) open: Vec<Draft>,
     /// Those that have ended since the last record of a turn.
-    ended: Vec<DraftRecord>,
+    pub(super) ended: Vec<DraftRecord>,
     /// The day's budget for their tokens is spent.
-    is_spent: bool,
+    pub(super) is_spent: bool,
 }
 
 /// The samples that were asked for beside one generation of the main model.
 #[derive(Debug)]
-struct Draft {
-    request: RequestId,
+pub(super) struct Draft {
+    pub(super) request: RequestId,
     /// The generation of the main model.
-    generation: RequestId,
-    track: TrackId,
-    policy: DraftPolicy,
-    began: Time,
+    pub(super) generation: RequestId,
+    pub(super) track: TrackId,
+    pub(super) policy: DraftPolicy,
+    pub(super) began: Time,
     /// The estimated tokens of its prompt.
-    tokens: u64,
+    pub(super) tokens: u64,
     /// Samples that have not ended.
-    running: u32,
+    pub(super) running: u32,
     /// The tokens of those that have.
-    usage: TokenUsage,
+    pub(super) usage: TokenUsage,
     /// Its calls, each once.
-    calls: Vec<Sampled>,
+    pub(super) calls: Vec<Sampled>,
     /// Tools that the main model called, and no sample before it.
-    missed: Vec<(String, bool)>,
-    stage: Stage,
+    pub(super) missed: Vec<(String, bool)>,
+    pub(super) stage: Stage,
     /// The main model has called a tool, or has answered in full.
-    is_decided: bool,
+    pub(super) is_decided: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Its calls are predictions.
     Sampling,
     /// Its samples were stopped: the main model has called a tool, or answers.
@@ -74,24 +59,24 @@ enum Stage {
 
 /// A call that was sampled.
 #[derive(Debug)]
-struct Sampled {
-    tool: String,
-    by_client: bool,
+pub(super) struct Sampled {
+    pub(super) tool: String,
+    pub(super) by_client: bool,
     /// It may run before it is committed.
-    may_run: bool,
+    pub(super) may_run: bool,
     /// The arguments in the form in which they are compared.
-    key: Map<String, Value>,
+    pub(super) key: Map<String, Value>,
     /// How many samples made it.
-    count: u32,
+    pub(super) count: u32,
     /// When the first one did.
-    first: Time,
+    pub(super) first: Time,
     /// When the main model committed it.
-    committed: Option<Time>,
+    pub(super) committed: Option<Time>,
 }
 
 impl Draft {
     /// Notes that another sample has made this call, and returns how many have.
-    fn count(&mut self, call: Sampled) -> u32 {
+    pub(super) fn count(&mut self, call: Sampled) -> u32 {
         let same = |known: &&mut Sampled| known.tool == call.tool && known.key == call.key;
         if let Some(known) = self.calls.iter_mut().find(same) {
             known.count += 1;
@@ -102,7 +87,7 @@ impl Draft {
     }
 
     /// The main model has committed this call.
-    fn meet(&mut self, tool: &Declaration, key: &Map<String, Value>, now: Time) {
+    pub(super) fn meet(&mut self, tool: &Declaration, key: &Map<String, Value>, now: Time) {
         self.is_decided = true;
         let name = &tool.spec.name;
         let mut of_tool = self.calls.iter_mut().filter(|call| call.tool == *name);
@@ -114,7 +99,7 @@ impl Draft {
     }
 
     /// The likeliest call of each tool.
-    fn likeliest(&self) -> impl Iterator<Item = &Sampled> {
+    pub(super) fn likeliest(&self) -> impl Iterator<Item = &Sampled> {
         let is_likeliest = |(at, call): &(usize, &Sampled)| {
             let others = self.calls.iter().enumerate();
             let mut others = others.filter(|(_, other)| other.tool == call.tool);
@@ -126,14 +111,25 @@ impl Draft {
         calls.filter(is_likeliest).map(|(_, call)| call)
     }
 
+    /// Moves on to a later stage, and stops the samples if they are not wanted in it.
+    pub(super) fn move_to(&mut self, common: &mut Common, stage: Stage) {
+        if self.stage == Stage::Sampling && stage != Stage::Sampling && self.running > 0 {
+            let request = self.request;
+            common.outputs.push_back(Output::StopDraft { request });
+        }
+        if self.stage != Stage::Over && stage != Stage::Sampling {
+            self.stage = stage;
+        }
+    }
+
     /// Its tokens: those of samples that are still running are estimated.
-    fn usage(&self) -> TokenUsage {
+    pub(super) fn usage(&self) -> TokenUsage {
         let mut usage = self.usage;
         usage.input += u64::from(self.running) * self.tokens;
         usage
     }
 
-    fn record(&self) -> DraftRecord {
+    pub(super) fn record(&self) -> DraftRecord {
         let calls = self.calls.iter();
         let likeliest = self.likeliest().max_by_key(|call| call.count);
         let hit = calls.clone().any(|call| call.committed.is_some());
@@ -150,205 +146,10 @@ impl Draft {
     }
 }
 
-/// Questions.
-impl Speculation {
-    /// Whether to ask the draft model beside a generation with this prompt: it may be asked, and is worth it.
-    pub(in crate::conversation) fn wants_draft(
-        &mut self,
-        common: &mut Common,
-        client: &ClientSettings,
-        prompt: &Prompt,
-    ) -> bool {
-        let policy = &common.policy.speculation;
-        let Some(draft) = policy.draft else {
-            return false;
-        };
-        let tools = common.policy.tools.iter().chain(client.early.all());
-        let may_run = |tool: &&_| gate::eligibility(tool, policy) == Eligibility::Full;
-        let tools: Vec<&Declaration> = tools.map(|tool| &**tool).filter(may_run).collect();
-        if self.drafts.is_spent || !prompt.may_call() || tools.is_empty() {
-            return false;
-        }
-        let value = policy.value_per_second;
-        if is_worth_asking(&common.experience, &tools, draft, value) {
-            return true;
-        }
-        common.learn(Lesson::Undrafted, false);
-        common.experience.undrafted().is_multiple_of(TRIAL)
-    }
-
-    /// Asks the draft model for calls beside a `generation` of the main model.
-    pub(in crate::conversation) fn ask_draft(
-        &mut self,
-        common: &mut Common,
-        track: TrackId,
-        generation: RequestId,
-        prompt: Prompt,
-    ) {
-        let Some(policy) = common.policy.speculation.draft else {
-            return;
-        };
-        let (request, samples) = (common.request_id(), policy.samples);
-        self.drafts.open.push(Draft {
-            request,
-            generation,
-            track,
-            policy,
-            began: common.now,
-            tokens: prompt.estimate(),
-            running: samples,
-            usage: TokenUsage::default(),
-            calls: Vec::new(),
-            missed: Vec::new(),
-            stage: Stage::Sampling,
-            is_decided: false,
-        });
-        common.outputs.push_back(Output::AskDraft {
-            request,
-            prompt,
-            samples,
-        });
-    }
-
-    /// The day's budget for drafts is spent, or there is a new one.
-    pub(in crate::conversation) fn set_draft_budget(&mut self, spent: bool) {
-        self.drafts.is_spent = spent;
-    }
-}
-
-/// Answers.
-impl Speculation {
-    /// Handles the end of a sample. Its call is a prediction, as confident as the share of all samples that have
-    /// made it so far.
-    pub(in crate::conversation) fn on_drafted(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        request: RequestId,
-        call: Option<SampledCall>,
-        usage: TokenUsage,
-    ) {
-        let mut drafts = self.drafts.open.iter_mut();
-        let draft = drafts.find(|draft| draft.request == request && draft.running > 0);
-        let Some(draft) = draft else {
-            return;
-        };
-        draft.running -= 1;
-        draft.usage.add(usage);
-        if let Some(SampledCall { tool, arguments }) = call
-            && draft.stage == Stage::Sampling
-        {
-            let declared = clients.declared(&common.policy, &tool);
-            let policy = &common.policy.speculation;
-            let count = draft.count(Sampled {
-                tool: tool.clone(),
-                by_client: declared.is_some_and(|tool| tool.by_client),
-                may_run: declared
-                    .is_some_and(|tool| gate::eligibility(tool, policy) == Eligibility::Full),
-                key: declared.map_or_else(|| arguments.clone(), |tool| canonical(tool, &arguments)),
-                count: 1,
-                first: common.now,
-                committed: None,
-            });
-            let track = draft.track;
-            let prediction = Prediction {
-                tool,
-                arguments,
-                confidence: count as f32 / draft.policy.samples as f32,
-                source: Source::Draft,
-            };
-            self.follow_draft(common, clients, track, prediction);
-        }
-        self.end_drafts(common, |_| false);
-    }
-
-    /// Passes a sampled call through the gate, as no likelier to be committed than the tool's calls were so far.
-    fn follow_draft(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        id: TrackId,
-        prediction: Prediction,
-    ) {
-        let (name, confidence) = (prediction.tool.clone(), prediction.confidence);
-        let hit = confidence.min(acceptance(&common.experience, &name) as f32);
-        let before = self
-            .track(id)
-            .and_then(|t| t.candidates.get(&name).cloned());
-        self.follow_as(common, clients, id, prediction, hit);
-        // What fewer samples say does not replace a likelier call.
-        if let Some(before) = before.filter(|before| before.confidence > confidence)
-            && let Some(track) = self.track(id)
-        {
-            track.candidates.insert(name, before);
-        }
-    }
-
-    /// The main model has committed a call in this generation.
-    pub(in crate::conversation) fn compare_draft(
-        &mut self,
-        common: &Common,
-        generation: RequestId,
-        tool: &Declaration,
-        arguments: &Map<String, Value>,
-    ) {
-        let key = canonical(tool, arguments);
-        for draft in self.drafts.of(generation) {
-            draft.meet(tool, &key, common.now);
-        }
-    }
-
-    /// The main model has ended this generation.
-    pub(in crate::conversation) fn decide_draft(&mut self, generation: RequestId) {
-        for draft in self.drafts.of(generation) {
-            draft.is_decided = true;
-        }
-    }
-
-    /// Stops the samples that are no longer wanted. `going_on`: the generations of the main model that go on, and
-    /// whether each has called a tool or answers.
-    pub(in crate::conversation) fn watch_drafts(
-        &mut self,
-        common: &mut Common,
-        going_on: [Option<(RequestId, bool)>; 2],
-    ) {
-        for draft in &mut self.drafts.open {
-            let of = going_on.iter().flatten();
-            let stage = match of.clone().find(|(of, _)| *of == draft.generation) {
-                Some((_, false)) => Stage::Sampling,
-                Some((_, true)) => Stage::Stopped,
-                None => Stage::Over,
-            };
-            draft.move_to(common, stage);
-        }
-        self.end_drafts(common, |_| false);
-    }
-
-    /// Ends the drafts of a track that closes. Returns the records of all drafts that have ended since this was last
-    /// called.
-    pub(super) fn close_drafts(&mut self, common: &mut Common, track: TrackId) -> Vec<DraftRecord> {
-        let of_track = |draft: &Draft| draft.track == track;
-        for draft in self.drafts.open.iter_mut().filter(|d| of_track(d)) {
-            draft.move_to(common, Stage::Over);
-        }
-        self.end_drafts(common, of_track);
-        std::mem::take(&mut self.drafts.ended)
-    }
-
-    /// Ends the drafts whose generation is over and whose samples have all ended, or that are to end `at_once`.
-    fn end_drafts(&mut self, common: &mut Common, at_once: impl Fn(&Draft) -> bool) {
-        let has_ended = |draft: &mut Draft| {
-            draft.stage == Stage::Over && (draft.running == 0 || at_once(draft))
-        };
-        for draft in self.drafts.open.extract_if(.., has_ended) {
-            learn(common, &draft);
-            self.drafts.ended.push(draft.record());
-        }
-    }
-
+impl Drafts {
     /// Whether samples for the words as they are now have made the call of this run.
-    pub(super) fn is_drafted(&self, run: &Run) -> bool {
-        let mut drafts = self.drafts.open.iter();
+    pub(super) fn have(&self, run: &Run) -> bool {
+        let mut drafts = self.open.iter();
         drafts.any(|draft| {
             let mut calls = draft.calls.iter();
             draft.track == run.track
@@ -356,79 +157,10 @@ impl Speculation {
                 && calls.any(|call| call.tool == run.tool && call.key == run.key)
         })
     }
-}
 
-impl Drafts {
     /// The drafts beside a generation of the main model.
-    fn of(&mut self, generation: RequestId) -> impl Iterator<Item = &mut Draft> {
+    pub(super) fn of(&mut self, generation: RequestId) -> impl Iterator<Item = &mut Draft> {
         let drafts = self.open.iter_mut();
         drafts.filter(move |draft| draft.generation == generation)
     }
-}
-
-impl Draft {
-    /// Moves on to a later stage, and stops the samples if they are not wanted in it.
-    fn move_to(&mut self, common: &mut Common, stage: Stage) {
-        if self.stage == Stage::Sampling && stage != Stage::Sampling && self.running > 0 {
-            let request = self.request;
-            common.outputs.push_back(Output::StopDraft { request });
-        }
-        if self.stage != Stage::Over && stage != Stage::Sampling {
-            self.stage = stage;
-        }
-    }
-}
-
-/// Lessons.
-fn learn(common: &mut Common, draft: &Draft) {
-    let mut saved = Micros(0);
-    if draft.is_decided {
-        let tried: Vec<(String, bool, bool)> = draft
-            .likeliest()
-            .map(|call| (call.tool.clone(), call.by_client, call.committed.is_some()))
-            .chain(
-                draft
-                    .missed
-                    .iter()
-                    .map(|(tool, by)| (tool.clone(), *by, false)),
-            )
-            .collect();
-        for (tool, by_client, hit) in tried {
-            common.learn(Lesson::Drafted { tool, hit }, by_client);
-        }
-        for call in draft.calls.iter().filter(|call| call.may_run) {
-            let lead = call.committed.map(|at| at.since(call.first));
-            let most = expected(&common.experience, &call.tool, 0.5);
-            saved = saved.max(lead.unwrap_or_default().min(most));
-        }
-    }
-    let tokens = draft.usage().total();
-    common.learn(Lesson::DraftCost { tokens, saved }, false);
-}
-
-/// How often the draft has the main model's call of a tool in time, of all times that either of them calls it.
-fn acceptance(known: &Experience, tool: &str) -> f64 {
-    let (hits, all) = known.drafted(tool);
-    (hits as f64 + PRIOR.1) / (all as f64 + PRIOR.0)
-}
-
-/// Break-even: whether the draft is right often enough for its calls of at least one of `tools` to start, and saves
-/// more than its tokens cost.
-fn is_worth_asking(
-    known: &Experience,
-    tools: &[&Declaration],
-    draft: DraftPolicy,
-    value_per_second: f64,
-) -> bool {
-    let (asked, tokens, saved) = known.drafts();
-    let gain = saved.0 as f64 / 1e6 * value_per_second;
-    if asked >= KNOWN && draft.cost(tokens) > gain {
-        return false;
-    }
-    let was_tried = |tool: &&&Declaration| known.drafted(&tool.spec.name).1 > 0;
-    let mut tried = tools.iter().filter(was_tried).peekable();
-    let is_right = |tool: &&Declaration| {
-        acceptance(known, &tool.spec.name) >= f64::from(tool.speculation.min_confidence)
-    };
-    tried.peek().is_none() || tried.any(is_right)
 }

@@ -2,9 +2,10 @@
 //!
 //! A prediction passes the [`gate`] (`predictions`); each run is an entry of the [`ledger`], which ends once,
 //! committed or discarded (`runs`). Predictions come from the sources, from the model's own stream, and from a draft model
-//! (`drafts`). Nothing here touches the history, the voice or the client's events of the
+//! (`drafting`). Nothing here touches the history, the voice or the client's events of the
 //! conversation: only a commit does.
 
+mod drafting;
 mod drafts;
 mod gate;
 mod ledger;

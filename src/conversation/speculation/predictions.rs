@@ -140,7 +140,7 @@ impl Speculation {
             let others = wanted.get(run.tool.as_str());
             run.track == track
                 && !matches!(run.predicted, Some((Source::Stream, _)))
-                && !self.is_drafted(run)
+                && !self.drafts.have(run)
                 && others.is_some_and(|keys| !keys.contains(&run.key))
         };
         for run in self.ledger.uncommitted(outdated) {

@@ -105,7 +105,7 @@ impl Speculation {
         let is_outdated = |run: &Run| {
             track.unanswered
                 && !matches!(run.predicted, Some((Source::Stream, _)))
-                && !self.is_drafted(run)
+                && !self.drafts.have(run)
         };
         let runs = self.ledger.runs().filter(|run| {
             run.track == track.id && called.is_none_or(|tool| tool == run.tool) && !is_outdated(run)
