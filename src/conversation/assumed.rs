@@ -218,6 +218,11 @@ impl Assumed {
         })
     }
 
+    /// The held-back generation.
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.next.as_ref().map(|next| &next.held)
+    }
+
     /// Whether the held-back generation is still being streamed.
     pub(super) fn is_streaming(&self) -> bool {
         let streams = |next: &Next| !next.held.has_ended();

@@ -57,6 +57,13 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// It has neither begun a call nor ended.
+    pub(super) fn is_undecided(&self) -> bool {
+        let decides =
+            |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. } | LlmEvent::End);
+        !self.events.iter().any(decides)
+    }
+
     /// Asks the model for a generation that is not held back.
     pub(super) fn begin(common: &mut Common, prompt: Prompt) -> Self {
         let (request, agent) = (common.request_id(), common.policy.briefing.agent.clone());

@@ -87,6 +87,11 @@ impl Speculation {
         });
     }
 
+    /// Whether the draft model was asked beside this generation, which goes on.
+    pub(in crate::conversation) fn is_drafted(&mut self, generation: RequestId) -> bool {
+        self.drafts.of(generation).next().is_some()
+    }
+
     /// The day's budget for drafts is spent, or there is a new one.
     pub(in crate::conversation) fn set_draft_budget(&mut self, spent: bool) {
         self.drafts.is_spent = spent;
@@ -187,7 +192,7 @@ impl Speculation {
     pub(in crate::conversation) fn watch_drafts(
         &mut self,
         common: &mut Common,
-        going_on: [Option<(RequestId, bool)>; 2],
+        going_on: [Option<(RequestId, bool)>; 3],
     ) {
         for draft in &mut self.drafts.open {
             let of = going_on.iter().flatten();

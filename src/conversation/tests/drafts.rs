@@ -98,7 +98,7 @@ fn what_the_draft_says_is_neither_heard_nor_remembered() {
     };
     let tools = || vec![early("weather", Effect::Read)];
     let (with_draft, without) = (talk(drafting(tools(), 0.0)), talk(with(tools())));
-    assert_eq!((questions(&with_draft), questions(&without)), (1, 0));
+    assert_eq!((questions(&with_draft), questions(&without)), (2, 0));
     assert_eq!(with_draft.spoken(), without.spoken());
     assert_eq!(
         with_draft.core.history.messages(),
@@ -121,6 +121,34 @@ fn it_is_asked_at_the_pause_together_with_the_model() {
     let over = |event: &Event| matches!(event, Event::UserItem { .. });
     let over = sim.events.iter().find(|(_, event)| over(event));
     assert!(asked < over.expect("a turn").0, "the answer was held back");
+}
+
+/// The second call of a turn is drafted from the result of the first: whether that comes after the model's stream has
+/// ended, between the commit and the end, or so shortly before the commit that the commit was assumed.
+#[test]
+fn each_step_of_a_chain_of_calls_is_drafted() {
+    for tool_ms in [3_000, 1_600, 1_300] {
+        let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+        sim.tool_ms = tool_ms;
+        for city in ["boulder", "rome"] {
+            let mut script = vec![Step::Wait(1_500)];
+            script.extend(call_with("weather", json!({ "city": city })));
+            script.extend([Step::Wait(300), end()]);
+            sim.scripts.push_back(script);
+            sim.drafts
+                .push_back(sampled([50, 60, 70], "weather", json!({ "city": city })));
+        }
+        sim.scripts.push_back(vec![say("Sunny in both."), end()]);
+        ask(
+            &mut sim,
+            "what is the weather in boulder and in rome",
+            15_000,
+        );
+        let runs = &sim.records()[0].runs;
+        let sources: Vec<_> = runs.iter().map(|run| run.source).collect();
+        let drafted = Some(crate::prediction::Source::Draft);
+        assert_eq!(sources, [drafted, drafted], "{tool_ms} ms: {runs:?}");
+    }
 }
 
 #[test]

@@ -69,9 +69,13 @@ impl Conversation {
             _ => return false,
         };
         let prompt = self.prompt(messages, &answer.terms, answer.calls.rounds() + 1, 0);
+        let draft = self.wants_draft(&prompt).then(|| prompt.clone());
         self.held
             .assumed
             .go_on(&mut self.common, prompt, main, &tool);
+        if let (Some(prompt), Some(held)) = (draft, self.held.assumed.held()) {
+            self.ask_draft(held.request, prompt);
+        }
         true
     }
 
@@ -227,18 +231,22 @@ impl Conversation {
     /// Asks the model, and the draft model beside it, or takes over a generation with this prompt.
     pub(super) fn taken_or_asked(&mut self, prompt: Prompt, outside: bool) -> Taken {
         if !outside {
-            let held = self.held.preempt.take(&mut self.common, &prompt);
-            let held = held.or_else(|| self.held.assumed.take(&mut self.common, &prompt));
-            if let Some(taken) = held {
+            if let Some(taken) = self.held.preempt.take(&mut self.common, &prompt) {
+                return taken;
+            }
+            if let Some(taken) = self.held.assumed.take(&mut self.common, &prompt) {
+                // While its call was only assumed, nothing was drafted from the result.
+                let is_drafted = self.speculation.is_drafted(taken.request);
+                if !is_drafted && taken.is_undecided() && self.wants_draft(&prompt) {
+                    self.ask_draft(taken.request, prompt);
+                }
                 return taken;
             }
         }
         let draft = (!outside && self.wants_draft(&prompt)).then(|| prompt.clone());
         let taken = Taken::begin(&mut self.common, prompt);
-        if let Some(prompt) = draft
-            && let Some(track) = self.speculation.answering().map(|track| track.id)
-        {
-            self.ask_draft(track, taken.request, prompt);
+        if let Some(prompt) = draft {
+            self.ask_draft(taken.request, prompt);
         }
         taken
     }

@@ -3,8 +3,8 @@
 use super::Conversation;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::draft::SampledCall;
+use crate::conversation::held::Held;
 use crate::conversation::ids::RequestId;
-use crate::conversation::speculation::TrackId;
 use crate::llm::{Prompt, TokenUsage};
 use serde_json::{Map, Value};
 
@@ -20,9 +20,15 @@ impl Conversation {
     }
 
     /// Asks the draft model beside a generation of the main model.
-    pub(super) fn ask_draft(&mut self, track: TrackId, generation: RequestId, prompt: Prompt) {
-        self.speculation
-            .ask_draft(&mut self.common, track, generation, prompt);
+    pub(super) fn ask_draft(&mut self, generation: RequestId, prompt: Prompt) {
+        let track = match self.held.preempt.is(generation) {
+            true => Some(self.speculation.listening().id),
+            false => self.speculation.answering().map(|track| track.id),
+        };
+        if let Some(track) = track {
+            self.speculation
+                .ask_draft(&mut self.common, track, generation, prompt);
+        }
     }
 
     /// Handles the end of a sample.
@@ -55,11 +61,13 @@ impl Conversation {
 
     /// Stops samples that are no longer wanted.
     pub(super) fn watch_drafts(&mut self) {
-        let held = self.held.preempt.held();
-        let held = held.map(|held| (held.request, held.has_completed_call() || held.has_ended()));
+        let decides = |held: &Held| (held.request, held.has_completed_call() || held.has_ended());
+        let (early, next) = (self.held.preempt.held(), self.held.assumed.held());
         let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
         let generation = generation.map(|g| (g.request(), g.has_called() || g.answers()));
-        self.speculation
-            .watch_drafts(&mut self.common, [held, generation]);
+        self.speculation.watch_drafts(
+            &mut self.common,
+            [early.map(decides), next.map(decides), generation],
+        );
     }
 }

@@ -47,7 +47,7 @@ impl Conversation {
         let draft = self.wants_draft(&prompt).then(|| prompt.clone());
         self.held.preempt.begin(&mut self.common, prompt, led);
         if let (Some(prompt), Some(held)) = (draft, self.held.preempt.held()) {
-            self.ask_draft(self.speculation.listening().id, held.request, prompt);
+            self.ask_draft(held.request, prompt);
         }
     }
 
