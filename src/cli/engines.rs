@@ -341,6 +341,7 @@ fn cast(config: &Config) -> Result<Cast> {
             voice: agent.voice.clone(),
             tools: agent.tools.clone(),
             speculation: agent.speculation,
+            plans: agent.plans,
             handoff: agent.handoff.clone(),
         });
     }

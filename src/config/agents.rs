@@ -17,7 +17,7 @@ use toml::de::DeTable;
 const FOLDER: &str = "agents";
 
 /// The keys of a file.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "description",
     "instructions",
     "instructions_file",
@@ -26,6 +26,7 @@ const KEYS: [&str; 10] = [
     "voice",
     "tools",
     "speculation",
+    "plans",
     "handoff",
     "by_name",
 ];
@@ -42,6 +43,7 @@ struct RawAgent {
     voice: Option<String>,
     tools: Option<Vec<String>>,
     speculation: Option<bool>,
+    plans: Option<bool>,
     handoff: Vec<String>,
     by_name: bool,
 }
@@ -141,7 +143,13 @@ impl Check<'_> {
         let agents: Vec<_> = agents
             .map(|(name, path)| self.agent(name, path, &names, known))
             .collect::<Checked<_>>()?;
-        self.nothing_is_named_as_a_handoff(&agents, known)?;
+        if agents.iter().any(|agent| !agent.handoff.is_empty()) {
+            self.nothing_is_named(
+                builtin::TRANSFER_TO_AGENT,
+                "how agents hand over",
+                known.tools,
+            )?;
+        }
         Ok(agents)
     }
 
@@ -213,32 +221,31 @@ impl Check<'_> {
             voice: raw.voice,
             tools: raw.tools.map(BTreeSet::from_iter),
             speculation: raw.speculation,
+            plans: raw.plans,
             handoff: raw.handoff,
             by_name: raw.by_name,
         })
     }
 
-    /// The tool that hands over has its name to itself.
-    fn nothing_is_named_as_a_handoff(
+    /// A tool of the server's own, which is `what`, has its name to itself.
+    pub(super) fn nothing_is_named(
         &self,
-        agents: &[AgentConfig],
-        known: &Known<'_>,
+        name: &str,
+        what: &str,
+        tools: &ToolsConfig,
     ) -> Checked<()> {
-        let mut declared = known.tools.declared.iter();
-        let taken = declared.find(|tool| tool.declaration.spec.name == builtin::TRANSFER_TO_AGENT);
-        match taken {
-            Some(tool) if agents.iter().any(|agent| !agent.handoff.is_empty()) => {
-                Err(ConfigError {
-                    origin: Place::File {
-                        path: tool.file.clone(),
-                        line: 1,
-                    },
-                    problem: format!("{} is how agents hand over", builtin::TRANSFER_TO_AGENT),
-                    fix: "give the tool another name".into(),
-                })
-            }
-            _ => Ok(()),
-        }
+        let mut declared = tools.declared.iter();
+        let taken = declared.find(|tool| tool.declaration.spec.name == name);
+        taken.map_or(Ok(()), |tool| {
+            Err(ConfigError {
+                origin: Place::File {
+                    path: tool.file.clone(),
+                    line: 1,
+                },
+                problem: format!("{name} is {what}"),
+                fix: "give the tool another name".into(),
+            })
+        })
     }
 
     /// The routes, in their order.

@@ -21,7 +21,7 @@ pub use crate::telemetry::LogFormat;
 pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
 
-use crate::conversation::{Policy, TextLimits};
+use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::server::ServerSettings;
 use crate::session::{PhoneSettings, Route};
@@ -107,6 +107,8 @@ pub struct AgentConfig {
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
     pub speculation: Option<bool>,
+    /// Whether its model may make plans.
+    pub plans: Option<bool>,
     /// The agents that it may hand over to.
     pub handoff: Vec<String>,
     /// Whether any client may choose it by name.
@@ -184,14 +186,18 @@ impl Config {
         &self,
         tools: &Registry,
     ) -> Result<TextLimits, (Option<PathBuf>, minijinja::Error)> {
-        let shared = self.policy.briefing.instructions.as_deref();
+        let shared = &self.policy.briefing;
         let own = text_limits(self.llm.remote(), shared, None, tools);
         let mut lowest = own.map_err(|error| (None, error))?;
         for agent in &self.agents {
             let model = agent.model.as_ref();
             let model = model.map_or(self.llm.remote(), |name| self.further_llms.get(name));
-            let instructions = agent.instructions.as_deref().or(shared);
-            let limits = text_limits(model, instructions, agent.tools.as_ref(), tools);
+            let briefing = Briefing {
+                instructions: agent.instructions.clone().or(shared.instructions.clone()),
+                plans: agent.plans.unwrap_or(shared.plans),
+                ..Briefing::default()
+            };
+            let limits = text_limits(model, &briefing, agent.tools.as_ref(), tools);
             let limits = limits.map_err(|error| (Some(agent.file.clone()), error))?;
             lowest.set_up = lowest.set_up.min(limits.set_up);
             lowest.item = lowest.item.min(limits.item);
@@ -202,7 +208,7 @@ impl Config {
 
 fn text_limits(
     model: Option<&RemoteLlm>,
-    instructions: Option<&str>,
+    briefing: &Briefing,
     own: Option<&BTreeSet<String>>,
     tools: &Registry,
 ) -> Result<TextLimits, minijinja::Error> {
@@ -212,13 +218,13 @@ fn text_limits(
     let offered = [Audience::Everyone, Audience::Calls].into_iter();
     let offered = offered.flat_map(|audience| tools.offered_to(audience));
     let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
-    let specs = offered.map(|tool| tool.spec.clone());
+    let offered: Vec<_> = offered.collect();
     let room = remote.prompts.room_for_clients(&Prompt {
-        instructions: instructions.map(str::to_owned),
+        instructions: briefing.instructions.clone(),
         day: None,
         messages: Vec::new(),
         // Without the demonstration's, which must not take room from the operator's.
-        tools: Arc::new(specs.collect()),
+        tools: Arc::new(briefing.offered(&offered)),
         demands: Demands::default(),
     })?;
     Ok(TextLimits {

@@ -14,6 +14,7 @@ use crate::conversation::{
     TurnDetection, VadPolicy,
 };
 use crate::llm::markup::CallForm;
+use crate::llm::plan::PLAN;
 use crate::llm::remote::{self, Dialect};
 use crate::llm::{Calls, Phrases};
 use crate::server::{Choosable, Twilio};
@@ -52,6 +53,9 @@ pub(super) fn check(
         twilio: twilio.as_ref(),
     })?;
     let llm = check.llm(&raw.llm)?;
+    if agents.iter().any(|agent| agent.plans == Some(true)) || policy.briefing.plans {
+        check.nothing_is_named(PLAN, "what models call to make plans", &tools)?;
+    }
     Ok(Config {
         server: ServerSettings {
             agents: choosable(&agents),
@@ -195,6 +199,7 @@ impl Check<'_> {
             greeting: self.greeting("session.greeting", &session.greeting)?,
             briefing: Briefing {
                 instructions: self.instructions(llm)?,
+                plans: session.plans,
                 ..Briefing::default()
             },
             speculation: SpeculationPolicy {

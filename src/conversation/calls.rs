@@ -27,6 +27,8 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// The result for the history; `None` while the call runs.
     pub(super) result: Option<Value>,
+    /// The model is not asked again because of the result.
+    quiet: bool,
 }
 
 impl Calls {
@@ -40,7 +42,12 @@ impl Calls {
 
     /// Adds a call of the model, with its result if it has already failed.
     pub(super) fn wait_for(&mut self, call: CallId, result: Option<Value>) {
-        self.waiting.push(Waiting { call, result });
+        let quiet = false;
+        self.waiting.push(Waiting {
+            call,
+            result,
+            quiet,
+        });
     }
 
     /// Notes that the client runs a call.
@@ -60,6 +67,13 @@ impl Calls {
                 Ok(())
             }
             None => Err(result),
+        }
+    }
+
+    /// Stores the result of a call that is no reason to ask the model again.
+    pub(super) fn finish_quietly(&mut self, call: CallId, result: Value) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|w| w.call == call) {
+            (waiting.result, waiting.quiet) = (Some(result), true);
         }
     }
 
@@ -94,7 +108,7 @@ impl Calls {
         if self.waiting.is_empty() || !self.open().is_empty() {
             return Vec::new();
         }
-        self.untold = tell;
+        self.untold = tell && self.waiting.iter().any(|waiting| !waiting.quiet);
         std::mem::take(&mut self.waiting)
     }
 

@@ -156,9 +156,9 @@ impl Confirmation {
         true
     }
 
-    /// A question waits for the response to say everything else.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.wanted.is_some()
+    /// The call whose question waits for the response to say everything else.
+    pub(super) fn wanted(&self) -> Option<CallId> {
+        self.wanted.as_ref().map(|wanted| wanted.pending.call)
     }
 
     /// Drops the question that was to be asked: the response is over or has failed.

@@ -18,6 +18,7 @@
 //! | `answer` | the parts of an answer, and how it ends |
 //! | `generation` | one run of the model: clauses and calls |
 //! | `calls` | the tool calls of an answer, round by round |
+//! | `plan` | several calls that the model writes at once, some of which need the results of others |
 //! | `answer_end` | where an answer without an end is cut |
 //! | `aside` | text responses outside the conversation |
 //! | `early_tools` | the client's tools that may run early |
@@ -73,6 +74,7 @@ mod outcome;
 mod output;
 mod partials;
 mod pause;
+mod plan;
 mod playout;
 mod policy;
 mod preempt;

@@ -1,10 +1,11 @@
 //! The settings of the rules, as the operator configured them.
 
 use super::draft::DraftPolicy;
+use super::plan::spec_of;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
-use crate::tools::Declaration;
+use crate::tools::{Declaration, ToolSpec};
 use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -64,6 +65,9 @@ pub struct Briefing {
     /// The day on which the session began, in words: `Sunday, 1 March 2026`. The core has no clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
+    /// The model may make plans: several calls at once, some of which need the results of others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plans: bool,
     /// The facts on the caller. Untrusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -140,6 +144,15 @@ pub struct EndpointPolicy {
     /// repeat, ms; never if `None`.
     #[serde(default)]
     pub ask_again_ms: Option<u64>,
+}
+
+impl Briefing {
+    /// The `tools` of the server as they are offered to the model, with the one that makes plans.
+    pub fn offered(&self, tools: &[Arc<Declaration>]) -> Vec<ToolSpec> {
+        let plan = self.plans.then(|| spec_of(tools.iter())).flatten();
+        let own = tools.iter().map(|tool| tool.spec.clone());
+        own.chain(plan).collect()
+    }
 }
 
 impl Policy {

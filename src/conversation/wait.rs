@@ -30,6 +30,12 @@ impl Wait {
         }
     }
 
+    /// This wait, and behind it what is expected to take `more`.
+    pub(super) fn and_then(self, more: Micros) -> Self {
+        let expected = self.expected + more;
+        Self { expected, ..self }
+    }
+
     /// The wait for the first sound of an answer whose generation still takes `model` to its first event, after
     /// this wait.
     pub(super) fn then(self, model: Micros) -> Self {

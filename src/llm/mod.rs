@@ -8,6 +8,7 @@ mod native_call;
 mod opaque;
 mod openai_compatible;
 pub mod phrases;
+pub mod plan;
 pub mod probe;
 pub mod prompt;
 pub mod remote;

@@ -26,6 +26,7 @@
 mod native;
 mod own;
 
+use super::plan::{self, PLAN};
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Calls, Message, Prompt, TOKEN_CHARS, ToolChoice};
 use crate::llm::markup::{CallForm, format_call};
@@ -230,12 +231,17 @@ impl Prompts {
         tools: &[ToolSpec],
         instructions: Option<&str>,
     ) -> Result<String, minijinja::Error> {
+        let makes_plans = tools.iter().any(|tool| tool.name == PLAN);
         let tools: Vec<minijinja::Value> = by_name(tools).into_iter().map(view).collect();
         let instructions = instructions.map(sanitise);
         let native = self.calls == Calls::Native;
         let template = self.templates.get_template(SYSTEM)?;
-        let (call, speaks) = (self.example(), self.speaks);
-        let text = template.render(context! { tools, instructions, native, call, speaks })?;
+        let (call, plan, speaks) = (
+            self.example(),
+            makes_plans.then(|| self.example_plan()),
+            self.speaks,
+        );
+        let text = template.render(context! { tools, instructions, native, call, plan, speaks })?;
         Ok(text.trim().to_owned())
     }
 
@@ -244,6 +250,14 @@ impl Prompts {
         let arguments = json!({"text": "value", "number": 5, "flag": true, "list": ["a", "b"]});
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         format_call(self.form, "name", &arguments)
+    }
+
+    /// A plan in that form; natively, its arguments.
+    fn example_plan(&self) -> String {
+        match self.calls {
+            Calls::Markup => format_call(self.form, PLAN, &plan::example()),
+            Calls::Native => Value::Object(plan::example()).to_string(),
+        }
     }
 
     /// The length of the system prompt and of the tools that are sent beside it, in characters.

@@ -43,6 +43,8 @@ pub struct AgentSettings {
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
     pub speculation: Option<bool>,
+    /// Whether its model may make plans.
+    pub plans: Option<bool>,
     /// The agents that it may hand over to.
     pub handoff: Vec<String>,
 }
@@ -59,6 +61,7 @@ impl AgentSettings {
             voice: None,
             tools: None,
             speculation: None,
+            plans: None,
             handoff: Vec::new(),
         }
     }
@@ -240,6 +243,7 @@ impl Shared<'_> {
             voice,
             tools,
             speculation,
+            plans,
             ..
         } = settings;
         let mut policy = self.policy.clone();
@@ -251,6 +255,7 @@ impl Shared<'_> {
             .clone_from(&instructions.shared);
         policy.briefing.agent = (!is_alone).then(|| name.clone());
         policy.speculation.enabled = speculation.unwrap_or(policy.speculation.enabled);
+        policy.briefing.plans = plans.unwrap_or(policy.briefing.plans);
         if voice.is_some() {
             policy.speaker.voice = voice;
         }

@@ -44,7 +44,7 @@ impl Warmth {
                 instructions: policy.briefing.instructions.clone(),
                 day: None,
                 messages: Vec::new(),
-                tools: Arc::new(policy.tools.iter().map(|tool| tool.spec.clone()).collect()),
+                tools: Arc::new(policy.briefing.offered(&policy.tools)),
                 demands: Demands::default(),
             },
             used: Mutex::new(None),

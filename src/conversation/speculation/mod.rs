@@ -52,6 +52,11 @@ fn expected(experience: &Experience, tool: &str, q: f64) -> Micros {
     experience.latency(tool, q).unwrap_or(UNKNOWN_LATENCY)
 }
 
+/// How long a tool usually takes.
+pub(super) fn usual(common: &Common, tool: &str) -> Micros {
+    expected(&common.experience, tool, FORESEEN)
+}
+
 /// A session's tracks and runs.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {

@@ -6,6 +6,7 @@ mod confirmation;
 mod drafts;
 mod early_tools;
 mod handoff;
+mod plans;
 mod properties;
 mod relayed;
 mod sessions;
@@ -494,7 +495,7 @@ fn every_prompt_begins_with_the_one_before() {
             agent: None,
             day: Some("Sunday, 1 March 2026".into()),
             instructions: Some("Be kind.".into()),
-            notes: Vec::new(),
+            ..Briefing::default()
         },
         ..Policy::default()
     });

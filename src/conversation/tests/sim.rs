@@ -130,6 +130,8 @@ pub(super) struct Sim {
     pub(super) doubt: Option<Doubt>,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
+    /// Results of tools that differ from the default.
+    pub(super) results: BTreeMap<String, Value>,
     /// Durations of tools that differ from the default, ms.
     pub(super) tool_times: BTreeMap<String, u64>,
     /// The prediction sources.
@@ -210,6 +212,7 @@ impl Sim {
             router: Box::new(|_| Vec::new()),
             router_ms: 10,
             slower: None,
+            results: BTreeMap::new(),
             tool_times: BTreeMap::new(),
             heard: Vec::new(),
             drafts: VecDeque::new(),
@@ -514,6 +517,7 @@ impl Sim {
                         "strict" => Err(ToolError::Arguments("n is not a city".into())),
                         "gone" => Err(ToolError::Unknown(name.clone())),
                         "late" => Err(ToolError::Timeout(10_000)),
+                        _ if self.results.contains_key(&name) => Ok(self.results[&name].clone()),
                         _ if self.marked => Ok(Value::from(format!("result of {run}."))),
                         _ => Ok(Value::from(format!(
                             "{name} of {}",

@@ -226,7 +226,8 @@ fn a_cough_does_not_keep_the_agent_from_hanging_up() {
 
 /// Asserts that no call is running and no answer waits to be resumed.
 fn nothing_is_left(sim: &Sim) {
-    assert!(sim.core.running.is_empty(), "{:?}", sim.core.running);
+    let running = &sim.core.running.calls;
+    assert!(running.is_empty(), "{running:?}");
     assert!(!sim.core.interruption.is_resuming());
 }
 

@@ -85,7 +85,7 @@ impl Conversation {
     pub(super) fn resume_response(&mut self, half: Unfinished) {
         let is_new = self.agenda.has_next_answer();
         self.open_response(TurnLatency::of_turn_at(self.common.now));
-        let running: Vec<CallId> = self.running.keys().copied().collect();
+        let running: Vec<CallId> = self.running.calls.keys().copied().collect();
         if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
             answer.terms = half.terms;
             answer.history = half.history;
@@ -98,12 +98,14 @@ impl Conversation {
         for call in running {
             self.wait_for(call, None);
         }
+        self.running.plans.resume();
+        self.go_on_with_plans();
     }
 
     /// Resumes ending the conversation after a false interruption of the goodbye.
     pub(super) fn resume_ending(&mut self, ending: EndingCall) {
         self.open_response(TurnLatency::of_turn_at(self.common.now));
-        let running: Vec<CallId> = self.running.keys().copied().collect();
+        let running: Vec<CallId> = self.running.calls.keys().copied().collect();
         for call in running.into_iter().filter(|call| *call != ending.call) {
             self.wait_for(call, None);
         }
@@ -193,7 +195,7 @@ impl Conversation {
             return self.watch_dead_air();
         }
         self.common.timers.clear(Timer::DeadAir);
-        if self.confirmation.is_wanted() && !answer.has_failed() {
+        if self.confirmation.wanted().is_some() && !answer.has_failed() {
             if answer.calls.has_client_calls() || self.agenda.has_next_answer() {
                 self.confirmation
                     .put_off(&mut self.common, &mut self.history);
@@ -235,6 +237,7 @@ impl Conversation {
         reason: Discard,
     ) {
         self.confirmation.forget_wanted();
+        self.running.plans.pause();
         if let Some(ending) = self.ending.take_promised() {
             self.call_off(ending.call);
         }
@@ -300,6 +303,7 @@ impl Conversation {
             return;
         };
         self.confirmation.forget_wanted();
+        self.running.plans.pause();
         let generation = answer.fail();
         let results = answer.calls.give_up();
         if let Some(request) = generation.as_ref().map(Generation::request) {

@@ -58,7 +58,7 @@ impl Conversation {
         let Some(main) = answer.awaits_only_the_stream() else {
             return false;
         };
-        let is_held_up = self.ending.is_promised() || self.confirmation.is_wanted();
+        let is_held_up = self.ending.is_promised() || self.confirmation.wanted().is_some();
         if is_held_up || !answer.terms.keep_the_prompt(self.client.max_tokens) {
             return false;
         }

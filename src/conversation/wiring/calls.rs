@@ -12,6 +12,7 @@ use crate::conversation::speculation::TrackId;
 use crate::conversation::template::render;
 use crate::conversation::timer::Timer;
 use crate::conversation::{Event, HangUpReason, ResponseStatus};
+use crate::llm::plan::PLAN;
 use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -67,6 +68,9 @@ impl Conversation {
             tool.without_fixed(&mut arguments);
         }
         let arguments = self.meet_assumption(name, arguments);
+        if name == PLAN && self.makes_plans() {
+            return self.begin_plan(call, arguments);
+        }
         match self.common.policy.tool(name).cloned() {
             Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_ref()),
@@ -91,6 +95,9 @@ impl Conversation {
     pub(super) fn run_confirmed(&mut self, confirmed: Pending, latency: TurnLatency) {
         self.stop_for_good(ResponseStatus::Interrupted);
         self.open_response(latency);
+        if self.resume_plan(&confirmed) {
+            return;
+        }
         let tool = self.common.policy.tool(&confirmed.name).cloned();
         self.carry_out(
             confirmed.call,
@@ -170,7 +177,7 @@ impl Conversation {
             self.history.add_call(item, call, name, arguments.clone());
         }
         if !matches!(by, RunBy::Client) {
-            self.running.insert(call, item);
+            self.running.calls.insert(call, item);
         }
         let run = match by {
             RunBy::ClientEarly(run) => Some(run),
@@ -267,7 +274,7 @@ impl Conversation {
     }
 
     /// Commits a call, and delivers its result if a speculative run already has one.
-    fn commit_run(
+    pub(super) fn commit_run(
         &mut self,
         track: TrackId,
         call: CallId,
@@ -318,7 +325,10 @@ impl Conversation {
 
     /// Handles the result of a committed call. It joins the history even if the user has interrupted.
     pub(super) fn on_call_finished(&mut self, call: CallId, result: Result<Value, ToolError>) {
-        let Some(item) = self.running.remove(&call) else {
+        if self.on_step_finished(call, &result) {
+            return;
+        }
+        let Some(item) = self.running.calls.remove(&call) else {
             return;
         };
         self.ending.call_finished(call, result.is_ok());
@@ -328,6 +338,11 @@ impl Conversation {
         };
         self.common
             .notify(Event::ToolFinished { item, call, result });
+        self.hand_in(call, output);
+    }
+
+    /// Hands the result of a call to the answer that waits for it, or adds it to the history.
+    pub(super) fn hand_in(&mut self, call: CallId, output: Value) {
         let Some(answer) = &mut self.answer else {
             return self.add_result(call, output);
         };
@@ -357,7 +372,7 @@ impl Conversation {
     /// Adds results to the history in the order of their calls, not of their arrival: speculation must not
     /// change the prompt.
     pub(super) fn add_results(&mut self, waiting: Vec<Waiting>) {
-        for Waiting { call, result } in waiting {
+        for Waiting { call, result, .. } in waiting {
             if let Some(output) = result {
                 self.add_result(call, output);
             }

@@ -5,9 +5,10 @@ use crate::conversation::client_settings::ClientTools;
 use crate::conversation::filler;
 use crate::conversation::ids::CallId;
 use crate::conversation::playout::Words;
-use crate::conversation::speculation::Track;
+use crate::conversation::speculation::{Track, usual};
 use crate::conversation::timer::Timer;
 use crate::conversation::wait::{Wait, left};
+use crate::time::Micros;
 use serde_json::{Map, Value};
 
 impl Conversation {
@@ -47,6 +48,9 @@ impl Conversation {
             return Wait::default();
         };
         let open = answer.calls.open();
+        let plans = &self.running.plans;
+        let to_come = plans.to_come(&open).map(|tool| usual(&self.common, tool).0);
+        let to_come = Micros(to_come.sum());
         let model = match &answer.generation {
             Some(generation) if !answer.calls.are_under_way() => {
                 left(first, now.since(generation.asked()))
@@ -54,7 +58,8 @@ impl Conversation {
             _ => self.held.assumed.first_event(first, now).unwrap_or(first),
         };
         self.speculation
-            .remaining_wait(&self.common, &open)
+            .remaining_wait(&self.common, &plans.run_for(&open))
+            .and_then(to_come)
             .then(model)
     }
 
@@ -80,7 +85,8 @@ impl Conversation {
         let Some(answer) = &mut self.answer else {
             return;
         };
-        let (waiting, fillers) = (answer.calls.open(), answer.dead_air.fillers());
+        let waiting = self.running.plans.run_for(&answer.calls.open());
+        let fillers = answer.dead_air.fillers();
         let text = filler::again(&self.common, &self.speculation, &waiting, wait, fillers);
         // A filler joins the history; an answer that is already being made would not fit behind it.
         match text.filter(|_| !wait.is_near() && self.held.assumed.is_idle()) {

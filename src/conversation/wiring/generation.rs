@@ -150,7 +150,8 @@ impl Conversation {
         let is_clients = |name: &str| clients.iter().any(|tool| tool.name == name);
         let own = self.common.policy.tools.iter().map(|tool| &tool.spec);
         let own = own.filter(|spec| !terms.is_outside() && !is_clients(&spec.name));
-        own.chain(clients).cloned().collect()
+        let plan = self.plan_tool(terms);
+        own.chain(clients).cloned().chain(plan).collect()
     }
 
     pub(super) fn on_llm(&mut self, request: RequestId, event: LlmEvent) {

@@ -11,6 +11,7 @@ mod generation;
 mod handoff;
 mod interruption;
 mod keypad;
+mod plan;
 mod preempt;
 mod relayed;
 mod silence;
@@ -32,15 +33,15 @@ use crate::conversation::held_back::HeldBack;
 use crate::conversation::history::History;
 use crate::conversation::interruption::Interruption;
 use crate::conversation::keypad::Keypad;
+use crate::conversation::plan::Running;
 use crate::conversation::playout::Playout;
 use crate::conversation::speculation::Speculation;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn::Turn;
 use crate::conversation::{
-    CallId, Discard, Experience, HangUpReason, Input, ItemId, Lesson, Output, Policy,
-    ResponseStatus, ResponseTerms, Time,
+    Discard, Experience, HangUpReason, Input, Lesson, Output, Policy, ResponseStatus,
+    ResponseTerms, Time,
 };
-use std::collections::BTreeMap;
 
 /// One conversation, from the first sound to the hang-up.
 ///
@@ -57,8 +58,7 @@ pub struct Conversation {
     pub(super) speculation: Speculation,
     pub(super) held: HeldBack,
     pub(super) confirmation: Confirmation,
-    /// Committed calls whose results are awaited, with their history items.
-    pub(super) running: BTreeMap<CallId, ItemId>,
+    pub(super) running: Running,
     pub(super) interruption: Interruption,
     pub(super) agenda: Agenda,
     pub(super) asides: Asides,
@@ -83,7 +83,7 @@ impl Conversation {
             speculation: Speculation::default(),
             held: HeldBack::default(),
             confirmation: Confirmation::default(),
-            running: BTreeMap::new(),
+            running: Running::default(),
             interruption: Interruption::default(),
             agenda: Agenda::default(),
             asides: Asides::default(),
@@ -245,6 +245,7 @@ impl Conversation {
     /// Runs after every change: requests clauses, ends a finished response, and starts work that was waiting
     /// for silence.
     fn settle(&mut self) {
+        self.stop_plans();
         if self.ending.hang_up() == Some(HangUpReason::HandedOver) {
             // The call was transferred: nothing more may be heard on its line.
             let done = |a: &Answer| !a.is_generating() && !self.ending.is_promised();

@@ -63,10 +63,12 @@ impl Conversation {
                 self.on_arguments_read(track, arguments, whole);
             }
             Some(HeldCall::Complete(name, arguments)) => {
-                let terms = self.answer.as_ref().map(|a| &a.terms);
-                let clients = ClientTools::of(&self.client, terms);
-                self.speculation
-                    .on_held_call(&mut self.common, clients, &name, arguments);
+                for (name, arguments) in self.begun_by(name, arguments) {
+                    let terms = self.answer.as_ref().map(|a| &a.terms);
+                    let clients = ClientTools::of(&self.client, terms);
+                    self.speculation
+                        .on_held_call(&mut self.common, clients, &name, arguments);
+                }
             }
             None => {}
         }

@@ -33,10 +33,10 @@ impl Conversation {
             return;
         }
         let in_flight = self.answer.is_some()
-            || !self.running.is_empty()
+            || !self.running.calls.is_empty()
             || self.speculation.has_runs()
             || !self.held.preempt.is_idle()
-            || self.confirmation.is_wanted()
+            || self.confirmation.wanted().is_some()
             || self.confirmation.awaited().is_some()
             || self.ending.is_near()
             || self.interruption.is_judging()

@@ -12,8 +12,9 @@ use serde_json::json;
 /// - `instructions`: the operator's and client's instructions, or none
 /// - `native`: the model calls tools natively, so the request lists them
 /// - `call`: a call as the model is to write it, in markup
+/// - `plan`: a plan as the model is to write it, natively its arguments; none if it makes no plans
 /// - `speaks`: the model is to say something before it calls a tool
-pub const VARIABLES: [&str; 5] = ["tools", "instructions", "native", "call", "speaks"];
+pub const VARIABLES: [&str; 6] = ["tools", "instructions", "native", "call", "plan", "speaks"];
 
 /// Stand for what the operator and the tools say.
 const TOOL: &str = "undertone_checks_this_tool";

@@ -1,0 +1,637 @@
+//! Sessions in which the model makes plans.
+
+use super::sim::{Script, Sim, Step, call, call_with, end, say};
+use super::*;
+use crate::llm::plan::PLAN;
+use crate::prediction::{Prediction, Source};
+use crate::tools::Eligibility;
+use serde_json::{Value, json};
+
+/// Finds flights and seats, books a flight, sends a message, and asks before it pays.
+fn travel() -> Policy {
+    let read = |name: &str| (*tool(name, Effect::Read)).clone();
+    let change = |name: &str| (*tool(name, Effect::Reversible)).clone();
+    let mut policy = with(vec![
+        read("flights"),
+        read("seats"),
+        read("weather"),
+        read("failing"),
+        change("book"),
+        change("notify"),
+        asking("pay", "Pay {{ amount }} dollars?"),
+        ending("hang_up", EndsCall::HangUp),
+        change("transfer_to_agent"),
+    ]);
+    policy.briefing.plans = true;
+    policy
+}
+
+fn step(name: &str, tool: &str, arguments: Value) -> Value {
+    json!({"name": name, "tool": tool, "arguments": arguments})
+}
+
+/// Flights, then their seats.
+fn seats() -> Value {
+    json!([
+        step("flights", "flights", json!({"to": "Oslo"})),
+        step("seats", "seats", json!({"flight": "$flights[0].id"})),
+    ])
+}
+
+fn planned(steps: &Value) -> Script {
+    let mut script = vec![say("Let me look. ")];
+    script.extend(call_with(PLAN, json!({ "steps": steps })));
+    script.push(end());
+    script
+}
+
+/// A session whose model answers with these steps, and with the words of the simulator after that.
+fn session(policy: Policy, steps: &Value) -> Sim {
+    let mut sim = Sim::new(policy);
+    sim.results
+        .insert("flights".into(), json!([{"id": "SK1", "price": 80}]));
+    sim.results.insert("seats".into(), json!(["12A", "14C"]));
+    sim.results.insert("book".into(), json!({"booking": "QX7"}));
+    sim.tool_ms = 500;
+    sim.scripts.push_back(planned(steps));
+    sim
+}
+
+fn asked(policy: Policy, steps: &Value) -> Sim {
+    let mut sim = session(policy, steps);
+    ask(&mut sim, "find me a seat to oslo", 12_000);
+    sim
+}
+
+/// The calls that started, with their times and arguments.
+fn starts(sim: &Sim) -> Vec<(Time, String, Value)> {
+    let starts = sim.outputs.iter().filter_map(|(at, output)| match output {
+        Output::StartTool {
+            name, arguments, ..
+        } => Some((*at, name.clone(), Value::Object(arguments.clone()))),
+        _ => None,
+    });
+    starts.collect()
+}
+
+fn names(sim: &Sim) -> Vec<String> {
+    starts(sim).into_iter().map(|(_, name, _)| name).collect()
+}
+
+/// The calls and the results in the history: the tool and the result.
+fn results(sim: &Sim) -> Vec<(String, Value)> {
+    let messages = sim.core.history.messages().into_iter();
+    let results = messages.filter_map(|message| match message {
+        Message::ToolResult { name, output, .. } => Some((name, output)),
+        _ => None,
+    });
+    results.collect()
+}
+
+fn only_result(sim: &Sim) -> Value {
+    let results = results(sim);
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert_eq!(results[0].0, PLAN);
+    results[0].1.clone()
+}
+
+#[test]
+fn a_plan_runs_its_steps_and_the_model_sees_one_result() {
+    let sim = asked(travel(), &seats());
+    let started = starts(&sim);
+    let expected = [
+        ("flights", json!({"to": "Oslo"})),
+        ("seats", json!({"flight": "SK1"})),
+    ];
+    let expected = expected.map(|(name, arguments)| (name.to_owned(), arguments));
+    let calls: Vec<_> = started
+        .iter()
+        .cloned()
+        .map(|(_, name, arguments)| (name, arguments))
+        .collect();
+    assert_eq!(calls, expected);
+    assert!(started[1].0.since(started[0].0) >= Micros::from_ms(500));
+    assert_eq!(only_result(&sim), json!(["12A", "14C"]));
+    assert_eq!(
+        sim.prompts.len(),
+        2,
+        "one generation before the plan, one after it"
+    );
+    let last = format!("{:?}", sim.prompts[1].messages);
+    assert!(
+        !last.contains("price"),
+        "a step's result is in the prompt: {last}"
+    );
+    assert_eq!(sim.spoken(), ["Let me look.", "All right."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+    // The client sees every step as a call.
+    let seen = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::ToolCalled { call, name, .. } => Some((*call, name.as_str())),
+        _ => None,
+    });
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(
+        seen.iter().map(|(_, name)| *name).collect::<Vec<_>>(),
+        ["flights", "seats"]
+    );
+    let is_over = |call: CallId| {
+        sim.saw(|event| matches!(event, Event::ToolFinished { call: of, .. } if *of == call))
+    };
+    assert!(seen.iter().all(|(call, _)| is_over(*call)));
+}
+
+#[test]
+fn steps_that_need_nothing_of_each_other_run_at_the_same_time() {
+    let sim = asked(
+        travel(),
+        &json!([
+            step("flights", "flights", json!({"to": "Oslo"})),
+            step("weather", "weather", json!({"city": "Oslo"})),
+            step("seats", "seats", json!({"flight": "$flights[0].id"})),
+        ]),
+    );
+    let started = starts(&sim);
+    assert_eq!(names(&sim), ["flights", "weather", "seats"]);
+    assert_eq!(started[0].0, started[1].0);
+    let output = only_result(&sim);
+    assert_eq!(output["seats"], json!(["12A", "14C"]));
+    assert_eq!(output["weather"], json!("weather of {\"city\":\"Oslo\"}"));
+    assert!(output.get("flights").is_none());
+}
+
+#[test]
+fn independent_calls_of_one_turn_run_at_the_same_time_without_plans() {
+    let mut policy = travel();
+    policy.briefing.plans = false;
+    let mut sim = session(policy, &json!([]));
+    let mut script = call("flights").to_vec();
+    script.extend(call("weather"));
+    script.push(end());
+    sim.scripts = [script].into();
+    ask(&mut sim, "flights and weather please", 6_000);
+    let started = starts(&sim);
+    assert_eq!(names(&sim), ["flights", "weather"]);
+    assert_eq!(started[0].0, started[1].0);
+    assert_eq!(sim.prompts.len(), 2, "one generation has both results");
+    assert_eq!(results(&sim).len(), 2);
+}
+
+#[test]
+fn a_reference_to_nothing_ends_the_plan_and_its_error_names_the_step() {
+    let mut sim = session(travel(), &seats());
+    sim.results.insert("flights".into(), json!([]));
+    ask(&mut sim, "find me a seat to oslo", 6_000);
+    assert_eq!(names(&sim), ["flights"]);
+    let error = "step 2, `flights[0].id`: there is no element 0";
+    assert_eq!(
+        only_result(&sim),
+        json!({"error": error, "done": ["flights"]})
+    );
+    assert_eq!(sim.spoken().last().unwrap(), "All right.");
+}
+
+#[test]
+fn a_step_that_fails_ends_the_plan_and_changes_before_it_are_told() {
+    let sim = asked(
+        travel(),
+        &json!([
+            step("booked", "book", json!({"flight": "SK1"})),
+            step("sure", "failing", json!({})),
+            step("told", "notify", json!({"text": "$booked.booking"})),
+        ]),
+    );
+    assert_eq!(names(&sim), ["book", "failing"]);
+    let expected = json!({
+        "error": "step 2, failing: there is no such city",
+        "done": ["booked"],
+        "results": {"booked": {"booking": "QX7"}},
+    });
+    assert_eq!(only_result(&sim), expected);
+}
+
+#[test]
+fn a_change_waits_for_the_steps_before_it_and_those_behind_wait_for_it() {
+    let mut sim = session(
+        travel(),
+        &json!([
+            step("weather", "weather", json!({})),
+            step("booked", "book", json!({"flight": "SK1"})),
+            step("seats", "seats", json!({})),
+            step("told", "notify", json!({"text": "$booked.booking"})),
+        ]),
+    );
+    sim.router = Box::new(|_| {
+        let change = |tool: &str| Prediction {
+            tool: tool.into(),
+            arguments: serde_json::Map::new(),
+            confidence: 1.0,
+            source: Source::Transition,
+        };
+        vec![change("book"), change("notify")]
+    });
+    ask(&mut sim, "book it", 8_000);
+    assert_eq!(names(&sim), ["weather", "book", "seats", "notify"]);
+    let times: Vec<Time> = starts(&sim).iter().map(|(at, ..)| *at).collect();
+    for pair in times.windows(2) {
+        assert!(pair[1].since(pair[0]) >= Micros::from_ms(500), "{times:?}");
+    }
+    assert!(sim.started().iter().all(|(committed, _)| *committed));
+}
+
+fn paying() -> Value {
+    json!([
+        step("flights", "flights", json!({})),
+        step("paid", "pay", json!({"amount": "$flights[0].price"})),
+        step("told", "notify", json!({"text": "$flights[0].id"})),
+    ])
+}
+
+fn histories_calls(sim: &Sim) -> Vec<Value> {
+    let messages = sim.core.history.messages().into_iter();
+    let calls = messages.filter_map(|message| match message {
+        Message::ToolCall {
+            name, arguments, ..
+        } => {
+            assert_eq!(name, PLAN);
+            Some(Value::Object(arguments))
+        }
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_step_that_needs_a_yes_asks_with_its_values_and_the_plan_goes_on_after_it() {
+    let mut sim = asked(travel(), &paying());
+    assert_eq!(names(&sim), ["flights"]);
+    assert_eq!(sim.spoken(), ["Let me look.", "Pay 80 dollars?"]);
+    assert_eq!(
+        sim.prompts.len(),
+        1,
+        "nothing is asked of the model before the question"
+    );
+    let waiting = only_result(&sim);
+    assert_eq!(waiting["done"], json!(["flights"]));
+    assert!(
+        waiting["status"]
+            .as_str()
+            .unwrap()
+            .starts_with("step 2, pay, waits for the user's yes")
+    );
+    ask(&mut sim, "Yes.", 6_000);
+    assert_eq!(names(&sim), ["flights", "pay", "notify"]);
+    assert_eq!(starts(&sim)[1].2, json!({"amount": 80}));
+    assert_eq!(starts(&sim)[2].2, json!({"text": "SK1"}));
+    let calls = histories_calls(&sim);
+    assert_eq!(calls.len(), 2);
+    assert_eq!(
+        calls[1]["steps"][0],
+        step("paid", "pay", json!({"amount": 80}))
+    );
+    let all = results(&sim);
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[1].1["told"], json!("notify of {\"text\":\"SK1\"}"));
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(names(&sim).len(), 3, "a second yes is just a word");
+}
+
+#[test]
+fn without_a_yes_the_rest_of_the_plan_never_runs() {
+    for words in ["No.", "What time is it?"] {
+        let mut sim = asked(travel(), &paying());
+        ask(&mut sim, words, 4_000);
+        ask(&mut sim, "Yes.", 4_000);
+        assert_eq!(names(&sim), ["flights"], "{words}");
+        let told = format!("{:?}", sim.core.history.messages());
+        assert!(told.contains("The user did not confirm pay: it was not run."));
+    }
+}
+
+#[test]
+fn a_plan_that_begins_with_a_question_joins_the_history_after_the_yes() {
+    let steps = json!([
+        step("paid", "pay", json!({"amount": 5})),
+        step("told", "notify", json!({"text": "$paid"})),
+    ]);
+    let mut sim = asked(travel(), &steps);
+    assert_eq!(sim.spoken(), ["Let me look.", "Pay 5 dollars?"]);
+    assert!(histories_calls(&sim).is_empty());
+    ask(&mut sim, "Yes.", 6_000);
+    assert_eq!(names(&sim), ["pay", "notify"]);
+    assert_eq!(histories_calls(&sim), [json!({ "steps": steps })]);
+    assert_eq!(results(&sim).len(), 1);
+}
+
+#[test]
+fn one_plan_asks_twice_if_two_steps_need_a_yes() {
+    let steps = json!([
+        step("first", "pay", json!({"amount": 1})),
+        step("second", "pay", json!({"amount": 2})),
+    ]);
+    let mut sim = asked(travel(), &steps);
+    ask(&mut sim, "Yes.", 5_000);
+    assert_eq!(names(&sim), ["pay"]);
+    assert_eq!(sim.spoken().last().unwrap(), "Pay 2 dollars?");
+    ask(&mut sim, "Yes.", 5_000);
+    assert_eq!(names(&sim), ["pay", "pay"]);
+    assert_eq!(results(&sim).len(), 2);
+}
+
+#[test]
+fn a_barge_in_ends_the_rest_of_the_plan() {
+    let mut sim = session(
+        travel(),
+        &json!([
+            step("flights", "flights", json!({})),
+            step("booked", "book", json!({"flight": "$flights[0].id"})),
+        ]),
+    );
+    sim.tool_ms = 3_000;
+    ask(&mut sim, "find me a seat to oslo", 1_200);
+    assert_eq!(names(&sim), ["flights"]);
+    ask(&mut sim, "no wait", 10_000);
+    assert_eq!(
+        names(&sim),
+        ["flights"],
+        "what was running ran on, and nothing else began"
+    );
+    let expected =
+        json!({"error": "the answer was stopped, and the plan with it", "done": ["flights"]});
+    assert_eq!(only_result(&sim), expected);
+    assert!(sim.core.running.calls.is_empty());
+    sim.scripts.push_back(planned(&seats()));
+    ask(&mut sim, "then find me a seat", 12_000);
+    assert_eq!(results(&sim).len(), 2, "another plan may follow");
+}
+
+#[test]
+fn noise_while_a_plan_runs_does_not_end_it() {
+    let mut sim = session(
+        travel(),
+        &json!([
+            step("flights", "flights", json!({})),
+            step("booked", "book", json!({"flight": "$flights[0].id"})),
+        ]),
+    );
+    sim.tool_ms = 1_500;
+    ask(&mut sim, "book me a flight to oslo", 700);
+    assert_eq!(names(&sim), ["flights"]);
+    sim.speak("", 300);
+    sim.silence(10_000);
+    assert_eq!(names(&sim), ["flights", "book"]);
+    assert_eq!(only_result(&sim), json!({"booking": "QX7"}));
+}
+
+#[test]
+fn a_failed_answer_ends_the_rest_of_the_plan() {
+    let mut sim = session(
+        travel(),
+        &json!([
+            step("flights", "flights", json!({})),
+            step("booked", "book", json!({"flight": "$flights[0].id"})),
+        ]),
+    );
+    sim.tool_ms = 2_000;
+    sim.tts_fails.insert("Let me look.".into());
+    ask(&mut sim, "book me a flight to oslo", 10_000);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+    assert_eq!(names(&sim), ["flights"]);
+    assert!(sim.core.running.calls.is_empty());
+}
+
+#[test]
+fn without_the_setting_there_are_no_plans() {
+    let mut policy = travel();
+    policy.briefing.plans = false;
+    let sim = asked(policy, &seats());
+    assert!(sim.prompts[0].tools.iter().all(|tool| tool.name != PLAN));
+    assert_eq!(names(&sim), [PLAN], "it is a tool that does not exist");
+    let on = asked(travel(), &seats());
+    assert!(on.prompts[0].tools.iter().any(|tool| tool.name == PLAN));
+}
+
+#[test]
+fn what_a_plan_cannot_do_is_refused_before_its_first_step() {
+    let first = step("flights", "flights", json!({}));
+    for (tool, error) in [
+        (
+            "hang_up",
+            "step 2, hang_up: it ends the conversation, so it is no step of a plan: call it alone",
+        ),
+        (
+            "transfer_to_agent",
+            "step 2, transfer_to_agent: it hands the conversation over, so it is no step of a plan: call it alone",
+        ),
+        (
+            "own",
+            "step 2, own: the client runs it, so it is no step of a plan: call it alone",
+        ),
+        ("nothing", "step 2, nothing: there is no tool named nothing"),
+        (PLAN, "step 2, plan: a plan is no step of a plan"),
+    ] {
+        let mut sim = session(travel(), &json!([first, step("second", tool, json!({}))]));
+        sim.client_has(&["own"]);
+        ask(&mut sim, "find me a seat", 5_000);
+        assert!(names(&sim).is_empty(), "{tool}");
+        assert_eq!(only_result(&sim), json!({ "error": error }));
+    }
+}
+
+#[test]
+fn the_tools_that_cannot_be_steps_are_not_offered_as_such() {
+    let sim = asked(travel(), &seats());
+    let plan = sim.prompts[0]
+        .tools
+        .iter()
+        .find(|tool| tool.name == PLAN)
+        .expect("it is offered");
+    let steps = &plan.parameters["properties"]["steps"]["items"]["properties"];
+    let names = json!([
+        "flights", "seats", "weather", "failing", "book", "notify", "pay"
+    ]);
+    assert_eq!(steps["tool"]["enum"], names);
+}
+
+#[test]
+fn a_clients_tool_of_that_name_takes_the_place_of_plans() {
+    let mut sim = session(travel(), &seats());
+    sim.client_has(&[PLAN]);
+    ask(&mut sim, "find me a seat", 3_000);
+    assert!(names(&sim).is_empty());
+    assert!(sim.saw(
+        |event| matches!(event, Event::ToolCalled { by_client: true, name, .. } if name == PLAN)
+    ));
+    let offered = sim.prompts[0].tools.iter().filter(|tool| tool.name == PLAN);
+    assert_eq!(offered.count(), 1);
+}
+
+#[test]
+fn a_second_plan_waits_for_the_first() {
+    let mut sim = session(travel(), &seats());
+    let mut script = call_with(PLAN, json!({"steps": seats()})).to_vec();
+    script.extend(call_with(PLAN, json!({"steps": seats()})));
+    script.push(end());
+    sim.scripts = [script].into();
+    ask(&mut sim, "find me a seat", 8_000);
+    let results = results(&sim);
+    assert_eq!(results[0].1, json!(["12A", "14C"]));
+    let error = "another plan is under way: call it again when its result is there";
+    assert_eq!(results[1].1, json!({ "error": error }));
+}
+
+#[test]
+fn a_fixed_argument_of_a_step_is_dropped_like_that_of_a_call() {
+    let mut policy = travel();
+    let mut balance = (*tool("balance", Effect::Read)).clone();
+    balance.fixed = vec!["account".into()];
+    policy.tools = Arc::new(vec![Arc::new(balance)]);
+    let sim = asked(
+        policy,
+        &json!([step(
+            "mine",
+            "balance",
+            json!({"account": "other", "day": 1})
+        )]),
+    );
+    assert_eq!(starts(&sim)[0].2, json!({"day": 1}));
+    assert_eq!(
+        histories_calls(&sim)[0]["steps"][0]["arguments"],
+        json!({"day": 1})
+    );
+}
+
+fn early(policy: &mut Policy, name: &str) {
+    let tools = policy.tools.iter().map(|tool| {
+        let mut tool = (**tool).clone();
+        if tool.spec.name == name {
+            tool.speculation.eligibility = Eligibility::Full;
+        }
+        Arc::new(tool)
+    });
+    policy.tools = Arc::new(tools.collect());
+}
+
+#[test]
+fn a_step_takes_over_the_run_that_was_predicted_for_it() {
+    let mut policy = travel();
+    early(&mut policy, "flights");
+    // A held-back answer would start the step by itself.
+    policy.speculation.preemptive = false;
+    let mut sim = session(policy, &seats());
+    sim.router = Box::new(|_| {
+        vec![Prediction {
+            tool: "flights".into(),
+            arguments: json!({"to": "Oslo"}).as_object().cloned().unwrap(),
+            confidence: 0.9,
+            source: Source::Rule,
+        }]
+    });
+    ask(&mut sim, "find me a seat to oslo", 8_000);
+    assert_eq!(
+        sim.started(),
+        [(false, "flights".to_owned()), (true, "seats".to_owned())]
+    );
+    assert_eq!(only_result(&sim), json!(["12A", "14C"]));
+    let runs = &sim.records()[0].runs;
+    assert!(
+        runs.iter()
+            .all(|run| matches!(run.fate, Fate::Committed { .. }))
+    );
+}
+
+#[test]
+fn the_first_steps_of_a_held_back_plan_start_early() {
+    let mut policy = travel();
+    for name in ["flights", "weather", "seats"] {
+        early(&mut policy, name);
+    }
+    let mut sim = session(
+        policy,
+        &json!([
+            step("flights", "flights", json!({"to": "Oslo"})),
+            step("seats", "seats", json!({"flight": "$flights[0].id"})),
+            step("weather", "weather", json!({})),
+        ]),
+    );
+    ask(&mut sim, "find me a seat to oslo", 8_000);
+    let expected = [(false, "flights"), (false, "weather"), (true, "seats")];
+    assert_eq!(
+        sim.started(),
+        expected.map(|(committed, name)| (committed, name.to_owned()))
+    );
+    assert_eq!(only_result(&sim)["seats"], json!(["12A", "14C"]));
+}
+
+/// The turn that does not use a held-back plan discards what it began.
+#[test]
+fn a_held_back_plan_that_nobody_hears_commits_nothing() {
+    let mut policy = travel();
+    early(&mut policy, "flights");
+    let mut sim = session(policy, &paying());
+    sim.speak("find me a seat", 800);
+    sim.silence(150);
+    sim.speak("or rather not", 800);
+    sim.silence(6_000);
+    assert!(
+        sim.started().iter().all(|(committed, _)| !committed),
+        "{:?}",
+        sim.started()
+    );
+    assert!(results(&sim).is_empty());
+}
+
+#[test]
+fn a_step_with_too_long_a_result_ends_the_plan() {
+    let mut sim = session(travel(), &seats());
+    sim.results
+        .insert("flights".into(), json!([{"id": "x".repeat(70_000)}]));
+    ask(&mut sim, "find me a seat", 6_000);
+    assert_eq!(names(&sim), ["flights"]);
+    let error = only_result(&sim)["error"].to_string();
+    assert!(
+        error.contains("step 1, flights: its result is too long for a plan"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_long_wait_within_a_plan_is_filled() {
+    let mut policy = travel();
+    let tools = policy.tools.iter().map(|tool| {
+        let mut tool = (**tool).clone();
+        tool.fillers.short = vec![format!("I ask for {}.", tool.spec.name)];
+        Arc::new(tool)
+    });
+    policy.tools = Arc::new(tools.collect());
+    let mut sim = session(policy, &seats());
+    sim.tool_ms = 3_000;
+    sim.scripts = [[
+        call_with(PLAN, json!({"steps": seats()})).to_vec(),
+        vec![end()],
+    ]
+    .concat()]
+    .into();
+    ask(&mut sim, "find me a seat", 12_000);
+    assert_eq!(sim.spoken()[0], "I ask for flights.");
+    assert_eq!(only_result(&sim), json!(["12A", "14C"]));
+}
+
+#[test]
+fn a_call_beside_a_plan_has_its_result_as_well() {
+    let mut sim = session(travel(), &seats());
+    let mut script = call_with(PLAN, json!({"steps": seats()})).to_vec();
+    script.extend(call("weather"));
+    script.push(Step::Wait(300));
+    script.push(end());
+    sim.scripts = [script].into();
+    ask(&mut sim, "find me a seat", 8_000);
+    let results = results(&sim);
+    assert_eq!(
+        results
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>(),
+        [PLAN, "weather"]
+    );
+    assert_eq!(sim.prompts.len(), 2);
+}

@@ -1,0 +1,532 @@
+//! Plans: several calls that the model writes at once, some of which need the results of others. Pure.
+//!
+//! A plan is a call of the tool [`PLAN`], in markup or native. Its steps are calls:
+//!
+//! ```json
+//! {"steps": [{"name": "flights", "tool": "find_flights", "arguments": {"to": "Oslo"}},
+//!            {"name": "seats", "tool": "free_seats", "arguments": {"flight": "$flights[0].id"}}],
+//!  "result": {"flight": "$flights[0].id", "seats": "$seats[*].number"}}
+//! ```
+//!
+//! A text that begins with `$` and a name is a reference to the result of an earlier step:
+//!
+//! ```text
+//! reference = "$" name { "." field | "[" index "]" | "[*]" }
+//! name      = letter or "_", then letters, digits, "_" or "-"
+//! field     = the same, or any text as ["text"]
+//! index     = digits, from 0
+//! ```
+//!
+//! `[*]` is the list of what the rest of the path finds in each element, of which there are at most
+//! [`MOST_ELEMENTS`]. A reference is the whole text of its argument, at any depth. `$$` stands for a `$` that begins a
+//! text. A step without a name is called `step1`, `step2` and so on. Without `result`, the result is that of the steps
+//! that no other step uses.
+//!
+//! Nothing in a result is ever read as a reference: results come from outside.
+
+use super::markup::MAX_ARGUMENT_BYTES;
+use crate::tools::ToolSpec;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// The name of the tool whose calls are plans.
+pub const PLAN: &str = "plan";
+
+/// The most steps of a plan.
+pub const MOST_STEPS: usize = 8;
+
+/// The most elements of a list that `[*]` goes through.
+pub const MOST_ELEMENTS: usize = 16;
+
+/// The longest result of a step, bytes of JSON. It stays on the server.
+const LONGEST_RESULT: usize = 64 * 1024;
+
+/// The longest result of a plan, bytes of JSON. The model reads it.
+const LONGEST_OUTCOME: usize = 8_000;
+
+/// A plan that can be carried out as far as its form says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The calls in their order, at least one.
+    pub steps: Vec<Step>,
+    /// The result, with references to steps.
+    result: Option<Value>,
+}
+
+/// A call of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The name of its result.
+    pub name: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments by name, with references to earlier steps.
+    pub arguments: Map<String, Value>,
+}
+
+/// The tool with which a model that has these `tools` makes a plan.
+pub fn spec(tools: &[&str]) -> ToolSpec {
+    let description = format!(
+        "Makes several calls at once, if one needs the result of another: write all of them as steps, in order, \
+         without waiting in between. An argument that is exactly \"$NAME\" is the result of the earlier step of that \
+         name; \"$NAME.field\", \"$NAME[0]\" and \"$NAME[*].field\" are parts of it, the last one a list of at most \
+         {MOST_ELEMENTS}. Steps that need nothing of each other run at the same time. A step that fails ends the plan. \
+         You see one result: what `result` says, or else that of the steps that no other step uses."
+    );
+    let step = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "the name of its result"},
+            "tool": {"type": "string", "enum": tools},
+            "arguments": {"type": "object", "description": "the arguments of that tool"}
+        },
+        "required": ["tool", "arguments"]
+    });
+    ToolSpec {
+        name: PLAN.into(),
+        description,
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "steps": {"type": "array", "items": step, "minItems": 1, "maxItems": MOST_STEPS},
+                "result": {
+                    "type": "object",
+                    "description": "what you need to know in the end, such as {\"price\": \"$seats[0].price\"}"
+                }
+            },
+            "required": ["steps"]
+        }),
+    }
+}
+
+/// The arguments of a plan for the prompt, which shows how one is written.
+pub fn example() -> Map<String, Value> {
+    let step = |name: &str, arguments: Value| json!({"name": name, "tool": "tool_name", "arguments": arguments});
+    let steps = [
+        step("orders", json!({"text": "value"})),
+        step("details", json!({"id": "$orders[0].id"})),
+    ];
+    Map::from_iter([("steps".to_owned(), json!(steps))])
+}
+
+impl Plan {
+    /// Reads the arguments of a call of [`PLAN`].
+    ///
+    /// # Errors
+    /// What is wrong with it, for the model.
+    pub fn read(arguments: &Map<String, Value>) -> Result<Self, String> {
+        if let Some(other) = arguments
+            .keys()
+            .find(|key| !["steps", "result"].contains(&key.as_str()))
+        {
+            return Err(format!("a plan has no `{other}`, only steps and result"));
+        }
+        let steps = arguments.get("steps").and_then(Value::as_array);
+        let steps = steps.ok_or("a plan has steps, a list")?;
+        if steps.is_empty() || steps.len() > MOST_STEPS {
+            return Err(format!(
+                "a plan has 1 to {MOST_STEPS} steps, not {}",
+                steps.len()
+            ));
+        }
+        let steps = steps.iter().enumerate();
+        let steps: Vec<Step> = steps
+            .map(|(at, step)| Step::read(at, step).map_err(|why| format!("step {}: {why}", at + 1)))
+            .collect::<Result<_, _>>()?;
+        let plan = Self {
+            steps,
+            result: arguments
+                .get("result")
+                .filter(|result| !result.is_null())
+                .cloned(),
+        };
+        for (at, step) in plan.steps.iter().enumerate() {
+            if plan.named(&step.name) != Some(at) {
+                return Err(format!(
+                    "step {}: another step is named {}",
+                    at + 1,
+                    step.name
+                ));
+            }
+            let arguments = step.arguments.values();
+            arguments
+                .into_iter()
+                .try_for_each(|value| plan.check(value, at))
+                .map_err(|why| format!("step {}, {why}", at + 1))?;
+        }
+        let result = plan
+            .result
+            .as_ref()
+            .map_or(Ok(()), |result| plan.check(result, plan.steps.len()));
+        result.map_err(|why| format!("result, {why}"))?;
+        Ok(plan)
+    }
+
+    /// It as arguments of a call, every step with its name.
+    pub fn arguments(&self) -> Map<String, Value> {
+        let steps = self.steps.iter().map(|step| {
+            let Step {
+                name,
+                tool,
+                arguments,
+            } = step;
+            json!({"name": name, "tool": tool, "arguments": arguments})
+        });
+        let steps = ("steps".to_owned(), Value::from_iter(steps));
+        let result = self
+            .result
+            .clone()
+            .map(|result| ("result".to_owned(), result));
+        [steps].into_iter().chain(result).collect()
+    }
+
+    /// Arguments of a call for the steps from `step` on, whose own arguments are these.
+    pub fn rest(&self, step: usize, arguments: &Map<String, Value>) -> Map<String, Value> {
+        let mut rest = self.clone();
+        rest.steps.drain(..step.min(self.steps.len()));
+        if let Some(first) = rest.steps.first_mut() {
+            first.arguments.clone_from(arguments);
+        }
+        rest.arguments()
+    }
+
+    /// The earlier steps whose results a step needs, by index.
+    pub fn needs(&self, step: usize) -> BTreeSet<usize> {
+        let mut needs = BTreeSet::new();
+        let arguments = self.steps.get(step).map(|step| &step.arguments);
+        for value in arguments.into_iter().flat_map(Map::values) {
+            self.collect(value, &mut needs);
+        }
+        needs
+    }
+
+    /// The arguments of a step, with the `results` of the steps so far, by index.
+    ///
+    /// # Errors
+    /// The step, the reference and what is not there.
+    pub fn arguments_of(
+        &self,
+        step: usize,
+        results: &[Option<Value>],
+    ) -> Result<Map<String, Value>, String> {
+        let at = |why: String| format!("step {}, {why}", step + 1);
+        let arguments = self
+            .steps
+            .get(step)
+            .map(|step| Value::Object(step.arguments.clone()));
+        let filled = self
+            .fill(&arguments.unwrap_or_default(), results)
+            .map_err(at)?;
+        match filled {
+            Value::Object(filled) if length(&filled) <= MAX_ARGUMENT_BYTES => Ok(filled),
+            _ => Err(at("its arguments are too long".into())),
+        }
+    }
+
+    /// The result of the whole plan, all of whose steps have `results`.
+    ///
+    /// # Errors
+    /// The reference and what is not there, or that it is too long.
+    pub fn outcome(&self, results: &[Option<Value>]) -> Result<Value, String> {
+        let outcome = match &self.result {
+            Some(result) => self
+                .fill(result, results)
+                .map_err(|why| format!("result, {why}"))?,
+            None => self.last_results(results),
+        };
+        match length(&outcome) {
+            fits if fits <= LONGEST_OUTCOME => Ok(outcome),
+            long => Err(format!(
+                "the result is too long: {long} bytes, {LONGEST_OUTCOME} at most. Say in `result` what you need of it"
+            )),
+        }
+    }
+
+    /// The results of the steps that no other uses: by their names, if there are several.
+    fn last_results(&self, results: &[Option<Value>]) -> Value {
+        let used: BTreeSet<usize> = (0..self.steps.len())
+            .flat_map(|step| self.needs(step))
+            .collect();
+        let last = self.steps.iter().zip(results).enumerate();
+        let last = last.filter(|(at, _)| !used.contains(at));
+        let mut last: Vec<(String, Value)> = last
+            .map(|(_, (step, result))| (step.name.clone(), result.clone().unwrap_or_default()))
+            .collect();
+        match last.len() {
+            1 => last.remove(0).1,
+            _ => Value::from_iter(last),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.steps.iter().position(|step| step.name == name)
+    }
+
+    /// Checks the references in `value`, which may name the steps before `step`.
+    fn check(&self, value: &Value, step: usize) -> Result<(), String> {
+        match value {
+            Value::String(text) => self.check_text(text, step),
+            Value::Array(values) => values.iter().try_for_each(|value| self.check(value, step)),
+            Value::Object(values) => values
+                .values()
+                .try_for_each(|value| self.check(value, step)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        }
+    }
+
+    fn check_text(&self, text: &str, step: usize) -> Result<(), String> {
+        let Some(written) = reference(text) else {
+            let is_within = |step: &Step| {
+                text.match_indices('$')
+                    .any(|(at, _)| begins_with_name(&text[at + 1..], &step.name))
+            };
+            return match self
+                .steps
+                .iter()
+                .find(|step| !text.starts_with("$$") && is_within(step))
+            {
+                Some(within) => Err(format!(
+                    "`{text}`: ${} stands alone or not at all",
+                    within.name
+                )),
+                None => Ok(()),
+            };
+        };
+        let wrong = |why: String| format!("`{written}`: {why}");
+        let path = Path::read(written).map_err(wrong)?;
+        match self.named(&path.name) {
+            Some(named) if named < step => Ok(()),
+            Some(_) => Err(wrong(format!("{} is no earlier step", path.name))),
+            None => Err(wrong(format!("no step is named {}", path.name))),
+        }
+    }
+
+    fn collect(&self, value: &Value, needs: &mut BTreeSet<usize>) {
+        match value {
+            Value::String(text) => {
+                let path = reference(text).and_then(|written| Path::read(written).ok());
+                needs.extend(path.and_then(|path| self.named(&path.name)));
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.collect(value, needs)),
+            Value::Object(values) => values.values().for_each(|value| self.collect(value, needs)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Replaces the references in `value`, and nothing in what they stand for.
+    fn fill(&self, value: &Value, results: &[Option<Value>]) -> Result<Value, String> {
+        Ok(match value {
+            Value::String(text) => match reference(text) {
+                Some(written) => self.find(written, results)?,
+                None if text.starts_with("$$") => Value::from(&text[1..]),
+                None => value.clone(),
+            },
+            Value::Array(values) => {
+                let values = values.iter().map(|value| self.fill(value, results));
+                Value::Array(values.collect::<Result<_, _>>()?)
+            }
+            Value::Object(values) => {
+                let one = |(key, value): (&String, &Value)| {
+                    Ok::<_, String>((key.clone(), self.fill(value, results)?))
+                };
+                Value::Object(values.iter().map(one).collect::<Result<_, _>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        })
+    }
+
+    fn find(&self, written: &str, results: &[Option<Value>]) -> Result<Value, String> {
+        let wrong = |why: String| format!("`{written}`: {why}");
+        let path = Path::read(written).map_err(wrong)?;
+        let result = self
+            .named(&path.name)
+            .and_then(|step| results.get(step)?.as_ref());
+        let result = result.ok_or_else(|| wrong(format!("{} has no result", path.name)))?;
+        part(result, &path.parts).map_err(wrong)
+    }
+}
+
+impl Step {
+    fn read(at: usize, step: &Value) -> Result<Self, String> {
+        let step = step
+            .as_object()
+            .ok_or("it is not an object with tool and arguments")?;
+        if let Some(other) = step
+            .keys()
+            .find(|key| !["name", "tool", "arguments"].contains(&key.as_str()))
+        {
+            return Err(format!(
+                "it has no `{other}`, only name, tool and arguments"
+            ));
+        }
+        let tool = step
+            .get("tool")
+            .and_then(Value::as_str)
+            .ok_or("it names no tool")?;
+        let name = match step.get("name") {
+            None | Some(Value::Null) => format!("step{}", at + 1),
+            Some(Value::String(name)) if is_name(name) => name.clone(),
+            Some(name) => return Err(format!("{name} is no name: use letters, digits and _")),
+        };
+        let arguments = match step.get("arguments") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(arguments)) => arguments.clone(),
+            Some(_) => return Err("its arguments are not an object".into()),
+        };
+        Ok(Self {
+            name,
+            tool: tool.to_owned(),
+            arguments,
+        })
+    }
+}
+
+/// Whether the result of a step is short enough to be kept.
+///
+/// # Errors
+/// That it is too long, for the model.
+pub fn check_result(result: &Value) -> Result<(), String> {
+    match length(result) {
+        fits if fits <= LONGEST_RESULT => Ok(()),
+        _ => Err(format!(
+            "its result is too long for a plan, which keeps {LONGEST_RESULT} bytes: call it alone"
+        )),
+    }
+}
+
+fn length(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
+}
+
+/// A reference, taken apart.
+#[derive(Debug, PartialEq)]
+struct Path {
+    name: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Part {
+    Field(String),
+    Index(usize),
+    Each,
+}
+
+/// The reference that a text is, without its `$`.
+fn reference(text: &str) -> Option<&str> {
+    let written = text.strip_prefix('$')?;
+    let (name, behind) = split_name(written);
+    (is_name(name) && (behind.is_empty() || behind.starts_with(['.', '[']))).then_some(written)
+}
+
+impl Path {
+    fn read(written: &str) -> Result<Self, String> {
+        let (name, mut rest) = split_name(written);
+        let mut parts = Vec::new();
+        while !rest.is_empty() {
+            let (part, behind) = Part::read(rest)
+                .ok_or("a reference is a name, and behind it .field, [0] or [*]")?;
+            parts.push(part);
+            rest = behind;
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            parts,
+        })
+    }
+}
+
+impl Part {
+    /// Reads one part, and returns what is behind it.
+    fn read(text: &str) -> Option<(Self, &str)> {
+        if let Some(text) = text.strip_prefix('.') {
+            let (field, rest) = split_name(text);
+            return is_name(field).then(|| (Self::Field(field.to_owned()), rest));
+        }
+        let text = text.strip_prefix('[')?;
+        let (inside, rest) = text.split_once(']')?;
+        let quoted = |quote: char| inside.strip_prefix(quote)?.strip_suffix(quote);
+        let part = match quoted('"').or_else(|| quoted('\'')) {
+            Some(field) => Self::Field(field.to_owned()),
+            None if inside == "*" => Self::Each,
+            None => Self::Index(inside.parse().ok()?),
+        };
+        Some((part, rest))
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(is_name_char)
+}
+
+fn split_name(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c| !is_name_char(c)).unwrap_or(text.len()))
+}
+
+fn begins_with_name(text: &str, name: &str) -> bool {
+    split_name(text).0 == name
+}
+
+/// The part of a value that a path leads to.
+fn part(value: &Value, parts: &[Part]) -> Result<Value, String> {
+    let Some((first, rest)) = parts.split_first() else {
+        return Ok(value.clone());
+    };
+    match first {
+        Part::Field(name) => {
+            let fields = value
+                .as_object()
+                .ok_or_else(|| format!("there is no field {name} in {}", kind(value)))?;
+            let field = fields.get(name).ok_or_else(|| {
+                let known: Vec<&str> = fields.keys().take(12).map(String::as_str).collect();
+                match known.is_empty() {
+                    true => format!("there is no field {name}"),
+                    false => format!("there is no field {name}, only {}", known.join(", ")),
+                }
+            })?;
+            part(field, rest)
+        }
+        Part::Index(at) => {
+            let found = list(value)?
+                .get(*at)
+                .ok_or_else(|| format!("there is no element {at}"))?;
+            part(found, rest)
+        }
+        Part::Each => {
+            let all = list(value)?;
+            if all.len() > MOST_ELEMENTS {
+                return Err(format!(
+                    "the list has {} elements, {MOST_ELEMENTS} at most",
+                    all.len()
+                ));
+            }
+            let each = all.iter().map(|one| part(one, rest));
+            Ok(Value::Array(each.collect::<Result<_, _>>()?))
+        }
+    }
+}
+
+fn list(value: &Value) -> Result<&Vec<Value>, String> {
+    value
+        .as_array()
+        .ok_or_else(|| format!("it is {}, not a list", kind(value)))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;
