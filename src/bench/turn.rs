@@ -186,6 +186,7 @@ fn play(arm: Arm, times: &Times, tool: f64) -> Option<Heard> {
                 result: json!({ "sky": "clear" }),
                 takes: seconds(tool),
             }],
+            plan: None,
         }],
         answer: seconds(times.answer),
         voice: seconds(times.voice),

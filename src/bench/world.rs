@@ -6,6 +6,7 @@ use crate::conversation::{
     ClauseId, Conversation, Event, Input, Micros, NewItem, Output, Policy, RequestId, RunId,
     Samples, Time, Timeouts, TurnRecord,
 };
+use crate::llm::plan::PLAN;
 use crate::llm::{LlmEvent, Message, Prompt};
 use crate::prediction::{Evidence, Prediction};
 use crate::session::Pacer;
@@ -61,6 +62,8 @@ pub(super) struct Round {
     /// How long before that the arguments of the calls are written.
     pub written: Micros,
     pub calls: Vec<Call>,
+    /// The arguments of the plan that makes these calls; each is made by itself if `None`.
+    pub plan: Option<Map<String, Value>>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,6 +73,21 @@ pub(super) struct Call {
     pub result: Value,
     /// How long the tool takes.
     pub takes: Micros,
+}
+
+impl Round {
+    /// The calls as the model writes them: names and arguments.
+    fn written_calls(&self) -> Vec<(String, Map<String, Value>)> {
+        match &self.plan {
+            Some(plan) => vec![(PLAN.to_owned(), plan.clone())],
+            None => {
+                let calls = self.calls.iter();
+                calls
+                    .map(|call| (call.tool.clone(), call.arguments.clone()))
+                    .collect()
+            }
+        }
+    }
 }
 
 /// Sources of predictions: what they answer, and how long they take.
@@ -359,7 +377,7 @@ impl World<'_> {
             if known == 0 {
                 return self.call(request, round);
             }
-            known = known.saturating_sub(round.calls.len());
+            known = known.saturating_sub(round.written_calls().len());
         }
         let text = ANSWER.to_owned();
         self.think(request, self.task.answer);
@@ -374,9 +392,7 @@ impl World<'_> {
             let text = text.clone();
             self.stream(request, *at, LlmEvent::Speech { text });
         }
-        for call in &round.calls {
-            let name = call.tool.clone();
-            let arguments = call.arguments.clone();
+        for (name, arguments) in round.written_calls() {
             let written = Micros(end.0.saturating_sub(round.written.0));
             self.stream(request, written, LlmEvent::ToolOpened { name });
             if round.written > Micros(0) {
@@ -452,6 +468,7 @@ mod tests {
             filler: None,
             written: Micros(0),
             calls: vec![call(city)],
+            plan: None,
         };
         let task = Task {
             words: "compare the weather".into(),

@@ -637,7 +637,7 @@ fn with_agents(text: &str, agents: &[(&str, &str)]) -> Setup {
 #[test]
 fn agents_and_routes_are_read() {
     let billing = "description = \"invoices\"\ninstructions_file = \"billing.txt\"\nmodel = \"fast\"\n\
-                   tools = [\"get_time\"]\nspeculation = false\nhandoff = [\"default\"]\nby_name = true\n";
+                   tools = [\"get_time\"]\nspeculation = false\nplans = true\nhandoff = [\"default\"]\nby_name = true\n";
     let routes = "[[route]]\ncalled = \"+15550100\"\nheader.X-Line = \"2\"\nparam = { plan = \"gold\" }\n\
                   trust = \"claimed\"\nagent = \"billing\"\n[[route]]\nagent = \"default\"\n";
     let setup = with_agents(routes, &[("billing", billing)]);
@@ -651,8 +651,8 @@ fn agents_and_routes_are_read() {
     };
     assert_eq!(agent.instructions.as_deref(), Some("You are billing."));
     assert_eq!(
-        (agent.model.as_deref(), agent.speculation),
-        (Some("fast"), Some(false))
+        (agent.model.as_deref(), agent.speculation, agent.plans),
+        (Some("fast"), Some(false), Some(true))
     );
     assert!(
         agent
@@ -705,6 +705,26 @@ fn a_mistake_in_an_agent_names_file_key_and_fix() {
     );
     with_agents("", &[("two words", "")]).refused(&["two words", "letters, digits"]);
     with_agents("", &[("undertone", "")]).refused(&["undertone.toml", "another name"]);
+}
+
+#[test]
+fn a_tool_named_like_plans_is_refused_where_models_make_plans() {
+    let tool = "name = \"plan\"\nkind = \"subprocess\"\ndescription = \"A test.\"\neffect = \"read\"\n\
+                [subprocess]\nargv = [\"true\"]\n";
+    let with = |text: &str, agent: &str| {
+        let setup = with_agents(text, &[("billing", agent)]);
+        std::fs::create_dir_all(setup.path("tools")).unwrap();
+        setup.beside("tools/plan.toml", tool)
+    };
+    let told = [
+        "tools/plan.toml",
+        "plan is what models call to make plans",
+        "another name",
+    ];
+    with("[session]\nplans = true", "").refused(&told);
+    with("", "plans = true").refused(&told);
+    let off = with("", "plans = false").load().unwrap().config;
+    assert!(!off.policy.briefing.plans);
 }
 
 #[test]

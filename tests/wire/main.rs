@@ -25,6 +25,7 @@ mod injection;
 mod journal;
 mod mcp;
 mod pcm;
+mod plans;
 mod program;
 mod pump;
 mod realtime;

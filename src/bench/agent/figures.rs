@@ -36,15 +36,15 @@ pub(super) fn method() -> Vec<String> {
     vec![
         "The task of the PASTE article: `web_search`, `arxiv_search`, `fetch_url`, `extract_text`, `summarize`, \
          `synthesize`, with its tool times (2.4 s in all) and its share of wrong guesses (22 % for transitions, \
-         14 % for a small model). All arms but the last are conversations of the product in virtual time, with its \
-         gate and ledger; `synthesize` must not run early. Which guesses are right is drawn once for each task and \
+         14 % for a small model). All arms are conversations of the product in virtual time, with its gate and \
+         ledger; `synthesize` must not run early. Which guesses are right is drawn once for each task and \
          the same in all arms. The learned transitions are simulated by their hit rate, and predict nothing before \
          the first call; `undertone patterns evaluate` measures what is really learned."
             .into(),
-        "The plan is arithmetic: the model thinks once, writes six calls at 0.2 s each, and sees the last result \
-         alone. Tokens are estimated as the product estimates them, with results of plausible sizes, so that the \
-         sequential arm has the article's 142,000 prompt tokens; the prices are $5, $0.50 (cached) and $25 a million \
-         tokens, and $0.0068 a call."
+        "The plan is carried out by the product, too: the model thinks once, writes six calls at 0.2 s each, and sees \
+         the notes alone. Tokens are estimated as the product estimates them, with results of plausible sizes, so that \
+         the sequential arm has the article's 142,000 prompt tokens; the prices are $5, $0.50 (cached) and $25 a \
+         million tokens, and $0.0068 a call."
             .into(),
         "The model-bound regime has the article's 38.2 s for the sequential arm: six generations of 5.97 s and 2.4 s of \
          tools. Depth 2 helps where a tool takes longer than the model, so only in the tool-bound regime."

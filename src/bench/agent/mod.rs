@@ -187,19 +187,18 @@ fn measure(seed: u64, (regime, generation): (&str, f64), repeat: usize, tasks: u
         let topic = format!("topic {}", dice.below(1_000_000));
         let luck = STEPS.map(|_| dice.share());
         for (sums, arm) in all.iter_mut().zip(ARMS) {
-            match arm {
-                Arm::Plan => plan(&topic, generation, sums),
-                _ => play(arm, &topic, generation, &luck, sums),
-            }
+            play(arm, &topic, generation, &luck, sums);
         }
     }
     all
 }
 
 fn play(arm: Arm, topic: &str, generation: f64, luck: &[f64; 6], sums: &mut Sums) {
-    let calls = calls(topic);
+    let is_plan = arm == Arm::Plan;
+    let calls = if is_plan { linked(topic) } else { calls(topic) };
     let groups: &[usize] = match arm {
         Arm::Parallel => &[2, 1, 1, 1, 1],
+        Arm::Plan => &[6],
         _ => &[1; 6],
     };
     let mut left = calls.iter().cloned();
@@ -208,6 +207,7 @@ fn play(arm: Arm, topic: &str, generation: f64, luck: &[f64; 6], sums: &mut Sums
         filler: None,
         written: Micros(0),
         calls: left.by_ref().take(*size).collect(),
+        plan: is_plan.then(|| plan(topic)),
     };
     let task = Task {
         words: format!("Summarise what is known about {topic}."),
@@ -232,7 +232,9 @@ fn play(arm: Arm, topic: &str, generation: f64, luck: &[f64; 6], sums: &mut Sums
         (!predictions.is_empty()).then(|| (seconds(delay), predictions))
     };
     let speculates = arm.accuracy() > 0.0;
-    let Some(played) = world::play(policy(speculates), &task, &mut sources) else {
+    let mut policy = policy(speculates);
+    policy.briefing.plans = is_plan;
+    let Some(played) = world::play(policy, &task, &mut sources) else {
         return;
     };
     sums.take(&played, generation, &task);
@@ -344,22 +346,36 @@ fn tool((name, argument, ..): (&str, &str, f64, usize)) -> Declaration {
     tool
 }
 
-/// A plan, by arithmetic: the model thinks once and writes all calls, the server runs them in their order, the two
-/// searches at once, and only the last result goes back into the prompt.
-fn plan(topic: &str, generation: f64, sums: &mut Sums) {
-    let writing = generation + 5.0 * WRITING;
-    let searches = STEPS[0].2.max(STEPS[1].2);
-    let chain: f64 = STEPS[2..].iter().map(|step| step.2).sum();
-    let words = (topic.len() + 40) as f64 / 4.0;
-    let prompt = SYSTEM as f64 + words;
-    let written = OUTPUT_RATE * writing;
-    sums.tasks += 1.0;
-    sums.wall += writing + searches + chain;
-    sums.steps.push(writing + searches + chain);
-    sums.prompt_tokens += prompt + (prompt + written + STEPS[5].3 as f64);
-    sums.cached_tokens += prompt;
-    sums.output_tokens += written + OUTPUT_RATE * generation;
-    sums.tools += STEPS.len() as f64;
+/// The calls of the task as a plan makes them: results have the fields that later steps need.
+fn linked(topic: &str) -> [Call; 6] {
+    let mut calls = calls(topic);
+    let url = calls[2].arguments["url"].clone();
+    for call in &mut calls {
+        call.result = json!({"url": url, "text": call.result});
+    }
+    let notes = json!([calls[4].result["text"]]);
+    calls[5].arguments.insert("notes".into(), notes);
+    calls
+}
+
+/// The plan that makes these calls: two searches at once, then one step after the other.
+fn plan(topic: &str) -> Map<String, Value> {
+    let names = ["web", "papers", "page", "body", "summary", "notes"];
+    let values = [
+        json!(topic),
+        json!(topic),
+        json!("$papers.url"),
+        json!("$page.url"),
+        json!("$body.url"),
+        json!(["$summary.text"]),
+    ];
+    let steps = STEPS.iter().zip(names).zip(values);
+    let steps = steps.map(|(((tool, argument, ..), name), value)| {
+        json!({"name": name, "tool": tool, "arguments": {*argument: value}})
+    });
+    let steps = ("steps".to_owned(), Value::from_iter(steps));
+    let result = ("result".to_owned(), json!({"notes": "$notes.text"}));
+    Map::from_iter([steps, result])
 }
 
 #[cfg(test)]
@@ -378,6 +394,14 @@ mod tests {
         let parallel = 5.0 * 5.97 + WRITING + 2.4 - 0.4;
         assert!((wall(&sums, Arm::Parallel) - parallel).abs() < 0.01);
         assert!((wall(&sums, Arm::Plan) - (5.97 + 1.0 + 2.0)).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_plan_makes_the_calls_of_the_task_in_one_round() {
+        let sums = measure(1, REGIMES[0], 0, 2);
+        let planned = &sums[5];
+        assert_eq!((planned.tools, planned.steps.len()), (12.0, 2));
+        assert!(planned.prompt_tokens < 0.2 * sums[0].prompt_tokens);
     }
 
     #[test]

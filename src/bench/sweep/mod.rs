@@ -331,6 +331,7 @@ fn task(point: Point, prompt: &Prompt, dice: &mut Dice) -> Task {
             result: json!({ "ok": true }),
             takes: seconds(dice.normal(point.tool, DEVIATION * point.tool)),
         }],
+        plan: None,
     };
     Task {
         words: prompt.words.clone(),

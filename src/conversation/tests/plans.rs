@@ -568,15 +568,13 @@ fn a_held_back_plan_that_nobody_hears_commits_nothing() {
     let mut policy = travel();
     early(&mut policy, "flights");
     let mut sim = session(policy, &paying());
-    sim.speak("find me a seat", 800);
-    sim.silence(150);
+    sim.completeness = 0.5;
+    sim.speak("what time is it", 1_000);
+    sim.silence(350);
+    assert_eq!(sim.started(), [(false, "flights".to_owned())]);
     sim.speak("or rather not", 800);
     sim.silence(6_000);
-    assert!(
-        sim.started().iter().all(|(committed, _)| !committed),
-        "{:?}",
-        sim.started()
-    );
+    assert_eq!(sim.started().len(), 1);
     assert!(results(&sim).is_empty());
 }
 

@@ -4,6 +4,7 @@ use super::super::*;
 use super::sim::{Sample, Script, Sim, Sources, Step, call, call_with, end, read, say, streamed};
 use super::{tool, with};
 use crate::language::en::fillers::is_filler;
+use crate::llm::plan::PLAN;
 use crate::llm::{Message, Prompt};
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
@@ -102,6 +103,7 @@ fn act(sim: &mut Sim, step: &Move) {
             Input::Agent(Box::new(Agent {
                 briefing: Briefing {
                     agent: Some("billing".into()),
+                    plans: true,
                     ..Briefing::default()
                 },
                 tools: Arc::new(left.map(|(_, tool)| Arc::new(tool)).collect()),
@@ -344,12 +346,36 @@ fn streamed_call() -> impl Strategy<Value = Script> {
     })
 }
 
+/// The steps of a plan, some of which need a part of what an earlier one returns, which may not be there.
+fn plan() -> impl Strategy<Value = Vec<serde_json::Value>> {
+    let reference = (1usize..4, prop::sample::select(vec!["", "", "", "[0]"]));
+    let step = (any_call(), prop::option::of(reference));
+    prop::collection::vec(step, 1..5).prop_map(|steps| {
+        let steps = steps.into_iter().map(|((tool, n), of)| {
+            let arguments = match of {
+                Some((step, part)) => json!({"n": n, "of": format!("$step{step}{part}")}),
+                None => json!({ "n": n }),
+            };
+            json!({"tool": tool, "arguments": arguments})
+        });
+        steps.collect()
+    })
+}
+
+/// A policy with all tools.
+fn policy(plans: bool) -> Policy {
+    let mut policy = with(tools());
+    policy.briefing.plans = plans;
+    policy
+}
+
 fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let step = prop_oneof![
         2 => Just(vec![say("Some words to say. ")]),
         2 => Just(vec![say("Let me check. ")]),
         4 => any_call().prop_map(|(name, n)| call_with(name, json!({ "n": n })).to_vec()),
         4 => streamed_call(),
+        2 => plan().prop_map(|steps| call_with(PLAN, json!({ "steps": steps })).to_vec()),
         1 => (0u64..2_000).prop_map(|ms| vec![Step::Wait(ms)]),
         1 => Just(vec![Step::Break]),
     ];
@@ -417,8 +443,9 @@ proptest! {
         drafts in drafts(),
         client_speaks in any::<bool>(),
         is_polite in prop::bool::weighted(0.2),
+        plans in any::<bool>(),
     ) {
-        let mut sim = Sim::new(drafted(with(tools())));
+        let mut sim = Sim::new(drafted(policy(plans)));
         sim.drafts = drafts.into();
         sim.marked = true;
         sim.scripts.extend(scripts);
@@ -460,8 +487,9 @@ proptest! {
         is_polite in any::<bool>(),
         asks_the_silent in any::<bool>(),
         breaks in prop::bool::weighted(0.2),
+        plans in any::<bool>(),
     ) {
-        let mut policy = with(tools());
+        let mut policy = policy(plans);
         policy.timeouts.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
         let mut sim = Sim::new(policy);
         sim.tool_ms = tool_ms;
@@ -471,7 +499,11 @@ proptest! {
         }
         for n in 0..calls {
             let script = [say("Some words to say. ")].into_iter();
-            let script = script.chain(call_with("asks", json!({ "n": n }))).chain([end()]);
+            let call = match plans {
+                true => call_with(PLAN, json!({"steps": [{"tool": "asks", "arguments": { "n": n }}]})),
+                false => call_with("asks", json!({ "n": n })),
+            };
+            let script = script.chain(call).chain([end()]);
             sim.scripts.push_back(script.collect());
         }
         if is_polite {
@@ -503,9 +535,10 @@ proptest! {
         slower in prop::option::of((guesses(), 0u64..2_000)),
         drafts in drafts(),
         tool_ms in 0u64..3_000,
+        plans in any::<bool>(),
     ) {
         let talk = |enabled: bool| {
-            let mut policy = drafted(with(tools()));
+            let mut policy = drafted(policy(plans));
             policy.speculation.enabled = enabled;
             // Fillers depend on the wait, which speculation changes; they are not compared here.
             policy.timeouts.dead_air = Micros::from_ms(3_600_000);

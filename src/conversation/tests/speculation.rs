@@ -57,15 +57,27 @@ fn asked_for_weather(policy: Policy, tool_ms: u64) -> Sim {
 }
 
 #[test]
-fn a_change_that_the_calls_before_predict_is_refused_by_the_gate() {
-    for effect in [Effect::Keyed, Effect::Reversible, Effect::Irreversible] {
+fn a_change_that_any_source_predicts_is_refused_by_the_gate() {
+    let effects = [Effect::Keyed, Effect::Reversible, Effect::Irreversible];
+    let sources = [
+        Source::Rule,
+        Source::Intent,
+        Source::Example,
+        Source::Transition,
+        Source::Draft,
+        Source::Stream,
+    ];
+    let cases = effects
+        .into_iter()
+        .flat_map(|effect| sources.map(|source| (effect, source)));
+    for (effect, source) in cases {
         let mut book = (*tool("book", effect)).clone();
         book.speculation.eligibility = Eligibility::Full;
         book.speculation.min_confidence = 0.0;
         let mut sim = Sim::new(with(vec![early("weather"), book]));
-        sim.router = Box::new(|_| {
+        sim.router = Box::new(move |_| {
             vec![Prediction {
-                source: Source::Transition,
+                source,
                 ..prediction("book", json!({"city": "boulder"}), 1.0)
             }]
         });
@@ -73,7 +85,11 @@ fn a_change_that_the_calls_before_predict_is_refused_by_the_gate() {
         sim.speak("what is the weather in boulder", 1_500);
         sim.silence(6_000);
         let record = &sim.records()[0];
-        assert!(record.runs.is_empty(), "{effect:?}: {:?}", record.runs);
+        assert!(
+            record.runs.is_empty(),
+            "{effect:?} by {source:?}: {:?}",
+            record.runs
+        );
         let decided = record.predictions.iter().map(|one| one.decision.name());
         let expected = match effect {
             Effect::Keyed => "warmed_up",
@@ -172,6 +188,37 @@ fn two_identical_calls_in_one_turn_do_not_share_a_result() {
     let results = sim.core.history.messages().into_iter();
     let results = results.filter(|m| matches!(m, Message::ToolResult { .. }));
     assert_eq!(results.count(), 2);
+}
+
+/// Two identical calls, of which the second one's run ends first.
+#[test]
+fn results_are_joined_on_the_id_of_their_call_and_not_on_its_name_and_arguments() {
+    let mut sim = Sim::new(off(with(vec![early("weather")])));
+    sim.tool_ms = 60_000;
+    let twice = [(); 2].map(|()| call_with("weather", json!({"city": "boulder"})));
+    sim.scripts
+        .push_back(twice.into_iter().flatten().chain([end()]).collect());
+    ask(&mut sim, "weather in boulder", 2_000);
+    let runs = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::StartTool { run, committed, .. } => Some((*run, committed.expect("a commit"))),
+        _ => None,
+    });
+    let runs: Vec<(RunId, CallId)> = runs.collect();
+    assert_eq!(runs.len(), 2);
+    for (run, call) in runs.iter().rev() {
+        let result = Ok(json!(format!("the result of {call}")));
+        sim.input(Input::ToolFinished { run: *run, result });
+    }
+    sim.silence(3_000);
+    let results = sim.core.history.messages().into_iter();
+    let results = results.filter_map(|message| match message {
+        Message::ToolResult { id, output, .. } => Some((id, output)),
+        _ => None,
+    });
+    let expected = runs
+        .iter()
+        .map(|(_, call)| (call.to_string(), json!(format!("the result of {call}"))));
+    assert!(results.eq(expected));
 }
 
 /// A read, and `add`, which writes the same data.

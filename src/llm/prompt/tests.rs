@@ -457,3 +457,25 @@ fn calls_are_taught_and_remembered_in_the_form_of_the_model() {
         assert_eq!(chat[2].content, remembered);
     }
 }
+
+#[test]
+fn plans_are_taught_only_if_they_are_offered() {
+    let mut prompt = Prompt::sample();
+    let system = |prompt: &Prompt, calls: Calls| {
+        let prompts = Prompts::default().for_calls(calls);
+        prompts.chat(prompt).unwrap()[0].content.clone()
+    };
+    let plain = [Calls::Markup, Calls::Native].map(|calls| system(&prompt, calls));
+    assert!(plain.iter().all(|text| !text.contains("plan")), "{plain:?}");
+    let mut tools = (*prompt.tools).clone();
+    tools.push(crate::llm::plan::spec(&["get_weather"]));
+    prompt.tools = tools.into();
+    let markup = system(&prompt, Calls::Markup);
+    assert!(markup.contains("<tool>plan(steps=[{"), "{markup}");
+    assert!(markup.contains("- plan: Makes several calls at once"));
+    let native = system(&prompt, Calls::Native);
+    assert!(
+        native.contains("{\"steps\":[{") && !native.contains("<tool>"),
+        "{native}"
+    );
+}
