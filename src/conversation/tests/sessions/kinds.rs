@@ -3,6 +3,7 @@
 use super::super::*;
 use super::Dice;
 use super::moves::Move;
+use crate::llm::plan::PLAN;
 use crate::tools::Eligibility;
 
 /// A kind of session.
@@ -123,6 +124,29 @@ pub(super) const KINDS: &[Kind] = &[
             Move::Load,
             Move::Cancel,
         ],
+        ..TALK
+    },
+    Kind {
+        name: "plans",
+        policy: with_plans,
+        calls: &[
+            PLAN, PLAN, "read", "shared", "failing", "write", "asks", "ends", "unknown",
+        ],
+        calling: 80,
+        moves: &[
+            Move::Speak,
+            Move::Answer,
+            Move::Answer,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Noise,
+            Move::Cancel,
+            Move::ClientTools,
+            Move::ServerTools,
+            Move::Click,
+        ],
+        rest_ms: 20_000,
         ..TALK
     },
     Kind {
@@ -397,6 +421,12 @@ fn drafted(dice: &mut Dice) -> Policy {
         token_price: dice.pick(&[0.0, 1.0, 1_000.0]),
         token_cost_per_day: None,
     });
+    policy
+}
+
+fn with_plans(dice: &mut Dice) -> Policy {
+    let mut policy = with_tools(dice);
+    policy.briefing.plans = true;
     policy
 }
 

@@ -4,6 +4,7 @@ use super::super::sim::{Sample, Script, Sources, Step, call_with, end, read, say
 use super::super::*;
 use super::{Dice, Kind};
 use crate::llm::TokenUsage;
+use crate::llm::plan::PLAN;
 use crate::prediction::{Prediction, Source};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -95,7 +96,11 @@ pub(super) fn script(dice: &mut Dice, kind: &Kind) -> Script {
 
 fn called(dice: &mut Dice, calls: &[&str]) -> Script {
     let n = dice.below(3);
-    let [opened, closed] = call_with(dice.pick(calls), json!({ "n": n }));
+    let name = dice.pick(calls);
+    if name == PLAN {
+        return planned(dice, calls);
+    }
+    let [opened, closed] = call_with(name, json!({ "n": n }));
     if dice.chance(60) {
         return vec![opened, closed];
     }
@@ -117,6 +122,20 @@ fn called(dice: &mut Dice, calls: &[&str]) -> Script {
     }
     script.insert(2, piece);
     script
+}
+
+/// A plan of these calls, some of which need what an earlier step returns, or a part that is not there.
+fn planned(dice: &mut Dice, calls: &[&str]) -> Script {
+    let step = |at: u64, dice: &mut Dice| {
+        let mut arguments = json!({"n": dice.below(3)});
+        if dice.chance(40) {
+            let part = dice.pick(&["", "", "[0]"]);
+            arguments["of"] = json!(format!("$step{}{part}", dice.below(at + 1)));
+        }
+        json!({"tool": dice.pick(&calls[2..]), "arguments": arguments})
+    };
+    let steps: Vec<Value> = (0..1 + dice.below(4)).map(|at| step(at, dice)).collect();
+    call_with(PLAN, json!({ "steps": steps })).to_vec()
 }
 
 fn fault(dice: &mut Dice) -> Script {
