@@ -5,6 +5,7 @@
 //! before it, and all steps behind it wait for it. So its result does not depend on which of two steps is faster.
 
 use super::ids::{CallId, ItemId};
+use super::policy::Briefing;
 use crate::llm::plan::{self, PLAN, Plan, check_result};
 use crate::tools::{Confirmation, Declaration, Effect, ToolError, ToolSpec, builtin};
 use serde_json::{Map, Value, json};
@@ -133,6 +134,15 @@ pub(super) fn spec_of<'a>(tools: impl Iterator<Item = &'a Arc<Declaration>>) -> 
         }
     }
     (!names.is_empty()).then(|| plan::spec(&names))
+}
+
+impl Briefing {
+    /// The `tools` of the server as they are offered to the model, with the one that makes plans.
+    pub fn offered(&self, tools: &[Arc<Declaration>]) -> Vec<ToolSpec> {
+        let plan = self.plans.then(|| spec_of(tools.iter())).flatten();
+        let own = tools.iter().map(|tool| tool.spec.clone());
+        own.chain(plan).collect()
+    }
 }
 
 impl UnderWay {

@@ -1,11 +1,10 @@
 //! The settings of the rules, as the operator configured them.
 
 use super::draft::DraftPolicy;
-use super::plan::spec_of;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
-use crate::tools::{Declaration, ToolSpec};
+use crate::tools::Declaration;
 use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -144,15 +143,6 @@ pub struct EndpointPolicy {
     /// repeat, ms; never if `None`.
     #[serde(default)]
     pub ask_again_ms: Option<u64>,
-}
-
-impl Briefing {
-    /// The `tools` of the server as they are offered to the model, with the one that makes plans.
-    pub fn offered(&self, tools: &[Arc<Declaration>]) -> Vec<ToolSpec> {
-        let plan = self.plans.then(|| spec_of(tools.iter())).flatten();
-        let own = tools.iter().map(|tool| tool.spec.clone());
-        own.chain(plan).collect()
-    }
 }
 
 impl Policy {
