@@ -4,7 +4,7 @@
 //! each other run at the same time. A step that may change something, or that asks for a yes, waits for all steps
 //! before it, and all steps behind it wait for it. So its result does not depend on which of two steps is faster.
 
-use super::ids::{CallId, ItemId};
+use super::ids::{CallId, ItemId, RequestId};
 use super::policy::Briefing;
 use crate::llm::plan::{self, PLAN, Plan, check_result};
 use crate::tools::{Confirmation, Declaration, Effect, ToolError, ToolSpec, builtin};
@@ -29,6 +29,8 @@ pub(super) struct Plans {
     under_way: Vec<UnderWay>,
     /// Its next step waits for the user's yes.
     asked: Option<UnderWay>,
+    /// The generation that made the last plan.
+    made_by: Option<RequestId>,
 }
 
 /// A plan that is being carried out.
@@ -267,14 +269,15 @@ impl UnderWay {
 }
 
 impl Plans {
-    pub(super) fn begin(&mut self, plan: UnderWay) {
+    /// Begins a plan that this generation has made.
+    pub(super) fn begin(&mut self, plan: UnderWay, made_by: Option<RequestId>) {
+        self.made_by = made_by;
         self.under_way.push(plan);
     }
 
-    /// Whether another plan may still start steps.
-    pub(super) fn are_under_way(&self) -> bool {
-        let goes_on = |plan: &UnderWay| plan.stage != Stage::Stopped;
-        self.under_way.iter().any(goes_on)
+    /// Whether this generation has made a plan.
+    pub(super) fn were_made_by(&self, generation: Option<RequestId>) -> bool {
+        generation.is_some() && self.made_by == generation
     }
 
     /// The next thing to do, if anything is due.

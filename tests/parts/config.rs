@@ -712,7 +712,8 @@ fn a_tool_named_like_plans_is_refused_where_models_make_plans() {
     let tool = "name = \"plan\"\nkind = \"subprocess\"\ndescription = \"A test.\"\neffect = \"read\"\n\
                 [subprocess]\nargv = [\"true\"]\n";
     let with = |text: &str, agent: &str| {
-        let setup = with_agents(text, &[("billing", agent)]);
+        let text = format!("{text}\n[tools]\nfolder = \"tools\"");
+        let setup = with_agents(&text, &[("billing", agent)]);
         std::fs::create_dir_all(setup.path("tools")).unwrap();
         setup.beside("tools/plan.toml", tool)
     };

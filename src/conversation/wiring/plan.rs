@@ -1,6 +1,7 @@
 //! Plans: their steps become calls of the ledger, and their results one result.
 
 use super::Conversation;
+use crate::conversation::answer::Answer;
 use crate::conversation::confirm::Pending;
 use crate::conversation::ids::CallId;
 use crate::conversation::plan::{self, Next, StepCall, UnderWay};
@@ -13,6 +14,10 @@ use std::sync::Arc;
 /// Why a second call that needs a yes is not run.
 const ONE_YES: &str =
     "only one call at a time can wait for the user's yes: call it again after that one";
+
+/// Why a second plan of the same generation is not carried out.
+const ONE_PLAN: &str =
+    "only one plan at a time: call it again when the result of the other one is there";
 
 impl Conversation {
     /// The tool that makes plans, if it is offered in an answer with these terms.
@@ -33,7 +38,12 @@ impl Conversation {
 
     /// Carries out a committed plan.
     pub(super) fn begin_plan(&mut self, call: CallId, arguments: Map<String, Value>) {
-        let (plan, tools) = match self.plan_of(&arguments) {
+        let made_by = self.answer.as_ref().and_then(Answer::request);
+        let plan = match self.running.plans.were_made_by(made_by) {
+            true => Err(ONE_PLAN.to_owned()),
+            false => self.plan_of(&arguments),
+        };
+        let (plan, tools) = match plan {
             Ok(plan) => plan,
             Err(why) => {
                 let item = self.common.item_id();
@@ -50,7 +60,7 @@ impl Conversation {
             .into_iter()
             .map(|tool| StepCall::new(self.common.call_id(), self.common.item_id(), tool));
         let plan = UnderWay::new(call, plan, steps.collect());
-        self.running.plans.begin(plan);
+        self.running.plans.begin(plan, made_by);
         self.go_on_with_plans();
     }
 
@@ -66,9 +76,6 @@ impl Conversation {
         &self,
         arguments: &Map<String, Value>,
     ) -> Result<(Plan, Vec<Arc<Declaration>>), String> {
-        if self.running.plans.are_under_way() {
-            return Err("another plan is under way: call it again when its result is there".into());
-        }
         let mut plan = Plan::read(arguments)?;
         let mut tools = Vec::new();
         for (at, step) in plan.steps.iter_mut().enumerate() {
