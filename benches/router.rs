@@ -79,7 +79,7 @@ fn heard() -> Vec<Evidence> {
     let whole = |text: &&str| Evidence {
         text: (*text).to_owned(),
         paused: true,
-        calls: Vec::new(),
+        ..Evidence::default()
     };
     SAID.iter().map(whole).collect()
 }

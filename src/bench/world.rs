@@ -8,7 +8,7 @@ use crate::conversation::{
 };
 use crate::llm::plan::PLAN;
 use crate::llm::{LlmEvent, Message, Prompt};
-use crate::prediction::{Evidence, Prediction};
+use crate::prediction::{Evidence, PastCall, Prediction};
 use crate::session::Pacer;
 use crate::tools::{Declaration, Effect, Eligibility, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -318,7 +318,9 @@ impl World<'_> {
                     self.cancelled.insert(request);
                 }
                 Output::Route { request, heard } => {
-                    if let Some((wait, predictions)) = (self.sources)(&heard) {
+                    if is_asked(&heard)
+                        && let Some((wait, predictions)) = (self.sources)(&heard)
+                    {
                         let predicted = Input::Predicted {
                             request,
                             predictions,
@@ -444,6 +446,12 @@ impl World<'_> {
         let result = same.map_or_else(|| json!({ "found": false }), |call| call.result.clone());
         self.clock.after(takes, Due::ToolDone(run, result));
     }
+}
+
+/// The models of the documents predict from words and results: neither before words nor while a call runs.
+fn is_asked(heard: &Evidence) -> bool {
+    let has_result = |call: &PastCall| call.result.is_some();
+    !heard.moment.is_before_words() && heard.calls.last().is_none_or(has_result)
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Classifier {
         let heard = Evidence {
             text: said.to_owned(),
             paused: true,
-            calls: Vec::new(),
+            ..Evidence::default()
         };
         self.matching.predict(&heard).unwrap_or_else(|error| {
             tracing::warn!(%error, "declared tools are called by their rules alone");

@@ -279,7 +279,7 @@ fn rules_latency(sets: &[DataSet]) -> Result<Latency> {
         .map(|example| Evidence {
             text: example.text.clone(),
             paused: true,
-            calls: Vec::new(),
+            ..Evidence::default()
         })
         .collect();
     let mut times = Vec::with_capacity(heard.len());

@@ -38,8 +38,8 @@ pub use logistic::{Guess, Head, Training};
 pub use matching::{ClientMatching, Considered, Desk, Matching};
 pub use parameters::Today;
 pub use predictor::{
-    Committed, Evidence, LentTools, LocalPredictor, PastCall, PredictError, Prediction, Predictor,
-    Question, Said,
+    Committed, Evidence, LentTools, LocalPredictor, Moment, PastCall, PredictError, Prediction,
+    Predictor, Question, Said,
 };
 pub use router::{Router, RouterThread, merged};
 pub use rules::{RuleError, Rules};

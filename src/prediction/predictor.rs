@@ -21,9 +21,36 @@ pub struct Prediction {
     pub source: Source,
 }
 
+/// When a source is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// The session has opened, or the call was answered.
+    Opened,
+    /// The user begins to speak; the words are not known yet.
+    Speech,
+    /// Words are known, or a call was made since.
+    #[default]
+    Words,
+}
+
+impl Moment {
+    /// Whether what the user is about to say is still unknown.
+    pub fn is_before_words(self) -> bool {
+        self != Self::Words
+    }
+
+    fn is_words(&self) -> bool {
+        *self == Self::Words
+    }
+}
+
 /// The input of a prediction: the turn so far and the calls before it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
+    /// When it is asked.
+    #[serde(default, skip_serializing_if = "Moment::is_words")]
+    pub moment: Moment,
     /// The user's words so far in this turn, as transcribed.
     pub text: String,
     /// The user has fallen silent; the text may still be continued, but not mid-word.
@@ -71,6 +98,8 @@ pub struct Question {
     pub session: Uuid,
     /// The agent that speaks.
     pub agent: Arc<str>,
+    /// How the client came: `phone`, or the session's transport. `None` if the transport does not tell.
+    pub came_by: Option<Arc<str>>,
     /// The last 16 things that were said before, oldest first.
     pub history: Vec<Said>,
     /// The turn so far.
@@ -92,7 +121,8 @@ pub enum Said {
 }
 
 /// A source of predictions: a model, a service, or an observer that learns. It is shared by all
-/// sessions and sees every changed partial transcript.
+/// sessions. It is asked when a session opens, when the user begins to speak, at every changed partial transcript, and
+/// after every call and result.
 pub trait Predictor: Send + Sync {
     /// The calls that may be needed. None is an answer: most of what people say needs no tool. Nobody
     /// waits for a slow source: its answer is merged with the others' when it comes, and dropped if a

@@ -68,6 +68,9 @@ impl Predictor for RouterThread {
         &self,
         question: Arc<Question>,
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        if question.evidence.moment.is_before_words() {
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
         let lent = question.tools.clone();
         let paused = question.evidence.paused;
         let answered = ask(&self.0, question, paused);

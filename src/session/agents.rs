@@ -24,6 +24,12 @@ pub(crate) const TRANSPORTS: [&str; 11] = [
     "desktop", "ask",
 ];
 
+/// How a client came: `phone` for every telephone line, or else its transport.
+pub(super) fn came_by(values: &SessionValues) -> Option<&str> {
+    let (name, _) = values.get(&Named::Transport)?;
+    Some(if PHONE.contains(&name) { "phone" } else { name })
+}
+
 /// An agent. What is `None` is as the server has it.
 #[derive(Clone)]
 pub struct AgentSettings {

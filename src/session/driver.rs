@@ -2,7 +2,7 @@
 
 mod handoff;
 
-use super::agents::Agent;
+use super::agents::{Agent, came_by};
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
 use super::clause::TakeChunk;
@@ -183,7 +183,12 @@ impl Driver {
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(options),
             options: options.clone(),
-            routing: Routing::new(engines.predictors.clone(), key, &agent.name),
+            routing: Routing::new(
+                engines.predictors.clone(),
+                key,
+                &agent.name,
+                came_by(&options.values),
+            ),
             drafts: Drafts::new(engines.draft.as_ref().map(|draft| draft.llm().clone())),
             agent,
             unheard: None,

@@ -33,6 +33,7 @@ pub(super) struct Routing {
     sources: Vec<Arc<dyn Predictor>>,
     session: Uuid,
     agent: Arc<str>,
+    came_by: Option<Arc<str>>,
     history: VecDeque<Said>,
     /// The client's tools that may run early.
     lent: LentTools,
@@ -43,12 +44,19 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn new(sources: Vec<Arc<dyn Predictor>>, session: Uuid, agent: &str) -> Self {
+    /// `came_by`: [`Question::came_by`].
+    pub(super) fn new(
+        sources: Vec<Arc<dyn Predictor>>,
+        session: Uuid,
+        agent: &str,
+        came_by: Option<&str>,
+    ) -> Self {
         Self {
             open: sources.iter().map(|_| VecDeque::new()).collect(),
             sources,
             session,
             agent: agent.into(),
+            came_by: came_by.map(Arc::from),
             history: VecDeque::new(),
             lent: LentTools::default(),
             answers: BTreeMap::new(),
@@ -95,6 +103,7 @@ impl Routing {
         let question = Arc::new(Question {
             session: self.session,
             agent: self.agent.clone(),
+            came_by: self.came_by.clone(),
             history: self.history.iter().cloned().collect(),
             evidence,
             tools: self.lent.clone(),

@@ -225,7 +225,7 @@ fn hear(router: &mut Router, text: &str, paused: bool) -> Option<Prediction> {
     let heard = Evidence {
         text: text.into(),
         paused,
-        calls: Vec::new(),
+        ..Evidence::default()
     };
     router.predict(&heard).into_iter().next()
 }

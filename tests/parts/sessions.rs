@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::PATIENCE;
@@ -14,13 +15,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use undertone::conversation::{Discard, Event, HangUpReason, Input, SpeculationEvent};
 use undertone::llm::scripted::{Cue, Scripted};
+use undertone::llm::{Llm, LlmStream, Prompt};
+use undertone::metrics::Metrics;
 use undertone::prediction::patterns::{Memory, PatternFigures, Transitions};
 use undertone::prediction::{
     Committed, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
 use undertone::session::{
-    self, BudgetMemory, BudgetStore, Builders, Engines, Inbound, Outbound, Profile, SessionHandle,
-    SessionOptions, Spending, SpokenBy,
+    self, BudgetMemory, BudgetStore, Builders, Engines, Inbound, Observers, Outbound, Profile,
+    SessionHandle, SessionOptions, Spending, SpokenBy,
 };
 use undertone::tools::{
     CallContext, Confirmation, Declaration, Effect, Eligibility, LiveTools, Registry, SystemClock,
@@ -181,6 +184,9 @@ impl Predictor for Scattered {
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
         let (late, mut let_go) = (self.late, self.let_go.subscribe());
         Box::pin(async move {
+            if question.evidence.text.is_empty() {
+                return Ok(Vec::new());
+            }
             let words = question.evidence.text.split(' ').next_back();
             let city = words.unwrap_or_default().to_owned();
             if late.contains(&&*city) {
@@ -429,6 +435,171 @@ async fn what_one_session_called_next_starts_early_in_another() {
     // Nothing of what was said or found is left.
     let kept = serde_json::to_string(&memory.book()).expect("JSON");
     assert!(!kept.contains("A1") && !kept.contains("P 5") && !kept.contains("today"));
+}
+
+/// Passes everything on to `source`, and counts the sessions that it knows to be over.
+struct Counted {
+    source: Transitions,
+    ended: watch::Sender<usize>,
+}
+
+impl Predictor for Counted {
+    fn predict(
+        &self,
+        question: Arc<Question>,
+    ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+        self.source.predict(question)
+    }
+
+    fn committed(&self, session: Uuid, call: &Committed) {
+        self.source.committed(session, call);
+    }
+
+    fn ended(&self, session: Uuid) {
+        self.source.ended(session);
+        self.ended.send_modify(|ended| *ended += 1);
+    }
+}
+
+/// Answers as the first until it is told to change, and then as the second.
+struct Changing {
+    models: [Scripted; 2],
+    has_changed: Arc<AtomicBool>,
+}
+
+impl Llm for Changing {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        let now = usize::from(self.has_changed.load(Ordering::Relaxed));
+        self.models[now].generate(prompt)
+    }
+}
+
+/// A server whose model looks up an order and then its parcel, until `has_changed`: then it looks up no parcel.
+struct Shop {
+    engines: Arc<Engines>,
+    metrics: Arc<Metrics>,
+    has_changed: Arc<AtomicBool>,
+    ended: watch::Receiver<usize>,
+    visits: usize,
+    _ran: mpsc::Receiver<String>,
+}
+
+impl Shop {
+    fn open() -> Self {
+        let has_changed = Arc::new(AtomicBool::new(false));
+        let looks_up = |llm: Scripted| {
+            llm.on(
+                Cue::words("order"),
+                r#"<speech>I am looking.</speech><tool>order(number="A1")</tool>"#,
+            )
+            .on(Cue::result("parcel"), "<speech>It comes today.</speech>")
+        };
+        let follows = r#"<tool>parcel(id="P 5")</tool>"#;
+        let models = [follows, "<speech>It is packed.</speech>"]
+            .map(|next| looks_up(Scripted::default().on(Cue::result("order"), next)));
+        let llm = Changing {
+            models,
+            has_changed: has_changed.clone(),
+        };
+        let (runs, ran) = mpsc::channel(4_096);
+        let mut tools = Registry::new();
+        let results = [
+            ("order", "number", json!({"parcel": "P 5"})),
+            ("parcel", "id", json!({"comes": "today"})),
+        ];
+        for (name, argument, result) in results {
+            let tool = Lookup::new(name, argument, result, &runs);
+            tools.register(tool).expect("a tool");
+        }
+        let metrics = Arc::new(Metrics::default());
+        let today = Today::new(Arc::new(SystemClock), jiff::tz::TimeZone::UTC);
+        let (figures, memory) = (metrics.patterns(), Memory::default());
+        let source = Transitions::new(&tools.declarations(), today, figures, memory);
+        let (counting, ended) = watch::channel(0);
+        let source = Counted {
+            source,
+            ended: counting,
+        };
+        let builders = Builders {
+            tools: tools.into(),
+            predictors: vec![Arc::new(source)],
+            observers: Observers {
+                metrics: metrics.clone(),
+                ..Observers::default()
+            },
+            ..without_models(Arc::new(llm))
+        };
+        Self {
+            engines: Engines::start(builders).expect("engines"),
+            metrics,
+            has_changed,
+            ended,
+            visits: 0,
+            _ran: ran,
+        }
+    }
+
+    /// A session about an order. Returns whether the look-up of the parcel was surely predicted from the one of the
+    /// order.
+    async fn visit(&mut self) -> bool {
+        let mut talk = Talk::with(&self.engines);
+        let events = talk.asks("Where is my order?").await;
+        talk.hangs_up().await;
+        self.visits += 1;
+        let visits = self.visits;
+        let over = self.ended.wait_for(|ended| *ended == visits);
+        timeout(PATIENCE, over)
+            .await
+            .expect("in time")
+            .expect("it lives");
+        events.iter().any(|event| {
+            matches!(event, Event::Speculation(SpeculationEvent::Predicted { prediction, .. })
+                if prediction.tool == "parcel" && prediction.confidence >= 0.5)
+        })
+    }
+
+    fn stopped(&self) -> bool {
+        let metrics = self.metrics.render();
+        let line = |count: u8| format!("\nundertone_patterns_stopped {count}\n");
+        assert!(
+            metrics.contains(&line(0)) || metrics.contains(&line(1)),
+            "{metrics}"
+        );
+        metrics.contains(&line(1))
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_longer_right_is_no_longer_predicted_and_the_metrics_say_so() {
+    let mut shop = Shop::open();
+    for _ in 0..20 {
+        shop.visit().await;
+    }
+    assert!(shop.visit().await && !shop.stopped());
+    shop.has_changed.store(true, Ordering::Relaxed);
+    let mut wrong = 0;
+    while !shop.stopped() {
+        wrong += usize::from(shop.visit().await);
+        assert!(wrong <= 6, "{wrong} wrong predictions and no end");
+    }
+    // It is tried now and then.
+    let mut tried = 0;
+    for _ in 0..16 {
+        tried += usize::from(shop.visit().await);
+    }
+    assert!(tried <= 2 && shop.stopped(), "{tried} of 16");
+    // What is right again is predicted again.
+    shop.has_changed.store(false, Ordering::Relaxed);
+    let mut visits = 0;
+    while shop.stopped() || !shop.visit().await {
+        shop.visit().await;
+        visits += 1;
+        assert!(visits < 200, "never again");
+    }
 }
 
 /// Calls and their cost, by tool and day.

@@ -65,7 +65,7 @@ impl Try {
         let heard = Evidence {
             text: self.words.clone(),
             paused: !self.unfinished,
-            calls: Vec::new(),
+            ..Evidence::default()
         };
         let trial = Trial::of(&settings, &heard)?;
         let meant = mood::meant(&self.words).mood;

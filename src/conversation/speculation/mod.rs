@@ -122,8 +122,12 @@ impl Speculation {
         }
     }
 
-    /// Ends the track of an utterance that led to no turn.
+    /// Ends the track of an utterance that led to no turn. What was begun before any words is kept for the next
+    /// utterance.
     pub(super) fn drop_heard(&mut self, common: &mut Common, reason: Discard) {
+        if reason == Discard::NoTurn && self.listening.is_before_words() {
+            return;
+        }
         let track = self.take_heard();
         self.close(common, track, reason, |_| {});
     }

@@ -9,7 +9,7 @@ use crate::conversation::common::Common;
 use crate::conversation::ids::{RequestId, RunId};
 use crate::conversation::output::{Event, Output};
 use crate::llm::ToolChoice;
-use crate::prediction::{Evidence, PastCall, Prediction, Source};
+use crate::prediction::{Evidence, Moment, PastCall, Prediction, Source};
 use crate::tools::{Declaration, Eligibility, canonical};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ impl Speculation {
         paused: bool,
     ) {
         let heard = Evidence {
+            moment: Moment::Words,
             text: text.to_owned(),
             paused,
             calls: self.past_calls(),
@@ -41,6 +42,37 @@ impl Speculation {
         }
         self.listening.asked = heard.clone();
         self.ask_router(common, self.listening.id, heard);
+    }
+
+    /// Asks the sources which calls may be needed whatever the user is about to say.
+    pub(in crate::conversation) fn route_before_words(
+        &mut self,
+        common: &mut Common,
+        client: &ClientSettings,
+        moment: Moment,
+    ) {
+        let heard = Evidence {
+            moment,
+            calls: self.past_calls(),
+            ..Evidence::default()
+        };
+        if !self.listening.asked.text.is_empty() || !may_speculate(common, client) {
+            return;
+        }
+        let id = self.listening.id;
+        let expired = self.ledger.uncommitted(|run| {
+            let tool = run.declaration.as_deref();
+            run.track == id
+                && tool.is_some_and(|tool| self.ledger.is_expired(run.id, tool, common.now))
+        });
+        if self.listening.asked == heard && expired.is_empty() {
+            return;
+        }
+        for run in expired {
+            self.discard(common, run, Discard::Expired);
+        }
+        self.listening.asked = heard.clone();
+        self.ask_router(common, id, heard);
     }
 
     /// Asks the sources which calls may follow the last one.
@@ -54,6 +86,7 @@ impl Speculation {
             return;
         };
         let heard = Evidence {
+            moment: Moment::Words,
             calls,
             ..track.asked.clone()
         };
@@ -111,9 +144,17 @@ impl Speculation {
             return;
         };
         if is_last {
-            let whole = |one: &Prediction| one.confidence >= WHOLE && !one.arguments.is_empty();
+            // What usually follows says nothing about whether the user is done.
+            let whole = |one: &Prediction| {
+                one.confidence >= WHOLE
+                    && !one.arguments.is_empty()
+                    && one.source != Source::Transition
+            };
             track.unanswered = false;
-            track.is_whole_request |= predictions.iter().any(whole);
+            track.is_whole_request |= !track.is_before_words() && predictions.iter().any(whole);
+        }
+        for one in &predictions {
+            track.candidates.remove(&one.tool);
         }
         self.supersede(common, clients, id, &predictions);
         for prediction in predictions {
@@ -202,7 +243,7 @@ impl Speculation {
         }));
         if let Some(track) = self.track(id) {
             track.predictions.push(record);
-            track.candidates.insert(prediction.tool.clone(), prediction);
+            track.consider(prediction);
         }
         started
     }

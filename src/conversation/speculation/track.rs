@@ -2,7 +2,7 @@
 
 use super::open_call::OpenCall;
 use super::record::PredictionRecord;
-use crate::prediction::{Evidence, Prediction};
+use crate::prediction::{Evidence, Prediction, Source};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(in crate::conversation) struct TrackId(pub(super) u64);
 pub(in crate::conversation) struct Track {
     pub(in crate::conversation) id: TrackId,
     pub(super) predictions: Vec<PredictionRecord>,
-    /// The last prediction for each tool, used if the model begins to call it.
+    /// The likeliest of the last predictions for each tool, used if the model begins to call it.
     pub(super) candidates: BTreeMap<String, Prediction>,
     /// Speculative runs started, by tool.
     pub(super) started: BTreeMap<String, u32>,
@@ -41,10 +41,29 @@ impl Track {
         }
     }
 
-    /// The likeliest call predicted from the words so far.
+    /// The likeliest call predicted from the words so far: what usually follows is not announced before the model
+    /// wants it.
     pub(in crate::conversation) fn likeliest(&self) -> Option<&Prediction> {
         let by_confidence =
             |a: &&Prediction, b: &&Prediction| a.confidence.total_cmp(&b.confidence);
-        self.candidates.values().max_by(by_confidence)
+        let candidates = self.candidates.values();
+        candidates
+            .filter(|one| one.source != Source::Transition)
+            .max_by(by_confidence)
+    }
+
+    /// Remembers a prediction. The others of its answer for the same tool are less likely; the model's stream is
+    /// surer than any.
+    pub(super) fn consider(&mut self, prediction: Prediction) {
+        let tool = prediction.tool.clone();
+        match prediction.source {
+            Source::Stream => drop(self.candidates.insert(tool, prediction)),
+            _ => drop(self.candidates.entry(tool).or_insert(prediction)),
+        }
+    }
+
+    /// Nothing in it depends on words.
+    pub(super) fn is_before_words(&self) -> bool {
+        self.asked.moment.is_before_words()
     }
 }

@@ -5,6 +5,7 @@ mod assumed;
 mod confirmation;
 mod drafts;
 mod early_tools;
+mod foresight;
 mod handoff;
 mod plans;
 mod properties;

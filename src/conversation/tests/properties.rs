@@ -455,6 +455,7 @@ proptest! {
         sim.client_speaks = client_speaks;
         sim.router = router(guesses);
         sim.slower = slower.map(|(guesses, ms)| (router(guesses), ms));
+        sim.foresee();
         if is_polite {
             sim.uninterruptible(true);
         }
@@ -550,6 +551,7 @@ proptest! {
             sim.drafts = drafts.clone().into();
             sim.router = router(guesses.clone());
             sim.slower = slower.clone().map(|(guesses, ms)| (router(guesses), ms));
+            sim.foresee();
             for words in ["what time is it", "Yes.", "and now"] {
                 sim.speak(words, 900);
                 sim.silence(25_000);

@@ -136,6 +136,10 @@ pub(super) struct Sim {
     pub(super) tool_times: BTreeMap<String, u64>,
     /// The prediction sources.
     pub(super) router: Sources,
+    /// Whether they answer before there are words.
+    foresees: bool,
+    /// The last question before words that they have not answered.
+    unforeseen: Option<(RequestId, Evidence)>,
     /// How long they take, ms.
     pub(super) router_ms: u64,
     /// A slower source that answers the same requests again, and its delay, ms.
@@ -210,6 +214,8 @@ impl Sim {
             scripts: VecDeque::new(),
             tool_ms: 0,
             router: Box::new(|_| Vec::new()),
+            foresees: false,
+            unforeseen: None,
             router_ms: 10,
             slower: None,
             results: BTreeMap::new(),
@@ -271,6 +277,34 @@ impl Sim {
     /// The recording so far; empty if there is none.
     pub(super) fn recording(&self) -> &str {
         self.tape.as_ref().map_or("", Tape::text)
+    }
+
+    /// From now on the prediction sources answer before there are words, too.
+    pub(super) fn foresee(&mut self) {
+        self.foresees = true;
+        if let Some((request, heard)) = self.unforeseen.take() {
+            self.predict(request, heard);
+        }
+    }
+
+    fn predict(&mut self, request: RequestId, heard: Evidence) {
+        if let Some((slower, ms)) = &self.slower {
+            let (ms, predictions) = (*ms, slower(&heard));
+            let again = Input::Predicted {
+                request,
+                predictions,
+            };
+            self.later(ms, again);
+        }
+        let predictions = (self.router)(&heard);
+        self.heard.push(heard);
+        self.later(
+            self.router_ms,
+            Input::Predicted {
+                request,
+                predictions,
+            },
+        );
     }
 
     /// The policy, to be changed in mid-session. A recording cannot represent that, so none is made.
@@ -475,25 +509,12 @@ impl Sim {
                 Output::Generate {
                     request, prompt, ..
                 } => self.generate(request, prompt),
-                Output::Route { request, heard } => {
-                    if let Some((slower, ms)) = &self.slower {
-                        let (ms, predictions) = (*ms, slower(&heard));
-                        let again = Input::Predicted {
-                            request,
-                            predictions,
-                        };
-                        self.later(ms, again);
-                    }
-                    let predictions = (self.router)(&heard);
-                    self.heard.push(heard);
-                    self.later(
-                        self.router_ms,
-                        Input::Predicted {
-                            request,
-                            predictions,
-                        },
-                    );
+                Output::Route { request, heard }
+                    if heard.moment.is_before_words() && !self.foresees =>
+                {
+                    self.unforeseen = Some((request, heard));
                 }
+                Output::Route { request, heard } => self.predict(request, heard),
                 Output::StartTool {
                     run,
                     committed: None,

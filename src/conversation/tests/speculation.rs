@@ -7,7 +7,7 @@ use crate::tools::{Eligibility, EndsCall};
 use serde_json::{Value, json};
 
 /// A read-only tool that may run early.
-fn early(name: &str) -> Declaration {
+pub(super) fn early(name: &str) -> Declaration {
     let mut tool = (*tool(name, Effect::Read)).clone();
     tool.speculation.eligibility = Eligibility::Full;
     tool
@@ -18,7 +18,7 @@ fn off(mut policy: Policy) -> Policy {
     policy
 }
 
-fn prediction(tool: &str, arguments: Value, confidence: f32) -> Prediction {
+pub(super) fn prediction(tool: &str, arguments: Value, confidence: f32) -> Prediction {
     Prediction {
         tool: tool.into(),
         arguments: arguments.as_object().cloned().unwrap(),

@@ -285,8 +285,11 @@ impl Conversation {
         let done = self
             .speculation
             .commit(common, track, call, tool, arguments);
-        if let Some(run) = done {
-            self.deliver(run, call);
+        match done {
+            Some(run) => self.deliver(run, call),
+            None => self
+                .speculation
+                .route_after_call(&mut self.common, &self.client),
         }
     }
 

@@ -42,6 +42,7 @@ use crate::conversation::{
     Discard, Experience, HangUpReason, Input, Lesson, Output, Policy, ResponseStatus,
     ResponseTerms, Time,
 };
+use crate::prediction::Moment;
 
 /// One conversation, from the first sound to the hang-up.
 ///
@@ -96,6 +97,7 @@ impl Conversation {
             conversation.agenda.announce(greeting.clone());
         }
         conversation.settle();
+        conversation.route_before_words(Moment::Opened);
         conversation
     }
 

@@ -11,6 +11,7 @@ use crate::conversation::turn::Commit;
 use crate::conversation::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::language::en::assent::agrees;
 use crate::llm::Message;
+use crate::prediction::Moment;
 use crate::time::{Samples, Time};
 
 impl Conversation {
@@ -31,6 +32,7 @@ impl Conversation {
                 if self.client.turn_detection.interrupt {
                     self.barge_in();
                 }
+                self.route_before_words(Moment::Speech);
             }
             Some(Heard::Speech) => {
                 self.drop_held();
@@ -95,6 +97,12 @@ impl Conversation {
     pub(super) fn route(&mut self, text: &str, paused: bool) {
         self.speculation
             .route(&mut self.common, &self.client, text, paused);
+    }
+
+    /// Asks the prediction sources which calls may be needed whatever the user is about to say.
+    pub(super) fn route_before_words(&mut self, moment: Moment) {
+        self.speculation
+            .route_before_words(&mut self.common, &self.client, moment);
     }
 
     pub(super) fn on_completeness(&mut self, request: RequestId, probability: f32) {

@@ -54,7 +54,7 @@ impl Predictor for ClientMatching {
         &self,
         question: Arc<Question>,
     ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
-        if question.tools.is_empty() {
+        if question.tools.is_empty() || question.evidence.moment.is_before_words() {
             return Box::pin(std::future::ready(Ok(Vec::new())));
         }
         let paused = question.evidence.paused;

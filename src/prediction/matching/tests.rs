@@ -86,7 +86,7 @@ fn heard(said: &str, paused: bool) -> Evidence {
     Evidence {
         text: said.into(),
         paused,
-        calls: Vec::new(),
+        ..Evidence::default()
     }
 }
 
@@ -131,6 +131,7 @@ impl Lent {
         let mut likely = self.studio.predict(&Question {
             session: Uuid::nil(),
             agent: "default".into(),
+            came_by: None,
             history: Vec::new(),
             evidence: heard(said, paused),
             tools: self.tools.clone(),
@@ -261,7 +262,7 @@ fn what_was_learnt_is_kept_until_a_declaration_changes() {
         let heard = Evidence {
             text: "how many articles are left in stock".into(),
             paused: true,
-            calls: Vec::new(),
+            ..Evidence::default()
         };
         let likeness = matching.consider(&heard).unwrap()[0].likeness;
         (

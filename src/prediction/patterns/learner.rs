@@ -2,7 +2,7 @@
 
 use super::leaves::{put, slots};
 use super::origin::{Origin, Schemas};
-use super::trail::Trail;
+use super::trail::{OPEN, Trail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -119,6 +119,9 @@ struct Known {
     origins: BTreeMap<String, Vec<Traced>>,
     /// Whether a call was made before in its conversation.
     repeated: Rate,
+    /// The weight of each kind of result, as it was when the next call came.
+    #[serde(default)]
+    endings: BTreeMap<String, f64>,
 }
 
 /// The patterns of one agent: which call follows which, and where its arguments come from. It holds names of tools and
@@ -189,7 +192,8 @@ impl Patterns {
             return;
         }
         self.pauses(trail, true);
-        for context in contexts(trail, trail.spoke) {
+        self.ends(trail);
+        for context in contexts(trail, trail.spoke, trail.ending()) {
             self.observe(context, tool, 1.0);
         }
         let repeated = trail.was_made(tool, arguments);
@@ -230,10 +234,25 @@ impl Patterns {
     /// Learns that the conversation has ended here.
     pub fn ended(&mut self, trail: &Trail) {
         self.pauses(trail, false);
-        for context in contexts(trail, trail.spoke) {
+        self.ends(trail);
+        for context in contexts(trail, trail.spoke, trail.ending()) {
             self.observe(context, NOTHING, 1.0);
         }
         self.bound();
+    }
+
+    /// What came of the last call is known now.
+    fn ends(&mut self, trail: &Trail) {
+        let last = trail.calls.last();
+        if let Some((call, known)) =
+            last.and_then(|one| Some((one, self.tools.get_mut(&one.tool)?)))
+        {
+            known
+                .endings
+                .values_mut()
+                .for_each(|weight| *weight *= DECAY);
+            *known.endings.entry(call.ending.to_owned()).or_default() += 1.0;
+        }
     }
 
     /// The user spoke before the next call came: until then none did.
@@ -241,12 +260,12 @@ impl Patterns {
         if !trail.spoke {
             return;
         }
-        for context in aware(trail, false) {
+        for context in aware(trail, false, trail.ending()) {
             self.observe(context, NOTHING, 1.0);
         }
         let others = trail.turns.saturating_sub(u32::from(called)).min(8);
         for _ in 0..others {
-            for context in aware(trail, true) {
+            for context in aware(trail, true, trail.ending()) {
                 self.observe(context, NOTHING, 1.0);
             }
         }
@@ -338,35 +357,39 @@ impl Traced {
 }
 
 /// The contexts of a point in a conversation, the shortest first: one to three calls by tool and names of arguments,
-/// the kind of the last result, whether the user has spoken since.
-fn contexts(trail: &Trail, spoke: bool) -> Vec<String> {
-    let mut all = Vec::with_capacity(6);
+/// the kind of the last result, whether the user has spoken since, how the client came.
+fn contexts(trail: &Trail, spoke: bool, ending: &str) -> Vec<String> {
+    let mut all = Vec::with_capacity(7);
     let last = trail.calls.last();
     all.push(String::new());
     all.push(last.map_or("^", |call| call.tool.as_str()).to_owned());
     if let Some(call) = last {
-        all.push(format!("{} = {}", call.signature, call.ending));
+        all.push(format!("{} = {ending}", call.signature));
     }
-    all.extend(aware(trail, spoke));
+    all.extend(aware(trail, spoke, ending));
     all
 }
 
-/// Those that know whether the user has spoken.
-fn aware(trail: &Trail, spoke: bool) -> Vec<String> {
+/// Those that know whether the user has spoken: a call, the same with how the client came, two calls, three.
+fn aware(trail: &Trail, spoke: bool, ending: &str) -> Vec<String> {
     let mut calls = String::new();
-    let ending = trail.calls.last().map_or("", |call| call.ending);
     let said = if spoke { ", said" } else { "" };
-    let mut all = Vec::with_capacity(3);
+    let mut all = Vec::with_capacity(4);
     let latest = trail.calls.iter().rev().map(|call| call.signature.as_str());
     for call in latest.chain(["^"]).take(3) {
         calls = match calls.is_empty() {
             true => call.to_owned(),
             false => format!("{call} > {calls}"),
         };
+        let is_first = all.is_empty();
         all.push(match ending {
             "" => format!("{calls}{said}"),
             ending => format!("{calls} = {ending}{said}"),
         });
+        // In brackets it is no name of a tool.
+        if let Some(came_by) = trail.came_by.as_ref().filter(|_| is_first) {
+            all.push(format!("{} [{came_by}]", all[0]));
+        }
     }
     all
 }
@@ -438,7 +461,8 @@ impl Patterns {
     fn shares(&self, trail: &Trail) -> (Vec<(&str, f64)>, f64) {
         let mut shares: Vec<(&str, f64)> = Vec::new();
         let mut most = 0.0_f64;
-        for context in contexts(trail, trail.spoke) {
+        let (ending, likely) = self.ending(trail);
+        for context in contexts(trail, trail.spoke, ending) {
             let Some(followed) = self.contexts.get(&context) else {
                 continue;
             };
@@ -458,7 +482,19 @@ impl Patterns {
                 most = most.max(all);
             }
         }
+        shares.iter_mut().for_each(|(_, share)| *share *= likely);
         (shares, most)
+    }
+
+    /// The kind of the last result, and how likely it is: of a call that still runs, the usual one.
+    fn ending<'a>(&'a self, trail: &'a Trail) -> (&'a str, f64) {
+        let running = trail.calls.last().filter(|call| call.ending == OPEN);
+        let endings = running.and_then(|call| Some(&self.tools.get(&call.tool)?.endings));
+        let usual = endings.and_then(|all| all.iter().max_by(|(_, a), (_, b)| a.total_cmp(b)));
+        match (endings, usual) {
+            (Some(all), Some((ending, weight))) => (ending, weight / all.values().sum::<f64>()),
+            _ => (trail.ending(), 1.0),
+        }
     }
 
     fn derive<'a>(

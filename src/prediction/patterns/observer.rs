@@ -3,7 +3,7 @@
 use super::learner::Guess;
 use super::memory::{Learnt, Memory, PatternFigures, SURE};
 use super::origin::Schemas;
-use super::trail::Trail;
+use super::trail::{OPEN, Trail};
 use crate::prediction::{
     Committed, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
@@ -90,11 +90,15 @@ impl Transitions {
         let mut learnt = self.memory.lock();
         let session = sessions.entry(question.session).or_insert_with(|| Session {
             conversation: learnt.begin(),
-            trail: Trail::new(self.today.date()),
+            trail: Trail::new(self.today.date()).by(question.came_by.clone()),
             ..Session::default()
         });
         session.hear(question);
-        let mut guesses = self.guesses(&learnt, session);
+        let guess = |trail: &mut Trail| self.guesses(&learnt, &question.agent, trail);
+        let mut guesses = match question.evidence.moment.is_before_words() {
+            true => session.trail.before_words(guess),
+            false => guess(&mut session.trail),
+        };
         session.expected.clone_from(&guesses);
         guesses.retain(|guess| {
             // The client's tool replaces the server's of the same name.
@@ -113,12 +117,12 @@ impl Transitions {
         predicted.collect()
     }
 
-    fn guesses(&self, learnt: &Learnt, session: &mut Session) -> Vec<Guess> {
-        let Some(patterns) = learnt.of(&session.agent) else {
+    fn guesses(&self, learnt: &Learnt, agent: &str, trail: &mut Trail) -> Vec<Guess> {
+        let Some(patterns) = learnt.of(agent) else {
             return Vec::new();
         };
         let may = |tool: &str| self.may(tool);
-        let mut guesses = patterns.predict(&session.trail, &self.schemas, may, MOST);
+        let mut guesses = patterns.predict(trail, &self.schemas, may, MOST);
         if let Some(first) = guesses
             .first()
             .filter(|one| one.confidence >= SURE)
@@ -127,11 +131,9 @@ impl Transitions {
             let Guess {
                 tool, arguments, ..
             } = &first;
-            let second = session
-                .trail
-                .supposing(&self.schemas, tool, arguments, |trail| {
-                    patterns.predict(trail, &self.schemas, may, 1)
-                });
+            let second = trail.supposing(&self.schemas, tool, arguments, |trail| {
+                patterns.predict(trail, &self.schemas, may, 1)
+            });
             guesses.extend(second.into_iter().map(|second| Guess {
                 likelihood: second.likelihood * first.likelihood,
                 confidence: second.confidence * first.confidence,
@@ -161,6 +163,22 @@ impl Session {
     /// Takes over what is new: the user's words and the results of calls.
     fn hear(&mut self, question: &Question) {
         self.agent.clone_from(&question.agent);
+        if !question.evidence.moment.is_before_words() {
+            self.hear_words(question);
+        }
+        let mut known = question.evidence.calls.iter().rev();
+        for at in (0..self.trail.calls.len()).rev() {
+            let call = &self.trail.calls[at];
+            let same = known.find(|known| known.tool == call.tool);
+            let is_open = call.ending == OPEN;
+            match same.and_then(|known| known.result.as_ref()) {
+                Some(result) if is_open => self.trail.resulted_at(at, result),
+                _ => {}
+            }
+        }
+    }
+
+    fn hear_words(&mut self, question: &Question) {
         let mut said: Vec<String> = Vec::new();
         said.extend(question.history.iter().filter_map(|said| match said {
             Said::User(words) => Some(words.clone()),
@@ -178,16 +196,6 @@ impl Session {
         self.trail.spoke |= *words != self.words_at_call;
         self.words.clone_from(words);
         self.trail.hear(said);
-        let mut known = question.evidence.calls.iter().rev();
-        for at in (0..self.trail.calls.len()).rev() {
-            let call = &self.trail.calls[at];
-            let same = known.find(|known| known.tool == call.tool);
-            let is_open = call.ending == "open";
-            match same.and_then(|known| known.result.as_ref()) {
-                Some(result) if is_open => self.trail.resulted_at(at, result),
-                _ => {}
-            }
-        }
     }
 }
 

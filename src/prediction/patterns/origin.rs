@@ -173,6 +173,9 @@ impl Origin {
         tool: &str,
         slot: &str,
     ) -> Option<Cow<'a, Value>> {
+        if trail.is_before_words && self.is_of_words() {
+            return None;
+        }
         match self {
             Self::Argument { tool: of, place } => {
                 trail.latest(of)?.arguments.first(place).map(Cow::Borrowed)
@@ -255,6 +258,15 @@ impl Origin {
         }
         found.retain(|origin| origin.value(trail, schemas, tool, slot).as_deref() == Some(value));
         found
+    }
+
+    /// Whether it needs the user's words.
+    fn is_of_words(&self) -> bool {
+        match self {
+            Self::Result { pick, .. } => *pick == Pick::Named,
+            Self::Words { .. } | Self::Choice => true,
+            Self::Argument { .. } | Self::Constant(_) => false,
+        }
     }
 
     /// Whether it names a field that no schema does: in one conversation alone, a key may be a value.

@@ -1,7 +1,9 @@
 //! Learning, what is not kept, and the consequences of wrong predictions.
 
 use super::*;
-use crate::prediction::{Committed, Evidence, PastCall, Predictor, Question, Source, Today};
+use crate::prediction::{
+    Committed, Evidence, Moment, PastCall, Predictor, Question, Source, Today,
+};
 use crate::tools::{Declaration, Effect, Equivalence, ToolSpec};
 use futures_util::FutureExt;
 use jiff::civil::{Date, date};
@@ -335,19 +337,56 @@ impl Desk {
         text: &str,
         calls: &[PastCall],
     ) -> Vec<crate::prediction::Prediction> {
+        let evidence = Evidence {
+            text: text.into(),
+            paused: true,
+            calls: calls.to_vec(),
+            ..Evidence::default()
+        };
+        self.ask_by(session, None, evidence)
+    }
+
+    fn ask_by(
+        &self,
+        session: Uuid,
+        came_by: Option<&str>,
+        evidence: Evidence,
+    ) -> Vec<crate::prediction::Prediction> {
         let question = Question {
             session,
             agent: "default".into(),
+            came_by: came_by.map(Arc::from),
             history: Vec::new(),
-            evidence: Evidence {
-                text: text.into(),
-                paused: true,
-                calls: calls.to_vec(),
-            },
+            evidence,
             tools: crate::prediction::LentTools::default(),
         };
         let answer = self.0.predict(Arc::new(question)).now_or_never();
         answer.expect("at once").expect("no failure")
+    }
+
+    /// A session that came by `came_by`, whose first turn makes this call. Returns what was predicted when it opened.
+    fn opened(
+        &self,
+        came_by: &str,
+        words: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> Vec<crate::prediction::Prediction> {
+        let session = Uuid::new_v4();
+        let opens = Evidence {
+            moment: Moment::Opened,
+            ..Evidence::default()
+        };
+        let predicted = self.ask_by(session, Some(came_by), opens);
+        let said = Evidence {
+            text: words.into(),
+            paused: true,
+            ..Evidence::default()
+        };
+        self.ask_by(session, Some(came_by), said);
+        self.commit(session, tool, arguments);
+        self.0.ended(session);
+        predicted
     }
 
     /// A session in which a booking is found, and then something is done with it. Returns what was predicted after the
@@ -439,11 +478,12 @@ fn agents_learn_apart() {
     let question = Question {
         session: Uuid::new_v4(),
         agent: "another".into(),
+        came_by: None,
         history: Vec::new(),
         evidence: Evidence {
             text: "My booking is BK0007".into(),
             paused: true,
-            calls: Vec::new(),
+            ..Evidence::default()
         },
         tools: crate::prediction::LentTools::default(),
     };
@@ -464,4 +504,96 @@ fn no_name_of_an_unknown_tool_is_kept() {
     let kept = serde_json::to_string(&desk.2.book()).expect("JSON");
     assert!(!kept.to_lowercase().contains("rosalind"), "{kept}");
     assert!(kept.contains("status") && kept.contains("find"));
+}
+
+/// The way by which a client came tells which call begins the session.
+#[test]
+fn the_first_call_is_foreseen_when_a_session_opens() {
+    let desk = Desk::new();
+    for _ in 0..12 {
+        desk.opened("phone", "Good morning.", "find", json!({}));
+        desk.opened("desktop", "Hello.", "status", json!({}));
+    }
+    let first = |came_by: &str, tool: &str| {
+        let predicted = desk.opened(came_by, "Hi.", tool, json!({}));
+        (predicted[0].tool.clone(), predicted[0].confidence >= 0.5)
+    };
+    assert_eq!(first("phone", "find"), ("find".into(), true));
+    assert_eq!(first("desktop", "status"), ("status".into(), true));
+    // In general either is as likely.
+    let predicted = desk.opened("wyoming", "Hi.", "status", json!({}));
+    assert!(
+        predicted.iter().all(|one| one.confidence < 0.5),
+        "{predicted:?}"
+    );
+}
+
+/// Also if the same words were said before: what is said now may be something else.
+#[test]
+fn before_words_nothing_is_taken_from_words() {
+    let desk = Desk::new();
+    for at in 0..12 {
+        let code = format!("BK{at:04}");
+        let words = format!("My booking is {code}");
+        let predicted = desk.opened("phone", &words, "find", json!({ "code": code }));
+        assert!(predicted.is_empty(), "{predicted:?}");
+    }
+    let session = Uuid::new_v4();
+    let known = desk.ask(session, "My booking is BK7777", &[]);
+    assert_eq!(known[0].arguments["code"], "BK7777");
+    let speaks = Evidence {
+        moment: Moment::Speech,
+        ..Evidence::default()
+    };
+    let predicted = desk.ask_by(session, None, speaks);
+    assert!(predicted.is_empty(), "{predicted:?}");
+}
+
+/// A sound that is no speech does not count as a turn of the user.
+#[test]
+fn a_question_before_words_teaches_nothing() {
+    let talk = |noises: usize| {
+        let desk = Desk::new();
+        for at in 0..6 {
+            let session = Uuid::new_v4();
+            let words = format!("My booking is BK{at:04}");
+            desk.ask(session, &words, &[]);
+            for _ in 0..noises {
+                let speaks = Evidence {
+                    moment: Moment::Speech,
+                    ..Evidence::default()
+                };
+                desk.ask_by(session, None, speaks);
+            }
+            desk.commit(session, "find", json!({ "code": format!("BK{at:04}") }));
+            desk.0.ended(session);
+        }
+        serde_json::to_string(&desk.patterns()).expect("JSON")
+    };
+    assert_eq!(talk(0), talk(3));
+}
+
+/// Its result is as it usually is.
+#[test]
+fn a_call_is_predicted_while_the_one_before_it_runs() {
+    let desk = Desk::new();
+    for at in 0..12 {
+        desk.session(&format!("BK{at:04}"), "status");
+    }
+    let session = Uuid::new_v4();
+    let words = "My booking is BK4321";
+    desk.ask(session, words, &[]);
+    desk.commit(session, "find", json!({ "code": "BK4321" }));
+    let runs = PastCall {
+        tool: "find".into(),
+        arguments: object(json!({ "code": "BK4321" })),
+        result: None,
+    };
+    let predicted = desk.ask(session, words, &[runs]);
+    let first = &predicted[0];
+    assert_eq!(
+        (&*first.tool, &first.arguments["code"]),
+        ("status", &json!("BK4321"))
+    );
+    assert!(first.confidence >= 0.5, "{first:?}");
 }

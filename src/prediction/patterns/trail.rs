@@ -7,6 +7,7 @@ use crate::language::en::{dates, text};
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Calls that are remembered of a conversation.
 const CALLS: usize = 16;
@@ -19,6 +20,9 @@ const LONGEST: usize = 40;
 
 /// Stands for a tool that is not known: a model may invent one of the words that it has heard.
 const UNKNOWN: &str = "(unknown)";
+
+/// The ending of a call that has no result yet.
+pub(super) const OPEN: &str = "open";
 
 /// A call and its result.
 #[derive(Debug)]
@@ -57,6 +61,10 @@ pub struct Trail {
     pub(super) spoke: bool,
     /// How often, at least.
     pub(super) turns: u32,
+    /// How the client came: a kind of transport.
+    pub(super) came_by: Option<Arc<str>>,
+    /// The user is about to speak: the words that matter are not known yet.
+    pub(super) is_before_words: bool,
 }
 
 impl Trail {
@@ -66,6 +74,11 @@ impl Trail {
             today,
             ..Self::default()
         }
+    }
+
+    /// The same, of a client that came this way.
+    pub(super) fn by(self, came_by: Option<Arc<str>>) -> Self {
+        Self { came_by, ..self }
     }
 
     /// The user has said this.
@@ -146,6 +159,16 @@ impl Trail {
         answer
     }
 
+    /// Asks about the conversation as it is while the user says something that is not known yet.
+    pub(super) fn before_words<T>(&mut self, ask: impl FnOnce(&mut Self) -> T) -> T {
+        let spoke = std::mem::replace(&mut self.spoke, true);
+        self.is_before_words = true;
+        let answer = ask(self);
+        self.is_before_words = false;
+        self.spoke = spoke;
+        answer
+    }
+
     fn push(&mut self, schemas: &Schemas, tool: &str, arguments: &Map<String, Value>) {
         // A model may invent arguments.
         let declared = arguments
@@ -161,7 +184,7 @@ impl Trail {
             arguments: Leaves::of_arguments(&declared),
             result: Leaves::default(),
             signature: signature(tool, &declared),
-            ending: "open",
+            ending: OPEN,
         });
     }
 
@@ -178,6 +201,11 @@ impl Trail {
                 call.result = Leaves::of(result);
             }
         }
+    }
+
+    /// The kind of the last result; empty if there was no call.
+    pub(super) fn ending(&self) -> &'static str {
+        self.calls.last().map_or("", |call| call.ending)
     }
 
     /// The latest call of a tool.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::llm::ToolChoice;
-use crate::prediction::Source;
+use crate::prediction::{Moment, Source};
 use crate::tools::ToolError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,6 +38,7 @@ impl Default for Seen {
             (("output", "status"), variants::<ResponseStatus>("")),
             (("output", "reason"), variants::<HangUpReason>("")),
             (("output", "kind"), variants::<SpeculationEvent>("kind")),
+            (("heard", "moment"), variants::<Moment>("")),
             (("predictions", "source"), variants::<Source>("")),
             (("predictions", "decision"), variants::<Decision>("")),
             (("decision", "declined"), variants::<Decline>("")),
@@ -48,9 +49,13 @@ impl Default for Seen {
         for (at, names) in kinds {
             wanted.entry(at).or_default().extend(names);
         }
-        // The default is not serialised.
+        // Defaults are not serialised.
         let eagerness = wanted.entry(("turn_detection", "eagerness")).or_default();
         eagerness.remove("auto");
+        wanted
+            .entry(("heard", "moment"))
+            .or_default()
+            .remove("words");
         Self { wanted }
     }
 }

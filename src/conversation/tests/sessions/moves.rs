@@ -107,6 +107,9 @@ impl<'a> Session<'a> {
         sim.refusal = dice.pick(&[Discard::Budget, Discard::Overloaded]);
         sim.client_speaks = kind.client_speaks;
         sim.router = guesses(&mut dice, kind.calls);
+        if seed.is_multiple_of(2) {
+            sim.foresee();
+        }
         for _ in 0..6 {
             let script = script(&mut dice, kind);
             sim.scripts.push_back(script);

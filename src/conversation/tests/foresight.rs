@@ -1,0 +1,227 @@
+//! Calls that are foreseen from the calls before them: when a session opens, when the user begins to speak, and after
+//! each call. They run early like others, and decide nothing about the turn.
+
+use super::sim::{Sim, Step, call_with, end, say};
+use super::speculation::{early, prediction};
+use super::*;
+use crate::prediction::{Evidence, Moment, Prediction, Source};
+use serde_json::json;
+
+/// What usually follows.
+fn usual(tool: &str, confidence: f32) -> Prediction {
+    Prediction {
+        source: Source::Transition,
+        ..prediction(tool, json!({"n": 1}), confidence)
+    }
+}
+
+/// A session with the read tool `profile`, which is foreseen at these moments.
+fn foreseen(at: &'static [Moment]) -> Sim {
+    let mut sim = Sim::new(with(vec![early("profile")]));
+    sim.tool_ms = 400;
+    sim.router = Box::new(|heard| {
+        let is_first = at.contains(&heard.moment) && heard.calls.is_empty();
+        is_first
+            .then(|| usual("profile", 0.9))
+            .into_iter()
+            .collect()
+    });
+    sim.foresee();
+    let mut script = vec![Step::Wait(300)];
+    script.extend(call_with("profile", json!({"n": 1})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("It is sunny."), end()]);
+    sim
+}
+
+/// When each run began, ms, and whether it was committed then.
+fn starts(sim: &Sim) -> Vec<(u64, bool)> {
+    let outputs = sim.outputs.iter();
+    let starts = outputs.filter_map(|(at, output)| match output {
+        Output::StartTool { committed, .. } => Some((at.0 / 1_000, committed.is_some())),
+        _ => None,
+    });
+    starts.collect()
+}
+
+fn moments(sim: &Sim) -> Vec<Moment> {
+    let outputs = sim.outputs.iter();
+    let asked = outputs.filter_map(|(_, output)| match output {
+        Output::Route { heard, .. } => Some(heard.moment),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn reasons(sim: &Sim) -> Vec<Discard> {
+    let records = sim.records().into_iter().flat_map(|one| one.runs);
+    let reasons = records.filter_map(|run| match run.fate {
+        Fate::Discarded { reason, .. } => Some(reason),
+        Fate::Committed { .. } => None,
+    });
+    reasons.collect()
+}
+
+#[test]
+fn a_foreseen_read_starts_when_the_session_opens_and_is_committed_in_the_first_turn() {
+    let mut sim = foreseen(&[Moment::Opened]);
+    sim.silence(2_000);
+    assert_eq!(starts(&sim), [(10, false)]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(starts(&sim), [(10, false)]);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    let run = &sim.records()[0].runs[0];
+    assert!(matches!(run.fate, Fate::Committed { .. }), "{run:?}");
+    assert_eq!(run.saved, Micros::from_ms(400));
+}
+
+#[test]
+fn a_foreseen_read_starts_when_the_user_begins_to_speak() {
+    let mut sim = foreseen(&[Moment::Speech]);
+    sim.silence(1_000);
+    assert_eq!(starts(&sim), []);
+    sim.speak("what is my balance", 256);
+    assert_eq!(starts(&sim).len(), 1);
+    assert!(sim.heard.iter().all(|heard| heard.text.is_empty()));
+    sim.silence(6_000);
+    assert_eq!(starts(&sim).len(), 1);
+}
+
+#[test]
+fn sources_are_asked_when_a_session_opens_and_speech_begins_and_after_each_call_and_result() {
+    let mut sim = foreseen(&[]);
+    ask(&mut sim, "what is my balance", 6_000);
+    let all = moments(&sim);
+    assert_eq!(all[..2], [Moment::Opened, Moment::Speech]);
+    assert!(all[2..].iter().all(|moment| *moment == Moment::Words));
+    let calls: Vec<&Evidence> = sim
+        .heard
+        .iter()
+        .filter(|one| !one.calls.is_empty())
+        .collect();
+    let [committed, finished] = calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!(committed.calls[0].result, None);
+    assert!(finished.calls[0].result.is_some());
+    assert_eq!(committed.text, finished.text);
+}
+
+/// On a noisy line a read that is foreseen runs once, not with every sound.
+#[test]
+fn noise_neither_ends_nor_repeats_what_was_begun_before_words() {
+    let mut sim = foreseen(&[Moment::Opened, Moment::Speech]);
+    for _ in 0..4 {
+        sim.speak("", 400);
+        sim.silence(3_000);
+    }
+    assert_eq!(starts(&sim), [(10, false)]);
+    assert_eq!(moments(&sim), [Moment::Opened, Moment::Speech]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(starts(&sim).len(), 1);
+    assert_eq!(reasons(&sim), []);
+}
+
+#[test]
+fn a_result_that_expires_before_the_user_speaks_is_fetched_again() {
+    let mut sim = foreseen(&[Moment::Opened, Moment::Speech]);
+    sim.silence(40_000);
+    ask(&mut sim, "what is my balance", 6_000);
+    let [(10, false), (_, false)] = starts(&sim)[..] else {
+        panic!("{:?}", starts(&sim));
+    };
+    assert_eq!(reasons(&sim), [Discard::Expired]);
+}
+
+#[test]
+fn what_was_foreseen_and_not_called_ends_with_the_turn() {
+    let mut sim = foreseen(&[Moment::Speech]);
+    sim.scripts.clear();
+    sim.scripts.push_back(vec![say("Good morning."), end()]);
+    ask(&mut sim, "hello", 6_000);
+    assert_eq!(starts(&sim).len(), 1);
+    assert_eq!(reasons(&sim), [Discard::TurnEnded]);
+    assert_eq!(sim.spoken(), ["Good morning."]);
+}
+
+#[test]
+fn a_session_that_ends_without_a_word_ends_what_was_begun() {
+    let mut sim = foreseen(&[Moment::Opened]);
+    sim.silence(100);
+    sim.input(Input::HangUp);
+    assert_eq!(reasons(&sim), [Discard::HungUp]);
+    let aborts = |(_, output): &&(Time, Output)| matches!(output, Output::AbortTool { .. });
+    assert_eq!(sim.outputs.iter().filter(aborts).count(), 1);
+}
+
+/// When the turn of words that read half finished ended, ms, if this is predicted at every moment.
+fn end_of_turn(predicted: Option<Prediction>) -> u64 {
+    let mut sim = Sim::new(with(vec![early("profile")]));
+    sim.completeness = 0.5;
+    sim.router = Box::new(move |_| predicted.iter().cloned().collect());
+    sim.foresee();
+    sim.scripts.push_back(vec![say("All right."), end()]);
+    ask(&mut sim, "so i was at the airport", 6_000);
+    let ended = sim.latency().end_of_turn.expect("the turn ends");
+    ended.0 / 1_000
+}
+
+/// Words that give a tool all its arguments are a whole request; a call that usually follows is not.
+#[test]
+fn what_usually_follows_ends_no_turn() {
+    let rule = Prediction {
+        source: Source::Rule,
+        ..usual("profile", 0.99)
+    };
+    let unpredicted = end_of_turn(None);
+    assert!(end_of_turn(Some(rule)) < unpredicted);
+    assert_eq!(end_of_turn(Some(usual("profile", 0.99))), unpredicted);
+}
+
+#[test]
+fn what_usually_follows_is_not_announced_before_the_model_calls_it() {
+    let mut tool = early("profile");
+    tool.fillers.short = vec!["Looking up your profile.".into()];
+    let talk = |source| {
+        let mut policy = with(vec![tool.clone()]);
+        policy.filler.lead = FillerLead::Router;
+        policy.speculation.preemptive = false;
+        let mut sim = Sim::new(policy);
+        sim.tool_ms = 4_000;
+        sim.router = Box::new(move |_| {
+            vec![Prediction {
+                source,
+                ..usual("profile", 0.99)
+            }]
+        });
+        sim.foresee();
+        sim.scripts
+            .push_back(vec![Step::Wait(300), say("You are welcome."), end()]);
+        ask(&mut sim, "thank you very much", 6_000);
+        sim.spoken()
+    };
+    assert_eq!(talk(Source::Rule)[0], "Looking up your profile.");
+    assert_eq!(talk(Source::Transition), ["You are welcome."]);
+}
+
+/// Of several predictions for one tool the last one was taken, which is the least likely.
+#[test]
+fn a_call_that_the_model_begins_is_the_likeliest_that_was_predicted() {
+    let mut profile = early("profile");
+    profile.speculation.min_confidence = 0.95;
+    let mut sim = Sim::new(with(vec![profile]));
+    sim.router = Box::new(|_| {
+        let likely = |n: u8, confidence| prediction("profile", json!({"n": n}), confidence);
+        vec![likely(1, 0.8), likely(2, 0.5)]
+    });
+    let [opened, closed] = call_with("profile", json!({"n": 1}));
+    sim.scripts
+        .push_back(vec![opened, Step::Wait(500), closed, end()]);
+    ask(&mut sim, "show me my profile", 6_000);
+    let arguments = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::StartTool { arguments, .. } => Some(arguments["n"].clone()),
+        _ => None,
+    });
+    assert_eq!(arguments.collect::<Vec<_>>(), [json!(1)]);
+}
