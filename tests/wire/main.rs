@@ -24,6 +24,7 @@ mod foreign;
 mod injection;
 mod journal;
 mod mcp;
+mod patterns;
 mod pcm;
 mod plans;
 mod program;

@@ -412,6 +412,18 @@ struct Valued<'a> {
     observed: f64,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// What predictions have looked at: contexts, what follows them, sources of arguments, combinations of values.
+    pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts what a prediction looks at, for a test of how much that is.
+fn looks_at(_things: usize) {
+    #[cfg(test)]
+    LOOKED_AT.set(LOOKED_AT.get() + _things);
+}
+
 /// Predicting.
 impl Patterns {
     /// At most `most` calls that may come next, the likeliest first. `may` says which tools are of interest.
@@ -463,9 +475,11 @@ impl Patterns {
         let mut most = 0.0_f64;
         let (ending, likely) = self.ending(trail);
         for context in contexts(trail, trail.spoke, ending) {
+            looks_at(1);
             let Some(followed) = self.contexts.get(&context) else {
                 continue;
             };
+            looks_at(followed.next.len());
             let all: f64 = followed.next.values().sum();
             let shorter = (followed.next.len() as f64).sqrt();
             for (_, share) in &mut shares {
@@ -540,6 +554,7 @@ impl Patterns {
 fn combined(values: &[Vec<Valued<'_>>]) -> Vec<(Vec<u8>, f64, f64)> {
     let mut chosen = vec![(Vec::new(), 1.0_f64, f64::INFINITY)];
     for of_slot in values {
+        looks_at(chosen.len() * of_slot.len());
         let mut longer = Vec::with_capacity(chosen.len() * of_slot.len());
         for (so_far, likely, seen) in &chosen {
             for (at, one) in (0u8..).zip(of_slot) {
@@ -589,6 +604,7 @@ impl Known {
             if found == LOOKED_UP {
                 break;
             }
+            looks_at(1);
             let Some(value) = traced.origin.value(trail, schemas, tool, slot) else {
                 continue;
             };

@@ -597,3 +597,59 @@ fn a_call_is_predicted_while_the_one_before_it_runs() {
     );
     assert!(first.confidence >= 0.5, "{first:?}");
 }
+
+/// Conversations of five calls each about one of many tools, with lists of results.
+fn many(talks: usize, tools: u8) -> Vec<Conversation> {
+    let talk = |number: usize| {
+        let code = format!("AB{number:04}");
+        let mut happened = vec![Happened::Said(format!("It is about my order {code}."))];
+        for step in 0..5 {
+            let nth = (number * 7 + step * step * 3) % usize::from(tools);
+            let tool = format!(
+                "t_{}",
+                char::from(b'a' + u8::try_from(nth).expect("a letter"))
+            );
+            let item = |at: usize| format!("IT{}", number * 10 + step + at);
+            let arguments = json!({ "code": code, "item": item(0) });
+            happened.push(Happened::Called(tool, object(arguments)));
+            let items: Vec<Value> = (1..20).map(|at| json!({ "id": item(at) })).collect();
+            happened.push(Happened::Resulted(json!({ "order": code, "items": items })));
+        }
+        Conversation {
+            task: code,
+            happened,
+        }
+    };
+    (0..talks).map(talk).collect()
+}
+
+/// The most things that a prediction looks at in these conversations.
+fn most_looked_at(patterns: &Patterns, talks: &[Conversation], schemas: &Schemas) -> usize {
+    let mut most = 0;
+    for talk in talks {
+        talk.follow(TODAY, schemas, |trail, _, _| {
+            let before = learner::LOOKED_AT.get();
+            patterns.predict(trail, schemas, |_| true, 3);
+            most = most.max(learner::LOOKED_AT.get() - before);
+        });
+    }
+    most
+}
+
+/// `cargo bench --bench patterns` measures how long that takes.
+#[test]
+fn a_prediction_looks_at_no_more_if_there_are_many_patterns() {
+    let talks = many(400, 26);
+    let schemas = Conversation::schemas(&talks);
+    let few = learnt(&talks[..20], &schemas, TODAY);
+    let all = learnt(&talks, &schemas, TODAY);
+    assert!(
+        all.len() >= 1_000.max(2 * few.len()),
+        "{} {}",
+        few.len(),
+        all.len()
+    );
+    let [of_few, of_all] = [&few, &all].map(|one| most_looked_at(one, &talks[..50], &schemas));
+    assert!(of_all <= 2 * of_few, "{of_few}, then {of_all}");
+    assert!(of_all <= 1_000, "{of_all}");
+}
