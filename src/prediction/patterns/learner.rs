@@ -34,6 +34,8 @@ const VALUES: usize = 3;
 const COMBINED: usize = 9;
 /// Tools with a smaller share are not predicted.
 const UNLIKELY: f64 = 0.02;
+/// Tools of which it is learned whether their arguments are there, at each call.
+const COMPARED: usize = 8;
 /// Quantile of the lower bound of a confidence: one standard deviation.
 const Z: f64 = 1.0;
 /// Stands for the end, where no call follows: it cannot be a tool's name.
@@ -119,9 +121,41 @@ struct Known {
     origins: BTreeMap<String, Vec<Traced>>,
     /// Whether a call was made before in its conversation.
     repeated: Rate,
+    /// Whether two arguments of a call had the same value.
+    #[serde(default)]
+    alike: Rate,
     /// The weight of each kind of result, as it was when the next call came.
     #[serde(default)]
     endings: BTreeMap<String, f64>,
+    /// Whether it had arguments with which it was not called yet, after each tool.
+    #[serde(default)]
+    offered: BTreeMap<String, Offered>,
+}
+
+/// How often a tool had new arguments when it was called, and when another was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Offered {
+    called: Rate,
+    other: Rate,
+}
+
+impl Offered {
+    fn add(&mut self, is_new: bool, is_called: bool) {
+        match is_called {
+            true => self.called.add(is_new, DECAY),
+            false => self.other.add(is_new, DECAY),
+        }
+    }
+
+    /// How much likelier the tool's call is if it has new arguments, or if it has none: above 1 or below. Before much
+    /// is known, 1.
+    fn odds(self, is_new: bool) -> f64 {
+        let likely = |rate: Rate| {
+            let new = (rate.hits + 1.0) / (rate.tries + 2.0);
+            if is_new { new } else { 1.0 - new }
+        };
+        likely(self.called) / likely(self.other)
+    }
 }
 
 /// The patterns of one agent: which call follows which, and where its arguments come from. It holds names of tools and
@@ -191,13 +225,14 @@ impl Patterns {
         if !self.tools.contains_key(tool) && self.tools.len() >= TOOLS {
             return;
         }
+        self.compare(trail, schemas, tool);
         self.pauses(trail, true);
         self.ends(trail);
         for context in contexts(trail, trail.spoke, trail.ending()) {
             self.observe(context, tool, 1.0);
         }
         let repeated = trail.was_made(tool, arguments);
-        let previous = trail.calls.last().map_or("^", |call| call.tool.as_str());
+        let previous = trail.previous();
         let known = self.tools.entry(tool.to_owned()).or_default();
         known.repeated.add(repeated, DECAY);
         // What is no name is no place; a model may also invent arguments.
@@ -205,6 +240,7 @@ impl Patterns {
         let Some(slots) = slots(arguments).filter(|_| are_declared) else {
             return;
         };
+        known.alike.add(are_alike(&slots), DECAY);
         known.add_form(slots.iter().map(|(slot, _)| slot.clone()).collect());
         for (slot, value) in slots {
             let origins = known.origins.entry(slot.clone()).or_default();
@@ -239,6 +275,46 @@ impl Patterns {
             self.observe(context, NOTHING, 1.0);
         }
         self.bound();
+    }
+
+    /// Learns whether the tools that were likely had new arguments when this one was called.
+    fn compare(&mut self, trail: &Trail, schemas: &Schemas, called: &str) {
+        let (mut shares, _) = self.shares(trail);
+        shares.retain(|(tool, share)| *share >= UNLIKELY && *tool != NOTHING);
+        shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let likely = shares.iter().take(COMPARED).map(|(tool, _)| *tool);
+        let compared: Vec<(String, bool)> = likely
+            .map(|tool| (tool.to_owned(), self.has_new(trail, schemas, tool)))
+            .collect();
+        let previous = trail.previous();
+        for (tool, is_new) in compared {
+            let Some(known) = self.tools.get_mut(&tool) else {
+                continue;
+            };
+            if known.offered.len() < 32 || known.offered.contains_key(previous) {
+                let offered = known.offered.entry(previous.to_owned()).or_default();
+                offered.add(is_new, tool == called);
+            }
+        }
+    }
+
+    /// Whether there are arguments for the tool with which it was not called yet.
+    fn has_new(&self, trail: &Trail, schemas: &Schemas, tool: &str) -> bool {
+        let known = self.tools.get(tool);
+        let Some((known, (form, _))) = known.and_then(|one| Some((one, one.forms.first()?))) else {
+            return false;
+        };
+        let mut arguments = Map::new();
+        for slot in form {
+            let values = known.values(trail, schemas, (tool, slot, trail.previous()));
+            let Some(first) = values.into_iter().next() else {
+                return false;
+            };
+            if put(&mut arguments, slot, first.value.into_owned()).is_none() {
+                return false;
+            }
+        }
+        !trail.was_made(tool, &arguments)
     }
 
     /// What came of the last call is known now.
@@ -435,6 +511,7 @@ impl Patterns {
         most: usize,
     ) -> Vec<Guess> {
         let (mut shares, observed) = self.shares(trail);
+        self.weigh(&mut shares, trail, schemas);
         shares.retain(|(tool, share)| *share >= UNLIKELY && *tool != NOTHING && may(tool));
         shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
@@ -500,6 +577,23 @@ impl Patterns {
         (shares, most)
     }
 
+    /// Weighs the tools by whether they have new arguments. The sum of the shares stays the same.
+    fn weigh(&self, shares: &mut [(&str, f64)], trail: &Trail, schemas: &Schemas) {
+        shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let sum = |shares: &[(&str, f64)]| shares.iter().map(|(_, share)| share).sum::<f64>();
+        let before = sum(shares);
+        for (tool, share) in shares.iter_mut().take(COMPARED) {
+            let known = self.tools.get(*tool).filter(|_| *share >= UNLIKELY);
+            if let Some(offered) = known.and_then(|one| one.offered.get(trail.previous())) {
+                *share *= offered.odds(self.has_new(trail, schemas, tool));
+            }
+        }
+        let after = sum(shares);
+        shares
+            .iter_mut()
+            .for_each(|(_, share)| *share *= before / after);
+    }
+
     /// The kind of the last result, and how likely it is: of a call that still runs, the usual one.
     fn ending<'a>(&'a self, trail: &'a Trail) -> (&'a str, f64) {
         let running = trail.calls.last().filter(|call| call.ending == OPEN);
@@ -521,7 +615,7 @@ impl Patterns {
         let Some(known) = self.tools.get(tool) else {
             return;
         };
-        let previous = trail.calls.last().map_or("^", |call| call.tool.as_str());
+        let previous = trail.previous();
         let forms: f64 = known.forms.iter().map(|(_, weight)| weight).sum();
         for (form, weight) in known.forms.iter().take(2) {
             let mut values = Vec::with_capacity(form.len());
@@ -569,6 +663,17 @@ fn combined(values: &[Vec<Valued<'_>>]) -> Vec<(Vec<u8>, f64, f64)> {
     chosen
 }
 
+/// Whether two of these are the same text.
+fn are_alike(slots: &[(String, &Value)]) -> bool {
+    let mut texts = slots.iter().filter_map(|(_, value)| value.as_str());
+    let mut before = Vec::with_capacity(slots.len());
+    texts.any(|text| {
+        let is_there = before.contains(&text);
+        before.push(text);
+        is_there
+    })
+}
+
 impl Candidate<'_> {
     fn guess(self, trail: &Trail, tools: &BTreeMap<String, Known>) -> Option<Guess> {
         let mut arguments = Map::new();
@@ -578,8 +683,12 @@ impl Candidate<'_> {
             put(&mut arguments, slot, value.value.clone().into_owned())?;
         }
         let mut likelihood = self.likelihood;
+        let known = tools.get(self.tool)?;
         if trail.was_made(self.tool, &arguments) {
-            likelihood *= tools.get(self.tool)?.repeated.likely();
+            likelihood *= known.repeated.likely();
+        }
+        if slots(&arguments).is_some_and(|slots| are_alike(&slots)) {
+            likelihood *= known.alike.likely();
         }
         Some(Guess {
             tool: self.tool.to_owned(),
@@ -682,6 +791,7 @@ impl Patterns {
                     traced.after.remove(tool);
                 }
             });
+            known.offered.remove(tool);
         }
         let names = |context: &str| {
             let calls = context.split([' ', ',', '=']);

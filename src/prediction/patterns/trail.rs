@@ -104,9 +104,7 @@ impl Trail {
         for utterance in utterances.iter().rev() {
             let utterance: String = utterance.chars().take(READ).collect();
             let mut spans = spans(&utterance);
-            if let Some(date) = dates::read(&text::normalise(&utterance), self.today) {
-                spans.push(date.to_string());
-            }
+            spans.extend(said_dates(&utterance, self.today));
             self.index(&spans);
             self.plain.push(plain(&utterance));
         }
@@ -208,6 +206,11 @@ impl Trail {
         self.calls.last().map_or("", |call| call.ending)
     }
 
+    /// The tool that was called last; `^` before the first.
+    pub(super) fn previous(&self) -> &str {
+        self.calls.last().map_or("^", |call| call.tool.as_str())
+    }
+
     /// The latest call of a tool.
     pub(super) fn latest(&self, tool: &str) -> Option<&Made> {
         self.calls.iter().rev().find(|call| call.tool == tool)
@@ -277,6 +280,23 @@ fn spans(utterance: &str) -> Vec<String> {
         }
     }
     found.extend(spelt(utterance));
+    found
+}
+
+/// The dates in an utterance: one in each of its clauses.
+fn said_dates(utterance: &str, today: Date) -> Vec<String> {
+    let read = |text: &str| Some(dates::read(&text::normalise(text), today)?.to_string());
+    let Some(first) = read(utterance) else {
+        return Vec::new();
+    };
+    let clauses = utterance.split(['.', ',', ';', '?', '!']);
+    let clauses = clauses.flat_map(|clause| clause.split(" and "));
+    let mut found = vec![first];
+    for date in clauses.filter_map(read) {
+        if !found.contains(&date) {
+            found.push(date);
+        }
+    }
     found
 }
 
@@ -369,5 +389,12 @@ mod tests {
         trail.said("My employee ID is E M P zero four eight two seven one. It is for March 25th.");
         assert_eq!(trail.spans["X9"].all, ["EMP048271"]);
         assert_eq!(trail.spans["94-92-92"].first, "2026-03-25");
+    }
+
+    #[test]
+    fn every_clause_may_name_a_date() {
+        let mut trail = Trail::new(jiff::civil::date(2026, 3, 17));
+        trail.said("I would leave on April 2nd and come back on April 9th.");
+        assert_eq!(trail.spans["94-92-92"].all, ["2026-04-09", "2026-04-02"]);
     }
 }
