@@ -172,10 +172,13 @@ fn told(caller: usize) -> Conversation {
     }
 }
 
+/// A tool, its arguments and its result.
+type Answered = (&'static str, Map<String, Value>, Value);
+
 /// The airline's server: gives the results of a conversation, and keeps what it was asked for.
 #[derive(Clone)]
 struct Airline {
-    results: Arc<Vec<(&'static str, Map<String, Value>, Value)>>,
+    results: Arc<Vec<Answered>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
