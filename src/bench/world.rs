@@ -362,6 +362,7 @@ impl World<'_> {
                 | Output::Prepare { .. }
                 | Output::AskDraft { .. }
                 | Output::StopDraft { .. }
+                | Output::GiveResult { .. }
                 | Output::Transcribe { .. }
                 | Output::ScoreEndOfTurn { .. }
                 | Output::HangUp { .. } => {}

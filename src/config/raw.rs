@@ -133,6 +133,7 @@ pub(super) struct RawLlm {
     pub(super) call_form: String,
     pub(super) speaks_before_calls: bool,
     pub(super) thinks_first: bool,
+    pub(super) tool_cache: bool,
     pub(super) prompt_file: String,
     pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
     pub(super) models: BTreeMap<String, RawModel>,
@@ -160,6 +161,7 @@ impl Default for RawLlm {
             call_form: "python".into(),
             speaks_before_calls: true,
             thinks_first: false,
+            tool_cache: false,
             prompt_file: String::new(),
             extra_body: serde_json::Map::new(),
             models: BTreeMap::new(),
@@ -193,6 +195,7 @@ impl RawLlm {
             call_form: self.call_form.clone(),
             speaks_before_calls: self.speaks_before_calls,
             thinks_first: self.thinks_first,
+            tool_cache: self.tool_cache,
             prompt_file: self.prompt_file.clone(),
             extra_body: self.extra_body.clone(),
         }
@@ -216,6 +219,7 @@ pub(super) struct RawModel {
     pub(super) call_form: String,
     pub(super) speaks_before_calls: bool,
     pub(super) thinks_first: bool,
+    pub(super) tool_cache: bool,
     pub(super) prompt_file: String,
     pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
 }

@@ -328,6 +328,14 @@ impl Check<'_> {
         let max_prompt_tokens = self.whole(&key("max_prompt_tokens"), most, range)?;
         let kinds = [("markup", Calls::Markup), ("native", Calls::Native)];
         let calls = self.choice(&key("calls"), &raw.calls, &kinds)?;
+        let can_go_on = dialect == Dialect::ChatCompletions && calls == Calls::Native;
+        if raw.tool_cache && !can_go_on {
+            return Err(self.wrong(
+                &key("tool_cache"),
+                format!("{section}.tool_cache is only for native calls of chat completions"),
+                &format!("set {section}.calls = \"native\" with engine = \"openai-compatible\", or remove it"),
+            ));
+        }
         let prompts = self.prompts(section, raw)?;
         let effort = raw.reasoning_effort.trim();
         Ok(base_url.map(|base_url| RemoteLlm {
@@ -339,6 +347,7 @@ impl Check<'_> {
                 reasoning_effort: (!effort.is_empty()).then(|| effort.to_owned()),
                 calls,
                 thinks_first: raw.thinks_first,
+                tool_cache: raw.tool_cache,
                 extra_body: raw.extra_body.clone(),
                 ..remote::Settings::new(base_url, model)
             },

@@ -57,6 +57,8 @@ pub(super) struct Answer {
     /// Nothing was said or done since the agent last spoke, so the model may say nothing.
     pub(super) nothing_new: bool,
     failure: Option<Failure>,
+    /// Rounds of tools that the model's server answered by itself.
+    pub(super) continued: u32,
 }
 
 /// How an answer failed. The user was told, if the voice still works.
@@ -93,6 +95,7 @@ impl Answer {
             has_spoken: false,
             nothing_new: false,
             failure: None,
+            continued: 0,
         }
     }
 
@@ -161,6 +164,18 @@ impl Answer {
         self.has_spoken = false;
         self.calls.were_told();
         self.stamps.latency.generation.get_or_insert(asked);
+    }
+
+    /// The model's server goes on with the answer to all calls so far: a round of its own.
+    pub(super) fn go_on(&mut self) {
+        if let Some(generation) = &mut self.generation {
+            generation.go_on();
+        }
+        self.items.close();
+        self.has_spoken = false;
+        self.calls.begin_round();
+        self.calls.were_told();
+        self.continued += 1;
     }
 
     pub(super) fn is_generating(&self) -> bool {

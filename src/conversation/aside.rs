@@ -121,7 +121,11 @@ impl Asides {
                     });
                 }
             }
-            LlmEvent::ToolRead { .. } | LlmEvent::Thinking | LlmEvent::Unable => {}
+            LlmEvent::ToolRead { .. }
+            | LlmEvent::Thinking
+            | LlmEvent::TakesResults { .. }
+            | LlmEvent::GoesOn
+            | LlmEvent::Unable => {}
             LlmEvent::Cut => aside.is_cut = true,
             LlmEvent::Used { usage } => {
                 aside.usage.add(*usage);

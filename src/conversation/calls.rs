@@ -83,6 +83,11 @@ impl Calls {
         open.map(|waiting| waiting.call).collect()
     }
 
+    /// All calls of the round, in the order of their commits.
+    pub(super) fn all(&self) -> impl Iterator<Item = CallId> {
+        self.waiting.iter().map(|waiting| waiting.call)
+    }
+
     /// All calls so far have results, and the client runs none of them.
     pub(super) fn have_all_results(&self) -> bool {
         !self.waiting.is_empty() && !self.by_client && self.open().is_empty()

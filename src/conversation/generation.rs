@@ -245,6 +245,12 @@ impl Generation {
         self.overstepped && self.said <= WITHHELD
     }
 
+    /// The model's server goes on with the answer to its calls.
+    pub(super) fn go_on(&mut self) {
+        (self.calls, self.said, self.overstepped) = (0, 0, false);
+        (self.withheld, self.cutter) = (Withheld::No, Clauses::default());
+    }
+
     /// A complete call was carried out.
     pub(super) fn has_called(&self) -> bool {
         self.calls > usize::from(self.open_call.is_some()) && !self.overstepped

@@ -165,7 +165,7 @@ impl Held {
         if self.streamed > most || event == LlmEvent::Thinking {
             return None;
         }
-        if self.first.is_none() {
+        if self.first.is_none() && event.is_output() {
             self.first = Some(common.now);
             let wait = common.now.since(self.began);
             common.learn(Lesson::Began { wait }, false);
@@ -205,6 +205,8 @@ impl Held {
             }
             LlmEvent::ToolArguments { .. }
             | LlmEvent::Thinking
+            | LlmEvent::TakesResults { .. }
+            | LlmEvent::GoesOn
             | LlmEvent::Unable
             | LlmEvent::Cut
             | LlmEvent::Used { .. } => None,

@@ -1,7 +1,8 @@
-//! The generations whose output nobody hears yet.
+//! The generations whose output nobody hears yet, and what their server may go on with.
 
 use super::assumed::Assumed;
 use super::preempt::Preempt;
+use super::tool_cache::ToolCache;
 
 /// The generations that are held back.
 #[derive(Debug, Default)]
@@ -10,4 +11,6 @@ pub(super) struct HeldBack {
     pub(super) preempt: Preempt,
     /// Until a call is committed.
     pub(super) assumed: Assumed,
+    /// What the server of the current generation has, held back or not.
+    pub(super) tool_cache: ToolCache,
 }

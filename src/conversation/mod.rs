@@ -26,6 +26,7 @@
 //! | `draft`, `speculation/drafting` | calls that a draft model samples |
 //! | `preempt` | answers that are generated before the end of the turn is certain |
 //! | `assumed` | answers that are generated before their call is committed |
+//! | `tool_cache` | results that the model's server goes on with by itself |
 //! | `ending` | how the conversation ends: by a tool call or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `filler` | speech that covers a wait |
@@ -87,6 +88,7 @@ mod template;
 mod tests;
 mod text_limits;
 mod timer;
+mod tool_cache;
 mod turn;
 mod turn_detection;
 mod utterance;

@@ -4,7 +4,7 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::latency::TurnLatency;
 use super::outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 use super::speculation::{SpeculationEvent, TurnRecord};
-use crate::llm::{Prompt, TokenUsage};
+use crate::llm::{GivenResult, Prompt, TokenUsage};
 use crate::prediction::Evidence;
 use crate::time::{Micros, Samples};
 use crate::tools::ToolError;
@@ -56,6 +56,16 @@ pub enum Output {
         /// The voice and language.
         #[serde(default, skip_serializing_if = "Speaker::is_default")]
         speaker: Speaker,
+    },
+    /// Give the model's server a result that a commit could use now. It may go on by itself when the model calls
+    /// this tool.
+    GiveResult {
+        /// The generation.
+        request: RequestId,
+        /// The server's name for its answer.
+        response: String,
+        /// The call and its result.
+        result: GivenResult,
     },
     /// Stop a generation whose answer is no longer wanted.
     CancelGeneration {

@@ -70,6 +70,9 @@ pub struct Briefing {
     /// The facts on the caller. Untrusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The model's server takes results of tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tool_cache: bool,
 }
 
 /// Time limits.

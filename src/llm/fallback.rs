@@ -1,6 +1,6 @@
 //! Two models: the second answers if the first is dead or slow.
 
-use super::{Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use super::{GivenResult, Llm, LlmError, LlmEvent, LlmStream, Prompt};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use std::future::poll_fn;
@@ -58,16 +58,18 @@ impl Llm for Fallback {
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
-        let (first, second) = match self.is_resting() {
-            true => (&self.backup, &self.primary),
-            false => (&self.primary, &self.backup),
+        let primary: Arc<dyn Llm> = Arc::new(Marked(self.primary.clone(), PRIMARY));
+        let backup: Arc<dyn Llm> = Arc::new(Marked(self.backup.clone(), BACKUP));
+        let rests = self.is_resting();
+        let (first, second) = match rests {
+            true => (backup, primary),
+            false => (primary, backup),
         };
-        let is_primary = Arc::ptr_eq(first, &self.primary);
         let race = Race {
             first: Some(first.generate(prompt.clone())),
             second: None,
-            substitute: Some((second.clone(), prompt)),
-            failed: is_primary.then(|| self.failed.clone()),
+            substitute: Some((second, prompt)),
+            failed: (!rests).then(|| self.failed.clone()),
         };
         stream::unfold(State::Race(race), State::next).boxed()
     }
@@ -82,6 +84,49 @@ impl Llm for Fallback {
                 _ => Ok(()),
             }
         })
+    }
+
+    fn takes_results(&self) -> bool {
+        self.primary.takes_results() || self.backup.takes_results()
+    }
+
+    fn give(
+        &self,
+        response: &str,
+        result: GivenResult,
+    ) -> BoxFuture<'static, Result<(), LlmError>> {
+        match response.strip_prefix(BACKUP) {
+            Some(response) => self.backup.give(response, result),
+            None => {
+                let response = response.strip_prefix(PRIMARY).unwrap_or(response);
+                self.primary.give(response, result)
+            }
+        }
+    }
+}
+
+/// The marks before the name of an answer, which tell whose it is.
+const PRIMARY: char = '1';
+const BACKUP: char = '2';
+
+/// A model whose answers are marked.
+struct Marked(Arc<dyn Llm>, char);
+
+impl Llm for Marked {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        let mark = self.1;
+        let events = self.0.generate(prompt);
+        let marked = events.map(move |event| match event {
+            Ok(LlmEvent::TakesResults { response }) => Ok(LlmEvent::TakesResults {
+                response: format!("{mark}{response}"),
+            }),
+            other => other,
+        });
+        marked.boxed()
     }
 }
 
@@ -134,7 +179,7 @@ impl Race {
             };
             let ended = || LlmError::Stream("it ended without an answer".into());
             match event.unwrap_or_else(|| Err(ended())) {
-                Ok(LlmEvent::Thinking) => return (Ok(LlmEvent::Thinking), State::Race(self)),
+                Ok(event) if !event.is_output() => return (Ok(event), State::Race(self)),
                 Ok(event) => {
                     if let Some(failed) = self.failed.filter(|_| !is_first) {
                         note_failure(&failed, "it is slower than its substitute");

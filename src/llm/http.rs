@@ -100,6 +100,11 @@ impl Server {
         self.client.post(below(&self.base_url, path))
     }
 
+    /// A POST request to a path beside the base address's `/v1`.
+    pub(super) fn post_beside(&self, segments: &[&str]) -> RequestBuilder {
+        self.client.post(beside(&self.base_url, segments))
+    }
+
     /// The base address without user, password, query and fragment.
     pub(super) fn shown(&self) -> String {
         shown(&self.base_url)
@@ -374,6 +379,20 @@ fn without_login(url: &mut Url) {
 fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// The address without its last segment `v1`, with these segments behind it.
+fn beside(base: &Url, segments: &[&str]) -> Url {
+    let mut url = base.clone();
+    let has_version = base.path().trim_end_matches('/').ends_with("/v1");
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty();
+        if has_version {
+            path.pop();
+        }
+        path.extend(segments);
+    }
     url
 }
 

@@ -20,6 +20,7 @@ pub use phrases::Phrases;
 pub use prompt::Prompts;
 pub use remote::Remote;
 
+use crate::time::Micros;
 use crate::tools::ToolSpec;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -65,6 +66,13 @@ pub enum LlmEvent {
     },
     /// The model is at work without a word so far: it thinks, or its server keeps the connection alive.
     Thinking,
+    /// The server takes results of tools for this answer, see [`Llm::give`]. Comes at most once, and first.
+    TakesResults {
+        /// The server's name for the answer.
+        response: String,
+    },
+    /// The server had the results of all calls so far, and goes on: what follows is the answer to them.
+    GoesOn,
     /// The model cannot do what was asked, and says so in its speech.
     Unable,
     /// The answer was cut at its token limit.
@@ -76,6 +84,13 @@ pub enum LlmEvent {
     },
     /// The model is done.
     End,
+}
+
+impl LlmEvent {
+    /// Whether it is a part of the answer, rather than a sign that the server is at work.
+    pub(crate) fn is_output(&self) -> bool {
+        !matches!(self, Self::Thinking | Self::TakesResults { .. })
+    }
 }
 
 /// Token counts of a language model, reported by its server or estimated.
@@ -236,6 +251,19 @@ fn json_chars(value: &impl Serialize) -> usize {
     serde_json::to_string(value).map_or(0, |text| text.chars().count())
 }
 
+/// The result of a tool, for a server that goes on by itself when the model calls this tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GivenResult {
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments by name.
+    pub arguments: Map<String, Value>,
+    /// The result.
+    pub result: Value,
+    /// How long it may be used.
+    pub keep_alive: Micros,
+}
+
 /// Why a generation failed. The conversation goes on with an apology.
 ///
 /// Clients see the `Display` form, so it contains neither an address nor text from the model's server;
@@ -314,6 +342,24 @@ pub trait Llm: Send + Sync {
     /// Why the model cannot answer. Another attempt may succeed.
     fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
         drop(prompt);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether its server takes results of tools: its answers may begin with [`LlmEvent::TakesResults`].
+    fn takes_results(&self) -> bool {
+        false
+    }
+
+    /// Gives the server a result for the answer that it calls `response`.
+    ///
+    /// # Errors
+    /// Why the server has not taken it. The answer does not depend on it.
+    fn give(
+        &self,
+        response: &str,
+        result: GivenResult,
+    ) -> BoxFuture<'static, Result<(), LlmError>> {
+        drop((response.len(), result));
         Box::pin(std::future::ready(Ok(())))
     }
 }

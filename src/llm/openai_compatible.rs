@@ -49,7 +49,8 @@ impl Protocol for ChatCompletions {
     }
 
     fn reader(&self, settings: &Settings, tools: Vec<String>) -> Box<dyn Reader> {
-        Box::new(Decoder::new(settings.thinks_first, tools))
+        let decoder = Decoder::new(settings.thinks_first, tools);
+        Box::new(decoder.with_tool_cache(settings.tool_cache))
     }
 
     fn text(&self, data: &str) -> String {

@@ -256,9 +256,10 @@ async fn trial(llm: &dyn Llm, prompt: Prompt, most: usize) -> Result<Trial, LlmE
             break;
         };
         let (event, now) = (event?, began.elapsed());
-        if event == LlmEvent::Thinking {
+        if !event.is_output() {
             // The first says only that the headers have come.
-            trial.thinks |= trial.first.is_none() && count > 0;
+            let thinks = event == LlmEvent::Thinking;
+            trial.thinks |= thinks && trial.first.is_none() && count > 0;
             count += 1;
             continue;
         }

@@ -286,6 +286,11 @@ impl Prompts {
         }
     }
 
+    /// The content of the message that has this result of a native call.
+    pub(super) fn result(&self, output: &Value) -> String {
+        result_text(output)
+    }
+
     /// The messages to send: the system prompt, then alternating roles.
     ///
     /// # Errors
@@ -668,8 +673,13 @@ fn view(spec: &ToolSpec) -> minijinja::Value {
     }
 }
 
+/// A result as text.
+fn result_text(output: &Value) -> String {
+    cut(sanitise_json(output).to_string(), MAX_RESULT_CHARS)
+}
+
 fn format_result(name: &str, output: &Value, most: usize) -> String {
-    let text = cut(sanitise_json(output).to_string(), MAX_RESULT_CHARS);
+    let text = result_text(output);
     let name = cut(sanitise(name).replace(['"', '\n'], ""), LONGEST_NAME);
     let opening = format!("<tool_result name=\"{name}\">");
     tagged(&opening, text, "</tool_result>", most)

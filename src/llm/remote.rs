@@ -8,13 +8,15 @@ use super::http::{self, Headers, Server, Sign};
 use super::markup::Parser;
 use super::opaque::{Blocks, Complete};
 use super::prompt::{ChatMessage, Prompts};
-use super::{Calls, Llm, LlmError, LlmEvent, LlmStream, Prompt, anthropic, openai_compatible};
+use super::{
+    Calls, GivenResult, Llm, LlmError, LlmEvent, LlmStream, Prompt, anthropic, openai_compatible,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use reqwest::Response;
 use secrecy::SecretString;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +25,9 @@ use url::Url;
 
 /// The path of the model list.
 const MODELS: &str = "models";
+
+/// The path of results for an answer, beside the base address.
+const TOOL_CACHE: &str = "cache-tool-output";
 
 /// The most bytes read of a model list.
 const MAX_MODELS_BYTES: usize = 4 * 1024 * 1024;
@@ -140,6 +145,8 @@ pub struct Settings {
     pub calls: Calls,
     /// Its answers begin with thoughts that only a closing tag marks.
     pub thinks_first: bool,
+    /// The server takes results of tools while it answers, at `/cache-tool-output/{response_id}`.
+    pub tool_cache: bool,
     /// Fields that are added to each request.
     pub extra_body: Map<String, Value>,
     /// The timeout of connecting, TLS included.
@@ -164,6 +171,7 @@ impl Settings {
             reasoning_effort: None,
             calls: Calls::Markup,
             thinks_first: false,
+            tool_cache: false,
             extra_body: Map::new(),
             connect_timeout: Duration::from_secs(3),
             stall_timeout: Duration::from_secs(30),
@@ -283,7 +291,7 @@ impl Llm for Remote {
             let mut has_begun = false;
             while let Some(event) = events.next().await {
                 match event {
-                    Ok(event) => has_begun |= event != LlmEvent::Thinking,
+                    Ok(event) => has_begun |= event.is_output(),
                     Err(error) if has_begun || is_at_work(&error) => {
                         tracing::debug!(reason = error.details(), "the warm-up's answer broke off");
                         break;
@@ -293,6 +301,32 @@ impl Llm for Remote {
             }
             // Leaves a connection in the pool for the first turn.
             warm.warm().await
+        })
+    }
+
+    fn takes_results(&self) -> bool {
+        self.endpoint.settings.tool_cache
+    }
+
+    fn give(
+        &self,
+        response: &str,
+        result: GivenResult,
+    ) -> BoxFuture<'static, Result<(), LlmError>> {
+        let endpoint = self.endpoint.clone();
+        let request = endpoint.server.post_beside(&[TOOL_CACHE, response]);
+        let request = request.json(&json!([{
+            "name": result.tool,
+            "params": result.arguments,
+            "output": self.prompts.result(&result.result),
+            "keep_alive": result.keep_alive.duration().as_secs_f64(),
+        }]));
+        Box::pin(async move {
+            let response = endpoint.server.send(request).await?;
+            match response.status().is_success() {
+                true => Ok(()),
+                false => Err(endpoint.refusal(response).await.0),
+            }
         })
     }
 }
@@ -393,7 +427,7 @@ fn with_thoughts(events: LlmStream) -> LlmStream {
                 Err(_) => Some(Ok(LlmEvent::Thinking)),
             },
         }?;
-        let begins = !matches!(next, Ok(LlmEvent::Thinking));
+        let begins = !matches!(&next, Ok(event) if !event.is_output());
         Some((next, (events, has_begun || begins)))
     })
     .boxed()

@@ -24,7 +24,7 @@ use crate::conversation::{
     CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output,
     RequestId, RunId, Samples, Time, spoken_length,
 };
-use crate::llm::{LlmEvent, Prompt};
+use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::Evidence;
 use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
@@ -88,7 +88,8 @@ pub(super) struct Driver {
     voice_failed: bool,
     clauses: HashMap<ClauseId, Clause>,
     ahead: Ahead,
-    generations: HashMap<RequestId, AbortHandle>,
+    /// Running generations, and the models that make them.
+    generations: HashMap<RequestId, (AbortHandle, Arc<dyn Llm>)>,
     runs: HashMap<RunId, AbortHandle>,
     tasks: JoinSet<()>,
     routing: Routing,
@@ -593,6 +594,11 @@ impl Driver {
                 prompt,
                 agent,
             } => self.generate(request, prompt, agent.as_deref()),
+            Output::GiveResult {
+                request,
+                response,
+                result,
+            } => self.give(request, &response, result),
             Output::Prepare {
                 request,
                 text,
@@ -600,7 +606,7 @@ impl Driver {
             } => self.speak_ahead(request, text, speaker),
             Output::CancelGeneration { request } => {
                 self.ahead.cancel(request);
-                if let Some(generation) = self.generations.remove(&request) {
+                if let Some((generation, _)) = self.generations.remove(&request) {
                     generation.abort();
                 }
             }
@@ -726,7 +732,8 @@ impl Driver {
 
     fn generate(&mut self, request: RequestId, prompt: Prompt, agent: Option<&str>) {
         let agent = agent.and_then(|name| self.engines.agents.get(name));
-        let mut events = agent.unwrap_or(&self.agent).llm.generate(prompt);
+        let llm = agent.unwrap_or(&self.agent).llm.clone();
+        let mut events = llm.generate(prompt);
         let results = self.results.clone();
         let job = Job::Generation(request);
         let stream = async move {
@@ -748,8 +755,23 @@ impl Driver {
                 drop(results.send(Done::Input(failure(job, reason))).await);
             }
         });
-        self.generations.retain(|_, task| !task.is_finished());
-        self.generations.insert(request, task);
+        self.generations.retain(|_, (task, _)| !task.is_finished());
+        self.generations.insert(request, (task, llm));
+    }
+
+    /// Gives a result to the server that makes a generation.
+    fn give(&mut self, request: RequestId, response: &str, result: GivenResult) {
+        let Some((_, llm)) = self.generations.get(&request) else {
+            return;
+        };
+        let given = llm.give(response, result);
+        let give = async move {
+            if let Err(error) = given.await {
+                let reason = error.details();
+                tracing::warn!(reason, "the model's server takes no result of a tool");
+            }
+        };
+        self.tasks.spawn(give.in_current_span());
     }
 
     /// Asks the sources of predictions.

@@ -254,6 +254,7 @@ impl Engines {
         Briefing {
             day: Some(self.day()),
             notes: agent.instructions.notes(&options.values, found),
+            tool_cache: agent.llm.takes_results(),
             ..agent.policy.briefing.clone()
         }
     }

@@ -316,6 +316,7 @@ pub(crate) mod testing {
     pub(crate) fn record() -> TurnRecord {
         let at = |ms| Some(Time::from_ms(ms));
         TurnRecord {
+            continued: 0,
             turn: Some(TurnId(1)),
             status: Some(ResponseStatus::Completed),
             latency: TurnLatency {

@@ -115,7 +115,7 @@ async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolS
             LlmEvent::ToolClosed { arguments } => {
                 said.calls.push((name.clone(), arguments.unwrap()))
             }
-            LlmEvent::Thinking => {}
+            LlmEvent::Thinking | LlmEvent::TakesResults { .. } | LlmEvent::GoesOn => {}
             LlmEvent::Unable => said.unable = true,
             LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } | LlmEvent::End => {}
             LlmEvent::Cut | LlmEvent::Used { .. } => {}

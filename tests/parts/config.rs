@@ -358,6 +358,10 @@ fn a_second_model_has_the_settings_of_the_first_and_is_named() {
     file(&format!("{llm}[llm.models.backup]\nmodel = \"b\"\n"))
         .refused(&["llm.models.backup.base_url"]);
     file(&format!("{llm}calls = \"nativ\"\n")).refused(&["llm.calls", "native"]);
+    file(&format!("{llm}tool_cache = true\n"))
+        .refused(&["llm.tool_cache", "set llm.calls = \"native\""]);
+    let cached = file(&format!("{llm}tool_cache = true\ncalls = \"native\"\n"));
+    assert!(remote_model(&cached.load().unwrap().config).tool_cache);
     file(&format!("{llm}{backup}modle = \"b\"\n")).refused(&["toml", "modle"]);
 }
 

@@ -34,5 +34,6 @@ mod realtime_api;
 mod recording;
 mod relay;
 mod speech;
+mod tool_cache;
 mod twilio;
 mod wyoming;

@@ -155,6 +155,7 @@ impl Speculation {
             fillers_saved: Micros(0),
             held: std::mem::take(&mut common.held),
             drafts: self.close_drafts(common, id),
+            continued: 0,
         };
         describe(&mut record);
         if record.turn.is_some()

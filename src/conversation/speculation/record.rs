@@ -38,6 +38,9 @@ pub struct TurnRecord {
     /// Questions to the draft model, in the order of their ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafts: Vec<DraftRecord>,
+    /// Rounds of tools that the model's server answered by itself, in the stream of the calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub continued: u32,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

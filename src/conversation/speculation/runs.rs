@@ -9,7 +9,9 @@ use crate::conversation::common::Common;
 use crate::conversation::experience::Lesson;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
+use crate::llm::GivenResult;
 use crate::prediction::{PastCall, Source};
+use crate::time::Micros;
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -128,6 +130,30 @@ impl Speculation {
             result: result.as_ref().ok()?.clone(),
             by_client: run.is_clients(),
         })
+    }
+
+    /// The runs of this track that a commit could take over now, with their results.
+    pub(in crate::conversation) fn usable(
+        &self,
+        common: &Common,
+        track: TrackId,
+    ) -> Vec<(RunId, GivenResult)> {
+        let runs = self.ledger.runs().filter(|run| run.track == track);
+        let given = |run: &Run| {
+            let tool = run.declaration.as_deref()?;
+            let (at, result) = run.outcome.as_ref()?;
+            let may = self.is_ready(common, run.id)
+                && self.run_for(common, track, tool, &run.arguments) == Some(run.id);
+            let ttl = u64::try_from(tool.speculation.ttl.as_micros()).unwrap_or(u64::MAX);
+            let given = GivenResult {
+                tool: run.tool.clone(),
+                arguments: run.arguments.clone(),
+                result: result.as_ref().ok()?.clone(),
+                keep_alive: Micros(ttl.saturating_sub(common.now.since(*at).0)),
+            };
+            (may && given.keep_alive.0 > 0).then_some((run.id, given))
+        };
+        runs.filter_map(given).collect()
     }
 
     fn take_over(

@@ -16,6 +16,7 @@ mod speculation;
 mod telephone;
 mod terms;
 mod text_limits;
+mod tool_cache;
 
 use super::*;
 use crate::asr::Doubt;

@@ -5,7 +5,7 @@ use super::sim::{Sample, Script, Sim, Sources, Step, call, call_with, end, read,
 use super::{tool, with};
 use crate::language::en::fillers::is_filler;
 use crate::llm::plan::PLAN;
-use crate::llm::{Message, Prompt};
+use crate::llm::{LlmEvent, Message, Prompt};
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Confirmation, Declaration, Effect, Eligibility, EndsCall};
 use crate::tts::Speaker;
@@ -387,6 +387,27 @@ fn calling_scripts() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(script, 0..6)
 }
 
+/// The answers of a server that takes results. Behind a call it goes on as `goes_on` says, whatever it was given.
+fn with_tool_cache(scripts: Vec<Script>, goes_on: &[bool]) -> Vec<Script> {
+    let mut goes_on = goes_on.iter().copied().cycle();
+    let mut cached = |script: Script| -> Script {
+        let Some(first) = goes_on.next() else {
+            return script;
+        };
+        let response = format!("answer of {first}");
+        let mut steps = vec![Step::Event(LlmEvent::TakesResults { response })];
+        for step in script {
+            let closes = matches!(step, Step::Event(LlmEvent::ToolClosed { .. }));
+            steps.push(step);
+            if closes && goes_on.next() == Some(true) {
+                steps.push(Step::Event(LlmEvent::GoesOn));
+            }
+        }
+        steps
+    };
+    scripts.into_iter().map(&mut cached).collect()
+}
+
 /// The router's answers, by the number of the request.
 fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
     let one = (any_call(), 0f32..1.0).prop_map(|((name, n), confidence)| (name, n, confidence));
@@ -444,11 +465,14 @@ proptest! {
         client_speaks in any::<bool>(),
         is_polite in prop::bool::weighted(0.2),
         plans in any::<bool>(),
+        lies in prop::option::of(prop::collection::vec(any::<bool>(), 1..5)),
     ) {
-        let mut sim = Sim::new(drafted(policy(plans)));
+        let mut policy = drafted(policy(plans));
+        policy.briefing.tool_cache = lies.is_some();
+        let mut sim = Sim::new(policy);
         sim.drafts = drafts.into();
         sim.marked = true;
-        sim.scripts.extend(scripts);
+        sim.scripts.extend(with_tool_cache(scripts, &lies.unwrap_or_default()));
         sim.completeness = completeness;
         sim.tool_ms = tool_ms;
         sim.refuses = refuses;

@@ -570,7 +570,8 @@ impl Sim {
                 Output::AbortTool { .. }
                 | Output::StopDraft { .. }
                 | Output::WarmUp { .. }
-                | Output::Prepare { .. } => {}
+                | Output::Prepare { .. }
+                | Output::GiveResult { .. } => {}
                 Output::Speak { clause, text, .. } if self.client_speaks => {
                     self.hand_over(clause, &text);
                 }

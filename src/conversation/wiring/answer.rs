@@ -245,6 +245,7 @@ impl Conversation {
         let (turn, latency) = (answer.turn, answer.stamps.latency);
         let (usage, fillers) = (answer.usage(), answer.dead_air.fillers());
         let (dropped, spared) = (answer.dead_air.unsaid(), answer.dead_air.spared());
+        let continued = answer.continued;
         self.common.held.extend(answer.gains.take());
         self.common.notify(Event::ResponseDone {
             turn,
@@ -260,6 +261,7 @@ impl Conversation {
                 record.fillers = fillers;
                 record.fillers_dropped = dropped;
                 record.fillers_saved = spared;
+                record.continued = continued;
             });
     }
 

@@ -59,7 +59,9 @@ impl Conversation {
             return false;
         };
         let is_held_up = self.ending.is_promised() || self.confirmation.wanted().is_some();
-        if is_held_up || !answer.terms.keep_the_prompt(self.client.max_tokens) {
+        // Its server goes on by itself, or the stream ends now.
+        let is_answered = self.server_has_results(main);
+        if is_held_up || is_answered || !answer.terms.keep_the_prompt(self.client.max_tokens) {
             return false;
         }
         let mut messages = self.history.messages();
@@ -82,6 +84,10 @@ impl Conversation {
     /// Requests the generation after a call that the model has not committed yet, if its result is ready and
     /// the commit is likely.
     fn assume_commit(&mut self) {
+        // The server is given the result instead, and answers in the same stream.
+        if self.common.policy.briefing.tool_cache {
+            return;
+        }
         let Some((main, base, has_words)) = self.foreseen() else {
             return;
         };

@@ -44,6 +44,12 @@ impl Conversation {
         let (rounds, used) = (answer.calls.rounds(), answer.usage().output);
         let prompt = self.prompt(messages, &answer.terms, rounds, used);
         let (tokens, may_call) = (prompt.estimate(), prompt.may_call());
+        let seen = self
+            .common
+            .policy
+            .briefing
+            .tool_cache
+            .then(|| prompt.clone());
         let is_outside = answer.terms.is_outside();
         let Taken {
             request,
@@ -52,12 +58,15 @@ impl Conversation {
             early,
         } = self.taken_or_asked(prompt, is_outside);
         watch_generation(&mut self.common);
+        if let Some(seen) = seen {
+            self.held.tool_cache.begin(request, seen);
+        }
         if let Some(answer) = &mut self.answer {
             let mut generation = Generation::new(request, began, tokens, after_filler);
             if !may_call {
                 generation.forbid_calls();
             }
-            if !events.is_empty() {
+            if events.iter().any(LlmEvent::is_output) {
                 generation.begins();
             }
             if let Some(tool) = self.held.assumed.withholds(request) {
@@ -181,6 +190,9 @@ impl Conversation {
             answer.dead_air.think();
             return watch_thoughts(&mut self.common, until);
         }
+        if let LlmEvent::TakesResults { response } = event {
+            return self.held.tool_cache.opens(request, response);
+        }
         llm_first.get_or_insert(self.common.now);
         generation.hear(self.common.now);
         if generation.begins() {
@@ -205,7 +217,9 @@ impl Conversation {
                     self.end_generation();
                 }
             },
-            LlmEvent::ToolArguments { .. } | LlmEvent::Thinking => {}
+            LlmEvent::ToolArguments { .. } | LlmEvent::Thinking | LlmEvent::TakesResults { .. } => {
+            }
+            LlmEvent::GoesOn => self.on_gone_on(request),
             LlmEvent::ToolRead { arguments, whole } => {
                 if let Some(track) = self.calling_track() {
                     self.on_arguments_read(track, arguments, whole);

@@ -17,6 +17,7 @@ mod relayed;
 mod silence;
 mod speech;
 mod text_limits;
+mod tool_cache;
 mod tools;
 mod turn;
 
@@ -260,6 +261,7 @@ impl Conversation {
         }
         loop {
             self.advance_response();
+            self.give_results();
             self.look_ahead();
             self.begin_committed_turn();
             if self.turn.is_open() || self.answer.is_some() {

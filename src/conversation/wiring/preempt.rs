@@ -53,6 +53,13 @@ impl Conversation {
 
     /// Keeps an event of the held-back answer.
     pub(super) fn hold(&mut self, event: LlmEvent) {
+        if let LlmEvent::TakesResults { response } = &event
+            && let Some(held) = self.held.preempt.held()
+        {
+            let request = held.request;
+            self.held.tool_cache.begin(request, held.prompt().clone());
+            self.held.tool_cache.opens(request, response.clone());
+        }
         match self.held.preempt.hold(&mut self.common, event) {
             Some(HeldCall::Opened(name)) => {
                 let track = self.speculation.listening().id;

@@ -404,6 +404,8 @@ fn well_formed(events: &[LlmEvent]) -> bool {
         LlmEvent::ToolArguments { .. } | LlmEvent::ToolRead { .. } => open,
         LlmEvent::ToolClosed { .. } => std::mem::replace(&mut open, false),
         LlmEvent::Thinking
+        | LlmEvent::TakesResults { .. }
+        | LlmEvent::GoesOn
         | LlmEvent::Unable
         | LlmEvent::Cut
         | LlmEvent::Used { .. }

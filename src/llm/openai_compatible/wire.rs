@@ -24,6 +24,8 @@ const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize)]
 struct Chunk {
+    /// The server's name for the answer.
+    id: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     choices: Vec<Choice>,
     error: Option<Value>,
@@ -80,6 +82,9 @@ struct Delta {
     thinking: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     tool_calls: Vec<CallDelta>,
+    /// The server had the results of all calls so far, and goes on: one entry for each.
+    #[serde(default, deserialize_with = "or_default")]
+    tool_outputs: Vec<Value>,
 }
 
 impl Delta {
@@ -143,6 +148,12 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     parser: Parser,
+    /// Answers may begin with thoughts that have no opening tag.
+    thinks_first: bool,
+    /// The names of the offered tools.
+    tools: Vec<String>,
+    /// The server takes results, and has not named the answer.
+    takes_results: bool,
     calls: Vec<Slot>,
     /// How many calls are closed, counted from the first.
     closed: usize,
@@ -187,8 +198,20 @@ impl Decoder {
     /// these tools.
     pub(super) fn new(thinks_first: bool, tools: Vec<String>) -> Self {
         Self {
-            parser: Parser::default().tools(tools).thinks_first(thinks_first),
+            parser: Parser::default()
+                .tools(tools.clone())
+                .thinks_first(thinks_first),
+            thinks_first,
+            tools,
             ..Self::default()
+        }
+    }
+
+    /// The same decoder, for a server that may take results of tools while it answers.
+    pub(super) fn with_tool_cache(self, takes_results: bool) -> Self {
+        Self {
+            takes_results,
+            ..self
         }
     }
 }
@@ -215,10 +238,16 @@ impl Reader for Decoder {
         }
         self.usage = chunk.usage.and_then(Usage::read).or(self.usage);
         let mut events = Vec::new();
+        if let Some(Value::String(response)) = chunk.id.filter(|_| self.takes_results)
+            && !response.is_empty()
+        {
+            self.takes_results = false;
+            events.push(LlmEvent::TakesResults { response });
+        }
         if let Some(choice) = chunk.choices.into_iter().next() {
             self.choice(choice, &mut events);
         }
-        self.has_begun |= events.iter().any(|event| *event != LlmEvent::Thinking);
+        self.has_begun |= events.iter().any(LlmEvent::is_output);
         (events, None)
     }
 
@@ -255,6 +284,9 @@ impl Decoder {
         for delta in choice.delta.tool_calls {
             self.call(delta, events);
         }
+        if !choice.delta.tool_outputs.is_empty() && !self.calls.is_empty() {
+            self.go_on(events);
+        }
         // Some servers send an empty reason with every piece.
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             let whole = WHOLE.contains(&reason.as_str());
@@ -275,6 +307,19 @@ impl Decoder {
         });
         self.close_calls(self.calls.len(), whole, events);
         self.finish = Some(reason);
+    }
+
+    /// Handles the mark behind calls that the server has answered: they are whole, and an answer begins.
+    fn go_on(&mut self, events: &mut Vec<LlmEvent>) {
+        self.close_calls(self.calls.len(), true, events);
+        events.push(LlmEvent::GoesOn);
+        let next = Self::new(self.thinks_first, std::mem::take(&mut self.tools));
+        *self = Self {
+            usage: self.usage,
+            has_begun: true,
+            complete: std::mem::take(&mut self.complete),
+            ..next
+        };
     }
 
     fn done(&mut self) -> Decoded {
@@ -434,6 +479,8 @@ mod tests {
             LlmEvent::Thinking => "think".into(),
             LlmEvent::Unable => "unable".into(),
             LlmEvent::Cut => "cut".into(),
+            LlmEvent::TakesResults { response } => format!("takes {response}"),
+            LlmEvent::GoesOn => "goes on".into(),
             LlmEvent::Used { usage } => {
                 format!("used {} {} {}", usage.input, usage.cached, usage.output)
             }
@@ -548,6 +595,50 @@ mod tests {
             call(0, "", "", ",\"days\":"),
         ];
         assert!(decode_with_reads(&apart).contains(&"read {\"city\":\"Denver\"}".to_owned()));
+    }
+
+    /// The marks of a server with a tool cache.
+    #[test]
+    fn a_server_that_has_the_results_goes_on_with_the_answer() {
+        let named = |mut chunk: Value| {
+            chunk["id"] = json!("answer-1");
+            chunk
+        };
+        let used = json!({"choices": [{"delta": {"tool_outputs": [{"tool_call_id": "a"}]}}]});
+        let chunks = [
+            json!({"choices": [{"delta": {"role": "assistant"}}]}),
+            call(0, "a", "w", "{\"n\":1}"),
+            used.clone(),
+            text("Let me see. "),
+            call(0, "b", "w", "{\"n\":2}"),
+            call(1, "c", "v", "{}"),
+            used.clone(),
+            text("It is noon."),
+            finish("stop"),
+        ];
+        let chunks = chunks.map(named);
+        let mut decoder = Decoder::default().with_tool_cache(true);
+        let events = chunks.iter().map(Value::to_string);
+        let events = events.flat_map(|chunk| decoder.message(&chunk).0);
+        let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
+        lines.retain(|line| !line.starts_with("read") && !line.starts_with("piece"));
+        let expected = [
+            "takes answer-1",
+            "open w",
+            "close {\"n\":1}",
+            "goes on",
+            "say Let me see.",
+            "open w",
+            "close {\"n\":2}",
+            "open v",
+            "close {}",
+            "goes on",
+            "say It is noon.",
+        ];
+        assert_eq!(lines, expected);
+        // A mark without a call marks nothing, and without the setting no answer is named.
+        let chunks = [used, text("It is noon."), finish("stop")].map(named);
+        assert_eq!(decode(&chunks), ["say It is noon.", "end"]);
     }
 
     #[test]

@@ -7,11 +7,11 @@
 //! - Ids of calls are nine letters and digits, the only form that Mistral takes.
 
 use super::{
-    ChatCall, ChatFunction, ChatMessage, INTERRUPTED, LONGEST_NAME, MAX_RESULT_CHARS, Role,
-    UNANSWERED, YOUR_TURN, cut, format_result, length,
+    ChatCall, ChatFunction, ChatMessage, INTERRUPTED, LONGEST_NAME, Role, UNANSWERED, YOUR_TURN,
+    cut, format_result, length, result_text,
 };
 use crate::llm::Message;
-use crate::llm::untrusted::{sanitise, sanitise_json, sanitise_map};
+use crate::llm::untrusted::{sanitise, sanitise_map};
 use crate::tools::ToolSpec;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -137,8 +137,7 @@ impl History {
     fn result(&mut self, id: &str, name: &str, output: &Value, most: usize) {
         let open = |call: &&mut Call| call.id == id && call.result.is_none();
         if let Some(call) = self.round.calls.iter_mut().find(open) {
-            let text = sanitise_json(output).to_string();
-            call.result = Some(cut(text, MAX_RESULT_CHARS.min(most)));
+            call.result = Some(cut(result_text(output), most));
         } else {
             self.note(&format_result(name, output, most));
         }

@@ -15,6 +15,8 @@ pub(super) struct Kind {
     /// The percentage of answers that call tools; `faults` is that of answers that fail or run on.
     pub(super) calling: u64,
     pub(super) faults: u64,
+    /// The percentage of answers whose server takes results.
+    pub(super) caching: u64,
     pub(super) client_speaks: bool,
     pub(super) opening: &'static [Move],
     /// The moves. One that is listed twice is made twice as often.
@@ -30,6 +32,7 @@ const TALK: Kind = Kind {
     calls: &["unknown"],
     calling: 0,
     faults: 5,
+    caching: 0,
     client_speaks: false,
     opening: &[Move::Speak],
     moves: &[
@@ -393,6 +396,24 @@ pub(super) const KINDS: &[Kind] = &[
         rest_ms: 20_000,
         ..TALK
     },
+    Kind {
+        name: "tool_cache",
+        policy: with_tool_cache,
+        calls: &["read", "read", "shared", "brief", "write", "asks"],
+        calling: 90,
+        caching: 90,
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Pause,
+            Move::Wait,
+            Move::Wait,
+            Move::Type,
+            Move::Noise,
+            Move::Handoff,
+        ],
+        ..TALK
+    },
 ];
 
 fn plain(dice: &mut Dice) -> Policy {
@@ -427,6 +448,12 @@ fn drafted(dice: &mut Dice) -> Policy {
 fn with_plans(dice: &mut Dice) -> Policy {
     let mut policy = with_tools(dice);
     policy.briefing.plans = true;
+    policy
+}
+
+fn with_tool_cache(dice: &mut Dice) -> Policy {
+    let mut policy = with_tools(dice);
+    policy.briefing.tool_cache = true;
     policy
 }
 

@@ -65,6 +65,10 @@ pub(super) fn drafts(dice: &mut Dice, calls: &[&str]) -> VecDeque<Vec<Sample>> {
 /// One answer of the model.
 pub(super) fn script(dice: &mut Dice, kind: &Kind) -> Script {
     let mut script = Vec::new();
+    if kind.caching > 0 && dice.chance(kind.caching) {
+        let response = format!("answer-{}", dice.below(3));
+        script.push(Step::Event(LlmEvent::TakesResults { response }));
+    }
     if dice.chance(20) {
         script.push(Step::Wait(dice.pick(&[300, 1_000, 2_500])));
     }
@@ -74,6 +78,9 @@ pub(super) fn script(dice: &mut Dice, kind: &Kind) -> Script {
     if dice.chance(kind.calling) {
         for _ in 0..1 + dice.below(2) {
             script.extend(called(dice, kind.calls));
+            if kind.caching > 0 && dice.chance(kind.caching) {
+                script.push(Step::Event(LlmEvent::GoesOn));
+            }
         }
     }
     if dice.chance(50) {

@@ -42,6 +42,7 @@ fn line(event: &LlmEvent) -> String {
         LlmEvent::Thinking => "think".into(),
         LlmEvent::Unable => "unable".into(),
         LlmEvent::Cut => "cut".into(),
+        LlmEvent::TakesResults { .. } | LlmEvent::GoesOn => "?".into(),
         LlmEvent::Used { usage } => {
             format!("used {} {} {}", usage.input, usage.cached, usage.output)
         }

@@ -1,0 +1,106 @@
+//! Results for the model's server. A server with a tool cache goes on by itself when the model calls a tool whose
+//! result it was given: the call, and the answer to it, come in one stream.
+//!
+//! A result is given only if a commit could use it now. What the server makes of it counts only if each call was
+//! then committed with exactly the run that was given, and if the prompt after that is what the model has seen.
+
+use super::ids::{RequestId, RunId};
+use crate::llm::{Message, Prompt};
+
+#[cfg(test)]
+mod tests;
+
+/// The server of the current generation, held back or not.
+#[derive(Debug, Default)]
+pub(super) struct ToolCache(Option<Stream>);
+
+#[derive(Debug)]
+struct Stream {
+    request: RequestId,
+    /// What the model has seen, its own words aside.
+    seen: Prompt,
+    /// The server's name for the answer, if it takes results.
+    response: Option<String>,
+    /// The runs whose results it has.
+    given: Vec<RunId>,
+}
+
+impl ToolCache {
+    /// A generation with this prompt has begun, or is no longer held back.
+    pub(super) fn begin(&mut self, request: RequestId, seen: Prompt) {
+        if self.of(request).is_none() {
+            self.0 = Some(Stream {
+                request,
+                seen,
+                response: None,
+                given: Vec::new(),
+            });
+        }
+    }
+
+    /// The server takes results for the generation under the name `response`. Another name is another server.
+    pub(super) fn opens(&mut self, request: RequestId, response: String) {
+        if let Some(stream) = self.0.as_mut().filter(|s| s.request == request)
+            && stream.response.as_ref() != Some(&response)
+        {
+            (stream.response, stream.given) = (Some(response), Vec::new());
+        }
+    }
+
+    /// The server's name for the generation, if it takes results and does not have that of this run.
+    pub(super) fn wants(&self, request: RequestId, run: RunId) -> Option<&str> {
+        let stream = self.of(request).filter(|s| !s.given.contains(&run))?;
+        stream.response.as_deref()
+    }
+
+    /// The server is given the result of a run.
+    pub(super) fn give(&mut self, run: RunId) {
+        if let Some(stream) = &mut self.0 {
+            stream.given.push(run);
+        }
+    }
+
+    /// Whether the server of the generation was given the results of all these runs.
+    pub(super) fn has(&self, request: RequestId, runs: &[RunId]) -> bool {
+        self.of(request)
+            .is_some_and(|stream| runs.iter().all(|run| stream.given.contains(run)))
+    }
+
+    /// Whether `next`, the prompt after the results of `calls` calls, is what the model of the generation has seen
+    /// by then: nothing was added but the agent's own words, these calls and their results.
+    pub(super) fn has_seen(&self, request: RequestId, next: &Prompt, calls: usize) -> bool {
+        let Some(seen) = self.of(request).map(|stream| &stream.seen) else {
+            return false;
+        };
+        let Some(added) = next.messages.strip_prefix(&seen.messages[..]) else {
+            return false;
+        };
+        let count = |fits: fn(&Message) -> bool| added.iter().filter(|m| fits(m)).count();
+        let words = count(|m| {
+            matches!(
+                m,
+                Message::Agent {
+                    interrupted: false,
+                    ..
+                }
+            )
+        });
+        let called = count(|m| matches!(m, Message::ToolCall { .. }));
+        let answered = count(|m| matches!(m, Message::ToolResult { .. }));
+        (&seen.instructions, &seen.day, &seen.tools) == (&next.instructions, &next.day, &next.tools)
+            && seen.demands.max_tokens == next.demands.max_tokens
+            && (called, answered) == (calls, calls)
+            && words + called + answered == added.len()
+    }
+
+    /// The model goes on from this prompt.
+    pub(super) fn saw(&mut self, next: Prompt) {
+        if let Some(stream) = &mut self.0 {
+            stream.seen = next;
+        }
+    }
+
+    fn of(&self, request: RequestId) -> Option<&Stream> {
+        self.0.as_ref().filter(|stream| stream.request == request)
+    }
+}
