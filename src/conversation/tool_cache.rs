@@ -6,6 +6,7 @@
 
 use super::ids::{RequestId, RunId};
 use crate::llm::{Message, Prompt};
+use serde_json::{Map, Value};
 
 #[cfg(test)]
 mod tests;
@@ -21,9 +22,12 @@ struct Stream {
     seen: Prompt,
     /// The server's name for the answer, if it takes results.
     response: Option<String>,
-    /// The runs whose results it has.
-    given: Vec<RunId>,
+    /// The runs whose results it has, each of another call.
+    given: Vec<(RunId, Call)>,
 }
+
+/// A call in the form in which calls are compared: the tool and its canonical arguments.
+pub(super) type Call = (String, Map<String, Value>);
 
 impl ToolCache {
     /// A generation with this prompt has begun, or is no longer held back.
@@ -47,23 +51,27 @@ impl ToolCache {
         }
     }
 
-    /// The server's name for the generation, if it takes results and does not have that of this run.
-    pub(super) fn wants(&self, request: RequestId, run: RunId) -> Option<&str> {
-        let stream = self.of(request).filter(|s| !s.given.contains(&run))?;
+    /// The server's name for the generation, if it takes results and has none of this call: which of two it used
+    /// could not be told.
+    pub(super) fn wants(&self, request: RequestId, call: &Call) -> Option<&str> {
+        let has = |stream: &&Stream| stream.given.iter().any(|(_, given)| given == call);
+        let stream = self.of(request).filter(|stream| !has(stream))?;
         stream.response.as_deref()
     }
 
     /// The server is given the result of a run.
-    pub(super) fn give(&mut self, run: RunId) {
+    pub(super) fn give(&mut self, run: RunId, call: Call) {
         if let Some(stream) = &mut self.0 {
-            stream.given.push(run);
+            stream.given.push((run, call));
         }
     }
 
     /// Whether the server of the generation was given the results of all these runs.
     pub(super) fn has(&self, request: RequestId, runs: &[RunId]) -> bool {
-        self.of(request)
-            .is_some_and(|stream| runs.iter().all(|run| stream.given.contains(run)))
+        self.of(request).is_some_and(|stream| {
+            runs.iter()
+                .all(|run| stream.given.iter().any(|(id, _)| id == run))
+        })
     }
 
     /// Whether `next`, the prompt after the results of `calls` calls, is what the model of the generation has seen

@@ -9,6 +9,7 @@ use crate::conversation::common::Common;
 use crate::conversation::experience::Lesson;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
+use crate::conversation::tool_cache::Call;
 use crate::llm::GivenResult;
 use crate::prediction::{PastCall, Source};
 use crate::time::Micros;
@@ -137,7 +138,7 @@ impl Speculation {
         &self,
         common: &Common,
         track: TrackId,
-    ) -> Vec<(RunId, GivenResult)> {
+    ) -> Vec<(RunId, Call, GivenResult)> {
         let runs = self.ledger.runs().filter(|run| run.track == track);
         let given = |run: &Run| {
             let tool = run.declaration.as_deref()?;
@@ -151,7 +152,8 @@ impl Speculation {
                 result: result.as_ref().ok()?.clone(),
                 keep_alive: Micros(ttl.saturating_sub(common.now.since(*at).0)),
             };
-            (may && given.keep_alive.0 > 0).then_some((run.id, given))
+            let call = (run.tool.clone(), run.key.clone());
+            (may && given.keep_alive.0 > 0).then_some((run.id, call, given))
         };
         runs.filter_map(given).collect()
     }

@@ -187,6 +187,33 @@ fn a_result_that_expires_after_it_was_given_is_not_answered() {
     assert_eq!(continued(&sim), 0);
 }
 
+/// Which of two results the server used could not be told.
+#[test]
+fn a_server_that_has_an_old_result_is_not_given_a_new_one() {
+    let mut weather = early("weather");
+    weather.speculation.ttl = Duration::from_millis(300);
+    let [opened, closed] = called("boulder");
+    let old = vec![
+        takes(),
+        Step::Wait(1_500),
+        opened,
+        super::sim::read(json!({"city": "boulder"}), true),
+        Step::Wait(1_500),
+        closed,
+        goes_on(),
+        say("It is old."),
+        end(),
+    ];
+    let scripts = [old, vec![say("It is new."), end()]];
+    let mut sim = session(policy(weather), scripts, 1_300);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(10_000);
+    assert_eq!(given(&sim).len(), 1);
+    assert_eq!(sim.tools_started, ["weather", "weather"]);
+    assert_eq!(sim.spoken().last().unwrap(), "It is new.");
+    assert!(!sim.spoken().contains(&"It is old.".to_owned()));
+}
+
 /// The model writes, and reads what was read before the write.
 #[test]
 fn a_result_from_before_a_write_is_not_answered() {

@@ -36,6 +36,10 @@ fn call() -> [Message; 2] {
     [called, Message::ToolResult { id, name, output }]
 }
 
+fn clock() -> Call {
+    ("clock".into(), Map::new())
+}
+
 fn asked() -> ToolCache {
     let mut cache = ToolCache::default();
     cache.begin(REQUEST, prompt(vec![user("How late is it?")]));
@@ -47,13 +51,13 @@ fn asked() -> ToolCache {
 fn a_result_is_given_once_and_only_under_a_name() {
     let mut cache = ToolCache::default();
     cache.begin(REQUEST, prompt(Vec::new()));
-    assert_eq!(cache.wants(REQUEST, RunId(7)), None);
+    assert_eq!(cache.wants(REQUEST, &clock()), None);
     cache.opens(RequestId(2), "other".into());
-    assert_eq!(cache.wants(REQUEST, RunId(7)), None);
+    assert_eq!(cache.wants(REQUEST, &clock()), None);
     cache.opens(REQUEST, "answer".into());
-    assert_eq!(cache.wants(REQUEST, RunId(7)), Some("answer"));
-    cache.give(RunId(7));
-    assert_eq!(cache.wants(REQUEST, RunId(7)), None);
+    assert_eq!(cache.wants(REQUEST, &clock()), Some("answer"));
+    cache.give(RunId(7), clock());
+    assert_eq!(cache.wants(REQUEST, &clock()), None);
     assert!(cache.has(REQUEST, &[RunId(7)]));
     assert!(!cache.has(REQUEST, &[RunId(7), RunId(8)]));
     cache.opens(REQUEST, "answer".into());
@@ -64,10 +68,10 @@ fn a_result_is_given_once_and_only_under_a_name() {
 #[test]
 fn another_server_has_no_results() {
     let mut cache = asked();
-    cache.give(RunId(7));
+    cache.give(RunId(7), clock());
     cache.opens(REQUEST, "another".into());
     assert!(!cache.has(REQUEST, &[RunId(7)]));
-    assert_eq!(cache.wants(REQUEST, RunId(7)), Some("another"));
+    assert_eq!(cache.wants(REQUEST, &clock()), Some("another"));
 }
 
 #[test]

@@ -14,16 +14,16 @@ impl Conversation {
         let Some((request, track)) = self.giving_to() else {
             return;
         };
-        for (run, given) in self.speculation.usable(&self.common, track) {
-            let Some(response) = self.held.tool_cache.wants(request, run) else {
+        for (run, call, result) in self.speculation.usable(&self.common, track) {
+            let Some(response) = self.held.tool_cache.wants(request, &call) else {
                 continue;
             };
             let response = response.to_owned();
-            self.held.tool_cache.give(run);
+            self.held.tool_cache.give(run, call);
             self.common.outputs.push_back(Output::GiveResult {
                 request,
                 response,
-                result: given,
+                result,
             });
         }
     }
