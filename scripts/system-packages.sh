@@ -2,6 +2,7 @@
 # Installs the tools and libraries that cargo does not provide. Silent if they are installed.
 # usage: system-packages.sh [PROGRAM...]   PROGRAMs are Debian packages with a program of the same name;
 #                                          "alsa": to build the feature `desktop`;
+#                                          "clang": to build the reference engine, engine/;
 #                                          "sound": a sound server without a sound card, for its tests
 set -euo pipefail
 
@@ -21,6 +22,10 @@ need python3-venv python3 -c 'import venv, ensurepip'
 for program in "$@"; do
     case $program in
         alsa) need libasound2-dev pkg-config --exists alsa ;;
+        clang)
+            need clang clang --version
+            need libclang-dev sh -c 'ls /usr/lib/llvm-*/lib/libclang.so'
+            ;;
         sound)
             need pulseaudio pulseaudio --version
             need pulseaudio-utils command -v pactl

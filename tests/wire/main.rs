@@ -20,6 +20,7 @@ mod draft;
 mod early;
 mod early_calls;
 mod edge;
+mod engine;
 mod foreign;
 mod injection;
 mod journal;

@@ -50,14 +50,14 @@ const HIT: Plan = Plan {
 struct Engine {
     plan: Plan,
     /// The bodies of requests for answers.
-    asked: mpsc::UnboundedSender<Value>,
+    asked: mpsc::Sender<Value>,
     /// Results, each with the answer that it is for.
     given: Arc<watch::Sender<Vec<(String, Value)>>>,
 }
 
 /// What a test sees of it.
 struct Seen {
-    asked: mpsc::UnboundedReceiver<Value>,
+    asked: mpsc::Receiver<Value>,
     given: Arc<watch::Sender<Vec<(String, Value)>>>,
 }
 
@@ -65,7 +65,7 @@ async fn complete(State(engine): State<Engine>, body: String) -> Body {
     let asked: Value = serde_json::from_str(&body).expect("JSON");
     let messages = asked["messages"].as_array().expect("messages").clone();
     let has_result = messages.iter().any(|message| message["role"] == "tool");
-    drop(engine.asked.send(asked));
+    drop(engine.asked.try_send(asked));
     let (pieces, body) = mpsc::channel(16);
     tokio::spawn(async move {
         match has_result {
@@ -135,7 +135,7 @@ async fn give(
 
 /// A language model on a server with this plan.
 fn model(plan: Plan, has_cache: bool) -> (Remote, Seen) {
-    let (asked, requests) = mpsc::unbounded_channel();
+    let (asked, requests) = mpsc::channel(64);
     let given = Arc::new(watch::Sender::default());
     let engine = Engine {
         plan,
