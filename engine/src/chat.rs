@@ -20,7 +20,7 @@ pub struct ChatRequest {
     /// `"auto"`, `"none"`, `"required"`, or the tool that must be called first.
     #[serde(default)]
     pub tool_choice: Value,
-    /// The longest answer, tokens, calls included.
+    /// The most tokens of a round: of a call with the words before it, or of the answer to it.
     #[serde(default, alias = "max_completion_tokens")]
     pub max_tokens: Option<u32>,
     /// Only 0 is possible.

@@ -162,6 +162,10 @@ struct Slot {
     /// Rows of the last pass from which the next tokens are taken: those behind the token before the draft.
     rows: Vec<i32>,
     round: Round,
+    /// Tokens of this round.
+    written: usize,
+    /// The tool of the call that has begun.
+    called: Option<String>,
     grammar: Option<LlamaSampler>,
     usage: Usage,
 }
@@ -213,6 +217,8 @@ impl Scheduler<'_> {
             draft: 0,
             rows: Vec::new(),
             round: Round::default(),
+            written: 0,
+            called: None,
             grammar: None,
         };
         match self.open_round(&mut slot) {
@@ -289,7 +295,7 @@ impl Scheduler<'_> {
                 }
                 false => self.counters.decoded_tokens.add(1),
             }
-            slot.usage.written += 1;
+            (slot.usage.written, slot.written) = (slot.usage.written + 1, slot.written + 1);
             slot.tell(Event::Took(choice));
             if self.model.vocab().is_eog(token) {
                 return self.end(slot, Finish::Stop);
@@ -309,17 +315,11 @@ impl Scheduler<'_> {
                 Found::Broken => return self.end(slot, Finish::Stop),
                 Found::Name(name) => {
                     slot.tell(Event::Opened(name.clone()));
-                    if !is_right {
-                        slot.pending = [token].into();
-                        self.draft(slot, &name);
-                    }
+                    slot.called = Some(name);
                 }
-                Found::Nothing if !is_right => slot.pending = [token].into(),
                 Found::Nothing => {}
             }
-            if slot.usage.written >= slot.job.request.limit()
-                || slot.tokens.len() + 1 >= self.longest
-            {
+            if slot.written >= slot.job.request.limit() || slot.tokens.len() + 1 >= self.longest {
                 return self.end(slot, Finish::Length);
             }
             if !is_right {
@@ -328,14 +328,20 @@ impl Scheduler<'_> {
                 if wrong > 0 {
                     self.forget(at, slot.tokens.len())?;
                 }
+                slot.pending = [token].into();
+                self.draft(slot);
                 return Ok(Fate::Stays);
             }
         }
         Ok(Fate::Stays)
     }
 
-    /// Drafts the rest of the call that the cache has a result of.
-    fn draft(&self, slot: &mut Slot, name: &str) {
+    /// Drafts the rest of the call that the cache has a result of, also after a token that only cuts the same text
+    /// in another way.
+    fn draft(&self, slot: &mut Slot) {
+        let Some(name) = &slot.called else {
+            return;
+        };
         let Some(arguments) = self.cache.latest(&slot.job.response, name) else {
             return;
         };
@@ -405,6 +411,7 @@ impl Scheduler<'_> {
         let request = &slot.job.request;
         let next = request.next();
         slot.round = Round::new(next != Next::Words);
+        (slot.written, slot.called) = (0, None);
         slot.grammar = match next {
             Next::Call(tools) => {
                 let tools: Vec<_> = tools

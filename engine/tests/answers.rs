@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use undertone_engine::cache::ToolCache;
 use undertone_engine::chat::ChatRequest;
@@ -18,8 +18,13 @@ struct Engine {
     counters: Arc<Counters>,
 }
 
-/// Starts an engine on a thread that ends with it.
-fn engine() -> Engine {
+/// The engine of all tests: llama.cpp is set up once in a process.
+fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(start)
+}
+
+fn start() -> Engine {
     let model = std::env::var_os("UNDERTONE_ENGINE_MODEL").expect("UNDERTONE_ENGINE_MODEL");
     let settings = Settings {
         model: PathBuf::from(model),
@@ -232,6 +237,7 @@ async fn fifty_answers_are_the_same_with_and_without_the_cache() {
 #[ignore = "it needs SmolLM2"]
 async fn a_wrong_result_changes_nothing() {
     let engine = engine();
+    let before = engine.counters.now();
     for seed in 0..6 {
         let request = request(seed);
         let serial = engine.ask(&request, &[]).await;
@@ -245,8 +251,9 @@ async fn a_wrong_result_changes_nothing() {
         assert_eq!(answer.finish, Some(Finish::Calls));
         assert_eq!(answer.went_on, 0);
     }
-    assert!(engine.counters.now().rejected_tokens > 0);
-    assert_eq!(engine.counters.now().cache_hits, 0);
+    let counts = engine.counters.now().since(before);
+    assert!(counts.rejected_tokens > 0);
+    assert_eq!(counts.cache_hits, 0);
 }
 
 /// The sequence stays: of a turn with two calls, only what is new is read.
