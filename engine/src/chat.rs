@@ -29,8 +29,8 @@ pub struct ChatRequest {
     /// Stream the answer.
     #[serde(default)]
     pub stream: bool,
-    /// So many rounds of calls after the user's last message are forced; after them come words. Not in OpenAI's
-    /// protocol: small models seldom call tools by themselves.
+    /// So many rounds of calls after the user's last message are forced; after them come plain words. Not in
+    /// OpenAI's protocol: small models seldom call tools by themselves.
     #[serde(default)]
     pub forced_calls: Option<usize>,
 }

@@ -16,6 +16,10 @@ list ::= "[" (value ("," value){0,3})? "]"
 value ::= string | number | boolean
 "#;
 
+/// The grammar of words in which nothing looks like a call. A model that was forced to call tools goes on calling them
+/// in its words otherwise.
+pub const WORDS: &str = "root ::= [A-Z] [a-zA-Z0-9 ,.;:'?!%$-]*";
+
 /// The grammar of one call of any of these tools, with its marks.
 pub fn of_call(tools: &[&Declaration]) -> String {
     let mut rules = String::new();

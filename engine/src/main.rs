@@ -50,9 +50,11 @@ async fn main() -> anyhow::Result<()> {
     let (ready, is_ready) = oneshot::channel();
     let (kept, counted) = (Arc::clone(&cache), Arc::clone(&counters));
     let thread = std::thread::spawn(move || {
-        scheduler::run(&settings, &kept, &counted, incoming, || {
-            drop(ready.send(()))
-        })
+        let tell = || {
+            // Nobody waits for it if the program ends.
+            let _ = ready.send(());
+        };
+        scheduler::run(&settings, &kept, &counted, incoming, tell)
     });
     if is_ready.await.is_err() {
         let ended = thread.join().unwrap_or_else(|_| Ok(()));

@@ -26,6 +26,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+/// How many of the likeliest tokens are first tried with a grammar.
+const LIKELY: usize = 64;
+
 /// The most tokens of one forward pass.
 const BATCH: usize = 512;
 
@@ -424,6 +427,9 @@ impl Scheduler<'_> {
                 let grammar = grammar::of_call(&tools);
                 Some(LlamaSampler::grammar(self.model, &grammar, "root")?)
             }
+            Next::Words if request.forced_calls.is_some() => {
+                Some(LlamaSampler::grammar(self.model, grammar::WORDS, "root")?)
+            }
             Next::Free | Next::Words => None,
         };
         Ok(())
@@ -431,34 +437,26 @@ impl Scheduler<'_> {
 
     /// The likeliest token of a row that the grammar allows.
     fn choose(&self, row: i32, grammar: Option<&mut LlamaSampler>) -> Choice {
-        let logits = self.context.get_logits_ith(row);
-        let mut data: Vec<LlamaTokenData> = Vec::new();
-        if let Some(grammar) = grammar {
-            let all = logits.iter().enumerate();
-            let all =
-                all.map(|(id, logit)| LlamaTokenData::new(LlamaToken(id as i32), *logit, 0.0));
-            let mut allowed = LlamaTokenDataArray::new(all.collect(), false);
-            grammar.apply(&mut allowed);
-            data = allowed.data;
-        }
-        let best = |all: &mut dyn Iterator<Item = (i32, f32)>| {
-            let (mut first, mut second) = ((0, f32::NEG_INFINITY), f32::NEG_INFINITY);
-            for (id, logit) in all {
-                if logit > first.1 {
-                    (first, second) = ((id, logit), first.1);
-                } else if logit > second {
-                    second = logit;
-                }
-            }
-            Choice {
-                token: first.0,
-                margin: first.1 - second,
-            }
+        let logits = self.context.get_logits_ith(row).iter().enumerate();
+        let mut all: Vec<LlamaTokenData> = logits
+            .map(|(id, logit)| LlamaTokenData::new(LlamaToken(id as i32), *logit, 0.0))
+            .collect();
+        let Some(grammar) = grammar else {
+            return likeliest(&all);
         };
-        match data.is_empty() {
-            true => best(&mut logits.iter().enumerate().map(|(id, l)| (id as i32, *l))),
-            false => best(&mut data.iter().map(|data| (data.id().0, data.logit()))),
+        all.select_nth_unstable_by(LIKELY, |a, b| b.logit().total_cmp(&a.logit()));
+        // Mostly the two best are among the likely ones; a grammar takes long for all tokens.
+        for candidates in [&all[..LIKELY], &all[..]] {
+            let mut allowed = LlamaTokenDataArray::new(candidates.to_vec(), false);
+            grammar.apply(&mut allowed);
+            allowed.data.retain(|one| one.logit() > f32::NEG_INFINITY);
+            if allowed.data.len() > 1 {
+                return likeliest(&allowed.data);
+            }
         }
+        let mut allowed = LlamaTokenDataArray::new(all, false);
+        grammar.apply(&mut allowed);
+        likeliest(&allowed.data)
     }
 
     /// The prompt of a request as tokens.
@@ -472,6 +470,23 @@ impl Scheduler<'_> {
             });
         }
         tokens
+    }
+}
+
+/// The best of these, the first of equals by its number.
+fn likeliest(all: &[LlamaTokenData]) -> Choice {
+    let (mut first, mut second) = ((i32::MAX, f32::NEG_INFINITY), f32::NEG_INFINITY);
+    for one in all {
+        let (id, logit) = (one.id().0, one.logit());
+        if logit > first.1 || logit == first.1 && id < first.0 {
+            (first, second) = ((id, logit), first.1);
+        } else if logit > second {
+            second = logit;
+        }
+    }
+    Choice {
+        token: first.0,
+        margin: first.1 - second,
     }
 }
 

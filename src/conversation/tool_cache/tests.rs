@@ -86,7 +86,7 @@ fn nothing_may_join_the_history_but_the_answer_itself() {
     assert!(seen(parts(&[])));
     assert!(seen(parts(&[agent("Let me see.")])));
     assert!(!seen(parts(&[user("And in Rome?")])));
-    assert!(!seen(parts(&[answered.clone()])));
+    assert!(!seen(parts(std::slice::from_ref(&answered))));
     assert!(!seen([vec![user("Hello.")], parts(&[])].concat()));
     assert!(!seen(vec![question.clone(), called.clone()]));
     let mut other = prompt(parts(&[]));
