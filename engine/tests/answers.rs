@@ -10,7 +10,7 @@ use undertone_engine::counters::Counters;
 use undertone_engine::scheduler::{Choice, Event, Finish, Job, Settings, run};
 
 /// The most tokens of an answer.
-const TOKENS: usize = 32;
+const TOKENS: usize = 64;
 
 struct Engine {
     jobs: mpsc::Sender<Job>,
