@@ -280,6 +280,58 @@ mod tests {
         assert_eq!(said(&llm).await.unwrap(), "First.");
     }
 
+    /// A model whose server takes results, with those that it was given.
+    struct Taking(Scripted, Mutex<Vec<String>>);
+
+    impl Llm for Taking {
+        fn name(&self) -> &str {
+            "taking"
+        }
+
+        fn generate(&self, prompt: Prompt) -> LlmStream {
+            let response = "answer".to_owned();
+            let takes = stream::once(async { Ok(LlmEvent::TakesResults { response }) });
+            takes.chain(self.0.generate(prompt)).boxed()
+        }
+
+        fn takes_results(&self) -> bool {
+            true
+        }
+
+        fn give(&self, response: &str, _: GivenResult) -> BoxFuture<'static, Result<(), LlmError>> {
+            self.1.lock().unwrap().push(response.to_owned());
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn results_go_to_the_model_that_named_the_answer() {
+        let taking = |steps| Arc::new(Taking(Scripted::always(steps), Mutex::default()));
+        let slow = taking(vec![Step::delay_ms(9_000), Step::text("Late.")]);
+        let backup = taking(vec![Step::text("Hello.")]);
+        let llm = Fallback::new(slow.clone(), backup.clone());
+        assert!(llm.takes_results());
+        let mut events = llm.generate(prompt());
+        let mut named = Vec::new();
+        while let Some(event) = events.next().await {
+            if let LlmEvent::TakesResults { response } = event.unwrap() {
+                named.push(response);
+            }
+        }
+        assert_eq!(named.len(), 2);
+        let result = GivenResult {
+            tool: "clock".into(),
+            arguments: serde_json::Map::new(),
+            result: "noon".into(),
+            keep_alive: crate::time::Micros(1),
+        };
+        for response in &named {
+            llm.give(response, result.clone()).await.unwrap();
+        }
+        assert_eq!(*slow.1.lock().unwrap(), ["answer"]);
+        assert_eq!(*backup.1.lock().unwrap(), ["answer"]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_error_is_told_only_if_both_fail() {
         let fails = || scripted(vec![Step::Error("gone".into())]);
