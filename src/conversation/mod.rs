@@ -110,12 +110,13 @@ pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use policy::{
     AnswerPolicy, Briefing, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
-    SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
+    SpeculationPolicy, Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
 pub use speculation::{
     Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
     RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,
 };
+pub use text_limits::TextLimits;
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

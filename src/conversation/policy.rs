@@ -1,6 +1,7 @@
 //! The settings of the rules, as the operator configured them.
 
 use super::draft::DraftPolicy;
+use super::text_limits::TextLimits;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -431,26 +432,6 @@ impl Default for SpeculationPolicy {
             token_price: 0.0,
             token_cost_per_day: None,
             draft: None,
-        }
-    }
-}
-
-/// Limits on the text that a client may add, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TextLimits {
-    /// Instructions and tools together.
-    pub set_up: usize,
-    /// One item, or one transcript of a client with its own recogniser.
-    pub item: usize,
-}
-
-impl Default for TextLimits {
-    /// Generous limits for engines whose prompts have no limit, such as the local brain.
-    fn default() -> Self {
-        Self {
-            set_up: 256 * 1024,
-            item: 64 * 1024,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Conversation {
         let may = answer.awaits_only_the_stream() == Some(request)
             && self.server_has_results(request)
             && !self.ending.is_promised()
-            && !self.confirmation.is_wanted()
+            && self.confirmation.wanted().is_none()
             && !self.common.handoff.is_under_way();
         if !may {
             return None;
