@@ -18,17 +18,27 @@ use symphonia::core::packet::Packet;
 /// The formats that are read.
 const FORMATS: &str = "WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM and M4A are read";
 
+/// The sample rates that are read, Hz. Others can come only from files made to cost memory: what a resampler needs
+/// grows with the rate over its common divisor with [`RATE`].
+const RATES: [u32; 14] = [
+    8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000,
+    176_400, 192_000,
+];
+
 /// The longest Opus packet, samples at [`RATE`]: 120 ms.
 const LONGEST_PACKET: usize = RATE as usize * 120 / 1_000;
 
 /// Reads audio in a container as mono in -1..1 at [`RATE`]. It is kept in memory, so what is longer than
-/// `longest` is refused.
+/// `longest` is refused, and so is the rest once nobody `wants` it.
 ///
 /// # Errors
 /// Its content is no audio that is read here, is damaged from the start, or is too long; the text says
 /// which. What is damaged within is left out and logged.
-pub fn decode(source: Box<dyn MediaSource>, longest: Duration) -> Result<Vec<f32>> {
-    let longest_samples = longest.as_secs() as usize * RATE as usize;
+pub fn decode(
+    source: Box<dyn MediaSource>,
+    longest: Duration,
+    wants: impl Fn() -> bool,
+) -> Result<Vec<f32>> {
     let stream = MediaSourceStream::new(source, Default::default());
     let mut format = symphonia::default::get_probe()
         .probe(
@@ -40,9 +50,12 @@ pub fn decode(source: Box<dyn MediaSource>, longest: Duration) -> Result<Vec<f32
         .with_context(|| {
             format!("it is damaged, or not an audio file of a known format: {FORMATS}")
         })?;
-    let mut audio = Audio::default();
+    let mut audio = Audio {
+        longest: longest.as_secs() as usize * RATE as usize,
+        ..Audio::default()
+    };
     let mut track = Track::of(&*format)?;
-    loop {
+    while wants() && !audio.is_too_long() {
         match format.next_packet() {
             Ok(Some(packet)) if packet.track_id == track.id => match track.decode(&packet) {
                 Ok((rate, samples)) => audio.add(rate, &samples),
@@ -57,12 +70,12 @@ pub fn decode(source: Box<dyn MediaSource>, longest: Duration) -> Result<Vec<f32
                 break;
             }
         }
-        ensure!(
-            audio.samples.len() < longest_samples,
-            "it is longer than {} s",
-            longest.as_secs()
-        );
     }
+    ensure!(
+        !audio.is_too_long(),
+        "it is longer than {} s",
+        longest.as_secs()
+    );
     audio.finish()
 }
 
@@ -124,8 +137,13 @@ impl Track {
                 let decoded = decoder.decode(packet).map_err(|error| error.to_string())?;
                 let spec = decoded.spec();
                 let (rate, channels) = (spec.rate(), spec.channels().count());
-                if rate == 0 || channels == 0 {
-                    return Err("it has no channels or no rate".into());
+                if !RATES.contains(&rate) {
+                    return Err(format!(
+                        "it has {rate} samples a second, which is not usual"
+                    ));
+                }
+                if channels == 0 {
+                    return Err("it has no channels".into());
                 }
                 let mut samples = Vec::new();
                 decoded.copy_to_vec_interleaved::<f32>(&mut samples);
@@ -146,6 +164,8 @@ impl Track {
 struct Audio {
     /// At [`RATE`].
     samples: Vec<f32>,
+    /// The most of them.
+    longest: usize,
     resampler: Option<(u32, Resampler)>,
     /// The parts that could not be decoded, and why the first could not.
     damaged: usize,
@@ -160,8 +180,18 @@ impl Audio {
             self.resampler = Some((rate, Resampler::new(rate, RATE)));
         }
         if let Some((_, resampler)) = &mut self.resampler {
-            self.samples.extend(resampler.push(samples));
+            // A packet may hold more than the whole recording may.
+            for second in samples.chunks(rate as usize) {
+                if self.samples.len() > self.longest {
+                    break;
+                }
+                self.samples.extend(resampler.push(second));
+            }
         }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.samples.len() > self.longest
     }
 
     fn flush(&mut self) {
@@ -192,9 +222,72 @@ impl Audio {
     }
 }
 
+/// The mean of the channels; samples that are no numbers are silence, and louder ones than full scale saturate.
 fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
+    let mean = |frame: &[f32]| frame.iter().sum::<f32>() / channels as f32;
+    let bounded = |sample: f32| {
+        if sample.is_nan() {
+            0.0
+        } else {
+            sample.clamp(-1.0, 1.0)
+        }
+    };
     samples
         .chunks_exact(channels)
-        .map(|frame| frame.iter().sum::<f32>() / channels as f32)
+        .map(|frame| bounded(mean(frame)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// A WAV file of floats at any rate.
+    fn wav(rate: u32, samples: &[f32]) -> Vec<u8> {
+        let spec = WavSpec {
+            channels: 1,
+            sample_rate: rate,
+            bits_per_sample: 32,
+            sample_format: SampleFormat::Float,
+        };
+        let mut file = Cursor::new(Vec::new());
+        let mut writer = WavWriter::new(&mut file, spec).unwrap();
+        for sample in samples {
+            writer.write_sample(*sample).unwrap();
+        }
+        writer.finalize().unwrap();
+        file.into_inner()
+    }
+
+    fn decoded(file: Vec<u8>, longest: u64) -> Result<Vec<f32>> {
+        decode(
+            Box::new(Cursor::new(file)),
+            Duration::from_secs(longest),
+            || true,
+        )
+    }
+
+    #[test]
+    fn a_rate_that_would_cost_memory_is_refused() {
+        for rate in [1, 383_987, 15_999_989, 400_000_009] {
+            let refused = decoded(wav(rate, &[0.5; 64]), 1).unwrap_err().to_string();
+            assert!(refused.contains(&rate.to_string()), "{refused}");
+        }
+    }
+
+    #[test]
+    fn samples_are_bounded_and_so_is_their_number() {
+        let odd = wav(RATE, &[f32::NAN, f32::INFINITY, -1e30, 0.25]);
+        assert_eq!(decoded(odd, 1).unwrap(), [0.0, 1.0, -1.0, 0.25]);
+        let long = decoded(wav(8_000, &[0.1; 8_000 * 4]), 2).unwrap_err();
+        assert_eq!(long.to_string(), "it is longer than 2 s");
+    }
+
+    #[test]
+    fn what_nobody_wants_is_not_decoded() {
+        let file = Cursor::new(wav(RATE, &[0.1; 16_000]));
+        let audio = decode(Box::new(file), Duration::from_secs(2), || false);
+        assert_eq!(audio.unwrap_err().to_string(), "it contains no audio");
+    }
 }

@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<f32>> {
         !file.metadata()?.is_dir(),
         "{shown} is a folder, not an audio file"
     );
-    decode(Box::new(file), LONGEST).with_context(|| shown.to_string())
+    decode(Box::new(file), LONGEST, || true).with_context(|| shown.to_string())
 }
 
 /// Writes mono audio in -1..1 as 16-bit WAV.

@@ -1,7 +1,8 @@
 //! The agents of a server, between whom a session may be handed over.
 
+use super::briefing::Briefing;
 use super::ids::ClauseId;
-use super::policy::{Briefing, Declarations};
+use super::policy::Declarations;
 use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 

@@ -48,6 +48,7 @@ mod answer;
 mod answer_end;
 mod aside;
 mod assumed;
+mod briefing;
 mod calls;
 mod clarity;
 mod clauses;
@@ -97,6 +98,7 @@ mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};
 pub use agent::Agent;
+pub use briefing::Briefing;
 pub use clauses::Clauses;
 pub use draft::{DraftPolicy, SampledCall};
 pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
@@ -109,14 +111,13 @@ pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use policy::{
-    AnswerPolicy, Briefing, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
-    SpeculationPolicy, Timeouts, VadPolicy,
+    AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
+    SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
 pub use speculation::{
     Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
     RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,
 };
-pub use text_limits::TextLimits;
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

@@ -4,8 +4,8 @@
 //! each other run at the same time. A step that may change something, or that asks for a yes, waits for all steps
 //! before it, and all steps behind it wait for it. So its result does not depend on which of two steps is faster.
 
+use super::briefing::Briefing;
 use super::ids::{CallId, ItemId, RequestId};
-use super::policy::Briefing;
 use crate::llm::plan::{self, PLAN, Plan, check_result};
 use crate::tools::{Confirmation, Declaration, Effect, ToolError, ToolSpec, builtin};
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! The settings of the rules, as the operator configured them.
 
+use super::briefing::Briefing;
 use super::draft::DraftPolicy;
-use super::text_limits::TextLimits;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -52,28 +52,6 @@ pub struct Policy {
     pub speculation: SpeculationPolicy,
     /// Filler while the user waits.
     pub filler: FillerPolicy,
-}
-
-/// The model's instructions besides the conversation.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Briefing {
-    /// The agent's name, if the server has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// The operator's instructions.
-    pub instructions: Option<String>,
-    /// The day on which the session began, in words: `Sunday, 1 March 2026`. The core has no clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub day: Option<String>,
-    /// The model may make plans: several calls at once, some of which need the results of others.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub plans: bool,
-    /// The facts on the caller. Untrusted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-    /// The model's server takes results of tools.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub tool_cache: bool,
 }
 
 /// Time limits.
@@ -432,6 +410,26 @@ impl Default for SpeculationPolicy {
             token_price: 0.0,
             token_cost_per_day: None,
             draft: None,
+        }
+    }
+}
+
+/// Limits on the text that a client may add, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextLimits {
+    /// Instructions and tools together.
+    pub set_up: usize,
+    /// One item, or one transcript of a client with its own recogniser.
+    pub item: usize,
+}
+
+impl Default for TextLimits {
+    /// Generous limits for engines whose prompts have no limit, such as the local brain.
+    fn default() -> Self {
+        Self {
+            set_up: 256 * 1024,
+            item: 64 * 1024,
         }
     }
 }

@@ -224,6 +224,11 @@ impl Place {
     /// The response takes long and makes progress: the time that it may take begins anew.
     pub(super) fn goes_on(&self) {
         self.requests.send_modify(|requests| *requests += 2);
+        // What was written of it so far was not all.
+        self.unwritten.store(true, Relaxed);
+        if let Some(turn) = self.turn().take() {
+            self.connections.lock().wait_no_more(self.address, turn);
+        }
     }
 
     /// A response exists; once it is written, the connection is idle again.

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use wording::{Container, Wording};
 
 /// The largest recording, bytes: OpenAI's bound.
@@ -45,11 +46,13 @@ const MAX_FIELDS: usize = 64 * 1024;
 /// The longest recording. It is kept in memory as samples: 115 MB.
 const LONGEST: Duration = Duration::from_mins(30);
 
+/// The longest piece that is transcribed at once, samples: 10 s.
+const LONGEST_PIECE: usize = 10 * RATE as usize;
+
 /// Requests that are served at once.
 const AT_ONCE: usize = 4;
 
-/// How long a request waits for its turn, and how long its body may take: together less than a request
-/// may take.
+/// How long a request waits for its turn, and how long its body may take then.
 const WAIT: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(25);
 
@@ -81,7 +84,12 @@ pub(super) fn router() -> Router<Arc<Shared>> {
             "/v1/audio/transcriptions",
             post(transcriptions).layer(largest).options(preflight),
         )
-        .route("/v1/audio/speech", post(speech).options(preflight))
+        .route(
+            "/v1/audio/speech",
+            post(speech)
+                .layer(DefaultBodyLimit::max(MAX_FIELDS))
+                .options(preflight),
+        )
         .route("/v1/audio/voices", get(voices).options(preflight))
         .route("/v1/audio/models", get(models).options(preflight))
         .layer(map_response(readable_everywhere))
@@ -157,10 +165,19 @@ async fn transcriptions(
         streams,
     } = asked;
     turn.place.goes_on();
-    let decoding = move || decode(Box::new(Cursor::new(file)), LONGEST);
-    let audio = match tokio::task::spawn_blocking(decoding).await {
-        Ok(Ok(audio)) => audio,
-        Ok(Err(wrong)) => {
+    // A client that hangs up ends the decoding, and its turn lasts as long as that.
+    let wanted = CancellationToken::new();
+    let unwanted = wanted.clone();
+    let _unwanted_if_dropped = wanted.drop_guard();
+    let decoding = move || {
+        let audio = decode(Box::new(Cursor::new(file)), LONGEST, || {
+            !unwanted.is_cancelled()
+        });
+        (turn, audio)
+    };
+    let (turn, audio) = match tokio::task::spawn_blocking(decoding).await {
+        Ok((turn, Ok(audio))) => (turn, audio),
+        Ok((_, Err(wrong))) => {
             let message = format!("The file cannot be transcribed: {wrong:#}.");
             return error(
                 StatusCode::BAD_REQUEST,
@@ -180,7 +197,7 @@ async fn transcriptions(
         }
     };
     let seconds = audio.len() as f64 / f64::from(RATE);
-    let segments = segments(turn, &audio);
+    let segments = segments(turn, audio);
     if streams {
         return events(deltas(segments));
     }
@@ -193,23 +210,19 @@ async fn transcriptions(
 }
 
 /// What is said in a recording, stretch by stretch. Ends after an error.
-fn segments(turn: Turn, audio: &[f32]) -> impl Stream<Item = Result<Segment, String>> + use<> {
-    let mut from = 0;
-    let stretches: VecDeque<(usize, Vec<f32>)> = stretches(audio)
-        .into_iter()
-        .map(|stretch| {
-            let begins = from;
-            from += stretch.len();
-            (begins, stretch.to_vec())
-        })
-        .collect();
-    stream::unfold((turn, stretches), async |(turn, mut stretches)| {
-        let (from, stretch) = stretches.pop_front()?;
-        let to = from + stretch.len();
-        let heard = turn.engines.transcribe_aside(stretch).await;
+fn segments(turn: Turn, audio: Vec<f32>) -> impl Stream<Item = Result<Segment, String>> {
+    // Each is one job of the recogniser, and whoever talks waits for at most one.
+    let pieces = stretches(&audio).into_iter();
+    let pieces = pieces.flat_map(|stretch| stretch.chunks(LONGEST_PIECE));
+    let lengths: VecDeque<usize> = pieces.map(<[f32]>::len).collect();
+    let state = (turn, audio, 0, lengths);
+    stream::unfold(state, async |(turn, audio, from, mut lengths)| {
+        let to = from + lengths.pop_front()?;
+        let piece = audio.get(from..to)?.to_vec();
+        let heard = turn.engines.transcribe_aside(piece).await;
         turn.place.goes_on();
         if heard.is_err() {
-            stretches.clear();
+            lengths.clear();
         }
         let second = |sample: usize| sample as f64 / f64::from(RATE);
         let segment = heard.map(|text| Segment {
@@ -217,7 +230,7 @@ fn segments(turn: Turn, audio: &[f32]) -> impl Stream<Item = Result<Segment, Str
             end: second(to),
             text: text.trim().to_owned(),
         });
-        Some((segment, (turn, stretches)))
+        Some((segment, (turn, audio, to, lengths)))
     })
     .filter(|segment| {
         let is_silent = matches!(segment, Ok(segment) if segment.text.is_empty());

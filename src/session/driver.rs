@@ -26,7 +26,7 @@ use crate::conversation::{
 };
 use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
 use crate::metrics::OpenSession;
-use crate::prediction::Evidence;
+use crate::prediction::{Evidence, Moment};
 use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
 use crate::tts::Speaker;
 use crate::vad::WINDOW;
@@ -776,7 +776,10 @@ impl Driver {
 
     /// Asks the sources of predictions.
     fn route(&mut self, request: RequestId, heard: Evidence) {
-        if self.routing.is_empty() {
+        // A Realtime client says only after the opening what may run early.
+        let is_too_soon =
+            heard.moment == Moment::Opened && came_by(&self.options.values) == Some("realtime");
+        if is_too_soon || self.routing.is_empty() {
             let predictions = Vec::new();
             return self.input(Input::Predicted {
                 request,

@@ -97,11 +97,13 @@ impl Speculation {
 
     /// Begins the answer to the utterance, which takes over its track.
     pub(super) fn begin_answer(&mut self) {
+        let mut heard = self.take_heard();
         // The words are final, and the model's first one may come before the sources' answer.
-        self.answering = Some(Track {
-            unanswered: false,
-            ..self.take_heard()
-        });
+        heard.unanswered = false;
+        if heard.is_before_words() {
+            heard.renew_limits();
+        }
+        self.answering = Some(heard);
     }
 
     fn take_heard(&mut self) -> Track {

@@ -40,6 +40,7 @@ impl Speculation {
         if text.is_empty() || self.listening.asked == heard || !may_speculate(common, client) {
             return;
         }
+        self.leave_before_words(common);
         self.listening.asked = heard.clone();
         self.ask_router(common, self.listening.id, heard);
     }
@@ -59,20 +60,41 @@ impl Speculation {
         if !self.listening.asked.text.is_empty() || !may_speculate(common, client) {
             return;
         }
-        let id = self.listening.id;
-        let expired = self.ledger.uncommitted(|run| {
-            let tool = run.declaration.as_deref();
-            run.track == id
-                && tool.is_some_and(|tool| self.ledger.is_expired(run.id, tool, common.now))
-        });
+        // On a noisy line nothing is fetched again and again: a result that expires a second time stays.
+        let mut expired = self.expired(common);
+        expired.retain(|(_, call)| !self.listening.restarted.contains(call));
         if self.listening.asked == heard && expired.is_empty() {
             return;
         }
-        for run in expired {
+        for (run, call) in expired {
             self.discard(common, run, Discard::Expired);
+            self.listening.allow_restart(call);
         }
         self.listening.asked = heard.clone();
-        self.ask_router(common, id, heard);
+        self.ask_router(common, self.listening.id, heard);
+    }
+
+    /// Words have come: they have limits of their own, and results that are too old may be fetched for them again.
+    fn leave_before_words(&mut self, common: &mut Common) {
+        if !self.listening.is_before_words() {
+            return;
+        }
+        for (run, _) in self.expired(common) {
+            self.discard(common, run, Discard::Expired);
+        }
+        self.listening.renew_limits();
+    }
+
+    /// The uncommitted runs of the current utterance whose results are too old, with their calls.
+    fn expired(&self, common: &Common) -> Vec<(RunId, (String, Map<String, Value>))> {
+        let runs = self.ledger.runs().filter(|run| {
+            let tool = run.declaration.as_deref();
+            run.track == self.listening.id
+                && !run.is_committed()
+                && tool.is_some_and(|tool| self.ledger.is_expired(run.id, tool, common.now))
+        });
+        let runs = runs.map(|run| (run.id, (run.tool.clone(), run.key.clone())));
+        runs.collect()
     }
 
     /// Asks the sources which calls may follow the last one.
@@ -348,8 +370,18 @@ impl Speculation {
 
     /// Another agent goes on: discards what was begun for the one before it.
     pub(in crate::conversation) fn change_agent(&mut self, common: &mut Common) {
+        self.discard_all(common, Discard::AgentChanged);
+    }
+
+    /// Nothing runs early from now on: discards what was begun, and ignores answers that have not come yet.
+    pub(in crate::conversation) fn stop(&mut self, common: &mut Common) {
+        self.routes.clear();
+        self.discard_all(common, Discard::Withdrawn);
+    }
+
+    fn discard_all(&mut self, common: &mut Common, reason: Discard) {
         for run in self.ledger.uncommitted(|_| true) {
-            self.discard(common, run, Discard::AgentChanged);
+            self.discard(common, run, reason);
         }
     }
 

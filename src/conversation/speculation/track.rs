@@ -21,6 +21,8 @@ pub(in crate::conversation) struct Track {
     pub(super) started: BTreeMap<String, u32>,
     /// Speculative runs that failed, which are not repeated early.
     pub(super) failed: Vec<(String, Map<String, Value>)>,
+    /// Calls that were allowed to start again before words, because their results had expired.
+    pub(super) restarted: Vec<(String, Map<String, Value>)>,
     /// The call that the model has begun.
     pub(super) open: Option<OpenCall>,
     /// Calls that the client runs although they did not begin early.
@@ -60,6 +62,20 @@ impl Track {
             Source::Stream => drop(self.candidates.insert(tool, prediction)),
             _ => drop(self.candidates.entry(tool).or_insert(prediction)),
         }
+    }
+
+    /// The result of this call has expired before there are words: it may start once more.
+    pub(super) fn allow_restart(&mut self, call: (String, Map<String, Value>)) {
+        if let Some(started) = self.started.get_mut(&call.0) {
+            *started = started.saturating_sub(1);
+        }
+        self.restarted.push(call);
+    }
+
+    /// What was begun or has failed so far no longer counts against the limits.
+    pub(super) fn renew_limits(&mut self) {
+        self.started.clear();
+        self.failed.clear();
     }
 
     /// Nothing in it depends on words.

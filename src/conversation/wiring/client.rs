@@ -16,6 +16,7 @@ use crate::tools::ToolSpec;
 
 impl Conversation {
     pub(super) fn configure(&mut self, settings: Settings) {
+        let could_begin_early = self.may_begin_early();
         if let Some(instructions) = settings.instructions {
             self.client.instructions = (!instructions.is_empty()).then_some(instructions);
         }
@@ -38,6 +39,9 @@ impl Conversation {
             self.client.wants_speculation = on;
             self.common.policy.speculation.enabled = self.client.speculates();
         }
+        if could_begin_early && !self.may_begin_early() {
+            self.speculation.stop(&mut self.common);
+        }
         if let Some(turn_detection) = settings.turn_detection {
             let utterance = self.turn.utterance().filter(|u| !u.is_committed());
             let from = utterance.map(Utterance::from);
@@ -49,6 +53,11 @@ impl Conversation {
             }
             self.client.turn_detection = turn_detection;
         }
+    }
+
+    /// Whether any call may begin before the model makes it.
+    fn may_begin_early(&self) -> bool {
+        self.common.policy.speculation.enabled && self.client.tool_choice != ToolChoice::None
     }
 
     /// From now on nothing is spoken and no tool runs.

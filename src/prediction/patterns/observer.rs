@@ -5,7 +5,7 @@ use super::memory::{Learnt, Memory, PatternFigures, SURE};
 use super::origin::Schemas;
 use super::trail::{OPEN, Trail};
 use crate::prediction::{
-    Committed, PredictError, Prediction, Predictor, Question, Said, Source, Today,
+    Committed, Moment, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
 use crate::tools::{Declaration, Effect, canonical};
 use futures_util::future::BoxFuture;
@@ -99,7 +99,10 @@ impl Transitions {
             true => session.trail.before_words(guess),
             false => guess(&mut session.trail),
         };
-        session.expected.clone_from(&guesses);
+        // A noise during an answer does not change what the model is expected to call next.
+        if question.evidence.moment != Moment::Speech {
+            session.expected.clone_from(&guesses);
+        }
         guesses.retain(|guess| {
             // The client's tool replaces the server's of the same name.
             let is_lent = question
