@@ -6,14 +6,11 @@
 
 use super::briefing::Briefing;
 use super::ids::{CallId, ItemId, RequestId};
-use crate::llm::plan::{self, PLAN, Plan, check_result};
+use crate::llm::plan::{self, Done, PLAN, Plan};
 use crate::tools::{Confirmation, Declaration, Effect, ToolError, ToolSpec, builtin};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The longest results of changes that are told when a plan ends early, bytes of JSON.
-const LONGEST_CHANGES: usize = 4_000;
 
 /// Committed calls whose results are awaited.
 #[derive(Debug, Default)]
@@ -110,7 +107,12 @@ pub(super) fn asks(tool: &Declaration) -> bool {
 
 /// Whether a step of this tool runs alone.
 pub(super) fn is_barrier(tool: &Declaration) -> bool {
-    asks(tool) || !matches!(tool.effect, Effect::Read | Effect::ReadCostly)
+    asks(tool) || changes(tool)
+}
+
+/// Whether a tool changes something.
+fn changes(tool: &Declaration) -> bool {
+    !matches!(tool.effect, Effect::Read | Effect::ReadCostly)
 }
 
 /// The reason why a tool of the server cannot be a step, for the model.
@@ -246,25 +248,23 @@ impl UnderWay {
         Some(outcome.unwrap_or_else(|why| self.early_end(&why)))
     }
 
-    /// The result of a plan that ends before its end: the steps that were done, with what changes have returned.
+    /// The result of a plan that ends before its end.
     fn early_end(&self, why: &str) -> Value {
-        let done = self.steps[..self.wanted()]
-            .iter()
-            .zip(&self.plan.steps)
-            .zip(&self.results);
-        let done: Vec<_> = done
-            .filter_map(|((call, step), result)| Some((call, &step.name, result.as_ref()?)))
-            .collect();
-        let names: Vec<&String> = done.iter().map(|(_, name, _)| *name).collect();
-        let changes = done.iter().filter(|(call, ..)| is_barrier(&call.tool));
-        let changes = changes.map(|(_, name, result)| ((*name).clone(), (*result).clone()));
-        let changes: Map<String, Value> = changes.collect();
-        let mut output = json!({"error": why, "done": names});
-        let length = Value::Object(changes.clone()).to_string().len();
-        if !changes.is_empty() && length <= LONGEST_CHANGES {
-            output["results"] = Value::Object(changes);
-        }
-        output
+        self.report("error", why)
+    }
+
+    /// The steps that were done, with what changes have returned, and `text` under `key`.
+    fn report(&self, key: &str, text: &str) -> Value {
+        let wanted = self.steps[..self.wanted()].iter();
+        let done = wanted.zip(&self.plan.steps).zip(&self.results);
+        let done = done.filter_map(|((call, step), result)| {
+            Some(Done {
+                name: &step.name,
+                result: result.as_ref()?,
+                is_told: is_barrier(&call.tool),
+            })
+        });
+        plan::report(done, key, text)
     }
 }
 
@@ -314,9 +314,7 @@ impl Plans {
         let item = plan.steps[at].item;
         let failed = |why: String| format!("step {}, {}: {why}", at + 1, plan.plan.steps[at].tool);
         let kept = match result {
-            Ok(output) => check_result(output)
-                .map(|()| output.clone())
-                .map_err(failed),
+            Ok(output) => plan::kept(output, changes(&plan.steps[at].tool)).map_err(failed),
             Err(error) => Err(failed(error.to_string())),
         };
         match kept {
@@ -340,41 +338,46 @@ impl Plans {
     /// The step `call` waits for the user's yes, and its plan with it. Returns the plan's call, and what the model is
     /// told meanwhile.
     pub(super) fn put_aside(&mut self, call: CallId) -> Option<(CallId, Value)> {
-        let is_its = |plan: &UnderWay| plan.steps.iter().any(|step| step.call == call);
-        let at = self.under_way.iter().position(is_its)?;
+        let position = |plan: &UnderWay| plan.steps.iter().position(|step| step.call == call);
+        let mut plans = self.under_way.iter().enumerate();
+        let (at, step) = plans.find_map(|(at, plan)| Some((at, position(plan)?)))?;
         let plan = self.under_way.remove(at);
-        let done = plan.plan.steps.iter().zip(&plan.results);
-        let done: Vec<&String> = done
-            .filter_map(|(step, result)| result.as_ref().map(|_| &step.name))
-            .collect();
-        let step = done.len();
         let status = format!(
             "step {}, {}, waits for the user's yes, who is asked next. It has not run, and neither have the steps \
              behind it",
             step + 1,
             plan.plan.steps[step].tool
         );
-        let told = (plan.call, json!({"status": status, "done": done}));
+        let told = (plan.call, plan.report("status", &status));
         self.asked = Some(plan);
         Some(told)
     }
 
-    /// The user has said yes to the step `confirmed`: its plan goes on as `call`. Returns the arguments of that call;
-    /// `None` if it is no step.
+    /// The user has said yes to the step `confirmed`: its plan goes on as `call`, if all that is left of it is still
+    /// among the `tools`. Returns the arguments of that call, and its result if the plan does not go on; `None` if it
+    /// is no step.
     pub(super) fn go_on(
         &mut self,
         confirmed: CallId,
         call: CallId,
         arguments: &Map<String, Value>,
-    ) -> Option<Map<String, Value>> {
+        tools: &[Arc<Declaration>],
+    ) -> Option<(Map<String, Value>, Option<Value>)> {
         let mut plan = self.asked.take()?;
         let at = plan.steps.iter().position(|step| step.call == confirmed)?;
+        let rest = plan.plan.rest(at, arguments);
+        if let Some(gone) = plan.steps[at..].iter().find(|s| !tools.contains(&s.tool)) {
+            let why = format!(
+                "the tools have changed since then, {} among them: no step from {} on has run",
+                gone.tool.spec.name, plan.plan.steps[at].name
+            );
+            return Some((rest, Some(plan.early_end(&why))));
+        }
         plan.call = call;
         plan.stage = Stage::Running;
         plan.steps[at].state = State::Confirmed(arguments.clone());
-        let rest = plan.plan.rest(at, arguments);
         self.under_way.push(plan);
-        Some(rest)
+        Some((rest, None))
     }
 
     /// The answer has ended or was stopped: nothing starts until it is resumed.

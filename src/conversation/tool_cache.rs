@@ -4,9 +4,10 @@
 //! A result is given only if a commit could use it now. What the server makes of it counts only if each call was
 //! then committed with exactly the run that was given, and if the prompt after that is what the model has seen.
 
-use super::ids::{RequestId, RunId};
+use super::ids::{ItemId, RequestId, RunId};
 use crate::llm::{Message, Prompt};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,14 @@ struct Stream {
     seen: Prompt,
     /// The server's name for the answer, if it takes results.
     response: Option<String>,
+    /// Two servers have named the answer. Which of them will be heard is not known, nor what each was given.
+    contested: bool,
     /// The runs whose results it has, each of another call.
     given: Vec<(RunId, Call)>,
+    /// The items of the answer's speech.
+    items: BTreeSet<ItemId>,
+    /// The fillers of the answer before the generation.
+    fillers: Option<u32>,
 }
 
 /// A call in the form in which calls are compared: the tool and its canonical arguments.
@@ -37,18 +44,29 @@ impl ToolCache {
                 request,
                 seen,
                 response: None,
+                contested: false,
                 given: Vec::new(),
+                items: BTreeSet::new(),
+                fillers: None,
             });
         }
     }
 
-    /// The server takes results for the generation under the name `response`. Another name is another server.
+    /// The server takes results for the generation under the name `response`. Another name is another server: then
+    /// neither is given any more, and nothing that they go on with is used.
     pub(super) fn opens(&mut self, request: RequestId, response: String) {
         if let Some(stream) = self.0.as_mut().filter(|s| s.request == request)
             && stream.response.as_ref() != Some(&response)
         {
+            stream.contested |= stream.response.is_some();
             (stream.response, stream.given) = (Some(response), Vec::new());
         }
+    }
+
+    /// Whether a server takes results for the generation.
+    pub(super) fn is_open(&self, request: RequestId) -> bool {
+        let is_open = |stream: &Stream| stream.response.is_some() && !stream.contested;
+        self.of(request).is_some_and(is_open)
     }
 
     /// The server's name for the generation, if it takes results and has none of this call: which of two it used
@@ -68,19 +86,44 @@ impl ToolCache {
 
     /// Whether the server of the generation was given the results of all these runs.
     pub(super) fn has(&self, request: RequestId, runs: &[RunId]) -> bool {
-        self.of(request).is_some_and(|stream| {
-            runs.iter()
-                .all(|run| stream.given.iter().any(|(id, _)| id == run))
-        })
+        self.is_open(request)
+            && self.of(request).is_some_and(|stream| {
+                runs.iter()
+                    .all(|run| stream.given.iter().any(|(id, _)| id == run))
+            })
+    }
+
+    /// The answer has these items of speech, and has had so many fillers. Told after every change.
+    pub(super) fn hear(&mut self, request: RequestId, items: &[ItemId], fillers: u32) {
+        if let Some(stream) = self.0.as_mut().filter(|s| s.request == request) {
+            stream.fillers.get_or_insert(fillers);
+            stream.items.extend(items);
+        }
+    }
+
+    /// The items of speech that were made during the generation, or shortly before. Empty if it was filled
+    /// meanwhile: the model has not written that.
+    pub(super) fn spoken(&self, request: RequestId, fillers: u32) -> impl Iterator<Item = ItemId> {
+        let stream = self.of(request);
+        let stream = stream.filter(|stream| stream.fillers == Some(fillers));
+        stream
+            .into_iter()
+            .flat_map(|stream| stream.items.iter().copied())
+    }
+
+    /// What the prompt `next` has behind what the model has seen; `None` if it does not begin alike.
+    pub(super) fn added<'a>(&self, request: RequestId, next: &'a Prompt) -> Option<&'a [Message]> {
+        let seen = &self.of(request)?.seen;
+        next.messages.strip_prefix(&seen.messages[..])
     }
 
     /// Whether `next`, the prompt after the results of `calls` calls, is what the model of the generation has seen
-    /// by then: nothing was added but the agent's own words, these calls and their results.
+    /// by then: nothing was added but words of the agent, these calls and their results.
     pub(super) fn has_seen(&self, request: RequestId, next: &Prompt, calls: usize) -> bool {
         let Some(seen) = self.of(request).map(|stream| &stream.seen) else {
             return false;
         };
-        let Some(added) = next.messages.strip_prefix(&seen.messages[..]) else {
+        let Some(added) = self.added(request, next) else {
             return false;
         };
         let count = |fits: fn(&Message) -> bool| added.iter().filter(|m| fits(m)).count();

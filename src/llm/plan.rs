@@ -24,8 +24,13 @@
 //!
 //! Nothing in a result is ever read as a reference: results come from outside.
 
+mod report;
+
+pub use report::{Done, kept, reason, report};
+
 use super::markup::MAX_ARGUMENT_BYTES;
 use crate::tools::ToolSpec;
+use report::{Budget, shortened, too_long};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -38,11 +43,14 @@ pub const MOST_STEPS: usize = 8;
 /// The most elements of a list that `[*]` goes through.
 pub const MOST_ELEMENTS: usize = 16;
 
-/// The longest result of a step, bytes of JSON. It stays on the server.
-const LONGEST_RESULT: usize = 64 * 1024;
-
 /// The longest result of a plan, bytes of JSON. The model reads it.
 const LONGEST_OUTCOME: usize = 8_000;
+
+/// The longest name in an error, characters.
+const LONGEST_NAME: usize = 40;
+
+/// The longest reference in an error, characters.
+const LONGEST_REFERENCE: usize = 80;
 
 /// A plan that can be carried out as far as its form says.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,18 +217,17 @@ impl Plan {
         step: usize,
         results: &[Option<Value>],
     ) -> Result<Map<String, Value>, String> {
-        let at = |why: String| format!("step {}, {why}", step + 1);
         let arguments = self
             .steps
             .get(step)
             .map(|step| Value::Object(step.arguments.clone()));
-        let filled = self
-            .fill(&arguments.unwrap_or_default(), results)
-            .map_err(at)?;
-        match filled {
-            Value::Object(filled) if length(&filled) <= MAX_ARGUMENT_BYTES => Ok(filled),
-            _ => Err(at("its arguments are too long".into())),
-        }
+        let filled = self.fill_within(MAX_ARGUMENT_BYTES, &arguments.unwrap_or_default(), results);
+        let why = match filled {
+            Ok(Value::Object(filled)) => return Ok(filled),
+            Err(Unfilled::Wrong(why)) => why,
+            Ok(_) | Err(Unfilled::TooLong) => "its arguments are too long".into(),
+        };
+        Err(format!("step {}, {why}", step + 1))
     }
 
     /// The result of the whole plan, all of whose steps have `results`.
@@ -229,33 +236,36 @@ impl Plan {
     /// The reference and what is not there, or that it is too long.
     pub fn outcome(&self, results: &[Option<Value>]) -> Result<Value, String> {
         let outcome = match &self.result {
-            Some(result) => self
-                .fill(result, results)
-                .map_err(|why| format!("result, {why}"))?,
+            Some(result) => self.fill_within(LONGEST_OUTCOME, result, results),
             None => self.last_results(results),
         };
-        match length(&outcome) {
-            fits if fits <= LONGEST_OUTCOME => Ok(outcome),
-            long => Err(format!(
-                "the result is too long: {long} bytes, {LONGEST_OUTCOME} at most. Say in `result` what you need of it"
-            )),
-        }
+        outcome.map_err(|unfilled| match unfilled {
+            Unfilled::Wrong(why) => format!("result, {why}"),
+            Unfilled::TooLong => format!(
+                "the result is too long: {LONGEST_OUTCOME} bytes at most. Say in `result` what you need of it"
+            ),
+        })
     }
 
     /// The results of the steps that no other uses: by their names, if there are several.
-    fn last_results(&self, results: &[Option<Value>]) -> Value {
+    fn last_results(&self, results: &[Option<Value>]) -> Result<Value, Unfilled> {
         let used: BTreeSet<usize> = (0..self.steps.len())
             .flat_map(|step| self.needs(step))
             .collect();
         let last = self.steps.iter().zip(results).enumerate();
         let last = last.filter(|(at, _)| !used.contains(at));
+        let mut budget = Budget(LONGEST_OUTCOME);
         let mut last: Vec<(String, Value)> = last
-            .map(|(_, (step, result))| (step.name.clone(), result.clone().unwrap_or_default()))
-            .collect();
-        match last.len() {
+            .map(|(_, (step, result))| {
+                let result = result.as_ref().unwrap_or(&Value::Null);
+                Ok((step.name.clone(), copied(result, &mut budget)?))
+            })
+            .collect::<Result<_, Unfilled>>()?;
+        let last = match last.len() {
             1 => last.remove(0).1,
             _ => Value::from_iter(last),
-        }
+        };
+        within(LONGEST_OUTCOME, last)
     }
 
     fn named(&self, name: &str) -> Option<usize> {
@@ -286,18 +296,20 @@ impl Plan {
                 .find(|step| !text.starts_with("$$") && is_within(step))
             {
                 Some(within) => Err(format!(
-                    "`{text}`: ${} stands alone or not at all",
-                    within.name
+                    "`{}`: ${} stands alone or not at all",
+                    shortened(text, LONGEST_REFERENCE),
+                    shortened(&within.name, LONGEST_NAME)
                 )),
                 None => Ok(()),
             };
         };
-        let wrong = |why: String| format!("`{written}`: {why}");
+        let wrong = |why: String| wrong(written, &why);
         let path = Path::read(written).map_err(wrong)?;
+        let name = shortened(&path.name, LONGEST_NAME);
         match self.named(&path.name) {
             Some(named) if named < step => Ok(()),
-            Some(_) => Err(wrong(format!("{} is no earlier step", path.name))),
-            None => Err(wrong(format!("no step is named {}", path.name))),
+            Some(_) => Err(wrong(format!("{name} is no earlier step"))),
+            None => Err(wrong(format!("no step is named {name}"))),
         }
     }
 
@@ -313,21 +325,38 @@ impl Plan {
         }
     }
 
-    /// Replaces the references in `value`, and nothing in what they stand for.
-    fn fill(&self, value: &Value, results: &[Option<Value>]) -> Result<Value, String> {
+    /// `value` with the results in place of their references, at most this long in all.
+    fn fill_within(
+        &self,
+        most: usize,
+        value: &Value,
+        results: &[Option<Value>],
+    ) -> Result<Value, Unfilled> {
+        let filled = self.fill(value, results, &mut Budget(most))?;
+        within(most, filled)
+    }
+
+    /// Replaces the references in `value`, and nothing in what they stand for. What is copied from results is taken
+    /// from the budget.
+    fn fill(
+        &self,
+        value: &Value,
+        results: &[Option<Value>],
+        budget: &mut Budget,
+    ) -> Result<Value, Unfilled> {
         Ok(match value {
             Value::String(text) => match reference(text) {
-                Some(written) => self.find(written, results)?,
+                Some(written) => self.find(written, results, budget)?,
                 None if text.starts_with("$$") => Value::from(&text[1..]),
                 None => value.clone(),
             },
             Value::Array(values) => {
-                let values = values.iter().map(|value| self.fill(value, results));
+                let values = values.iter().map(|value| self.fill(value, results, budget));
                 Value::Array(values.collect::<Result<_, _>>()?)
             }
             Value::Object(values) => {
                 let one = |(key, value): (&String, &Value)| {
-                    Ok::<_, String>((key.clone(), self.fill(value, results)?))
+                    Ok::<_, Unfilled>((key.clone(), self.fill(value, results, budget)?))
                 };
                 Value::Object(values.iter().map(one).collect::<Result<_, _>>()?)
             }
@@ -335,14 +364,62 @@ impl Plan {
         })
     }
 
-    fn find(&self, written: &str, results: &[Option<Value>]) -> Result<Value, String> {
-        let wrong = |why: String| format!("`{written}`: {why}");
-        let path = Path::read(written).map_err(wrong)?;
+    fn find(
+        &self,
+        written: &str,
+        results: &[Option<Value>],
+        budget: &mut Budget,
+    ) -> Result<Value, Unfilled> {
+        let path = Path::read(written).map_err(|why| wrong(written, &why))?;
         let result = self
             .named(&path.name)
             .and_then(|step| results.get(step)?.as_ref());
-        let result = result.ok_or_else(|| wrong(format!("{} has no result", path.name)))?;
-        part(result, &path.parts).map_err(wrong)
+        let name = || shortened(&path.name, LONGEST_NAME);
+        let result = result.ok_or_else(|| wrong(written, &format!("{} has no result", name())))?;
+        if *result == too_long() {
+            let why = format!("{} is done, but its result was too long", name());
+            return Err(wrong(written, &why).into());
+        }
+        part(result, &path.parts, budget).map_err(|unfilled| match unfilled {
+            Unfilled::Wrong(why) => wrong(written, &why).into(),
+            Unfilled::TooLong => Unfilled::TooLong,
+        })
+    }
+}
+
+/// Why references could not be replaced.
+#[derive(Debug, PartialEq)]
+enum Unfilled {
+    /// What is not there.
+    Wrong(String),
+    /// All of it together would be too long.
+    TooLong,
+}
+
+impl From<String> for Unfilled {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
+}
+
+/// An error with the reference that it is about.
+fn wrong(written: &str, why: &str) -> String {
+    format!("`{}`: {why}", shortened(written, LONGEST_REFERENCE))
+}
+
+/// A copy of a part of a result, which is measured first.
+fn copied(value: &Value, budget: &mut Budget) -> Result<Value, Unfilled> {
+    match budget.take(value) {
+        true => Ok(value.clone()),
+        false => Err(Unfilled::TooLong),
+    }
+}
+
+/// The value, if it is at most this long.
+fn within(most: usize, value: Value) -> Result<Value, Unfilled> {
+    match Budget(most).take(&value) {
+        true => Ok(value),
+        false => Err(Unfilled::TooLong),
     }
 }
 
@@ -379,23 +456,6 @@ impl Step {
             arguments,
         })
     }
-}
-
-/// Whether the result of a step is short enough to be kept.
-///
-/// # Errors
-/// That it is too long, for the model.
-pub fn check_result(result: &Value) -> Result<(), String> {
-    match length(result) {
-        fits if fits <= LONGEST_RESULT => Ok(()),
-        _ => Err(format!(
-            "its result is too long for a plan, which keeps {LONGEST_RESULT} bytes: call it alone"
-        )),
-    }
-}
-
-fn length(value: &impl serde::Serialize) -> usize {
-    serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }
 
 /// A reference, taken apart.
@@ -472,40 +532,42 @@ fn begins_with_name(text: &str, name: &str) -> bool {
     split_name(text).0 == name
 }
 
-/// The part of a value that a path leads to.
-fn part(value: &Value, parts: &[Part]) -> Result<Value, String> {
+/// A copy of the part of a value that a path leads to.
+fn part(value: &Value, parts: &[Part], budget: &mut Budget) -> Result<Value, Unfilled> {
     let Some((first, rest)) = parts.split_first() else {
-        return Ok(value.clone());
+        return copied(value, budget);
     };
     match first {
         Part::Field(name) => {
+            let shown = || shortened(name, LONGEST_NAME);
             let fields = value
                 .as_object()
-                .ok_or_else(|| format!("there is no field {name} in {}", kind(value)))?;
+                .ok_or_else(|| format!("there is no field {} in {}", shown(), kind(value)))?;
             let field = fields.get(name).ok_or_else(|| {
-                let known: Vec<&str> = fields.keys().take(12).map(String::as_str).collect();
+                let known = fields.keys().take(12);
+                let known: Vec<String> = known.map(|key| shortened(key, LONGEST_NAME)).collect();
                 match known.is_empty() {
-                    true => format!("there is no field {name}"),
-                    false => format!("there is no field {name}, only {}", known.join(", ")),
+                    true => format!("there is no field {}", shown()),
+                    false => format!("there is no field {}, only {}", shown(), known.join(", ")),
                 }
             })?;
-            part(field, rest)
+            part(field, rest, budget)
         }
         Part::Index(at) => {
             let found = list(value)?
                 .get(*at)
                 .ok_or_else(|| format!("there is no element {at}"))?;
-            part(found, rest)
+            part(found, rest, budget)
         }
         Part::Each => {
             let all = list(value)?;
             if all.len() > MOST_ELEMENTS {
-                return Err(format!(
-                    "the list has {} elements, {MOST_ELEMENTS} at most",
-                    all.len()
-                ));
+                let all = all.len();
+                return Err(format!("the list has {all} elements, {MOST_ELEMENTS} at most").into());
             }
-            let each = all.iter().map(|one| part(one, rest));
+            // Its brackets, since it may be empty.
+            copied(&json!([]), budget)?;
+            let each = all.iter().map(|one| part(one, rest, budget));
             Ok(Value::Array(each.collect::<Result<_, _>>()?))
         }
     }

@@ -14,6 +14,7 @@ use super::recognisers::{Recogniser, Recognisers};
 use super::voices::{Spoken, Voices};
 use super::warmth::Warmth;
 use crate::conversation::{self, Briefing, Declarations, Policy};
+use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
@@ -87,7 +88,7 @@ impl Engines {
             metrics: observers.metrics.clone(),
         };
         let agents = Agents::start(agents, &shared);
-        let draft = draft.map(|llm| Warmth::start_beside(llm, &agents.default().policy));
+        let draft = draft_of(&agents, draft);
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone());
         let sayings = agents.sayings();
@@ -138,7 +139,7 @@ impl Engines {
             metrics: self.observers.metrics.clone(),
         };
         let agents = Agents::start(agents, &shared);
-        let draft = draft.map(|llm| Warmth::start_beside(llm, &agents.default().policy));
+        let draft = draft_of(&agents, draft);
         self.voices.prepare_local(&agents.sayings()).await;
         let warmths = self.agents.all().map(|agent| &agent.warmth);
         warmths
@@ -350,6 +351,13 @@ impl Engines {
         let now = Instant::now();
         [self.recognisers.overdue(now), self.voices.overdue(now)]
     }
+}
+
+/// The draft model. It hears of no conversation if no agent may run anything early.
+fn draft_of(agents: &Agents, llm: Option<Arc<dyn Llm>>) -> Option<Arc<Warmth>> {
+    let may_guess = |agent: &Agent| agent.policy.speculation.enabled;
+    let llm = llm.filter(|_| agents.all().any(|agent| may_guess(agent)))?;
+    Some(Warmth::start_beside(llm, &agents.default().policy))
 }
 
 /// The voice of an agent, unless the session has its own.

@@ -62,7 +62,9 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
     let agent = engines.agents.of(options).clone();
     agent.warmth.use_now();
-    engines.draft.iter().for_each(Warmth::use_now);
+    if agent.policy.speculation.enabled {
+        engines.draft.iter().for_each(Warmth::use_now);
+    }
     let (inbound, incoming) = mpsc::channel(INBOUND);
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
     let (driver, results) = Driver::new(id, engines.clone(), agent, options, outgoing);

@@ -4,8 +4,17 @@
 use super::sim::{Sim, Step, call_with, end, say};
 use super::speculation::{early, prediction};
 use super::*;
-use crate::prediction::{Evidence, Moment, Prediction, Source};
-use serde_json::json;
+use crate::llm::ToolChoice;
+use crate::prediction::patterns::{Memory, PatternFigures, Transitions};
+use crate::prediction::{
+    Committed, Evidence, LentTools, Moment, PastCall, Prediction, Predictor, Question, Source,
+    Today,
+};
+use crate::tools::SystemClock;
+use futures_util::FutureExt;
+use jiff::tz::TimeZone;
+use serde_json::{Map, json};
+use uuid::Uuid;
 
 /// What usually follows.
 fn usual(tool: &str, confidence: f32) -> Prediction {
@@ -224,4 +233,214 @@ fn a_call_that_the_model_begins_is_the_likeliest_that_was_predicted() {
         _ => None,
     });
     assert_eq!(arguments.collect::<Vec<_>>(), [json!(1)]);
+}
+
+/// The calls that began early: their tools, in order.
+fn begun_early(sim: &Sim) -> Vec<String> {
+    let started = sim.started().into_iter();
+    let early = started.filter(|(is_committed, _)| !is_committed);
+    early.map(|(_, tool)| tool).collect()
+}
+
+/// A session with four read tools. The first three are foreseen before words, and `weather` is predicted from words.
+fn foreseen_beside_words() -> Sim {
+    let tools = ["profile", "bookings", "news", "weather"];
+    let mut policy = with(tools.map(early).to_vec());
+    policy.speculation.at_once = 4;
+    let mut sim = Sim::new(policy);
+    sim.tool_ms = 200;
+    sim.router = Box::new(move |heard| match heard.moment.is_before_words() {
+        true => tools[..3].iter().map(|tool| usual(tool, 0.9)).collect(),
+        false => vec![prediction("weather", json!({"n": 1}), 0.9)],
+    });
+    sim.foresee();
+    let mut script = vec![Step::Wait(300)];
+    script.extend(call_with("weather", json!({"n": 1})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("It is sunny."), end()]);
+    sim
+}
+
+#[test]
+fn what_begins_before_words_takes_nothing_from_the_limit_of_the_first_request() {
+    let mut sim = foreseen_beside_words();
+    sim.silence(1_000);
+    assert_eq!(begun_early(&sim), ["profile", "bookings", "news"]);
+    ask(&mut sim, "what is the weather", 6_000);
+    assert_eq!(begun_early(&sim)[3..], ["weather"]);
+    assert_eq!(sim.started().len(), 4, "the call takes over the early run");
+    let records = sim.records();
+    let decisions = records[0].predictions.iter().map(|one| one.decision);
+    let capped = Decision::Declined(Decline::TurnCap);
+    assert!(decisions.into_iter().all(|decision| decision != capped));
+}
+
+/// Results expire after 30 s. Each call is made again once before words, and not with every noise.
+#[test]
+fn on_a_noisy_line_each_call_is_made_again_once_and_the_request_has_its_own() {
+    let mut sim = foreseen_beside_words();
+    for _ in 0..3 {
+        sim.silence(40_000);
+        sim.speak("", 400);
+        sim.silence(3_000);
+    }
+    let begun = begun_early(&sim);
+    let times = |tool: &str| begun.iter().filter(|begun| *begun == tool).count();
+    assert_eq!(["profile", "bookings", "news"].map(times), [2, 2, 2]);
+    sim.silence(40_000);
+    ask(&mut sim, "what is the weather", 6_000);
+    assert_eq!(begun_early(&sim)[6..], ["weather"]);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+}
+
+/// A result that expired twice before words is fetched again for words that ask for it.
+#[test]
+fn words_may_begin_a_call_again_that_failed_or_expired_before_them() {
+    let sessions = [("broken", 4_000), ("profile", 40_000)];
+    for (tool, silence) in sessions {
+        let mut sim = Sim::new(with(vec![early(tool)]));
+        sim.router = Box::new(move |_| vec![usual(tool, 0.9)]);
+        sim.tool_ms = 100;
+        sim.foresee();
+        for _ in 0..3 {
+            sim.silence(silence);
+            sim.speak("", 400);
+            sim.silence(3_000);
+        }
+        let before = begun_early(&sim).len();
+        sim.silence(silence);
+        sim.speak("what is my balance", 1_000);
+        assert_eq!(begun_early(&sim).len(), before + 1, "{tool}");
+    }
+}
+
+/// Three ways by which a client turns early calls off.
+fn turned_off() -> [Settings; 3] {
+    [
+        Settings {
+            speculation: Some(false),
+            ..Settings::default()
+        },
+        Settings {
+            tool_choice: Some(ToolChoice::None),
+            ..Settings::default()
+        },
+        Settings {
+            transcribe_only: true,
+            ..Settings::default()
+        },
+    ]
+}
+
+#[test]
+fn what_runs_early_ends_when_the_client_turns_it_off() {
+    for settings in turned_off() {
+        let mut sim = foreseen(&[Moment::Opened]);
+        sim.silence(100);
+        assert_eq!(starts(&sim), [(10, false)]);
+        sim.input(Input::Configure(Box::new(settings.clone())));
+        let aborts = |(_, output): &&(Time, Output)| matches!(output, Output::AbortTool { .. });
+        let aborted = sim.outputs.iter().filter(aborts).count();
+        assert_eq!(aborted, 1, "{settings:?}");
+        ask(&mut sim, "what is my balance", 6_000);
+        assert_eq!(begun_early(&sim).len(), 1, "{settings:?}");
+        sim.input(Input::HangUp);
+        assert_eq!(reasons(&sim), [Discard::Withdrawn], "{settings:?}");
+    }
+}
+
+#[test]
+fn a_prediction_that_comes_after_the_client_turned_it_off_starts_nothing() {
+    for settings in turned_off() {
+        let mut sim = foreseen(&[Moment::Opened]);
+        sim.input(Input::Configure(Box::new(settings.clone())));
+        sim.silence(1_000);
+        assert_eq!(starts(&sim), [], "{settings:?}");
+    }
+}
+
+#[test]
+fn other_settings_leave_what_runs_early() {
+    let mut sim = foreseen(&[Moment::Opened]);
+    sim.silence(100);
+    sim.input(Input::Configure(Box::new(Settings {
+        speculation: Some(true),
+        tool_choice: Some(ToolChoice::Auto),
+        ..Settings::default()
+    })));
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(starts(&sim), [(10, false)]);
+    assert_eq!(reasons(&sim), []);
+}
+
+/// What follows `find` depends on whether the user speaks first. Returns how often the source was found to be wrong
+/// in sessions in which `status` follows at once, after as many `noises`, and how often it was sure of `profile`.
+fn found_wrong(noises: usize) -> (u64, usize) {
+    let tools = ["find", "status", "profile"].map(|name| Arc::new(early(name)));
+    let today = Today::new(Arc::new(SystemClock), TimeZone::UTC);
+    let figures = PatternFigures::default();
+    let source = Transitions::new(&tools, today, figures.clone(), Memory::default());
+    let found = PastCall {
+        tool: "find".into(),
+        arguments: Map::new(),
+        result: Some(json!({"ok": true})),
+    };
+    let ask = |session, moment, text: &str, calls: &[PastCall]| {
+        let evidence = Evidence {
+            moment,
+            text: text.into(),
+            paused: true,
+            calls: calls.to_vec(),
+        };
+        let question = Question {
+            session,
+            agent: "default".into(),
+            came_by: None,
+            history: Vec::new(),
+            evidence,
+            tools: LentTools::default(),
+        };
+        let answer = source.predict(Arc::new(question)).now_or_never();
+        answer.expect("at once").expect("no failure")
+    };
+    let commit = |session, tool: &str| {
+        let call = Committed {
+            tool: tool.into(),
+            arguments: Map::new(),
+            written: Map::new(),
+        };
+        source.committed(session, &call);
+    };
+    let calls = std::slice::from_ref(&found);
+    let mut misled = 0;
+    for at in 0..60 {
+        let session = Uuid::new_v4();
+        ask(session, Moment::Words, "Hello there", &[]);
+        commit(session, "find");
+        ask(session, Moment::Words, "Hello there", calls);
+        let speaks_first = at < 40 && at % 2 == 0;
+        if speaks_first {
+            ask(session, Moment::Words, "And who am I", calls);
+        }
+        for _ in 0..noises * usize::from(at >= 40) {
+            let guesses = ask(session, Moment::Speech, "", calls);
+            let first = guesses.first();
+            misled +=
+                usize::from(first.is_some_and(|one| one.tool == "profile" && one.confidence > 0.5));
+        }
+        commit(session, if speaks_first { "profile" } else { "status" });
+        source.ended(session);
+    }
+    (figures.drifts.get(), misled)
+}
+
+#[test]
+fn a_noise_does_not_make_the_next_call_a_wrong_guess() {
+    assert_eq!(found_wrong(0), (0, 0));
+    let (wrong, misled) = found_wrong(1);
+    assert!(
+        wrong == 0 && misled >= 12,
+        "{wrong} times wrong, {misled} misled"
+    );
 }

@@ -598,6 +598,106 @@ fn a_step_with_too_long_a_result_ends_the_plan() {
     );
 }
 
+/// Otherwise the model would book it again.
+#[test]
+fn a_change_with_too_long_a_result_is_told_as_done() {
+    let booked = step("booked", "book", json!({"flight": "SK1"}));
+    let weather = step("weather", "weather", json!({}));
+    let told = step("told", "notify", json!({"text": "$booked.booking"}));
+    let done = json!({"status": "done; its result was too long"});
+    for (second, started, expected) in [
+        (
+            weather,
+            ["book", "weather"].as_slice(),
+            json!({"booked": done, "weather": "weather of {}"}),
+        ),
+        (
+            told,
+            &["book"],
+            json!({
+                "done": ["booked"],
+                "results": {"booked": done},
+                "error": "step 2, `booked.booking`: booked is done, but its result was too long",
+            }),
+        ),
+    ] {
+        let mut sim = session(travel(), &json!([booked, second]));
+        sim.results
+            .insert("book".into(), json!({"booking": "x".repeat(70_000)}));
+        ask(&mut sim, "book it", 8_000);
+        assert_eq!(names(&sim), started);
+        assert_eq!(only_result(&sim).to_string(), expected.to_string());
+    }
+}
+
+#[test]
+fn changes_before_a_step_that_waits_for_a_yes_are_told() {
+    let steps = json!([
+        step("booked", "book", json!({"flight": "SK1"})),
+        step("paid", "pay", json!({"amount": 80})),
+    ]);
+    let mut sim = asked(travel(), &steps);
+    let waiting = only_result(&sim);
+    assert_eq!(waiting["done"], json!(["booked"]));
+    assert_eq!(waiting["results"], json!({"booked": {"booking": "QX7"}}));
+    ask(&mut sim, "No.", 4_000);
+    assert_eq!(names(&sim), ["book"]);
+    let told = format!("{:?}", sim.core.history.messages());
+    assert!(told.contains("QX7"), "the booking is known: {told}");
+}
+
+/// An agent with these tools, to whom the session is handed over while a question waits.
+fn handed_over(tools: Vec<Arc<Declaration>>) -> Sim {
+    let mut sim = asked(travel(), &paying());
+    assert_eq!(sim.spoken().last().unwrap(), "Pay 80 dollars?");
+    sim.input(Input::Agent(Box::new(Agent {
+        briefing: Briefing {
+            agent: Some("billing".into()),
+            ..Briefing::default()
+        },
+        tools: Arc::new(tools),
+        speaker: Speaker::default(),
+        speculation: true,
+        max_tokens: None,
+    })));
+    ask(&mut sim, "Yes.", 8_000);
+    sim
+}
+
+#[test]
+fn after_a_handoff_a_yes_does_not_go_on_with_tools_that_are_gone() {
+    let all = travel().tools;
+    let without = |name: &str| {
+        let others = all.iter().filter(|tool| tool.spec.name != name);
+        others.cloned().collect::<Vec<_>>()
+    };
+    let mut other = without("pay");
+    other.push(Arc::new(asking("pay", "Pay the other company?")));
+    for (tools, gone) in [
+        (Vec::new(), "pay"),
+        (without("pay"), "pay"),
+        (without("notify"), "notify"),
+        (other, "pay"),
+    ] {
+        let sim = handed_over(tools);
+        assert_eq!(names(&sim), ["flights"], "{gone}");
+        let error = format!(
+            "the tools have changed since then, {gone} among them: no step from paid on has run"
+        );
+        let all = results(&sim);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[1].1, json!({"done": ["flights"], "error": error}));
+        assert!(sim.core.running.calls.is_empty());
+        assert_eq!(sim.spoken().last().unwrap(), "All right.");
+    }
+    // The same declarations may be those of another agent.
+    let same = all.iter().map(|tool| Arc::new((**tool).clone()));
+    assert_eq!(
+        names(&handed_over(same.collect())),
+        ["flights", "pay", "notify"]
+    );
+}
+
 #[test]
 fn a_long_wait_within_a_plan_is_filled() {
     let mut policy = travel();

@@ -262,20 +262,109 @@ fn a_second_call_of_the_same_kind_has_a_result_of_its_own() {
     assert_eq!(continued(&sim), 1);
 }
 
+/// Whatever it adds: an item of the assistant is not what the model wrote, either.
 #[test]
 fn what_the_client_added_meanwhile_is_not_overlooked() {
-    let scripts = [
-        going_on("boulder", 1_000, "It is sunny."),
-        vec![say("Ann is in the sun."), end()],
+    let text = || "The user's name is Ann.".to_owned();
+    let system = || NewItem::System { text: text() };
+    let agent = || NewItem::Agent { text: text() };
+    for item in [system(), agent()] {
+        let scripts = [
+            going_on("boulder", 1_000, "It is sunny."),
+            vec![say("Ann is in the sun."), end()],
+        ];
+        let mut sim = session(policy(early("weather")), scripts, 100);
+        sim.speak(QUESTION, 1_500);
+        sim.silence(500);
+        sim.input(item.at_the_end());
+        sim.silence(10_000);
+        assert_eq!(sim.spoken().last().unwrap(), "Ann is in the sun.");
+        assert_eq!((sim.prompts.len(), continued(&sim)), (2, 0));
+    }
+}
+
+/// Said in an item of its own, or behind the model's words.
+#[test]
+fn a_filler_that_the_model_has_not_written_is_not_overlooked() {
+    let silent = vec![takes(), Step::Wait(3_500)];
+    let speaking = vec![
+        takes(),
+        say("Checking the forecast for you. "),
+        Step::Wait(3_900),
     ];
-    let mut sim = session(policy(early("weather")), scripts, 100);
+    for mut first in [silent, speaking] {
+        first.extend(called("boulder"));
+        first.extend([goes_on(), Step::Wait(50), say("It is sunny."), end()]);
+        let scripts = [first, vec![say("As I said: it is sunny."), end()]];
+        let mut policy = policy(early("weather"));
+        policy.timeouts.generation_timeout = Micros::from_ms(20_000);
+        let mut sim = session(policy, scripts, 100);
+        sim.speak(QUESTION, 1_500);
+        sim.silence(12_000);
+        assert_eq!(given(&sim).len(), 1);
+        let fillers: u32 = sim.records().iter().map(|record| record.fillers).sum();
+        assert!(fillers > 0, "{:?}", sim.spoken());
+        assert_eq!((sim.prompts.len(), continued(&sim)), (2, 0));
+        assert!(!sim.spoken().contains(&"It is sunny.".to_owned()));
+    }
+}
+
+/// The model's own words have long been heard when its server goes on.
+#[test]
+fn words_that_were_heard_before_the_call_are_still_its_own() {
+    let mut script = going_on("boulder", 300, "Sunny in Boulder. ");
+    script.pop();
+    script.insert(1, say("One second. "));
+    let at = script.len() - 2;
+    script.insert(at, Step::Wait(1_200));
+    script.push(end());
+    let sim = asked([script], 100);
+    assert_eq!((sim.prompts.len(), continued(&sim)), (1, 1));
+    assert_eq!(roles(&sim), SERIAL);
+}
+
+/// The first of two models is slow, and the second names its answer, too. The first was given a result that has
+/// expired, the second a new one: which of them goes on cannot be told.
+#[test]
+fn an_answer_with_two_names_is_not_heard() {
+    let mut weather = early("weather");
+    weather.speculation.ttl = Duration::from_millis(300);
+    let [opened, closed] = called("boulder");
+    let response = "another".into();
+    let old = vec![
+        takes(),
+        Step::Wait(1_500),
+        Step::Event(LlmEvent::TakesResults { response }),
+        opened,
+        super::sim::read(json!({"city": "boulder"}), true),
+        Step::Wait(1_500),
+        closed,
+        goes_on(),
+        say("It is old."),
+        end(),
+    ];
+    let scripts = [old, vec![say("It is new."), end()]];
+    let mut sim = session(policy(weather), scripts, 1_300);
     sim.speak(QUESTION, 1_500);
-    sim.silence(500);
-    let text = "The user's name is Ann.".to_owned();
-    sim.input(NewItem::System { text }.at_the_end());
     sim.silence(10_000);
-    assert_eq!(sim.spoken().last().unwrap(), "Ann is in the sun.");
+    assert_eq!(given(&sim).len(), 1);
+    assert_eq!(sim.tools_started, ["weather", "weather"]);
+    assert_eq!(sim.spoken().last().unwrap(), "It is new.");
+    assert!(!sim.spoken().contains(&"It is old.".to_owned()));
     assert_eq!((sim.prompts.len(), continued(&sim)), (2, 0));
+}
+
+/// A server that takes no results costs nothing: its calls are answered as ever.
+#[test]
+fn nothing_is_given_without_a_name() {
+    let mut first = going_on("boulder", 400, "");
+    first.remove(0);
+    first.truncate(4);
+    first.push(end());
+    let sim = asked([first, vec![say("It is sunny."), end()]], 100);
+    assert_eq!(given(&sim), []);
+    assert_eq!((sim.prompts.len(), continued(&sim)), (2, 0));
+    assert_eq!(roles(&sim), SERIAL);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::conversation::confirm::Pending;
 use crate::conversation::ids::CallId;
 use crate::conversation::plan::{self, Next, StepCall, UnderWay};
 use crate::conversation::{Event, ResponseTerms};
-use crate::llm::plan::{PLAN, Plan};
+use crate::llm::plan::{PLAN, Plan, reason};
 use crate::tools::{Declaration, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Conversation {
             Err(why) => {
                 let item = self.common.item_id();
                 self.history.add_call(item, call, PLAN, arguments);
-                return self.wait_for(call, Some(json!({ "error": why })));
+                return self.wait_for(call, Some(json!({"error": reason(&why)})));
             }
         };
         // A call that needs a yes joins the history only after it.
@@ -147,12 +147,14 @@ impl Conversation {
                     arguments,
                 } => self.run_step(of, step, arguments),
                 Next::Ask { step, arguments } => self.ask_for_step(&step, &arguments),
-                Next::Over { call, output } => {
-                    self.running.calls.remove(&call);
-                    self.hand_in(call, output);
-                }
+                Next::Over { call, output } => self.end_plan(call, output),
             }
         }
+    }
+
+    fn end_plan(&mut self, call: CallId, output: Value) {
+        self.running.calls.remove(&call);
+        self.hand_in(call, output);
     }
 
     fn run_step(&mut self, of: CallId, step: StepCall, arguments: Map<String, Value>) {
@@ -190,19 +192,25 @@ impl Conversation {
         }
     }
 
-    /// Goes on with the plan of a confirmed step. `false` if the call is no step.
+    /// Goes on with the plan of a confirmed step, or ends it if its tools have changed, as after a handoff. `false` if
+    /// the call is no step.
     pub(super) fn resume_plan(&mut self, confirmed: &Pending) -> bool {
         let call = self.common.ids.coming_call();
-        let rest = self
-            .running
-            .plans
-            .go_on(confirmed.call, call, &confirmed.arguments);
-        let Some(rest) = rest else {
+        let Pending {
+            call: step,
+            arguments,
+            ..
+        } = confirmed;
+        let tools = &self.common.policy.tools;
+        let Some((rest, refused)) = self.running.plans.go_on(*step, call, arguments, tools) else {
             return false;
         };
         let call = self.common.call_id();
         self.add_plan(call, rest);
-        self.go_on_with_plans();
+        match refused {
+            Some(output) => self.end_plan(call, output),
+            None => self.go_on_with_plans(),
+        }
         true
     }
 

@@ -3,14 +3,15 @@
 use super::Conversation;
 use crate::conversation::Output;
 use crate::conversation::answer::Answer;
-use crate::conversation::ids::{RequestId, RunId};
-use crate::conversation::input::ResponseTerms;
+use crate::conversation::ids::{ItemId, RequestId, RunId};
+use crate::conversation::input::{Place, ResponseTerms};
 use crate::conversation::speculation::TrackId;
-use crate::llm::Prompt;
+use crate::llm::{Message, Prompt};
 
 impl Conversation {
     /// Runs after every change: gives the model's server the results that a commit could use now.
     pub(super) fn give_results(&mut self) {
+        self.note_speech();
         let Some((request, track)) = self.giving_to() else {
             return;
         };
@@ -28,16 +29,9 @@ impl Conversation {
         }
     }
 
-    /// The generation whose calls may be answered by the server, and its track.
+    /// The generation whose server takes results and may answer its calls, and its track.
     fn giving_to(&self) -> Option<(RequestId, TrackId)> {
-        let terms = ResponseTerms::default();
-        let terms = self.answer.as_ref().map_or(&terms, |answer| &answer.terms);
-        // The last answer is asked for without tools, and another agent's by another prompt.
-        let rounds = self.answer.as_ref().map_or(0, |a| a.calls.rounds());
-        let goes_on = rounds + 1 < self.common.policy.tool_steps
-            && terms.keep_the_prompt(self.client.max_tokens)
-            && !self.common.handoff.is_under_way();
-        let giving_to = match self.held.preempt.held() {
+        let (request, track) = match self.held.preempt.held() {
             Some(held) => (held.request, self.speculation.listening().id),
             None => {
                 let generation = self.answer.as_ref()?.generation.as_ref();
@@ -45,7 +39,17 @@ impl Conversation {
                 (generation.request(), self.speculation.answering()?.id)
             }
         };
-        goes_on.then_some(giving_to)
+        if !self.held.tool_cache.is_open(request) {
+            return None;
+        }
+        let terms = ResponseTerms::default();
+        let terms = self.answer.as_ref().map_or(&terms, |answer| &answer.terms);
+        // The last answer is asked for without tools, and another agent's by another prompt.
+        let rounds = self.answer.as_ref().map_or(0, |a| a.calls.rounds());
+        let goes_on = rounds + 1 < self.common.policy.tool_steps
+            && terms.keep_the_prompt(self.client.max_tokens)
+            && !self.common.handoff.is_under_way();
+        goes_on.then_some((request, track))
     }
 
     /// Whether the server of the generation has the results of all calls so far.
@@ -69,6 +73,7 @@ impl Conversation {
         if !self.answer.as_ref().is_some_and(has_called) {
             return;
         }
+        self.note_speech();
         let Some(next) = self.seen_by_server(request) else {
             self.cancel_generation(request);
             return self.end_generation();
@@ -95,11 +100,45 @@ impl Conversation {
             return None;
         }
         let mut messages = self.history.messages();
-        messages.extend(answer.calls.results(&messages));
+        let results = answer.calls.results(&messages);
+        let joining = results.len();
+        messages.extend(results);
         let used = answer.usage().output;
         let next = self.prompt(messages, &answer.terms, answer.calls.rounds() + 1, used);
         let calls = answer.calls.all().count();
-        let is_seen = next.may_call() && self.held.tool_cache.has_seen(request, &next, calls);
+        let is_seen = next.may_call()
+            && self.held.tool_cache.has_seen(request, &next, calls)
+            && self.is_its_own_speech(request, &next, joining);
         is_seen.then_some(next)
+    }
+
+    /// Notes what the answer says, for [`Self::is_its_own_speech`].
+    fn note_speech(&mut self) {
+        if let Some(answer) = &self.answer
+            && let Some(request) = answer.request()
+        {
+            let fillers = answer.dead_air.fillers();
+            let items = answer.items.open();
+            self.held.tool_cache.hear(request, items, fillers);
+        }
+    }
+
+    /// Whether the generation wrote all words of the agent that the model has not seen. `next` ends with
+    /// `joining` results that are not in the history yet.
+    fn is_its_own_speech(&self, request: RequestId, next: &Prompt, joining: usize) -> bool {
+        let cache = &self.held.tool_cache;
+        let (Some(added), Some(answer)) = (cache.added(request, next), &self.answer) else {
+            return false;
+        };
+        let unseen = added.len().saturating_sub(joining);
+        // Items that the model has seen stand before these.
+        let is_unseen = |item: &ItemId| {
+            let behind = self.history.index(Place::After(*item));
+            let from_it = behind.map(|behind| self.history.messages_from(behind - 1).len());
+            self.history.message(*item).is_some() && from_it.is_some_and(|count| count <= unseen)
+        };
+        let spoken = cache.spoken(request, answer.dead_air.fillers());
+        let said = |message: &&Message| matches!(message, Message::Agent { .. });
+        spoken.filter(is_unseen).count() == added.iter().filter(said).count()
     }
 }

@@ -174,17 +174,133 @@ fn the_result_is_what_was_asked_for_or_what_no_other_step_uses() {
 #[test]
 fn results_and_arguments_are_bounded() {
     let long = |bytes: usize| Some(json!("x".repeat(bytes)));
-    assert!(check_result(&json!("x".repeat(60_000))).is_ok());
-    assert!(check_result(&json!("x".repeat(66_000))).is_err());
+    let fits = json!("x".repeat(60_000));
+    assert_eq!(kept(&fits, false), Ok(fits));
+    assert!(kept(&json!("x".repeat(66_000)), false).is_err());
     let step = |arguments: Value| json!({"tool": "find", "arguments": arguments});
     let two = plan(json!({"steps": [step(json!({})), step(json!({"x": "$step1"}))]}));
     let error = two.arguments_of(1, &[long(20_000), None]).unwrap_err();
     assert_eq!(error, "step 2, its arguments are too long");
     let error = two.outcome(&[None, long(9_000)]).unwrap_err();
     assert!(
-        error.starts_with("the result is too long: 9002 bytes"),
+        error.starts_with("the result is too long: 8000 bytes at most"),
         "{error}"
     );
+    let filled = two.arguments_of(1, &[long(MAX_ARGUMENT_BYTES - 8), None]);
+    assert!(filled.is_ok(), "16 KiB with the name and the brackets");
+    let filled = two.arguments_of(1, &[long(MAX_ARGUMENT_BYTES - 7), None]);
+    assert!(filled.is_err());
+}
+
+/// Each of them alone is as long as the memory that a step may fill.
+#[test]
+fn many_references_to_a_long_list_stop_before_they_are_copied() {
+    let list = json!([["x".repeat(60 * 1024)]]);
+    let found = [Some(list), None];
+    for text in ["$a", "$a[0]", "$a[*][*]", "$a[*]"] {
+        let many = json!(vec![text; 2_000]);
+        let steps = json!([
+            {"name": "a", "tool": "find", "arguments": {}},
+            {"tool": "find", "arguments": {"x": many}}
+        ]);
+        let two = plan(json!({"steps": steps, "result": {"x": many}}));
+        let mut budget = Budget(MAX_ARGUMENT_BYTES);
+        assert_eq!(two.fill(&many, &found, &mut budget), Err(Unfilled::TooLong));
+        let error = two.arguments_of(1, &found).unwrap_err();
+        assert_eq!(error, "step 2, its arguments are too long");
+        let error = two.outcome(&found).unwrap_err();
+        assert!(error.starts_with("the result is too long: "), "{error}");
+    }
+}
+
+/// Also what is small: 2,000 references to 16 elements that are empty lists.
+#[test]
+fn many_references_to_many_small_parts_stop_as_well() {
+    let found = [Some(json!(vec![json!([]); MOST_ELEMENTS])), None];
+    let many = json!(vec!["$a[*][*]"; 2_000]);
+    let steps = json!([
+        {"name": "a", "tool": "find", "arguments": {}},
+        {"tool": "find", "arguments": {"x": many}}
+    ]);
+    let two = plan(json!({ "steps": steps }));
+    let mut budget = Budget(MAX_ARGUMENT_BYTES);
+    assert_eq!(two.fill(&many, &found, &mut budget), Err(Unfilled::TooLong));
+}
+
+/// It has happened, and must not happen again.
+#[test]
+fn a_change_whose_result_is_too_long_is_done() {
+    let long = json!({"booking": "x".repeat(66_000)});
+    let done = kept(&long, true).expect("it is done");
+    assert_eq!(done, json!({"status": "done; its result was too long"}));
+    let steps = json!([
+        {"name": "booked", "tool": "book", "arguments": {}},
+        {"name": "part", "tool": "send", "arguments": {"text": "$booked.booking"}},
+        {"name": "all", "tool": "send", "arguments": {"text": "$booked"}}
+    ]);
+    let plan = plan(json!({ "steps": steps }));
+    for (step, written) in [(1, "booked.booking"), (2, "booked")] {
+        let error = plan.arguments_of(step, &[Some(done.clone()), None, None]);
+        let expected = format!(
+            "step {}, `{written}`: booked is done, but its result was too long",
+            step + 1
+        );
+        assert_eq!(error, Err(expected));
+    }
+}
+
+/// The keys of a result come from outside, and the reference from the model.
+#[test]
+fn the_text_of_an_error_is_bounded() {
+    let keys = (0..12).map(|at| (format!("{at}{}", "k".repeat(5_000)), json!(1)));
+    let found = [Some(Value::from_iter(keys)), None];
+    let two = |text: &str| {
+        plan(json!({"steps": [
+            {"name": "a", "tool": "find", "arguments": {}},
+            {"tool": "find", "arguments": {"x": text}}
+        ]}))
+    };
+    let error = two("$a.id").arguments_of(1, &found).unwrap_err();
+    let keys = error
+        .strip_prefix("step 2, `a.id`: there is no field id, only ")
+        .expect("the keys");
+    let keys: Vec<&str> = keys.split(", ").collect();
+    assert_eq!(keys.len(), 12);
+    assert_eq!(keys[3], format!("3{}…", "k".repeat(38)));
+    let long = format!("$a.{}", "n".repeat(9_000));
+    let error = two(&long).arguments_of(1, &found).unwrap_err();
+    assert!(error.chars().count() < 700, "{error}");
+    let why = "é".repeat(9_000);
+    assert_eq!(reason(&why).chars().count(), 1_000);
+    assert_eq!(reason("why"), "why");
+}
+
+#[test]
+fn as_many_results_of_changes_are_told_as_fit() {
+    let (long, short) = (json!("x".repeat(3_990)), json!({"booking": "QX7"}));
+    let huge = json!("x".repeat(5_000));
+    let done = |name, result, is_told| Done {
+        name,
+        result,
+        is_told,
+    };
+    let done = [
+        done("first", &short, true),
+        done("found", &short, false),
+        done("second", &huge, true),
+        done("third", &long, true),
+        done("last", &short, true),
+    ];
+    let told = report(done.into_iter(), "error", "why");
+    let too_long = json!({"status": "done; its result was too long"});
+    let expected = json!({
+        "done": ["first", "found", "second", "third", "last"],
+        "results": {"first": short, "second": too_long, "third": too_long, "last": short},
+        "error": "why",
+    });
+    assert_eq!(told.to_string(), expected.to_string(), "in this order");
+    let none = report(done[1..2].iter().copied(), "status", "why");
+    assert_eq!(none, json!({"done": ["found"], "status": "why"}));
 }
 
 #[test]
