@@ -3,6 +3,7 @@
 use super::gate::{self, Decision, Decline, Situation};
 use super::ledger::Run;
 use super::record::{Discard, PredictionRecord, SpeculationEvent};
+use super::track::Call;
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
@@ -86,7 +87,7 @@ impl Speculation {
     }
 
     /// The uncommitted runs of the current utterance whose results are too old, with their calls.
-    fn expired(&self, common: &Common) -> Vec<(RunId, (String, Map<String, Value>))> {
+    fn expired(&self, common: &Common) -> Vec<(RunId, Call)> {
         let runs = self.ledger.runs().filter(|run| {
             let tool = run.declaration.as_deref();
             run.track == self.listening.id

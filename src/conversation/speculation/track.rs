@@ -6,6 +6,9 @@ use crate::prediction::{Evidence, Prediction, Source};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// A tool, and its arguments in the form in which they are compared.
+pub(super) type Call = (String, Map<String, Value>);
+
 /// Identifies a track.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::conversation) struct TrackId(pub(super) u64);
@@ -20,13 +23,13 @@ pub(in crate::conversation) struct Track {
     /// Speculative runs started, by tool.
     pub(super) started: BTreeMap<String, u32>,
     /// Speculative runs that failed, which are not repeated early.
-    pub(super) failed: Vec<(String, Map<String, Value>)>,
+    pub(super) failed: Vec<Call>,
     /// Calls that were allowed to start again before words, because their results had expired.
-    pub(super) restarted: Vec<(String, Map<String, Value>)>,
+    pub(super) restarted: Vec<Call>,
     /// The call that the model has begun.
     pub(super) open: Option<OpenCall>,
     /// Calls that the client runs although they did not begin early.
-    pub(super) handed: Vec<(String, Map<String, Value>)>,
+    pub(super) handed: Vec<Call>,
     /// The last input of the prediction sources.
     pub(super) asked: Evidence,
     /// No source has answered it yet: what was predicted before may be outdated.
@@ -65,7 +68,7 @@ impl Track {
     }
 
     /// The result of this call has expired before there are words: it may start once more.
-    pub(super) fn allow_restart(&mut self, call: (String, Map<String, Value>)) {
+    pub(super) fn allow_restart(&mut self, call: Call) {
         if let Some(started) = self.started.get_mut(&call.0) {
             *started = started.saturating_sub(1);
         }
