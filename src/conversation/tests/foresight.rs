@@ -5,16 +5,8 @@ use super::sim::{Sim, Step, call_with, end, say};
 use super::speculation::{early, prediction};
 use super::*;
 use crate::llm::ToolChoice;
-use crate::prediction::patterns::{Memory, PatternFigures, Transitions};
-use crate::prediction::{
-    Committed, Evidence, LentTools, Moment, PastCall, Prediction, Predictor, Question, Source,
-    Today,
-};
-use crate::tools::SystemClock;
-use futures_util::FutureExt;
-use jiff::tz::TimeZone;
-use serde_json::{Map, json};
-use uuid::Uuid;
+use crate::prediction::{Evidence, Moment, Prediction, Source};
+use serde_json::json;
 
 /// What usually follows.
 fn usual(tool: &str, confidence: f32) -> Prediction {
@@ -372,75 +364,4 @@ fn other_settings_leave_what_runs_early() {
     ask(&mut sim, "what is my balance", 6_000);
     assert_eq!(starts(&sim), [(10, false)]);
     assert_eq!(reasons(&sim), []);
-}
-
-/// What follows `find` depends on whether the user speaks first. Returns how often the source was found to be wrong
-/// in sessions in which `status` follows at once, after as many `noises`, and how often it was sure of `profile`.
-fn found_wrong(noises: usize) -> (u64, usize) {
-    let tools = ["find", "status", "profile"].map(|name| Arc::new(early(name)));
-    let today = Today::new(Arc::new(SystemClock), TimeZone::UTC);
-    let figures = PatternFigures::default();
-    let source = Transitions::new(&tools, today, figures.clone(), Memory::default());
-    let found = PastCall {
-        tool: "find".into(),
-        arguments: Map::new(),
-        result: Some(json!({"ok": true})),
-    };
-    let ask = |session, moment, text: &str, calls: &[PastCall]| {
-        let evidence = Evidence {
-            moment,
-            text: text.into(),
-            paused: true,
-            calls: calls.to_vec(),
-        };
-        let question = Question {
-            session,
-            agent: "default".into(),
-            came_by: None,
-            history: Vec::new(),
-            evidence,
-            tools: LentTools::default(),
-        };
-        let answer = source.predict(Arc::new(question)).now_or_never();
-        answer.expect("at once").expect("no failure")
-    };
-    let commit = |session, tool: &str| {
-        let call = Committed {
-            tool: tool.into(),
-            arguments: Map::new(),
-            written: Map::new(),
-        };
-        source.committed(session, &call);
-    };
-    let calls = std::slice::from_ref(&found);
-    let mut misled = 0;
-    for at in 0..60 {
-        let session = Uuid::new_v4();
-        ask(session, Moment::Words, "Hello there", &[]);
-        commit(session, "find");
-        ask(session, Moment::Words, "Hello there", calls);
-        let speaks_first = at < 40 && at % 2 == 0;
-        if speaks_first {
-            ask(session, Moment::Words, "And who am I", calls);
-        }
-        for _ in 0..noises * usize::from(at >= 40) {
-            let guesses = ask(session, Moment::Speech, "", calls);
-            let first = guesses.first();
-            misled +=
-                usize::from(first.is_some_and(|one| one.tool == "profile" && one.confidence > 0.5));
-        }
-        commit(session, if speaks_first { "profile" } else { "status" });
-        source.ended(session);
-    }
-    (figures.drifts.get(), misled)
-}
-
-#[test]
-fn a_noise_does_not_make_the_next_call_a_wrong_guess() {
-    assert_eq!(found_wrong(0), (0, 0));
-    let (wrong, misled) = found_wrong(1);
-    assert!(
-        wrong == 0 && misled >= 12,
-        "{wrong} times wrong, {misled} misled"
-    );
 }
