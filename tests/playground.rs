@@ -206,6 +206,34 @@ fn one_click_plays_a_question_with_and_without_the_early_start() {
 }
 
 #[test]
+fn a_visitor_chooses_the_agent_of_a_conversation() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let config = configure(folder.path(), port);
+    let agents = folder.path().join("agents");
+    std::fs::create_dir(&agents).expect("a folder");
+    for (name, greeting, by_name) in [
+        ("billing", "This is billing.", true),
+        ("stock", "This is the stock room.", true),
+        ("vault", "This is the vault.", false),
+    ] {
+        let agent = format!("greeting = \"{greeting}\"\nby_name = {by_name}\n");
+        std::fs::write(agents.join(format!("{name}.toml")), agent).expect("an agent");
+    }
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts(),
+        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
+    });
+    visit("agents.mjs", folder.path(), &settings);
+}
+
+#[test]
 fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     need(BROWSER);
     need(format!("{FOLDER}/node_modules/playwright-core"));

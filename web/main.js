@@ -41,7 +41,11 @@ session.addEventListener('message', ({ detail: { event, arrived } }) => {
 });
 
 const REACTIONS = {
-  'session.created': () => find('early').checked || switchSpeculation(),
+  'session.created': ({ session: { model } }) => {
+    agent = model;
+    if (!find('early').checked) switchSpeculation();
+  },
+  'session.updated': noteAgent,
   'input_audio_buffer.speech_started': () => {
     speaker.wake();
     status('listening');
@@ -257,6 +261,31 @@ function describeTools() {
   find('toolbox').hidden = tools.length === 0;
 }
 
+// ---------------------------------------------------------------- agents
+
+/** The agent of the conversation, by its name; the server's name if there is only one. */
+let agent = null;
+
+/** Notes in the transcript when another agent goes on. */
+function noteAgent({ session: { model } }) {
+  if (agent !== null && model !== agent) transcript.note(`${model} goes on.`);
+  agent = model;
+}
+
+/** Offers the agents that this visitor may choose; a single one is no choice. */
+function offerAgents(names) {
+  const options = [['', 'chosen for you'], ...names.map((name) => [name, name])];
+  find('agent').replaceChildren(...options.map(([value, text]) => el('option', { value, selected: value === session.agent }, text)));
+  find('agents').hidden = names.length === 0;
+}
+
+find('agent').addEventListener('change', ({ target }) => {
+  hush();
+  demo.stop();
+  session.agent = target.value;
+  session.end();
+});
+
 function askConfirmation(event) {
   const answer = (accept) => {
     session.send({ type: 'undertone.confirmation.respond', call_id: event.call_id, accept });
@@ -376,6 +405,7 @@ async function greet() {
   if (talk.forgotten) transcript.note('The server is back. It begins a new conversation and does not know the one above.');
   talk.forgotten = false;
   tools = about.tools;
+  offerAgents(about.agents);
   turns.preRoll = about.pre_roll_ms;
   describeTools();
   comparison.preRoll = about.pre_roll_ms;

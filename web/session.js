@@ -28,6 +28,9 @@ export class Session extends EventTarget {
   /** The last reported state. */
   state = 'ready';
 
+  /** The agent that the next conversation begins with; empty if the server decides. */
+  agent = '';
+
   /** The server's description: its tools, and questions to play. Null if it is unavailable. */
   async about() {
     try {
@@ -75,6 +78,13 @@ export class Session extends EventTarget {
     return true;
   }
 
+  /** Ends an open conversation, and says so. */
+  end() {
+    if (!this.#socket) return;
+    this.close();
+    this.#tell('ended');
+  }
+
   /** Ends the conversation. */
   close() {
     this.#wanted = false;
@@ -91,6 +101,7 @@ export class Session extends EventTarget {
     const token = sessionStorage.getItem(KEY);
     const protocols = ['realtime', ...(token ? [`openai-insecure-api-key.${token}`] : [])];
     const address = new URL('/v1/realtime?model=undertone&vendor_events=1&demonstration=1', location.href);
+    if (this.agent) address.searchParams.set('agent', this.agent);
     address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
     const socket = new WebSocket(address, protocols);
     this.#socket = socket;

@@ -122,11 +122,14 @@ fn answer(file: &File, tag: &HeaderValue, headers: &HeaderMap) -> Response {
     (about, file.content).into_response()
 }
 
-/// Describes the server for the page: its tools and recorded questions.
+/// Describes the server for the page: its tools, recorded questions, and the agents that this client may choose.
 async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    if let Err(refused) = access::admit(&shared, &headers) {
-        return refused;
-    }
+    let client = match access::admit(&shared, &headers) {
+        Ok(client) => client,
+        Err(refused) => return refused,
+    };
+    let settings = shared.settings();
+    let agents: Vec<&str> = settings.agents.names(client.is_trusted).collect();
     let playground = shared.playground();
     let tools: Vec<Value> = playground.tools.iter().map(tool_json).collect();
     let questions: Vec<Value> = match playground.say {
@@ -135,6 +138,7 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     };
     let body = json!({
         "tools": tools, "questions": questions, "pre_roll_ms": playground.pre_roll_ms,
+        "agents": agents,
     });
     let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let cache = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
