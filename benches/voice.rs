@@ -48,7 +48,7 @@ fn clauses(c: &mut Criterion) {
     let response = "It is five past three in Tokyo, and Dr. Smith is there already. ".repeat(20);
     c.bench_function("cut 1,280 characters into clauses", |b| {
         b.iter(|| {
-            let mut clauses = Clauses::new();
+            let mut clauses = Clauses::default();
             let cut = clauses.push(black_box(&response)).len();
             cut + usize::from(clauses.finish().is_some())
         });

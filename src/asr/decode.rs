@@ -1,7 +1,7 @@
 //! Rules that both Whisper engines share: audio context, stopping, and which transcripts to trust.
 
 use super::{Doubt, Recognised};
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 
 /// Samples of one encoder frame: 20 ms at 16 kHz.
 pub(super) const ENCODER_FRAME: usize = 320;

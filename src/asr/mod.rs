@@ -8,7 +8,7 @@ pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
 pub use whisper_onnx::WhisperOnnx;
 
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 use crate::time::Samples;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError, Recognised};
 use crate::audio::mel::{BANDS, HOP, LogMel};
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, Tensor, TensorRef};
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! Fixed answers, and results in words. They state nothing that is not in the result.
 
-use super::request::Talk;
 use super::when::{self, Asked};
 use crate::language::en::{durations, expression, money, numbers::plain};
+use crate::language::request::Talk;
 use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;

@@ -8,7 +8,7 @@ mod answers;
 mod classifier;
 mod declared;
 mod parts;
-mod request;
+
 mod respond;
 mod rules;
 mod when;

@@ -1,10 +1,10 @@
 //! Rules for plain requests. A sentence that one of them matches completely needs no classifier.
 
-use super::request::{Request, Talk, Target};
 use super::when;
 use crate::language::en::places;
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, text, units};
+use crate::language::request::{Request, Talk, Target};
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -339,6 +339,7 @@ fn cast(config: &Config) -> Result<Cast> {
             instructions: agent.instructions.clone(),
             greeting: agent.greeting.clone(),
             voice: agent.voice.clone(),
+            language: agent.language.clone(),
             tools: agent.tools.clone(),
             speculation: agent.speculation,
             plans: agent.plans,

@@ -23,7 +23,7 @@ pub(super) struct Say {
 impl Say {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let text = self.text()?;
-        let mut clauses = Clauses::new();
+        let mut clauses = Clauses::default();
         let mut spoken = clauses.push(&text);
         spoken.extend(clauses.finish());
         ensure!(!spoken.is_empty(), "there is nothing to say");

@@ -1,9 +1,11 @@
 //! The agents, one file each in the folder `agents` beside the configuration file, and the routes to them.
 
+use super::check::TAGS;
 use super::check::{Check, Checked};
 use super::error::{ConfigError, Origin as Place, suggest};
 use super::raw::RawRoute;
 use super::{AgentConfig, RemoteLlm, Scope, ToolsConfig};
+use crate::language::is_tag;
 use crate::server::Twilio;
 use crate::session::{DEFAULT_AGENT, Route, TRANSPORTS, check_greeting, check_instructions};
 use crate::tools::{Audience, Named, Origin, builtin};
@@ -17,13 +19,14 @@ use toml::de::DeTable;
 const FOLDER: &str = "agents";
 
 /// The keys of a file.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "description",
     "instructions",
     "instructions_file",
     "greeting",
     "model",
     "voice",
+    "language",
     "tools",
     "speculation",
     "plans",
@@ -41,6 +44,7 @@ struct RawAgent {
     greeting: Option<String>,
     model: Option<String>,
     voice: Option<String>,
+    language: Option<String>,
     tools: Option<Vec<String>>,
     speculation: Option<bool>,
     plans: Option<bool>,
@@ -197,6 +201,12 @@ impl Check<'_> {
             let fix = "add it to tts.voices in the configuration, or remove the key";
             one_of("voice", voice, voices, fix)?;
         }
+        if let Some(language) = &raw.language
+            && !is_tag(language)
+        {
+            let problem = format!("\"{language}\" is no BCP 47 tag");
+            return Err(file.wrong("language", problem, TAGS));
+        }
         let tools = known.tools();
         for tool in raw.tools.iter().flatten() {
             let tools = tools.iter().map(String::as_str).collect();
@@ -219,6 +229,7 @@ impl Check<'_> {
             greeting,
             model: raw.model,
             voice: raw.voice,
+            language: raw.language,
             tools: raw.tools.map(BTreeSet::from_iter),
             speculation: raw.speculation,
             plans: raw.plans,

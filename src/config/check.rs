@@ -9,6 +9,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use url::Url;
 
+/// The allowed form of a language.
+pub(super) const TAGS: &str = "name a language in BCP 47, such as \"de\" or \"es-MX\"";
+
 pub(super) type Checked<T> = Result<T, ConfigError>;
 
 /// The settings' origins, and the environment that may contain secrets.

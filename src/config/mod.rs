@@ -103,6 +103,8 @@ pub struct AgentConfig {
     pub model: Option<String>,
     /// Its voice, by its name among the further ones.
     pub voice: Option<String>,
+    /// The language that it speaks, a BCP 47 tag.
+    pub language: Option<String>,
     /// Its tools, by name.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.

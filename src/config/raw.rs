@@ -1,5 +1,6 @@
 //! The settings as typed, with their defaults: one table of every key.
 
+use crate::language::{ENGLISH, pack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -233,6 +234,7 @@ impl Default for RawModel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawSession {
+    pub(super) language: String,
     pub(super) greeting: String,
     pub(super) idle_seconds: i64,
     pub(super) max_seconds: i64,
@@ -247,6 +249,7 @@ pub(super) struct RawSession {
 impl Default for RawSession {
     fn default() -> Self {
         Self {
+            language: ENGLISH.into(),
             greeting: String::new(),
             idle_seconds: 300,
             max_seconds: 3_600,
@@ -270,7 +273,7 @@ pub(super) struct RawPhone {
 impl Default for RawPhone {
     fn default() -> Self {
         Self {
-            greeting: "Hello, how can I help you?".into(),
+            greeting: pack(None).hello.into(),
             silence_seconds: 10,
         }
     }

@@ -1,6 +1,7 @@
 //! Validates the typed settings into the types that use them. Stops at the first error.
 
 use super::agents::Known;
+use super::check::TAGS;
 use super::check::{Check, Checked};
 use super::error::ConfigError;
 use super::layers::Layers;
@@ -13,6 +14,7 @@ use crate::conversation::{
     AnswerPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy, SpeculationPolicy, Timeouts,
     TurnDetection, VadPolicy,
 };
+use crate::language::{ENGLISH, Pack, is_tag, pack};
 use crate::llm::markup::CallForm;
 use crate::llm::plan::PLAN;
 use crate::llm::remote::{self, Dialect};
@@ -21,6 +23,7 @@ use crate::server::{Choosable, Twilio};
 use crate::session::{DEFAULT_AGENT, check_greeting, check_instructions};
 use crate::tools::declared;
 use crate::tools::mcp::McpCatalogue;
+use crate::tts::Speaker;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -207,7 +210,8 @@ impl Check<'_> {
                 ..self.speculation(&raw.speculation)?
             },
             filler: self.filler(&raw.filler)?,
-            phrases: self.phrases(&session.phrases_file)?,
+            phrases: self.phrases(pack(Some(&session.language)), &session.phrases_file)?,
+            speaker: self.speaker(&session.language)?,
             ..Policy::default()
         })
     }
@@ -386,9 +390,23 @@ impl Check<'_> {
         })
     }
 
-    fn phrases(&self, typed: &str) -> Checked<Phrases> {
+    /// The server's default voice in this language.
+    fn speaker(&self, language: &str) -> Checked<Speaker> {
+        if !is_tag(language) {
+            let problem = format!("session.language: \"{language}\" is no BCP 47 tag");
+            return Err(self.wrong("session.language", problem, TAGS));
+        }
+        // Recordings and prompts of those who never chose a language name none.
+        let chosen = (language != ENGLISH).then(|| language.to_owned());
+        Ok(Speaker {
+            voice: None,
+            language: chosen,
+        })
+    }
+
+    fn phrases(&self, language: &Pack, typed: &str) -> Checked<Phrases> {
         let key = "session.phrases_file";
-        Phrases::load(self.path(key, typed).as_deref()).map_err(|error| {
+        Phrases::load(language, self.path(key, typed).as_deref()).map_err(|error| {
             let fix = "name a TOML file with some of the keys of prompts/phrases.toml";
             self.wrong(key, format!("{key}: {error}"), fix)
         })

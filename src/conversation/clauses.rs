@@ -3,8 +3,11 @@
 //! Works character by character, so the clauses do not depend on how the text was split into tokens.
 //! Markdown, emoji and invisible characters are dropped on the way.
 
-use crate::language::en::sentences::{CONJUNCTIONS, Ending, ending, is_item_number, unclosed};
-use std::collections::VecDeque;
+mod cleaner;
+
+use crate::language::sentences::{Ending, is_item_number, unclosed};
+use crate::language::{Pack, pack};
+use cleaner::{BREAK, Cleaner, LINE};
 
 /// The least words before a comma, colon or dash may end the first clause. It is short because the first
 /// audio waits for it.
@@ -20,8 +23,9 @@ const MOST_BYTES: usize = 400;
 
 /// Cuts a response into clauses as it streams in. Use one per response, or call [`Clauses::finish`] in
 /// between.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Clauses {
+    language: &'static Pack,
     cleaner: Cleaner,
     /// Clean text that belongs to no clause yet.
     pending: String,
@@ -31,11 +35,28 @@ pub struct Clauses {
     started: bool,
 }
 
+impl Default for Clauses {
+    fn default() -> Self {
+        Self::new(pack(None))
+    }
+}
+
 impl Clauses {
-    /// A cutter at the start of a response.
+    /// A cutter at the start of a response in this language.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(language: &'static Pack) -> Self {
+        Self {
+            language,
+            cleaner: Cleaner::default(),
+            pending: String::new(),
+            line: None,
+            started: false,
+        }
+    }
+
+    /// A cutter of the same language at the start of a response.
+    pub(super) fn afresh(&self) -> Self {
+        Self::new(self.language)
     }
 
     /// Takes the next piece of text and returns the clauses that are complete. Each has 1 to 12 words, no
@@ -54,7 +75,8 @@ impl Clauses {
 
     /// Ends the response and returns the rest, unless it is only punctuation. Ready for the next response.
     pub fn finish(&mut self) -> Option<String> {
-        let last = std::mem::take(self).pending;
+        let next = self.afresh();
+        let last = std::mem::replace(self, next).pending;
         has_word(&last).then(|| last.trim().to_owned())
     }
 
@@ -105,11 +127,12 @@ impl Clauses {
             return Some(at);
         }
         if c == ' ' {
-            return (ending(before) == Ending::Sentence).then_some(at);
+            return (self.language.sentences.ending(before) == Ending::Sentence).then_some(at);
         }
         let before = before.strip_suffix(' ')?;
         let goes_on = c.is_lowercase() || c.is_ascii_digit() || ",;:)-".contains(c);
-        (ending(before) == Ending::Perhaps && !goes_on).then_some(before.len())
+        (self.language.sentences.ending(before) == Ending::Perhaps && !goes_on)
+            .then_some(before.len())
     }
 
     /// Where a clause ends, if it is long enough.
@@ -129,26 +152,29 @@ impl Clauses {
     fn too_long(&self, at: usize) -> Option<usize> {
         let before = &self.pending[..at];
         if words(&self.pending) > MOST_WORDS {
-            return before.rfind(' ').map(|space| best_space(&before[..space]));
+            return before
+                .rfind(' ')
+                .map(|space| self.best_space(&before[..space]));
         }
         (self.pending.len() > MOST_BYTES).then(|| before.rfind(' ').unwrap_or(at))
     }
-}
 
-/// The best space to cut a long text at: after its last comma, before its last conjunction, or its end.
-fn best_space(text: &str) -> usize {
-    let text = text.trim_end();
-    let mut best = None;
-    for (at, _) in text.match_indices(' ') {
-        let (before, after) = (&text[..at], &text[at + 1..]);
-        let next = after.split(' ').next().unwrap_or(after);
-        let comma = unclosed(before).ends_with([',', ';', ':']);
-        let conjunction = CONJUNCTIONS.contains(&next) && words(before) >= WORDS_BEFORE_CONJUNCTION;
-        if has_word(before) && (comma || conjunction) {
-            best = best.max(Some((comma, at)));
+    /// The best space to cut a long text at: after its last comma, before its last conjunction, or its end.
+    fn best_space(&self, text: &str) -> usize {
+        let text = text.trim_end();
+        let mut best = None;
+        for (at, _) in text.match_indices(' ') {
+            let (before, after) = (&text[..at], &text[at + 1..]);
+            let next = after.split(' ').next().unwrap_or(after);
+            let comma = unclosed(before).ends_with([',', ';', ':']);
+            let conjunction = self.language.sentences.is_conjunction(next)
+                && words(before) >= WORDS_BEFORE_CONJUNCTION;
+            if has_word(before) && (comma || conjunction) {
+                best = best.max(Some((comma, at)));
+            }
         }
+        best.map_or(text.len(), |(_, at)| at)
     }
-    best.map_or(text.len(), |(_, at)| at)
 }
 
 fn words(text: &str) -> usize {
@@ -159,102 +185,14 @@ fn has_word(text: &str) -> bool {
     text.contains(char::is_alphanumeric)
 }
 
-/// Ends a clause regardless of punctuation: a paragraph or a list item.
-const BREAK: char = '\n';
-/// The beginning of a line, which may turn out to be a numbered item.
-const LINE: char = '\r';
-
-/// Drops what must not be spoken and turns white space into single spaces.
-#[derive(Debug, Clone, Default)]
-struct Cleaner {
-    /// Ready for the cutter.
-    clean: VecDeque<char>,
-    /// A run of one markup character, whose meaning depends on the next character.
-    held: String,
-    /// The last character that went through, before the held ones.
-    last: Option<char>,
-    /// Line ends since the last visible character.
-    lines: usize,
-}
-
-impl Cleaner {
-    fn push(&mut self, c: char) {
-        if is_unspoken(c) {
-            return;
-        }
-        if !self.held.is_empty() && !self.held.starts_with(c) {
-            self.release(c);
-        }
-        if "*#_~`>-+•".contains(c) {
-            self.held.push(c);
-        } else {
-            self.pass(c);
-        }
-    }
-
-    /// Decides about the held characters, now that `next` follows.
-    fn release(&mut self, next: char) {
-        let held = std::mem::take(&mut self.held);
-        let line_start = self.last.is_none() || self.lines > 0;
-        if line_start && next.is_whitespace() && !held.starts_with(['`', '_', '~']) {
-            // A heading, an item, a quotation.
-            self.clean.push_back(BREAK);
-        } else if !self.is_markup(&held, next) {
-            held.chars().for_each(|c| self.pass(c));
-        }
-    }
-
-    fn is_markup(&self, held: &str, next: char) -> bool {
-        let after_space = self.last.is_none_or(char::is_whitespace);
-        match held {
-            // "5 * 3"
-            "*" => !(after_space && next.is_whitespace()),
-            // "snake_case"
-            "_" => after_space || !next.is_alphanumeric(),
-            "~" | "#" | ">" | "-" | "+" => false,
-            _ => !held.starts_with(['>', '-', '+']),
-        }
-    }
-
-    fn pass(&mut self, c: char) {
-        if c == '\n' {
-            self.lines += 1;
-            if self.lines == 2 {
-                self.clean.push_back(BREAK);
-            }
-        }
-        if c.is_whitespace() {
-            self.clean.push_back(' ');
-            if c == '\n' {
-                self.clean.push_back(LINE);
-            }
-        } else {
-            self.lines = 0;
-            self.clean.push_back(c);
-        }
-        self.last = Some(c);
-    }
-}
-
-/// Emoji, and invisible or control characters: bidi marks, zero-width characters, tags, variation selectors.
-fn is_unspoken(c: char) -> bool {
-    let invisible = matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffd}'
-        | '\u{e0000}'..='\u{e0fff}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
-    let emoji = matches!(c,
-        '\u{20e3}' | '\u{231a}' | '\u{231b}' | '\u{23e9}'..='\u{23ff}' | '\u{2600}'..='\u{27bf}'
-        | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}');
-    invisible || emoji || (c.is_control() && !c.is_whitespace())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::cleaner::is_unspoken;
     use super::*;
     use proptest::prelude::*;
 
     fn cut(pieces: &[&str]) -> Vec<String> {
-        let mut cutter = Clauses::new();
+        let mut cutter = Clauses::default();
         let mut clauses: Vec<String> = pieces.iter().flat_map(|p| cutter.push(p)).collect();
         clauses.extend(cutter.finish());
         clauses
@@ -351,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_clause_is_handed_out_as_soon_as_it_is_certain() {
-        let mut cutter = Clauses::new();
+        let mut cutter = Clauses::default();
         assert!(cutter.push("It is 3.").is_empty());
         assert!(cutter.push("14").is_empty());
         assert!(cutter.push(" now.").is_empty());
@@ -403,7 +341,7 @@ mod tests {
         fn chunks_do_not_matter(text in text(), cuts in prop::collection::vec(0..400_usize, 0..20)) {
             let whole = cut(&[&text]);
             let mut by_char = [0; 4];
-            let mut cutter = Clauses::new();
+            let mut cutter = Clauses::default();
             let mut clauses: Vec<String> = Vec::new();
             for c in text.chars() {
                 clauses.extend(cutter.push(c.encode_utf8(&mut by_char)));

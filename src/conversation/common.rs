@@ -9,6 +9,7 @@ use super::output::{Event, Output};
 use super::policy::{Declarations, Policy};
 use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
+use crate::language::Pack;
 use crate::time::Time;
 use crate::tts::Speaker;
 use std::collections::VecDeque;
@@ -133,10 +134,22 @@ impl Common {
         call
     }
 
+    /// The rules of the language that the agent and the user speak.
+    pub(super) fn language(&self) -> &'static Pack {
+        self.policy.speaker.pack()
+    }
+
     /// From now on new clauses have this voice.
     pub(super) fn change_voice(&mut self, speaker: Speaker) {
         let before = std::mem::replace(&mut self.policy.speaker, speaker);
         self.handoff.end_voice(ClauseId(self.ids.seen), before);
+    }
+
+    /// From now on user and agent speak another language.
+    pub(super) fn change_language(&mut self, language: &str) {
+        if let Some(speaker) = self.policy.speaker.in_language(language) {
+            self.change_voice(speaker);
+        }
     }
 
     /// The voice of a clause.

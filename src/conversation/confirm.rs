@@ -7,9 +7,9 @@ use super::history::History;
 use super::ids::{CallId, ClauseId};
 use super::outcome::ConfirmationOutcome;
 use super::output::Event;
-use super::template::question;
+use super::template::{not_run, question};
 use super::timer::Timer;
-use crate::language::en::assent::{Asked, Reply, reply};
+use crate::language::{Asked, Pack, Reply};
 use crate::llm::Message;
 use crate::time::{Micros, Time};
 use crate::tools::{self, Declaration};
@@ -99,7 +99,7 @@ impl Question {
     }
 
     /// Classifies words that began at `began` as the reply to the question.
-    fn outcome_of(&self, text: &str, began: Time) -> ConfirmationOutcome {
+    fn outcome_of(&self, language: &Pack, text: &str, began: Time) -> ConfirmationOutcome {
         let asked = Asked {
             question: &self.pending.question,
             tool: &self.pending.name,
@@ -107,7 +107,7 @@ impl Question {
         };
         let window = self.window();
         let in_time = |window: Window| (window.heard..=window.expires).contains(&began);
-        match reply(text, asked) {
+        match language.reply(text, asked) {
             _ if window.is_some_and(|window| began > window.expires) => {
                 ConfirmationOutcome::Expired
             }
@@ -124,6 +124,7 @@ impl Confirmation {
     /// when the response has said everything else.
     pub(super) fn want(
         &mut self,
+        language: &Pack,
         call: CallId,
         tool: &Declaration,
         arguments: &Map<String, Value>,
@@ -139,7 +140,7 @@ impl Confirmation {
             call,
             name: tool.spec.name.clone(),
             arguments: arguments.clone(),
-            question: question(tool, template.as_deref(), arguments),
+            question: question(language, tool, template.as_deref(), arguments),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
         };
         match &mut self.wanted {
@@ -174,7 +175,8 @@ impl Confirmation {
         };
         let why = "the user has not been asked yet. Call it again if it is still wanted.";
         for name in [&pending.name].into_iter().chain(&others) {
-            report_put_off(common, history, name, why);
+            let text = not_run(name, why);
+            history.push(common.item_id(), Message::System { text });
         }
     }
 
@@ -185,7 +187,8 @@ impl Confirmation {
         let why =
             "only one call at a time can wait for the user's yes. Call it again after this one.";
         for name in &others {
-            report_put_off(common, history, name, why);
+            let text = not_run(name, why);
+            history.push(common.item_id(), Message::System { text });
         }
         common.notify(Event::ConfirmationAsked {
             call: pending.call,
@@ -345,7 +348,7 @@ impl Confirmation {
         text: &str,
         began: Time,
     ) -> Option<Pending> {
-        match self.open()?.outcome_of(text, began) {
+        match self.open()?.outcome_of(common.language(), text, began) {
             ConfirmationOutcome::Accepted => self.end(common, ConfirmationOutcome::Accepted),
             outcome => {
                 self.withdraw(common, history, outcome);
@@ -367,7 +370,8 @@ impl Confirmation {
         // A user who types can read the whole question, heard or not.
         let heard = question.window().map(|window| window.heard);
         let read = heard.map_or(common.now, |heard| heard.max(common.now));
-        match (question.outcome_of(text, read), &mut question.stage) {
+        let outcome = question.outcome_of(common.language(), text, read);
+        match (outcome, &mut question.stage) {
             (ConfirmationOutcome::Accepted, Stage::Asked(window)) => window.accepted = true,
             (outcome, _) => self.withdraw(common, history, outcome),
         }
@@ -441,10 +445,4 @@ impl Pending {
         let call = self.call;
         common.notify(Event::ConfirmationEnded { call, outcome });
     }
-}
-
-/// Tells the model that a call was not run, and why.
-fn report_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
-    let text = format!("A call of {name} was not run: {why}");
-    history.push(common.item_id(), Message::System { text });
 }

@@ -169,7 +169,7 @@ pub(super) fn of_call(
     let tool = common.policy.tool(name)?;
     let template = choose(tool, wait.expected, &common.policy.filler)?;
     let own = render(tool, &template, arguments);
-    let short = Some(&common.policy.phrases.one_moment);
+    let short = Some(&common.policy.phrases().one_moment);
     let fits = |text: &String| Wait::has_room(wait.expected, text);
     own.filter(fits).or(short.cloned().filter(fits))
 }
@@ -189,7 +189,7 @@ pub(super) fn again(
         let template = again.get(fillers as usize % again.len().max(1))?;
         render(tool, template, &run.arguments)
     });
-    let phrases = &common.policy.phrases;
+    let phrases = common.policy.phrases();
     // "More" follows something that was said: a call has been announced.
     let more = (!waiting.is_empty()).then_some(&phrases.moment_more);
     let general = [

@@ -3,6 +3,7 @@
 
 use super::clauses::Clauses;
 use super::ids::RequestId;
+use crate::language::Pack;
 use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 use crate::time::Time;
 
@@ -80,6 +81,11 @@ impl Generation {
             counted: TokenUsage::default(),
             uncounted: (tokens, 0),
         }
+    }
+
+    /// Its words are of this language. Called before there are any.
+    pub(super) fn speak(&mut self, language: &'static Pack) {
+        self.cutter = Clauses::new(language);
     }
 
     /// From now on its calls are not carried out.
@@ -201,10 +207,10 @@ impl Generation {
             Withheld::No => {}
             Withheld::AfterFiller(_) => {
                 self.withheld = Withheld::No;
-                self.cutter = Clauses::default();
+                self.cutter = self.cutter.afresh();
             }
             Withheld::BeforeCall(expected, clauses) if expected == tool => {
-                clauses.extend(std::mem::take(&mut self.cutter).finish());
+                clauses.extend(self.cutter.finish());
             }
             Withheld::BeforeCall(..) => return Some(self.finish()),
         }
@@ -248,7 +254,7 @@ impl Generation {
     /// The model's server goes on with the answer to its calls.
     pub(super) fn go_on(&mut self) {
         (self.calls, self.said, self.overstepped) = (0, 0, false);
-        (self.withheld, self.cutter) = (Withheld::No, Clauses::default());
+        (self.withheld, self.cutter) = (Withheld::No, self.cutter.afresh());
     }
 
     /// A complete call was carried out.

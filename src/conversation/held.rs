@@ -106,7 +106,7 @@ impl Held {
             usable: None,
             streamed: 0,
             open_tool: None,
-            first_clause: Some(Clauses::default()),
+            first_clause: Some(Clauses::new(common.language())),
         }
     }
 

@@ -8,7 +8,7 @@ use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
 use crate::asr::Doubt;
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 use crate::llm::{LlmEvent, Message, TokenUsage, ToolChoice};
 use crate::prediction::Prediction;
 use crate::time::{Micros, Samples};
@@ -332,6 +332,9 @@ pub struct Settings {
     /// Those of `tools` that may run early. Without `tools` it has no effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub early: Vec<EarlyTool>,
+    /// The language that user and agent speak, a BCP 47 tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// How the end of the user's turn is detected.
     pub turn_detection: Option<TurnDetection>,
     /// Whether anything may run early. If the operator has turned speculation off, it stays off.

@@ -2,8 +2,7 @@
 
 use super::ids::RequestId;
 use crate::asr::Recognised;
-use crate::language::en::endings::{Marks, finished, log_odds};
-use crate::language::en::sentences::reads_unfinished;
+use crate::language::{Marks, Pack, log_odds};
 use crate::time::Time;
 
 /// Requests made in a pause, and their results.
@@ -35,10 +34,11 @@ impl Pause {
     }
 
     /// The probability, 0..1, that the user is done, who has said these words in all, with these marks behind
-    /// them. `asks`: they are a whole request for a tool. `None` if there are no words: the sound alone does
-    /// not end a turn.
+    /// them. `asks`: they are a whole request for a tool. `None` if there are no words, or no rules for them in
+    /// this language: the sound alone does not end a turn.
     pub(super) fn done(
         &self,
+        language: &Pack,
         words: Option<&str>,
         marks: Option<Marks>,
         asks: bool,
@@ -46,9 +46,10 @@ impl Pause {
         let sound = self.completeness.map(|(score, _)| score);
         let words = words.filter(|words| !words.is_empty())?;
         let request = if asks { REQUEST } else { 0.0 };
-        let odds = log_odds(finished(words, marks)) + SOUND * sound.map_or(0.0, log_odds) + request;
+        let finished = language.finished(words, marks)?;
+        let odds = log_odds(finished) + SOUND * sound.map_or(0.0, log_odds) + request;
         let done = 1.0 / (1.0 + (-odds).exp());
-        Some(match reads_unfinished(words) {
+        Some(match language.sentences.reads_unfinished(words) {
             true => done.min(LEADS_ON),
             false => done,
         })
@@ -59,6 +60,7 @@ impl Pause {
 mod tests {
     use super::*;
     use crate::conversation::policy::EndpointPolicy;
+    use crate::language::pack;
 
     /// How long the silence must be behind these words, ms.
     fn wait(words: &str, marks: Option<(f32, f32)>, sound: Option<f32>) -> u64 {
@@ -72,7 +74,12 @@ mod tests {
             completeness: sound.map(|score| (score, Time(0))),
             ..Pause::default()
         };
-        EndpointPolicy::default().silence_needed(pause.done(Some(words), pause.marks(), false))
+        EndpointPolicy::default().silence_needed(pause.done(
+            pack(None),
+            Some(words),
+            pause.marks(),
+            false,
+        ))
     }
 
     const FINISHED: Option<(f32, f32)> = Some((0.97, 0.003));
@@ -109,11 +116,12 @@ mod tests {
             goes_on: 0.05,
         });
         let endpoint = EndpointPolicy::default();
-        let wait = |asks| endpoint.silence_needed(Pause::default().done(words, marks, asks));
+        let wait =
+            |asks| endpoint.silence_needed(Pause::default().done(pack(None), words, marks, asks));
         assert_eq!(wait(false), 1_500);
         assert!(wait(true) <= 500, "{}", wait(true));
         let leads_on = Some("how many kilometers are 10 miles and");
-        let done = Pause::default().done(leads_on, marks, true);
+        let done = Pause::default().done(pack(None), leads_on, marks, true);
         assert_eq!(endpoint.silence_needed(done), 1_500);
     }
 
@@ -127,7 +135,7 @@ mod tests {
     fn before_anything_is_known_the_wait_is_the_middle_one() {
         let endpoint = EndpointPolicy::default();
         assert_eq!(
-            endpoint.silence_needed(Pause::default().done(None, None, false)),
+            endpoint.silence_needed(Pause::default().done(pack(None), None, None, false)),
             500
         );
         assert_eq!(endpoint.silence_needed(Some(0.36)), 500);

@@ -6,7 +6,7 @@
 
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, spoken_length, words};
-use crate::language::en::fillers::is_filler;
+use crate::language::Pack;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
@@ -77,11 +77,11 @@ pub(super) struct Place {
 
 impl Clause {
     /// It only covers a wait.
-    fn is_filler(&self) -> bool {
+    fn is_filler(&self, language: &Pack) -> bool {
         match self.words {
             Words::Own => false,
             Words::Filler => true,
-            Words::Answer => is_filler(&self.text),
+            Words::Answer => language.is_filler(&self.text),
         }
     }
 
@@ -335,10 +335,10 @@ impl Playout {
     }
 
     /// Removes the fillers whose playout has not begun, and returns them.
-    pub(super) fn drop_unsaid_fillers(&mut self) -> Vec<Clause> {
+    pub(super) fn drop_unsaid_fillers(&mut self, language: &Pack) -> Vec<Clause> {
         let mut dropped = Vec::new();
         for clause in std::mem::take(&mut self.clauses) {
-            match clause.is_filler() && !clause.announced {
+            match clause.is_filler(language) && !clause.announced {
                 true => dropped.push(clause),
                 false => self.clauses.push_back(clause),
             }

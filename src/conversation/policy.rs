@@ -128,6 +128,13 @@ pub struct EndpointPolicy {
 }
 
 impl Policy {
+    /// The phrases in the language that the agent speaks.
+    pub fn phrases(&self) -> &Phrases {
+        let language = self.speaker.pack();
+        let embedded = Phrases::of(language).filter(|_| !self.phrases.are_in(language));
+        embedded.unwrap_or(&self.phrases)
+    }
+
     /// The server's tool of this name, even if the client has since declared one of the same name: a call
     /// committed to the server's tool stays there.
     pub(super) fn tool(&self, name: &str) -> Option<&Arc<Declaration>> {

@@ -1,5 +1,6 @@
 //! Texts about a call: a template of its tool, or a generic question.
 
+use crate::language::Pack;
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, plain};
 use serde_json::{Map, Value};
@@ -15,6 +16,7 @@ pub(super) fn render(
 
 /// The question before a call, with its exact arguments.
 pub(super) fn question(
+    language: &Pack,
     tool: &Declaration,
     template: Option<&str>,
     arguments: &Map<String, Value>,
@@ -30,7 +32,11 @@ pub(super) fn question(
             format!("{} {value}", key.replace(['_', '-'], " "))
         });
         let list = list.collect::<Vec<_>>().join(", ");
-        let with = if list.is_empty() { "" } else { " with " };
-        sanitise(&format!("Shall I {name}{with}{list}?"))
+        sanitise(&language.question(&name, &list))
     })
+}
+
+/// The note for the model about a call that was not run.
+pub(super) fn not_run(name: &str, why: &str) -> String {
+    format!("A call of {name} was not run: {why}")
 }

@@ -9,7 +9,7 @@ use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::asr::Recognised;
-use crate::time::{Samples, Time};
+use crate::time::Samples;
 use std::collections::VecDeque;
 
 #[cfg(test)]
@@ -215,10 +215,10 @@ impl Turn {
         &mut self,
         request: RequestId,
         heard: Result<Recognised, ()>,
-        now: Time,
+        common: &Common,
     ) -> Transcribed {
         match &mut self.utterance {
-            Some(utterance) => utterance.on_transcript(request, heard, now),
+            Some(utterance) => utterance.on_transcript(request, heard, common),
             None => Transcribed::Dead,
         }
     }

@@ -12,7 +12,7 @@ use super::segments::Segments;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::asr::Recognised;
-use crate::language::en::text::normalise;
+use crate::language::Pack;
 use crate::time::{Micros, Samples, Time};
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ impl Utterance {
         &mut self,
         request: RequestId,
         heard: Result<Recognised, ()>,
-        now: Time,
+        common: &Common,
     ) -> Transcribed {
         if let Some(succeeded) = self.segments.on_transcript(request, &heard) {
             self.failed |= !succeeded;
@@ -309,10 +309,12 @@ impl Utterance {
             Ok(heard) => {
                 let mut heard = self.clarity.weigh(heard);
                 // Only spelt otherwise than what the model is already answering.
-                if self.segments.is_empty() && normalise(&heard.text) == normalise(&self.answered) {
+                let language = common.language();
+                let is_same = language.normalise(&heard.text) == language.normalise(&self.answered);
+                if self.segments.is_empty() && is_same {
                     heard.text.clone_from(&self.answered);
                 }
-                self.pause.transcript = Some((heard, now));
+                self.pause.transcript = Some((heard, common.now));
             }
             Err(()) => self.failed = true,
         }
@@ -344,10 +346,10 @@ impl Utterance {
     }
 
     /// The words up to a gap that nothing has followed, if they are certainly all.
-    fn words_up_to_gap(&self, endpoint: &EndpointPolicy) -> Option<String> {
+    fn words_up_to_gap(&self, endpoint: &EndpointPolicy, language: &Pack) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
         let text = self.text(&heard.text);
-        let done = self.pause.done(Some(&text), heard.marks, false);
+        let done = self.pause.done(language, Some(&text), heard.marks, false);
         let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
         certain.then_some(text)
     }
@@ -382,10 +384,13 @@ impl Utterance {
         }
         let transcript = self.transcript();
         let endpoint = common.policy.endpoint.of(detection);
+        let language = common.language();
         let is_cut = !self.segments.are_transcribed();
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
-            _ => self.words_up_to_gap(&endpoint).filter(|_| !is_cut),
+            _ => self
+                .words_up_to_gap(&endpoint, language)
+                .filter(|_| !is_cut),
         };
         if self.stage == Stage::Fading {
             return up_to_gap().map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
@@ -395,9 +400,9 @@ impl Utterance {
             EndOfTurnRule::Silence { ms } => ms,
             EndOfTurnRule::Client => return EndOfTurn::NotYet,
             EndOfTurnRule::Semantic => {
-                let done = self
-                    .pause
-                    .done(transcript.as_deref(), self.pause.marks(), asks);
+                let done =
+                    self.pause
+                        .done(language, transcript.as_deref(), self.pause.marks(), asks);
                 endpoint.silence_needed(done)
             }
         };

@@ -207,6 +207,9 @@ pub struct Demands {
     pub max_tokens: Option<u32>,
     /// Which tool it must call.
     pub tool_choice: ToolChoice,
+    /// Its language, a BCP 47 tag; the model decides if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }
 
 impl Demands {

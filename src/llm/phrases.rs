@@ -1,10 +1,19 @@
 //! Fixed phrases that need no language model: apologies, fillers, goodbyes.
 
+use crate::language::{Pack, pack, packs};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-const EMBEDDED: &str = include_str!("../../prompts/phrases.toml");
+/// Those of each language that has a pack, by its tag.
+static EMBEDDED: LazyLock<BTreeMap<&'static str, Phrases>> = LazyLock::new(|| {
+    let phrases = packs().filter_map(|pack| Some((pack.tag, Phrases::load(pack, None).ok()?)));
+    phrases.collect()
+});
 
+/// The key of their language.
+const LANGUAGE: &str = "language";
 /// The longest phrase in characters: about fifteen seconds of speech.
 const MAX_CHARS: usize = 240;
 
@@ -12,6 +21,9 @@ const MAX_CHARS: usize = 240;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrases {
+    /// Their language, a BCP 47 tag; English if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// The language model failed.
     pub llm_failed: String,
     /// The user's words could not be transcribed.
@@ -80,13 +92,16 @@ pub enum PhrasesError {
 }
 
 impl Phrases {
-    /// Loads the embedded phrases, replaced by those in the file at `path`.
+    /// Loads the embedded phrases of a language, replaced by those in the file at `path`.
     ///
     /// # Errors
     /// The file cannot be read, is not TOML with known keys, or has a phrase that is empty or longer than 240
     /// characters.
-    pub fn load(path: Option<&Path>) -> Result<Self, PhrasesError> {
-        let embedded = parse("phrases.toml", EMBEDDED)?;
+    pub fn load(language: &Pack, path: Option<&Path>) -> Result<Self, PhrasesError> {
+        let mut embedded = parse("phrases.toml", language.phrases)?;
+        if !language.is_english() {
+            embedded.insert(LANGUAGE.into(), language.tag.into());
+        }
         let Some(path) = path else {
             return read("phrases.toml", embedded);
         };
@@ -96,8 +111,23 @@ impl Phrases {
         })?;
         let file = path.display().to_string();
         let mut table = embedded;
-        table.extend(parse(&file, &text)?);
+        let own = parse(&file, &text)?;
+        if own.contains_key(LANGUAGE) {
+            let (key, reason) = (LANGUAGE.to_owned(), "is set by session.language".to_owned());
+            return Err(PhrasesError::Phrase { file, key, reason });
+        }
+        table.extend(own);
         read(&file, table)
+    }
+
+    /// The embedded phrases of a language.
+    pub fn of(language: &Pack) -> Option<&'static Self> {
+        EMBEDDED.get(language.tag)
+    }
+
+    /// Whether they are in this language, for which they were chosen if it has no pack.
+    pub fn are_in(&self, language: &Pack) -> bool {
+        pack(self.language.as_deref()) == language
     }
 
     /// All phrases, to be synthesised in advance.
@@ -120,7 +150,7 @@ impl Phrases {
 
 impl Default for Phrases {
     fn default() -> Self {
-        Self::load(None).expect("the embedded phrases are valid")
+        Self::load(pack(None), None).expect("the embedded phrases are valid")
     }
 }
 
@@ -134,7 +164,8 @@ fn parse(file: &str, text: &str) -> Result<toml::Table, PhrasesError> {
 
 fn read(file: &str, table: toml::Table) -> Result<Phrases, PhrasesError> {
     for (key, value) in &table {
-        if let Some(reason) = value.as_str().and_then(flaw) {
+        let has_words = key != LANGUAGE;
+        if let Some(reason) = value.as_str().filter(|_| has_words).and_then(flaw) {
             return Err(PhrasesError::Phrase {
                 file: file.to_owned(),
                 key: key.clone(),
@@ -171,12 +202,12 @@ mod tests {
     fn with(text: &str) -> Result<Phrases, PhrasesError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        Phrases::load(Some(file.path()))
+        Phrases::load(pack(None), Some(file.path()))
     }
 
     #[test]
     fn the_embedded_phrases_are_valid() {
-        let phrases = Phrases::load(None).unwrap();
+        let phrases = Phrases::load(pack(None), None).unwrap();
         assert_eq!(phrases.asr_failed, "Sorry, could you say that again?");
     }
 
@@ -195,7 +226,7 @@ mod tests {
         assert!(error("asr_failed = 3").contains("string"));
         assert!(error("asr_failed =").contains("line 1"));
         assert!(
-            Phrases::load(Some(Path::new("/none")))
+            Phrases::load(pack(None), Some(Path::new("/none")))
                 .unwrap_err()
                 .to_string()
                 .contains("/none")

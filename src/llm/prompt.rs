@@ -29,6 +29,7 @@ mod own;
 use super::plan::{self, PLAN};
 use super::untrusted::{sanitise, sanitise_json, sanitise_map};
 use super::{Calls, Message, Prompt, TOKEN_CHARS, ToolChoice};
+use crate::language::pack;
 use crate::llm::markup::{CallForm, format_call};
 use crate::tools::ToolSpec;
 use minijinja::{Environment, UndefinedBehavior, context};
@@ -223,14 +224,17 @@ impl Prompts {
     }
 
     fn render_system(&self, prompt: &Prompt) -> Result<String, minijinja::Error> {
-        self.render(&prompt.tools, prompt.instructions.as_deref())
+        self.render(prompt, prompt.instructions.as_deref())
     }
 
+    /// The system prompt for `prompt` with these instructions.
     fn render(
         &self,
-        tools: &[ToolSpec],
+        prompt: &Prompt,
         instructions: Option<&str>,
     ) -> Result<String, minijinja::Error> {
+        let tools = &prompt.tools;
+        let language = prompt.demands.language.as_deref().map(language_in_words);
         let makes_plans = tools.iter().any(|tool| tool.name == PLAN);
         let tools: Vec<minijinja::Value> = by_name(tools).into_iter().map(view).collect();
         let instructions = instructions.map(sanitise);
@@ -241,7 +245,9 @@ impl Prompts {
             makes_plans.then(|| self.example_plan()),
             self.speaks,
         );
-        let text = template.render(context! { tools, instructions, native, call, plan, speaks })?;
+        let text = template.render(context! {
+            tools, instructions, native, call, plan, speaks, language
+        })?;
         Ok(text.trim().to_owned())
     }
 
@@ -279,7 +285,7 @@ impl Prompts {
         let given = sanitise(prompt.instructions.as_deref().unwrap_or_default());
         let given = given.trim().to_owned();
         let kept = length(&given).saturating_sub(too_much);
-        let system = self.render(&prompt.tools, Some(&cut(given, kept)))?;
+        let system = self.render(prompt, Some(&cut(given, kept)))?;
         match self.weight(&system, prompt) {
             weight if weight <= most => Ok(system),
             weight => Err(too_long(weight, self.max_tokens)),
@@ -346,6 +352,14 @@ impl Prompts {
                 history.finish(BEGUN, demand)
             }
         })
+    }
+}
+
+/// A language as models know it: "German", and the tag of one that has no pack.
+fn language_in_words(tag: &str) -> String {
+    match pack(Some(tag)).name {
+        "" => format!("the language with the BCP 47 tag {}", sanitise(tag)),
+        name => name.to_owned(),
     }
 }
 

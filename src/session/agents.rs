@@ -3,9 +3,10 @@
 use super::builders::PhoneSettings;
 use super::notes::Instructions;
 use super::options::SessionOptions;
-use super::phrases::sayings;
+use super::phrases::Sayings;
 use super::warmth::Warmth;
 use crate::conversation::Policy;
+use crate::language::pack;
 use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::tools::{Audience, Declaration, Named, Origin, Registry, SessionValues, builtin};
@@ -45,6 +46,8 @@ pub struct AgentSettings {
     pub greeting: Option<String>,
     /// The name of its voice.
     pub voice: Option<String>,
+    /// The language that it speaks, a BCP 47 tag.
+    pub language: Option<String>,
     /// The names of its tools; all that the session may have if `None`.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
@@ -65,6 +68,7 @@ impl AgentSettings {
             instructions: None,
             greeting: None,
             voice: None,
+            language: None,
             tools: None,
             speculation: None,
             plans: None,
@@ -211,11 +215,12 @@ impl Agents {
     }
 
     /// The phrases of all of them that must be audible even if the voice fails.
-    pub(super) fn sayings(&self) -> Vec<String> {
-        let mut known = BTreeSet::new();
-        let of = |agent: &Arc<Agent>| sayings(&agent.policy, &agent.phone_policy);
-        let all = self.all().flat_map(of);
-        all.filter(|text| known.insert(text.clone())).collect()
+    pub(super) fn sayings(&self) -> Sayings {
+        let mut sayings = Sayings::default();
+        for agent in self.all() {
+            sayings.add(&agent.policy, &agent.phone_policy);
+        }
+        sayings
     }
 
     /// The agent of a new session.
@@ -247,6 +252,7 @@ impl Shared<'_> {
             instructions,
             greeting,
             voice,
+            language,
             tools,
             speculation,
             plans,
@@ -265,9 +271,15 @@ impl Shared<'_> {
         if voice.is_some() {
             policy.speaker.voice = voice;
         }
+        if language.is_some() {
+            policy.speaker.language = language;
+        }
         let (llm, most) = model.unwrap_or_else(|| (self.llm.clone(), policy.max_tokens));
         policy.max_tokens = most;
         let mut phone = self.phone.clone();
+        if phone.greeting == pack(None).hello {
+            phone.greeting = policy.speaker.pack().hello.to_owned();
+        }
         if let Some(greeting) = greeting {
             policy.greeting.clone_from(&greeting);
             phone.greeting = greeting;

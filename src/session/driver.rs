@@ -182,7 +182,7 @@ impl Driver {
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
-            recogniser: engines.recogniser_of(options),
+            recogniser: engines.recogniser_of(&agent, options),
             options: options.clone(),
             routing: Routing::new(
                 engines.predictors.clone(),
@@ -384,10 +384,13 @@ impl Driver {
                     let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
                 }
-                if let Input::Configure(settings) = &input
-                    && let Some(tools) = &settings.tools
-                {
-                    self.routing.lend(tools, &settings.early);
+                if let Input::Configure(settings) = &input {
+                    if let Some(tools) = &settings.tools {
+                        self.routing.lend(tools, &settings.early);
+                    }
+                    if let Some(language) = &settings.language {
+                        self.change_language(language);
+                    }
                 }
                 if let Input::ToolFinished { run, .. } = &input
                     && let Some(limit) = self.runs.remove(run)
@@ -397,6 +400,17 @@ impl Driver {
                 self.input(input);
             }
         }
+    }
+
+    /// From now on the client speaks and hears this language, whichever agent goes on.
+    fn change_language(&mut self, language: &str) {
+        let now = speaker_of(&self.agent, &self.options);
+        let Some(speaker) = now.in_language(language) else {
+            return;
+        };
+        self.options.speaker.language = speaker.language;
+        self.recogniser = self.engines.recogniser_of(&self.agent, &self.options);
+        self.open_voice();
     }
 
     /// The tools that the conversation works with.
@@ -418,7 +432,7 @@ impl Driver {
         let unheard = self.unheard.get_or_insert_with(|| {
             let (sender, items) = mpsc::channel(items::WAITING);
             let results = self.results.clone();
-            let recogniser = self.engines.recogniser_of(&self.options);
+            let recogniser = self.engines.recogniser_of(&self.agent, &self.options);
             let heard = async move |input| drop(results.send(Done::Input(input)).await);
             let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());

@@ -283,9 +283,9 @@ impl Engines {
         now.strftime("%A, %-d %B %Y").to_string()
     }
 
-    /// The recogniser of a new session.
-    pub(super) fn recogniser_of(&self, options: &SessionOptions) -> Recogniser {
-        let (name, speaker) = (&options.recogniser, &options.speaker);
+    /// The recogniser of a session with this agent, for the language that it speaks.
+    pub(super) fn recogniser_of(&self, agent: &Agent, options: &SessionOptions) -> Recogniser {
+        let (name, speaker) = (&options.recogniser, speaker_of(agent, options));
         self.recognisers
             .open(name.as_deref(), speaker.language.as_deref())
     }
@@ -328,7 +328,7 @@ impl Engines {
 
     /// Has a service prepare the phrases that its sessions may need when it fails.
     pub(super) async fn prepare_service(&self, speaker: &Speaker) {
-        let sayings = self.agents.sayings();
+        let sayings = self.agents.sayings().of(speaker.language.as_deref());
         self.voices.prepare_service(speaker, &sayings).await;
     }
 

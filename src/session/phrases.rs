@@ -2,13 +2,45 @@
 
 use super::notes::is_template;
 use crate::conversation::{Clauses, Policy};
+use crate::language::{ENGLISH, base};
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, Fillers};
 use serde_json::Map;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Clauses to prepare, so that they can be said when the voice is dead or late.
-pub(super) fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
-    let phrases = policy.phrases.all().map(str::to_owned);
+/// Clauses to prepare, so that they can be said when the voice is dead or late, by their primary language.
+#[derive(Debug, Default)]
+pub(super) struct Sayings(BTreeMap<String, Vec<String>>);
+
+impl Sayings {
+    /// Adds those of an agent.
+    pub(super) fn add(&mut self, policy: &Policy, phone_policy: &Policy) {
+        let language = policy.speaker.language.as_deref().unwrap_or(ENGLISH);
+        let known = self.0.entry(base(language)).or_default();
+        for text in sayings(policy, phone_policy) {
+            if !known.contains(&text) {
+                known.push(text);
+            }
+        }
+    }
+
+    /// Those of a voice that speaks this language, or any if `None`.
+    pub(super) fn of(&self, language: Option<&str>) -> Vec<String> {
+        match language {
+            Some(language) => self.0.get(&base(language)).cloned().unwrap_or_default(),
+            None => self.0.values().flatten().cloned().collect(),
+        }
+    }
+
+    /// The languages.
+    pub(super) fn languages(&self) -> BTreeSet<String> {
+        self.0.keys().cloned().collect()
+    }
+}
+
+/// The clauses of an agent.
+fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
+    let phrases = policy.phrases().all().map(str::to_owned);
     let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
     let greetings = greetings
         .into_iter()
@@ -20,7 +52,7 @@ pub(super) fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
 
 /// The clauses that a response cuts a text into: the voice is asked for one at a time.
 pub(super) fn as_clauses(text: &str) -> Vec<String> {
-    let mut clauses = Clauses::new();
+    let mut clauses = Clauses::default();
     let mut texts = clauses.push(text);
     texts.extend(clauses.finish());
     texts
@@ -63,7 +95,7 @@ mod tests {
             .flat_map(|text| as_clauses(&text));
         let (prepared, server) = (Prepared::default(), Speaker::default());
         prepared.render(&server, &mut Scripted::new(), sayings);
-        let mut cutter = Clauses::new();
+        let mut cutter = Clauses::default();
         let mut spoken = vec!["Let me look.".to_owned(), "Still looking.".into()];
         spoken.extend(cutter.push("This takes a while. Please bear with me."));
         spoken.extend(cutter.finish());

@@ -4,13 +4,16 @@
 use super::builders::{Build, OtherVoice};
 use super::clause::{SpeakJob, TakeChunk};
 use super::load::{Gauge, Stage};
-use super::phrases::as_clauses;
+use super::phrases::{Sayings, as_clauses};
 use super::{INBOX, reason};
 use crate::audio::Resampler;
-use crate::tts::{Kept, Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession};
+use crate::language::{base, packs};
+use crate::tts::{
+    Formant, Kept, Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession,
+};
 use crate::worker::{Overloaded, SpawnError, Step, Worker};
 use futures_util::{FutureExt, StreamExt};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -33,8 +36,12 @@ pub(super) struct Voices {
 
 /// A voice on the thread.
 struct Local {
-    /// The name under which sessions choose it; `None` for the server's default.
+    /// The name under which sessions choose it; `None` for the server's default, and for those of languages.
     choice: Option<String>,
+    /// The primary language that it speaks; `None` if it speaks any.
+    language: Option<String>,
+    /// It is chosen by its language alone.
+    stands_in: bool,
     /// The engine's name for it.
     name: String,
     rate: u32,
@@ -56,10 +63,11 @@ impl Voices {
     pub(super) fn start(
         own: Build<dyn Tts, TtsError>,
         others: BTreeMap<String, OtherVoice>,
-        sayings: &[String],
+        sayings: &Sayings,
         kept: Option<&Path>,
         gauge: &Arc<Gauge>,
     ) -> Result<Self, SpawnError<TtsError>> {
+        let languages = sayings.languages();
         let (mut builds, mut choices, mut services) = (vec![own], vec![None], BTreeMap::new());
         for (name, voice) in others {
             match voice {
@@ -75,17 +83,24 @@ impl Voices {
         }
         let mut build = move || {
             let voices = builds.iter_mut().map(|build| build());
-            voices.collect::<Result<Vec<_>, _>>()
+            let mut voices = voices.collect::<Result<Vec<_>, _>>()?;
+            voices.extend(stand_ins(&voices, &languages));
+            Ok(voices)
         };
         let mut first = build().map_err(SpawnError::State)?;
         let (prepared, mut local) = (Prepared::default(), Vec::new());
-        for (tts, choice) in first.iter_mut().zip(choices) {
+        let chosen = choices.len();
+        let choices = choices.into_iter().chain(std::iter::repeat(None));
+        for (at, (tts, choice)) in first.iter_mut().zip(choices).enumerate() {
             let voice = Local {
                 choice,
+                language: tts.language().map(base),
+                stands_in: at >= chosen,
                 name: tts.name().to_owned(),
                 rate: tts.sample_rate(),
             };
             let speaker = voice.speaker();
+            let sayings = sayings.of(voice.language.as_deref());
             let kept = kept.and_then(|folder| Some(Kept::new(folder, &tts.fingerprint()?)));
             if let Some(kept) = &kept {
                 // One is always synthesised: its time tells what a clause takes.
@@ -145,12 +160,12 @@ impl Voices {
                 engine: Engine::Service(service.open(speaker.language.as_deref())),
             };
         }
-        let found = self.local.iter().position(|v| v.choice == speaker.voice);
-        if found.is_none() {
-            let name = &speaker.voice;
+        let named = |voice: &Local| voice.choice.is_some() && voice.choice == speaker.voice;
+        let named = self.local.iter().position(named);
+        if let (Some(name), None) = (&speaker.voice, named) {
             tracing::warn!(name, "unknown voice: using the default");
         }
-        let index = found.unwrap_or(0);
+        let index = named.unwrap_or_else(|| self.speaking(speaker.language.as_deref()));
         let (speaker, rate) = match self.local.get(index) {
             Some(voice) => (voice.speaker(), voice.rate),
             None => (Speaker::default(), 0),
@@ -161,6 +176,19 @@ impl Voices {
             rate,
             engine,
         }
+    }
+
+    /// The first local voice that speaks this language: the server's default if it does, or if none does.
+    fn speaking(&self, language: Option<&str>) -> usize {
+        let Some(language) = language.map(base) else {
+            return 0;
+        };
+        let speaks = |voice: &Local| voice.language.as_ref().is_none_or(|own| *own == language);
+        let found = self.local.iter().position(speaks);
+        if found.is_none() {
+            tracing::warn!(language, "no voice speaks it: using the default");
+        }
+        found.unwrap_or(0)
     }
 
     fn service(&self, speaker: &Speaker) -> Option<&Arc<dyn TtsService>> {
@@ -184,9 +212,10 @@ impl Voices {
     }
 
     /// Synthesises those of `sayings` that the local voices have not prepared yet.
-    pub(super) async fn prepare_local(&self, sayings: &[String]) {
+    pub(super) async fn prepare_local(&self, sayings: &Sayings) {
         for voice in &self.local {
-            self.prepare(&voice.speaker(), voice.rate, sayings).await;
+            let sayings = sayings.of(voice.language.as_deref());
+            self.prepare(&voice.speaker(), voice.rate, &sayings).await;
         }
     }
 
@@ -271,12 +300,27 @@ impl Spoken {
     }
 }
 
+/// espeak-ng's voices for the languages that have a pack or are spoken by an agent, and that none of `voices` speaks.
+fn stand_ins(voices: &[Box<dyn Tts>], spoken: &BTreeSet<String>) -> Vec<Box<dyn Tts>> {
+    let known: Option<BTreeSet<String>> =
+        voices.iter().map(|tts| tts.language().map(base)).collect();
+    let Some(known) = known else {
+        return Vec::new();
+    };
+    let packs = packs().map(|pack| pack.tag.to_owned());
+    let wanted: BTreeSet<String> = packs.chain(spoken.iter().cloned()).collect();
+    let missing = wanted.difference(&known);
+    missing
+        .map(|language| Box::new(Formant::new(language)) as Box<dyn Tts>)
+        .collect()
+}
+
 impl Local {
-    /// The key of its prepared phrases. A local voice has one language.
+    /// The key of its prepared phrases. A voice that is chosen by name has one language.
     fn speaker(&self) -> Speaker {
         Speaker {
             voice: self.choice.clone(),
-            language: None,
+            language: self.language.clone().filter(|_| self.stands_in),
         }
     }
 }

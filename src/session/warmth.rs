@@ -45,7 +45,10 @@ impl Warmth {
                 day: None,
                 messages: Vec::new(),
                 tools: Arc::new(policy.briefing.offered(&policy.tools)),
-                demands: Demands::default(),
+                demands: Demands {
+                    language: policy.speaker.language.clone(),
+                    ..Demands::default()
+                },
             },
             used: Mutex::new(None),
             _end: attempts.clone().drop_guard(),

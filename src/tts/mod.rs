@@ -1,17 +1,20 @@
 //! Speech synthesis: a clause in, audio out, chunk by chunk as it is asked for.
 
 mod espeak;
+mod formant;
 mod kept;
 mod piper;
 mod prepared;
 mod scripted;
 mod trim;
 
+pub use formant::Formant;
 pub use kept::Kept;
 pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;
 
+use crate::language::{Pack, pack};
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +31,25 @@ pub struct Speaker {
 }
 
 impl Speaker {
+    /// The rules of its language: English if it names none.
+    #[must_use]
+    pub fn pack(&self) -> &'static Pack {
+        pack(self.language.as_deref())
+    }
+
+    /// The same in another language; `None` if it is the one that is spoken already.
+    #[must_use]
+    pub fn in_language(&self, language: &str) -> Option<Self> {
+        let is_same = match &self.language {
+            Some(own) => own == language,
+            None => pack(Some(language)).is_english(),
+        };
+        (!is_same).then(|| Self {
+            voice: self.voice.clone(),
+            language: Some(language.to_owned()),
+        })
+    }
+
     /// The server's default voice in its default language.
     #[must_use]
     pub fn is_default(&self) -> bool {
@@ -61,6 +83,11 @@ pub trait Tts: Send {
 
     /// Samples per second of the audio it makes, Hz.
     fn sample_rate(&self) -> u32;
+
+    /// The language that it speaks, a BCP 47 tag; `None` if it speaks any.
+    fn language(&self) -> Option<&str> {
+        None
+    }
 
     /// Identifies what decides how a text sounds: the same for the same model and settings. `None` if
     /// clips of this voice are not worth keeping.

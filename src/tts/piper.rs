@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::espeak::Espeak;
 use super::trim::Trimmer;
 use super::{Speech, Tts, TtsError};
-use crate::language::en::spoken::{self, Phrase};
+use crate::language::{Pack, Phrase, pack};
 
 /// A voice's files in its folder: settings, and the two halves of the model.
 const FILES: [&str; 3] = ["voice.json", "encoder.onnx", "decoder.onnx"];
@@ -49,6 +49,8 @@ pub struct Piper {
     /// Shared with the clauses that are being spoken, all on one thread.
     model: Arc<Mutex<Model>>,
     espeak: Espeak,
+    /// Those of its language.
+    rules: &'static Pack,
 }
 
 /// The two halves of a voice.
@@ -115,6 +117,7 @@ impl Piper {
                 decoder: session(&decoder)?,
             })),
             espeak: Espeak::start(&voice.espeak.voice)?,
+            rules: pack(Some(&voice.espeak.voice)),
             folder: dir.to_owned(),
             voice,
         };
@@ -150,6 +153,10 @@ impl Tts for Piper {
         self.voice.audio.sample_rate
     }
 
+    fn language(&self) -> Option<&str> {
+        Some(&self.voice.espeak.voice)
+    }
+
     /// The sha256 of its files.
     fn fingerprint(&self) -> Option<String> {
         let files = FILES.map(|name| self.folder.join(name));
@@ -158,7 +165,7 @@ impl Tts for Piper {
 
     /// Speaks nothing, and succeeds, where there is nothing to pronounce.
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
-        let phrases = spoken::phrases(text, MOST_WORDS);
+        let phrases = self.rules.spoken(text, MOST_WORDS);
         let mut breaths = VecDeque::new();
         for breath in self::breaths(&phrases) {
             let phonemes = self.phonemes(breath)?;
@@ -465,7 +472,7 @@ mod tests {
     #[test]
     fn pieces_sound_like_the_whole() {
         let mut piper = piper();
-        let phonemes = piper.phonemes(&spoken::phrases("Checking the forecast for Boulder.", 12));
+        let phonemes = piper.phonemes(&pack(None).spoken("Checking the forecast for Boulder.", 12));
         let ids = piper.voice.ids(&phonemes.unwrap());
         let mut model = piper.model.lock().unwrap();
         let latent = Latent::encode(&mut model.encoder, &ids, &piper.voice.inference).unwrap();

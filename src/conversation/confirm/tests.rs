@@ -3,6 +3,7 @@
 use super::*;
 use crate::conversation::experience::Experience;
 use crate::conversation::{Output, Policy};
+use crate::language::pack;
 use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
 use std::time::Duration;
@@ -38,7 +39,10 @@ impl Bench {
         };
         let arguments = json!({ "to": to });
         let arguments = arguments.as_object().expect("an object");
-        assert!(self.confirmation.want(CallId(call), &tool, arguments));
+        assert!(
+            self.confirmation
+                .want(pack(None), CallId(call), &tool, arguments)
+        );
     }
 
     fn ask(&mut self) -> Option<String> {

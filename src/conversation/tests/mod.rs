@@ -103,6 +103,34 @@ fn every_clause_names_its_voice_and_language() {
 }
 
 #[test]
+fn the_client_changes_the_language_of_words_prompt_and_voice() {
+    let mut sim = sim();
+    sim.silence(500);
+    sim.input(Input::Configure(Box::new(Settings {
+        language: Some("en-GB".into()),
+        ..Settings::default()
+    })));
+    assert_eq!(
+        sim.policy().speaker,
+        Speaker::default(),
+        "it is English already"
+    );
+    sim.input(Input::Configure(Box::new(Settings {
+        language: Some("tlh".into()),
+        ..Settings::default()
+    })));
+    sim.scripts.push_back(vec![say("nuqneH."), end()]);
+    ask(&mut sim, "nuqneH", 3_000);
+    let languages = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Speak { speaker, .. } => speaker.language.as_deref(),
+        Output::Generate { prompt, .. } => prompt.demands.language.as_deref(),
+        _ => None,
+    });
+    let languages: Vec<_> = languages.collect();
+    assert!(languages.len() >= 2 && languages.iter().all(|tag| *tag == "tlh"));
+}
+
+#[test]
 fn a_question_gets_an_answer() {
     let mut sim = sim();
     sim.silence(500);

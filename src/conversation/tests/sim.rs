@@ -3,7 +3,7 @@
 
 use super::super::*;
 use crate::asr::Doubt;
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 use crate::llm::{LlmEvent, Message, Prompt, TokenUsage};
 use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;

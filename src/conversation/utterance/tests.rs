@@ -4,7 +4,7 @@ use super::*;
 use crate::conversation::experience::Experience;
 use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
-use crate::language::en::endings::Marks;
+use crate::language::Marks;
 
 fn at(ms: u64) -> Samples {
     Samples::from_ms(ms)
@@ -24,7 +24,7 @@ fn paused(ms: u64, words: &str) -> (Utterance, Common) {
     utterance.goes_on(at(ms), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(ms + 200), false);
     let request = utterance.pause.transcription.unwrap();
-    let transcribed = utterance.on_transcript(request, Ok(words.into()), common.now);
+    let transcribed = utterance.on_transcript(request, Ok(words.into()), &common);
     assert_eq!(transcribed, Transcribed::Pause(Some(words.into())));
     (utterance, common)
 }
@@ -82,7 +82,7 @@ fn a_turn_without_its_transcript_waits_for_it() {
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::NotYet);
     assert!(common.timers.is_set(Timer::TranscriptOverdue));
     let request = utterance.pause.transcription.unwrap();
-    let failed = utterance.on_transcript(request, Err(()), common.now);
+    let failed = utterance.on_transcript(request, Err(()), &common);
     assert_eq!(failed, Transcribed::Pause(None));
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::Lost);
 }
@@ -93,7 +93,7 @@ fn a_committed_turn_is_over_as_soon_as_its_words_are_there() {
     utterance.commit(&mut common, at(1_000));
     assert!(utterance.is_committed());
     let request = utterance.pause.transcription.unwrap();
-    utterance.on_transcript(request, Ok("set a timer for".into()), common.now);
+    utterance.on_transcript(request, Ok("set a timer for".into()), &common);
     let over = judge(&utterance, &mut common, 1_000);
     assert_eq!(over, EndOfTurn::Over("set a timer for".into()));
 }
@@ -123,7 +123,7 @@ fn words_up_to_a_gap_may_be_all_and_are_heard_again_in_the_pause() {
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
-    let partial = utterance.on_transcript(gap, heard, common.now);
+    let partial = utterance.on_transcript(gap, heard, &common);
     assert_eq!(partial, Transcribed::Partial("What time is it?".into()));
     let perhaps = || EndOfTurn::Perhaps("What time is it?".into());
     assert_eq!(judge(&utterance, &mut common, 1_100), perhaps());
@@ -132,7 +132,7 @@ fn words_up_to_a_gap_may_be_all_and_are_heard_again_in_the_pause() {
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
     let heard = Ok(certain("What time is it in Rome?"));
-    utterance.on_transcript(pause, heard, common.now);
+    utterance.on_transcript(pause, heard, &common);
     let over = EndOfTurn::Over("What time is it in Rome?".into());
     assert_eq!(judge(&utterance, &mut common, 9_000), over);
 }
@@ -143,13 +143,13 @@ fn words_up_to_a_gap_that_are_unsure_or_not_all_ask_for_nothing() {
     utterance.goes_on(at(1_000), common.now);
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
-    utterance.on_transcript(gap, Ok("what time is".into()), common.now);
+    utterance.on_transcript(gap, Ok("what time is".into()), &common);
     assert_eq!(judge(&utterance, &mut common, 1_100), EndOfTurn::NotYet);
     utterance.goes_on(at(1_300), common.now);
     utterance.fades(&mut common, at(1_332), false);
     let gap = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
-    utterance.on_transcript(gap, heard, common.now);
+    utterance.on_transcript(gap, heard, &common);
     utterance.goes_on(at(1_600), common.now);
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_700), false);
     assert_eq!(judge(&utterance, &mut common, 1_750), EndOfTurn::NotYet);
@@ -170,7 +170,7 @@ fn a_transcript_keeps_the_spelling_of_the_words_that_are_being_answered() {
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_164), false);
     let pause = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
-    let all = utterance.on_transcript(pause, heard, common.now);
+    let all = utterance.on_transcript(pause, heard, &common);
     assert_eq!(all, Transcribed::Pause(Some("what time is it".into())));
 }
 
@@ -199,7 +199,7 @@ fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_032), false);
     let request = utterance.pause.transcription.expect("it is decoded ahead");
     utterance.goes_on(at(1_064), common.now);
-    let transcribed = utterance.on_transcript(request, Ok("what".into()), common.now);
+    let transcribed = utterance.on_transcript(request, Ok("what".into()), &common);
     assert_eq!(transcribed, Transcribed::Partial("what".into()));
     let asked = common.outputs.len();
     utterance.ask_partial(&mut common, at(1_500));

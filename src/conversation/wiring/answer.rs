@@ -317,7 +317,7 @@ impl Conversation {
         if let Some(answer) = &mut self.answer {
             answer.items.close();
         }
-        let phrase = phrase(&self.common.policy.phrases).clone();
+        let phrase = phrase(self.common.policy.phrases()).clone();
         self.speak(&phrase, Words::Own);
     }
 }

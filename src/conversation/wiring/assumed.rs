@@ -9,7 +9,6 @@ use crate::conversation::held::{Held, Taken};
 use crate::conversation::ids::RequestId;
 use crate::conversation::input::ResponseTerms;
 use crate::conversation::timer::Timer;
-use crate::language::en::fillers::is_filler;
 use crate::llm::{LlmEvent, Message, Prompt};
 use serde_json::{Map, Value};
 
@@ -185,7 +184,8 @@ impl Conversation {
         let unsaid = generation.map(Generation::end_withholding);
         let unsaid = unsaid.unwrap_or_default();
         // A part of the answer must be heard, and the held-back generation does not know it.
-        let taken = taken.filter(|_| unsaid.iter().all(|clause| is_filler(clause)));
+        let language = self.common.language();
+        let taken = taken.filter(|_| unsaid.iter().all(|clause| language.is_filler(clause)));
         let seen = self.held.assumed.commit(&mut self.common, taken, &unsaid);
         match seen {
             Some(seen) => {

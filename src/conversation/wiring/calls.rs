@@ -72,9 +72,20 @@ impl Conversation {
             return self.begin_plan(call, arguments);
         }
         match self.common.policy.tool(name).cloned() {
-            Some(tool) if self.confirmation.want(call, &tool, &arguments) => {}
+            Some(tool) if self.asks_first(call, &tool, &arguments) => {}
             tool => self.carry_out(call, name, arguments, tool.as_ref()),
         }
+    }
+
+    /// Holds a call until the user says yes; `false` if its tool needs none.
+    fn asks_first(
+        &mut self,
+        call: CallId,
+        tool: &Declaration,
+        arguments: &Map<String, Value>,
+    ) -> bool {
+        let language = self.common.language();
+        self.confirmation.want(language, call, tool, arguments)
     }
 
     /// Carries out a call that needs no confirmation or has been confirmed.
@@ -227,7 +238,7 @@ impl Conversation {
                 self.on_call_finished(call, Ok(already));
             }
             Promise::Kept if self.answer.as_ref().is_some_and(|a| !a.has_spoken()) => {
-                let goodbye = &self.common.policy.phrases.goodbye;
+                let goodbye = &self.common.policy.phrases().goodbye;
                 let words = words.unwrap_or_else(|| goodbye.clone());
                 self.speak(&words, Words::Own);
             }

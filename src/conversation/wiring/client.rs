@@ -20,6 +20,9 @@ impl Conversation {
         if let Some(instructions) = settings.instructions {
             self.client.instructions = (!instructions.is_empty()).then_some(instructions);
         }
+        if let Some(language) = settings.language {
+            self.common.change_language(&language);
+        }
         if let Some(tools) = settings.tools {
             self.client.early.replace(&tools, &settings.early);
             self.client.tools = tools;
@@ -230,7 +233,7 @@ impl Conversation {
             let latency = TurnLatency::of_turn_at(self.common.now);
             return self.run_confirmed(pending, latency);
         }
-        let declined = self.common.policy.phrases.declined.clone();
+        let declined = self.common.policy.phrases().declined.clone();
         if self.turn.is_open() {
             // Said if the open utterance is only the tone of the key.
             self.interruption.say_after_noise(declined);

@@ -108,7 +108,7 @@ impl Conversation {
 
     /// Drops the fillers whose playout has not begun: the answer is here.
     pub(super) fn drop_unsaid_fillers(&mut self) {
-        let dropped = self.playout.drop_unsaid_fillers();
+        let dropped = self.playout.drop_unsaid_fillers(self.common.language());
         let Some(answer) = self.answer.as_mut().filter(|_| !dropped.is_empty()) else {
             return;
         };

@@ -63,6 +63,7 @@ impl Conversation {
         }
         if let Some(answer) = &mut self.answer {
             let mut generation = Generation::new(request, began, tokens, after_filler);
+            generation.speak(self.common.language());
             if !may_call {
                 generation.forbid_calls();
             }
@@ -148,6 +149,7 @@ impl Conversation {
             demands: Demands {
                 max_tokens: most.number().map(|most| left_of(most, used)),
                 tool_choice,
+                language: self.common.policy.speaker.language.clone(),
             },
         }
     }
@@ -305,7 +307,7 @@ impl Conversation {
         if left.is_some() && is_cut {
             // The client set a limit and is told the status `Incomplete`; the user hears an apology.
             answer.length.is_cut = true;
-            let phrase = self.common.policy.phrases.llm_failed.clone();
+            let phrase = self.common.policy.phrases().llm_failed.clone();
             return self.speak(&phrase, Words::Own);
         }
         self.fail_response("llm", reason, |p| &p.llm_failed);

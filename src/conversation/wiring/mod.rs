@@ -360,11 +360,11 @@ impl Conversation {
     /// Says goodbye as soon as nobody is speaking, then hangs up once it has been heard.
     fn say_goodbye(&mut self, reason: HangUpReason) {
         let phrase = match reason {
-            HangUpReason::Idle => &self.common.policy.phrases.goodbye_idle,
+            HangUpReason::Idle => &self.common.policy.phrases().goodbye_idle,
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded
-            | HangUpReason::HandedOver => &self.common.policy.phrases.goodbye_too_long,
+            | HangUpReason::HandedOver => &self.common.policy.phrases().goodbye_too_long,
         };
         self.agenda.announce_only(phrase.clone());
         self.ending.hang_up_for(reason);

@@ -179,7 +179,9 @@ impl Conversation {
 
     /// Has the user asked for a yes to a step. Its plan waits; the model is told so with the next generation.
     fn ask_for_step(&mut self, step: &StepCall, arguments: &Map<String, Value>) {
-        self.confirmation.want(step.call, &step.tool, arguments);
+        let language = self.common.language();
+        self.confirmation
+            .want(language, step.call, &step.tool, arguments);
         if self.confirmation.wanted() != Some(step.call) {
             return self.running.plans.fail(step.call, ONE_YES);
         }

@@ -24,7 +24,7 @@ impl Conversation {
     pub(super) fn mark_user_active(&mut self) {
         self.agenda.silence.is_broken(&mut self.common);
         if self.ending.stay_for_user() {
-            let goodbye = &self.common.policy.phrases.goodbye_idle;
+            let goodbye = &self.common.policy.phrases().goodbye_idle;
             self.agenda.retract(goodbye);
         }
     }
@@ -33,7 +33,7 @@ impl Conversation {
         let (set, to) = (self.idle_timeout(), self.turn.audio_end());
         match self.agenda.silence.lasts(&mut self.common, set, to) {
             Silent::Ask => {
-                let question = self.common.policy.phrases.still_there.clone();
+                let question = self.common.policy.phrases().still_there.clone();
                 self.agenda.announce(question);
             }
             Silent::Leave => self.say_goodbye(HangUpReason::Idle),

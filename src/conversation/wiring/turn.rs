@@ -9,7 +9,6 @@ use crate::conversation::output::Event;
 use crate::conversation::speculation::Discard;
 use crate::conversation::turn::Commit;
 use crate::conversation::utterance::{EndOfTurn, Transcribed, Utterance};
-use crate::language::en::assent::agrees;
 use crate::llm::Message;
 use crate::prediction::Moment;
 use crate::time::{Samples, Time};
@@ -66,7 +65,7 @@ impl Conversation {
 
     /// Handles a finished transcription; `Err` if the recogniser failed.
     pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
-        match self.turn.on_transcript(request, heard, self.common.now) {
+        match self.turn.on_transcript(request, heard, &self.common) {
             Transcribed::Dead => return,
             Transcribed::Partial(text) => self.on_partial(&text),
             Transcribed::Segment => {}
@@ -140,7 +139,7 @@ impl Conversation {
             }
             return self.resume_interrupted();
         }
-        if self.ending.is_near() && agrees(text) {
+        if self.ending.is_near() && self.common.language().agrees(text) {
             self.resume_interrupted();
         } else {
             self.forget_interrupted();
@@ -164,7 +163,7 @@ impl Conversation {
         self.keypad.forget_answer();
         self.turn.was_understood();
         // "I'll put you through." "Okay."
-        let ends = self.ending.is_near() && agrees(text);
+        let ends = self.ending.is_near() && self.common.language().agrees(text);
         if !ends {
             self.call_off_end();
         }
@@ -225,7 +224,7 @@ impl Conversation {
 
     /// Asks the user to repeat.
     fn ask_again(&mut self) {
-        let phrase = self.common.policy.phrases.asr_failed.clone();
+        let phrase = self.common.policy.phrases().asr_failed.clone();
         self.agenda.announce_next(phrase);
     }
 

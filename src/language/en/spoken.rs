@@ -19,8 +19,13 @@ pub(crate) struct Phrase {
 
 /// Cuts `text` at its marks into spoken phrases of at most `most_words` words.
 pub(crate) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
+    cut(&speakable(text), most_words)
+}
+
+/// The same without rewriting anything.
+pub(in crate::language) fn cut(text: &str, most_words: usize) -> Vec<Phrase> {
     let mut phrases: Vec<Phrase> = Vec::new();
-    for (words, mark) in marked(&speakable(text)) {
+    for (words, mark) in marked(text) {
         let words: Vec<&str> = words.split_whitespace().filter(|w| has_sound(w)).collect();
         match phrases.last_mut() {
             // In "(really)." no words follow the bracket, so the full stop ends the phrase.

@@ -1,7 +1,7 @@
 //! The operator's own template of the system prompt, checked before it is used.
 
 use super::{Prompts, SYSTEM};
-use crate::llm::Calls;
+use crate::llm::{Calls, Demands, Prompt};
 use crate::tools::ToolSpec;
 use minijinja::Error;
 use serde_json::json;
@@ -14,7 +14,16 @@ use serde_json::json;
 /// - `call`: a call as the model is to write it, in markup
 /// - `plan`: a plan as the model is to write it, natively its arguments; none if it makes no plans
 /// - `speaks`: the model is to say something before it calls a tool
-pub const VARIABLES: [&str; 6] = ["tools", "instructions", "native", "call", "plan", "speaks"];
+/// - `language`: the language to speak, as `German`, or none
+pub const VARIABLES: [&str; 7] = [
+    "tools",
+    "instructions",
+    "native",
+    "call",
+    "plan",
+    "speaks",
+    "language",
+];
 
 /// Stand for what the operator and the tools say.
 const TOOL: &str = "undertone_checks_this_tool";
@@ -78,7 +87,14 @@ impl Prompts {
         };
         let tools = if has_tools { vec![tool] } else { Vec::new() };
         let prompts = self.clone().for_calls(calls);
-        let text = prompts.render(&tools, Some(INSTRUCTIONS));
+        let prompt = Prompt {
+            instructions: None,
+            day: None,
+            messages: Vec::new(),
+            tools: tools.into(),
+            demands: Demands::default(),
+        };
+        let text = prompts.render(&prompt, Some(INSTRUCTIONS));
         text.map_err(|error| TemplateError {
             line: error.line().unwrap_or(1),
             problem: format!("it cannot be filled in: {error}"),

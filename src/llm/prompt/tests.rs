@@ -69,6 +69,19 @@ fn result(output: Value) -> Message {
 }
 
 #[test]
+fn the_system_prompt_names_the_language_only_if_one_was_chosen() {
+    let system = |language: Option<&str>| {
+        let mut prompt = Prompt::sample();
+        prompt.demands.language = language.map(str::to_owned);
+        let chat = Prompts::default().chat(&prompt).unwrap();
+        chat[0].content.clone()
+    };
+    assert!(!system(None).contains("- Speak "));
+    assert!(system(Some("en-GB")).contains("- Speak English, and nothing else"));
+    assert!(system(Some("tlh")).contains("the language with the BCP 47 tag tlh"));
+}
+
+#[test]
 fn the_system_prompt_names_tools_and_instructions() {
     let prompts = Prompts::default();
     let with = prompts.chat(&Prompt::sample()).unwrap().remove(0).content;

@@ -3,6 +3,7 @@
 use super::{Done, Driver};
 use crate::conversation::{Input, RunId};
 use crate::session::agents::Agent;
+use crate::session::engines::speaker_of;
 use crate::tools::{Declaration, ToolError, builtin};
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
@@ -47,6 +48,11 @@ impl Driver {
 
     fn change_agent(&mut self, agent: Arc<Agent>) {
         let before = std::mem::replace(&mut self.agent, agent);
+        let languages =
+            [&before, &self.agent].map(|agent| speaker_of(agent, &self.options).language);
+        if languages[0] != languages[1] {
+            self.recogniser = self.engines.recogniser_of(&self.agent, &self.options);
+        }
         self.routing.change_agent(&self.agent.name);
         let (from, to) = (&before.name, &self.agent.name);
         tracing::info!(from, to, "handed over to another agent");

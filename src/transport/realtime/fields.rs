@@ -222,9 +222,9 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.transcription.model",
         "the operator chooses the recogniser; the name is echoed, `whisper-1` by default",
     ),
-    echoed(
+    honoured(
         "audio.input.transcription.language",
-        "the recogniser's model fixes the language; English by default",
+        "a BCP 47 tag: the language that user and agent speak; the operator's by default (docs/languages.md)",
     ),
     echoed("audio.input.transcription.languages", NO_ENGINE),
     echoed("audio.input.transcription.prompt", NO_ENGINE),

@@ -9,6 +9,7 @@ use crate::audio::g711::Law;
 use crate::conversation::{
     Eagerness, EarlyTool, EndOfTurnRule, MaxTokens, Settings, TurnDetection,
 };
+use crate::language::is_tag;
 use crate::llm::ToolChoice;
 use crate::tools::ToolSpec;
 use serde::{Deserialize, Deserializer};
@@ -668,6 +669,8 @@ impl Session {
         }
         if let Some(transcription) = update.transcription {
             self.transcripts = !transcription.is_null();
+            let language = transcription["language"].as_str();
+            settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
             self.set_audio("input", "transcription", transcription);
         }
         if let Some(voice) = update.voice {

@@ -300,7 +300,7 @@ impl Connection {
             return Err(Refused::LongText.into());
         }
         self.start_audio().await?;
-        let mut clauses = Clauses::new();
+        let mut clauses = Clauses::default();
         let mut texts = clauses.push(&request.text);
         texts.extend(clauses.finish());
         self.speak(texts).await?;

@@ -2,7 +2,7 @@
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// The time, here or at a place.
     Time(Option<String>),
     /// An expression to evaluate.
@@ -32,7 +32,7 @@ pub(super) enum Request {
 
 /// Which timers to cancel.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Only,
     All,
     Seconds(u64),
@@ -41,7 +41,7 @@ pub(super) enum Target {
 
 /// Requests that are answered with words alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Talk {
+pub(crate) enum Talk {
     Greeting,
     HowAreYou,
     Thanks,
@@ -64,14 +64,14 @@ pub(super) enum Talk {
 
 impl Talk {
     /// The answer tells the user that the request cannot be met.
-    pub(super) fn is_refusal(self) -> bool {
+    pub(crate) fn is_refusal(self) -> bool {
         matches!(self, Self::WhichSum | Self::TimeOfDay | Self::BadLength)
     }
 }
 
 impl Request {
     /// Whether a tool is needed.
-    pub(super) fn needs_tool(&self) -> bool {
+    pub(crate) fn needs_tool(&self) -> bool {
         !matches!(self, Self::Talk(_) | Self::Refused | Self::Unknown)
     }
 }

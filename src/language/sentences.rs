@@ -1,0 +1,133 @@
+//! Where sentences end, and which words show that a sentence goes on: the same rules for all languages, over tables
+//! of words.
+
+/// The words of one language that the rules need, in lower case.
+#[derive(Debug)]
+pub(crate) struct Sentences {
+    /// Words before which a long clause may be cut.
+    pub(super) conjunctions: &'static [&'static str],
+    /// Abbreviations whose dot never ends a sentence.
+    pub(super) always_go_on: &'static [&'static str],
+    /// Abbreviations whose dot ends a sentence only if the next character looks like the beginning of one.
+    pub(super) may_go_on: &'static [&'static str],
+    /// Words that cannot end a sentence.
+    pub(super) leading_on: &'static [&'static str],
+    /// Of those, words that can end a question, if the transcript ends with a question mark.
+    pub(super) ends_a_question: &'static [&'static str],
+    /// A dot behind a number makes it an ordinal: "1. März".
+    pub(super) ordinal_dots: bool,
+}
+
+/// Whether a sentence ends at the end of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Yes.
+    Sentence,
+    /// It ends with an abbreviation that may also end a sentence; the next character decides.
+    Perhaps,
+    /// No.
+    None,
+}
+
+impl Sentences {
+    /// Classifies the end of `text`, which is followed by a space.
+    pub(crate) fn ending(&self, text: &str) -> Ending {
+        let text = unclosed(text);
+        if text.ends_with(['!', '?', '…']) {
+            return Ending::Sentence;
+        }
+        let Some(text) = text.strip_suffix('.') else {
+            return Ending::None;
+        };
+        let last = text
+            .rsplit([' ', '—', '(', '"', '“'])
+            .next()
+            .unwrap_or(text);
+        let word = last.to_lowercase();
+        let initials = last.chars().all(|c| c.is_uppercase() || c == '.') && last != "I";
+        let number_alone = last.len() == text.trim_start().len() && is_item_number(last);
+        if last.ends_with('.') {
+            return Ending::Sentence;
+        }
+        let ordinal = self.ordinal_dots && is_item_number(last);
+        if self.always_go_on.contains(&word.as_str())
+            || number_alone
+            || ordinal
+            || is_initials(last, initials)
+        {
+            return Ending::None;
+        }
+        if self.may_go_on.contains(&word.as_str()) {
+            return Ending::Perhaps;
+        }
+        Ending::Sentence
+    }
+
+    /// Whether a long clause may be cut before this word.
+    pub(crate) fn is_conjunction(&self, word: &str) -> bool {
+        self.conjunctions.contains(&word)
+    }
+
+    /// Whether a transcript ends with a word that cannot end a sentence, such as "set a timer for".
+    pub(crate) fn reads_unfinished(&self, text: &str) -> bool {
+        let text = text.trim_end();
+        if text.ends_with("...")
+            || text.ends_with('…')
+            || text.ends_with(',')
+            || text.ends_with('-')
+        {
+            return true;
+        }
+        let question = text.ends_with('?');
+        let last = text
+            .rsplit(char::is_whitespace)
+            .next()
+            .unwrap_or_default()
+            .trim_matches(|c: char| !c.is_alphanumeric())
+            .to_lowercase();
+        self.leading_on.contains(&last.as_str())
+            && !(question && self.ends_a_question.contains(&last.as_str()))
+    }
+}
+
+/// "J" of "J. Smith", "U.S" of "U.S.".
+fn is_initials(word: &str, capitals: bool) -> bool {
+    let mut letters = word.split('.');
+    capitals && letters.all(|letter| letter.chars().count() == 1)
+}
+
+/// Whether `word` is the number of a list item: "1" of "1. Milk".
+pub(crate) fn is_item_number(word: &str) -> bool {
+    !word.is_empty() && word.len() <= 2 && word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// `text` without closing quotes and brackets after a mark.
+pub(crate) fn unclosed(text: &str) -> &str {
+    text.trim_end_matches(['"', '\'', '”', '’', ')', ']', '»'])
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::language::en::SENTENCES;
+
+    #[test]
+    fn the_last_word_shows_whether_a_sentence_is_unfinished() {
+        for text in [
+            "Set a timer for",
+            "I want to go to the",
+            "Well, um...",
+            "My number is,",
+        ] {
+            assert!(SENTENCES.reads_unfinished(text), "{text}");
+        }
+        for text in [
+            "What is it for?",
+            "Yes.",
+            "",
+            "Set a timer for ten minutes.",
+            "Stop it",
+        ] {
+            assert!(!SENTENCES.reads_unfinished(text), "{text}");
+        }
+    }
+}

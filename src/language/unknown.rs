@@ -1,0 +1,44 @@
+//! Languages without a pack: no word decides anything, and text is spoken as it is written.
+
+use super::en;
+use super::en::assent::Reply;
+use super::en::spoken::Phrase;
+use super::sentences::Sentences;
+use super::{ENGLISH, Pack};
+
+/// Any language without a pack. Its fixed phrases are the English ones, unless the operator names others.
+pub(super) static PACK: Pack = Pack {
+    tag: "und",
+    name: "",
+    hello: "Hello, how can I help you?",
+    phrases: include_str!("../../prompts/phrases.toml"),
+    sentences: &SENTENCES,
+    agrees: |_| false,
+    reply: |_, _| Reply::Other,
+    finished: |_, _| None,
+    is_filler: |_| false,
+    normalise: plain,
+    question: |tool, arguments| super::pack(Some(ENGLISH)).question(tool, arguments),
+    spoken: as_written,
+};
+
+static SENTENCES: Sentences = Sentences {
+    conjunctions: &[],
+    always_go_on: &[],
+    may_go_on: &[],
+    leading_on: &[],
+    ends_a_question: &[],
+    ordinal_dots: false,
+};
+
+/// In lower case, without marks.
+pub(super) fn plain(text: &str) -> String {
+    let kept = text
+        .to_lowercase()
+        .replace(|c: char| !(c.is_alphanumeric() || c == '\''), " ");
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn as_written(text: &str, most_words: usize) -> Vec<Phrase> {
+    en::spoken::cut(text, most_words)
+}
