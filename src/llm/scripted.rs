@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_script_may_hang() {
-        let llm = Scripted::always(vec![Step::text("a"), Step::Hang]);
+        let llm = Scripted::always(vec![Step::text("Hello"), Step::Hang]);
         let mut stream = llm.generate(prompt(vec![]));
         assert!(stream.next().await.is_some());
         let hour = Duration::from_secs(3600);

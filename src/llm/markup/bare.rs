@@ -1,5 +1,6 @@
 //! Calls that no opener announces: `f(a=1)`, `f {"a": 1}`, ReAct's `Action: f`, and forms whose special tokens the
-//! server has removed. Only the name of an offered tool at the start of a clause begins one.
+//! server has removed. Only the name of an offered tool at the start of a clause begins one. Also thoughts that only a
+//! word announces: ReAct's, and those of gpt-oss without their tokens.
 
 use super::call::is_name_char;
 use super::regions::{Close, Reading, Region};
@@ -25,13 +26,49 @@ const ACTION: &str = "Action:";
 /// Written before a result that the model makes up.
 const OBSERVATION: &str = "Observation:";
 
-/// Whether the held text begins a call.
+/// Written before ReAct's thoughts, and before the answer behind them.
+const THOUGHT: &str = "Thought:";
+const ANSWER: &str = "Final Answer:";
+
+/// The channel of gpt-oss' thoughts, which stands directly before them if its tokens were removed.
+const ANALYSIS: &str = "analysis";
+
+/// What ends the thoughts of gpt-oss.
+const FINAL: &str = "assistantfinal";
+const COMMENTARY: &str = "assistantcommentary";
+
+/// Whether the held text begins a call or thoughts.
 #[derive(Debug)]
 pub(super) enum Word {
     /// A region begins, with this text.
     Opens(Box<Region>, String),
+    Thinks(Box<Thinking>),
+    /// Speech follows.
+    Label,
     MayOpen,
     Text,
+}
+
+/// Thoughts that only a word announced, with the last characters of them.
+#[derive(Debug)]
+pub(super) struct Thinking {
+    form: ThinkingForm,
+    last: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ThinkingForm {
+    ReAct,
+    GptOss,
+}
+
+impl Thinking {
+    fn new(form: ThinkingForm) -> Box<Self> {
+        Box::new(Self {
+            form,
+            last: String::new(),
+        })
+    }
 }
 
 /// Compares text with the ways to write a call of one of these tools.
@@ -55,7 +92,7 @@ pub(super) fn compare(text: &str, tools: &[String]) -> Word {
                 Some(after) if !after.is_empty() => match arguments(prefix, name, after) {
                     Word::MayOpen => may_open = true,
                     Word::Text => {}
-                    opens @ Word::Opens(..) => return opens,
+                    found => return found,
                 },
                 _ => {}
             }
@@ -108,6 +145,12 @@ fn arguments(prefix: &str, name: &str, after: &str) -> Word {
         to if to.ends_with("to=functions.") && "json".starts_with(trimmed) => Word::MayOpen,
         to if to.ends_with("to=functions.") => {
             object(trimmed.strip_prefix("json").unwrap_or(trimmed).trim_start())
+        }
+        _ if "<arg_key>".starts_with(trimmed) && trimmed.len() < 9 => Word::MayOpen,
+        "" if trimmed.starts_with("<arg_key>") => {
+            // Without its tags nothing shows that the last pair is there: the call is refused.
+            let region = Region::new(Reading::Calls, Close::Tool);
+            Word::Opens(Box::new(region), format!("{name}{after}"))
         }
         _ => object(trimmed),
     }
@@ -163,7 +206,7 @@ pub(crate) fn may_begin(before: &str, rest: &str) -> bool {
 impl Parser {
     /// Begins to hold text that may be a call, if it can be one.
     pub(super) fn begins_word(&mut self, c: char) -> bool {
-        if self.tools.is_empty() || !self.starts_clause() {
+        if !self.starts_clause() {
             return false;
         }
         let may_open = !matches!(self.compare_word(c.encode_utf8(&mut [0; 4])), Word::Text);
@@ -183,7 +226,39 @@ impl Parser {
                 false => Word::MayOpen,
             };
         }
-        compare(text, &self.tools)
+        match (self.compare_thoughts(text), &self.tools) {
+            (Word::Text, tools) if tools.is_empty() => Word::Text,
+            (Word::Text, tools) => compare(text, tools),
+            (found, _) => found,
+        }
+    }
+
+    /// Compares text with the words before thoughts. ReAct needs tools, and gpt-oss thinks before it says anything.
+    fn compare_thoughts(&self, text: &str) -> Word {
+        if !self.tools.is_empty() {
+            for label in [THOUGHT, ANSWER] {
+                if label.starts_with(text) {
+                    return match text.len() == label.len() {
+                        false => Word::MayOpen,
+                        true if label == THOUGHT => {
+                            Word::Thinks(Thinking::new(ThinkingForm::ReAct))
+                        }
+                        true => Word::Label,
+                    };
+                }
+            }
+        }
+        if self.spoken {
+            return Word::Text;
+        }
+        match text.strip_prefix(ANALYSIS) {
+            Some("") => Word::MayOpen,
+            Some(next) if next.starts_with(|c: char| c.is_uppercase() || c == '"') => {
+                Word::Thinks(Thinking::new(ThinkingForm::GptOss))
+            }
+            None if ANALYSIS.starts_with(text) => Word::MayOpen,
+            _ => Word::Text,
+        }
     }
 
     pub(super) fn word(&mut self, c: char, mut text: String) {
@@ -191,7 +266,48 @@ impl Parser {
         match self.compare_word(&text) {
             Word::MayOpen => self.mode = Mode::Word(text),
             Word::Opens(region, text) => self.open_region(*region, &text),
+            Word::Thinks(thinking) => self.mode = Mode::Thoughts(thinking),
+            Word::Label => self.space('\n'),
             Word::Text => self.release(&text),
+        }
+    }
+
+    /// Drops thoughts up to the word that ends them. A call behind them is read like any other.
+    pub(super) fn thoughts(&mut self, c: char, mut thinking: Box<Thinking>) {
+        let last = &mut thinking.last;
+        last.push(c);
+        if last.len() > MAX_HELD {
+            last.drain(..last.char_indices().nth(1).map_or(0, |(at, _)| at));
+        }
+        let line = last.rsplit('\n').next().unwrap_or_default();
+        let follows = match thinking.form {
+            ThinkingForm::ReAct if line == ACTION => ACTION,
+            ThinkingForm::ReAct if last.ends_with(ANSWER) => "",
+            ThinkingForm::GptOss if last.ends_with(FINAL) => "",
+            ThinkingForm::GptOss
+                if last
+                    .strip_suffix(' ')
+                    .is_some_and(|l| l.ends_with(COMMENTARY)) =>
+            {
+                "assistantcommentary "
+            }
+            ThinkingForm::GptOss
+                if last
+                    .strip_suffix(c)
+                    .is_some_and(|l| l.ends_with(COMMENTARY)) =>
+            {
+                self.space('\n');
+                return self.step(c);
+            }
+            _ => {
+                self.mode = Mode::Thoughts(thinking);
+                return;
+            }
+        };
+        self.space('\n');
+        self.after_region = true;
+        if !follows.is_empty() {
+            self.mode = Mode::Word(follows.to_owned());
         }
     }
 

@@ -89,6 +89,7 @@ pub(crate) use readers::{ARGUMENT_KEYS, begins_call};
 pub(crate) use utf8::Utf8Decoder;
 
 use crate::llm::LlmEvent;
+use bare::Thinking;
 use call::{Call, Step};
 use regions::{Close, Ending, Reading, Region};
 use tag::{Kind, Tag, attribute, decode_entity};
@@ -175,6 +176,8 @@ enum Mode {
     Header(String),
     /// Within `<think>`, with the characters since the last `<`.
     Think(String),
+    /// Thoughts without a tag.
+    Thoughts(Box<Thinking>),
     Tool(Box<Call>),
 }
 
@@ -310,6 +313,7 @@ impl Parser {
             Mode::Region(region) => self.region(c, region),
             Mode::Header(text) => self.header(c, text),
             Mode::Think(text) => self.think(c, text),
+            Mode::Thoughts(thinking) => self.thoughts(c, thinking),
             Mode::Tool(call) => self.tool(c, call),
         }
     }

@@ -596,6 +596,53 @@ fn thoughts_in_every_form_are_not_spoken() {
     }
 }
 
+/// Its server has removed the tags, so that nobody can tell whether the call is whole.
+#[test]
+fn a_call_of_glm_without_its_tags_is_refused_and_not_spoken() {
+    let pairs = written(&usual()).pairs;
+    let (spoken, called) = whole(&format!("One moment.\n{NAME}\n{pairs}"));
+    assert_eq!(spoken, "One moment.");
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert_eq!(called[0].0, NAME);
+    assert_eq!(called[0].1, Err("the call was not closed".to_owned()));
+}
+
+#[test]
+fn thoughts_that_only_a_word_announces_are_not_spoken() {
+    let call = ("pay".to_owned(), Ok(json!({"n": 1})));
+    let react = "Thought: They want to pay. Action needed.\nAction: pay\nAction Input: {\"n\": 1}";
+    assert_eq!(whole(react), (String::new(), vec![call.clone()]));
+    for (text, spoken) in [
+        (
+            "Thought: I know.\nFinal Answer: It is sunny.",
+            "It is sunny.",
+        ),
+        (
+            "Thought: I know. Final Answer: It is sunny.",
+            "It is sunny.",
+        ),
+        ("Final Answer: It is sunny.", "It is sunny."),
+        ("Thought: I wonder.", ""),
+        ("A thought: it is sunny.", "A thought: it is sunny."),
+        ("Thoughts are free.", "Thoughts are free."),
+        (
+            "analysisThey greet me. Say hello.assistantfinalHello there.",
+            "Hello there.",
+        ),
+        (
+            "analysisThey greet me.assistantcommentaryOne moment.",
+            "One moment.",
+        ),
+        ("analysisThey greet me.", ""),
+        ("analysis is my job.", "analysis is my job."),
+        ("Good. analysisThey", "Good. analysisThey"),
+    ] {
+        assert_eq!(whole(text), (spoken.to_owned(), vec![]), "{text}");
+    }
+    let stripped = "analysisThey want to pay.assistantcommentary to=functions.pay json{\"n\": 1}";
+    assert_eq!(whole(stripped), (String::new(), vec![call]));
+}
+
 #[test]
 fn a_model_that_thinks_first_is_heard_from_the_end_of_its_thoughts() {
     let mut parser = Parser::new().thinks_first(true);
