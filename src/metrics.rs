@@ -137,6 +137,26 @@ impl Refusal {
     }
 }
 
+/// The outcome of a call over WebRTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    /// The connection came up.
+    Connected,
+    /// The client was answered and never reached the UDP port.
+    NeverConnected,
+    /// A fault of the server.
+    Failed,
+}
+
+/// Why a UDP packet of a WebRTC client was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UdpLoss {
+    /// It belongs to no call.
+    Stray,
+    /// Too many wait for its call.
+    Busy,
+}
+
 /// A language model that is loading, or cannot be reached since the start.
 #[derive(Debug)]
 pub struct LoadingModel(Gauge);
@@ -178,6 +198,8 @@ pub struct Metrics {
     sessions: Gauge,
     stage_failures: Family<Stage, Counter>,
     refused: Family<Reason, Counter>,
+    webrtc_calls: Family<Outcome, Counter>,
+    webrtc_dropped: Family<Reason, Counter>,
     lost: Family<What, Counter>,
     queue_delay: Family<Stage, Histogram, fn() -> Histogram>,
     load: Gauge,
@@ -223,6 +245,8 @@ impl Default for Metrics {
             sessions: Gauge::default(),
             stage_failures: Family::default(),
             refused: Family::default(),
+            webrtc_calls: Family::default(),
+            webrtc_dropped: Family::default(),
             lost: Family::default(),
             queue_delay: Family::new_with_constructor(|| Histogram::new(QUEUEING)),
             load: Gauge::default(),
@@ -403,6 +427,16 @@ impl Metrics {
             "Refused connections, by reason",
             self.refused.clone(),
         );
+        registry.register(
+            "webrtc_calls",
+            "Calls over WebRTC that are over, by whether the client ever reached the UDP port",
+            self.webrtc_calls.clone(),
+        );
+        registry.register(
+            "webrtc_dropped_packets",
+            "UDP packets that belonged to no call, or for which too many were waiting",
+            self.webrtc_dropped.clone(),
+        );
         registry.register_with_unit(
             "queue_delay",
             "How long a transcript or the first clause of an answer waits for its model",
@@ -559,6 +593,25 @@ impl Metrics {
     pub fn refused(&self, refusal: Refusal) {
         let reason = refusal.name();
         self.refused.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts a call over WebRTC that is over.
+    pub fn call_ended(&self, end: CallEnd) {
+        let outcome = match end {
+            CallEnd::Connected => "connected",
+            CallEnd::NeverConnected => "never_connected",
+            CallEnd::Failed => "failed",
+        };
+        self.webrtc_calls.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    /// Counts a dropped UDP packet of a WebRTC client.
+    pub fn udp_lost(&self, loss: UdpLoss) {
+        let reason = match loss {
+            UdpLoss::Stray => "stray",
+            UdpLoss::Busy => "busy",
+        };
+        self.webrtc_dropped.get_or_create(&Reason { reason }).inc();
     }
 
     /// Records the time from detecting a barge-in to the last audio sent.

@@ -8,6 +8,7 @@ mod accept;
 mod access;
 mod admission;
 mod api;
+mod calls;
 mod choice;
 mod connections;
 mod demonstration;
@@ -39,6 +40,7 @@ use crate::session::Engines;
 use crate::transport::door::Door;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore};
 use crate::transport::pump::PumpContext;
+use crate::transport::webrtc;
 use accept::accept;
 use admission::Admission;
 use axum::Router;
@@ -60,7 +62,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// The response body of `/healthz`.
 pub(crate) const HEALTHY: &str = "ok";
@@ -97,6 +99,8 @@ pub struct App {
     pub tickets: Arc<dyn TicketStore>,
     /// The models behind `/v1/audio`; without them these routes say that there are none.
     pub speech: Option<Arc<Engines>>,
+    /// The UDP port of calls over WebRTC, from [`webrtc::bind`]; without it there are none.
+    pub webrtc: Option<webrtc::Bound>,
     /// Additional routes; they must not overlap with the server's own.
     pub routes: Router,
     /// The counters of all connections.
@@ -120,6 +124,7 @@ impl App {
             doors: Vec::new(),
             tickets: Arc::new(TicketMemory::default()),
             speech: None,
+            webrtc: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -140,8 +145,8 @@ pub enum ServerError {
         /// The reason.
         reason: io::Error,
     },
-    /// The listener is broken.
-    #[error("the listener has no address: {0}")]
+    /// A socket is broken.
+    #[error("a socket cannot be used: {0}")]
     Listener(#[from] io::Error),
 }
 
@@ -174,6 +179,10 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let stop = CancellationToken::new();
     let deadline = app.settings.drain_deadline;
+    let calls = app
+        .webrtc
+        .map(|bound| webrtc::Port::new(bound, app.metrics.clone()));
+    let calls = calls.transpose()?.map(Arc::new);
     let shared = Arc::new(Shared {
         address: listener.local_addr()?,
         admission: Admission {
@@ -194,6 +203,7 @@ pub async fn run(
         metrics: app.metrics,
         tickets: app.tickets,
         speech: app.speech.map(Speech::new),
+        calls: calls.clone(),
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
         renewed: app.renewed.unwrap_or_else(|| {
             let always = Renewed::new(app.settings, app.playground);
@@ -203,6 +213,9 @@ pub async fn run(
     let router = routes::router(shared.clone()).merge(app.routes);
     let tasks = shared.tasks.clone();
     let doors = app.doors;
+    // Beyond the drain, until the last calls have said goodbye.
+    let _receiving = calls
+        .map(|calls| AbortOnDropHandle::new(tokio::spawn(async move { calls.receive().await })));
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
         never = doors::accept_clients(&doors, &shared) => match never {},

@@ -11,6 +11,7 @@ use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use crate::transport::door::Door;
 use crate::transport::phone::audiosocket::{self, AudioSocket};
+use crate::transport::webrtc;
 use crate::transport::wyoming::{self, ConversationMemory};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -83,7 +84,7 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
 async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
     let mut signals = Signals::listen()?;
     // Before the models are loaded, so that a port in use is reported at once.
-    let doors = Doors::open(&loaded.config)?;
+    let mut doors = Doors::open(&loaded.config)?;
     let demonstration = demonstration(&mut loaded.config, server::ANYWHERE);
     let config = &loaded.config;
     let metrics = observers.metrics.clone();
@@ -102,12 +103,14 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result
     let (opener, gauged) = (current.clone(), engines.clone());
     let sessions =
         Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
+    let calls = doors.webrtc.take();
     let (listener, further) = doors.open_to(&settings, &engines);
     let app = App {
         metrics,
         doors: further,
         renewed: Some(renewed),
         speech: Some(engines.clone()),
+        webrtc: calls,
         room: Arc::new(move || gauged.admit()),
         ..App::new(settings, sessions)
     };
@@ -202,6 +205,7 @@ type Further = (TcpListener, Arc<dyn Door>);
 struct Doors {
     listener: TcpListener,
     address: SocketAddr,
+    webrtc: Option<webrtc::Bound>,
     audiosocket: Option<TcpListener>,
     wyoming: Option<TcpListener>,
 }
@@ -213,8 +217,10 @@ impl Doors {
         let bind_calls = |address| server::bind_with(address, audiosocket::SEND_BUFFER);
         let calls = config.audiosocket.map(bind_calls);
         let home = config.wyoming.map(server::bind);
+        let bound = listener.local_addr()?;
         Ok(Self {
-            address: listener.local_addr()?,
+            webrtc: Some(webrtc_port(config, bound)?),
+            address: bound,
             listener,
             audiosocket: calls
                 .map(|bound| named("asterisk.audiosocket", bound))
@@ -254,9 +260,13 @@ impl Doors {
         let twilio = twilio.map_or_else(String::new, |twilio| {
             format!("\x20 Twilio's calls           {}\n", twilio.voice_url())
         });
+        let webrtc = self.webrtc.iter().flat_map(webrtc::Bound::addresses);
+        let webrtc: Vec<_> = webrtc.map(|address| format!("udp {address}")).collect();
+        let webrtc = webrtc.join(", ");
         format!(
             "undertone listens on http://{address}\n\
              \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
+             \x20 the same over WebRTC     http://{address}/v1/realtime/calls, {webrtc}\n\
              \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
              {calls}\
              {home}\
@@ -266,6 +276,33 @@ impl Doors {
              \x20 undertone ask question.wav --out answer.wav"
         )
     }
+}
+
+/// Binds the UDP port of WebRTC: the same number as the server's, unless it is configured or any.
+fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
+    let number = config
+        .webrtc
+        .port
+        .unwrap_or(match config.server.bind.port() {
+            0 => 0,
+            _ => server.port(),
+        });
+    let address = SocketAddr::new(server.ip(), number);
+    let bound = webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
+        anyhow!(
+            "webrtc.udp_port: cannot use UDP port {number} of {}: {error}; stop the program that uses it, or \
+             choose another port",
+            server.ip()
+        )
+    })?;
+    tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are told these addresses");
+    if bound.is_private() {
+        tracing::warn!(
+            addresses = ?bound.addresses(),
+            "browsers on other networks cannot reach these addresses: set webrtc.advertise to those that they can"
+        );
+    }
+    Ok(bound)
 }
 
 /// Adds the settings' names to the error of an address that cannot be listened on.

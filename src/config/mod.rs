@@ -32,7 +32,7 @@ use jiff::tz::TimeZone;
 use layers::Layers;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,6 +74,8 @@ pub struct Config {
     pub router_head: Option<PathBuf>,
     /// Where it is kept which call follows which; `None` if calls are not predicted from the calls before them.
     pub patterns: Option<PathBuf>,
+    /// The UDP port of calls over WebRTC.
+    pub webrtc: WebrtcConfig,
     /// The address to listen on for Asterisk's AudioSocket calls; `None` for none.
     pub audiosocket: Option<SocketAddr>,
     /// The address to listen on for Wyoming clients such as Home Assistant; `None` for none.
@@ -84,6 +86,15 @@ pub struct Config {
     pub demonstration: bool,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// The UDP port of calls over WebRTC, on the server's host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebrtcConfig {
+    /// The port; `None` for the same number as the server's TCP port.
+    pub port: Option<u16>,
+    /// The addresses that clients are told; if there are none, those of this machine.
+    pub advertise: Vec<IpAddr>,
 }
 
 /// An agent. What is `None` is as the configuration file has it.

@@ -27,6 +27,7 @@ pub(super) struct RawConfig {
     pub(super) draft: RawDraft,
     pub(super) filler: RawFiller,
     pub(super) router: RawRouter,
+    pub(super) webrtc: RawWebrtc,
     pub(super) asterisk: RawAsterisk,
     pub(super) wyoming: RawWyoming,
     pub(super) playground: RawPlayground,
@@ -442,6 +443,13 @@ pub(super) struct RawRoute {
     pub(super) header: BTreeMap<String, String>,
     pub(super) param: BTreeMap<String, String>,
     pub(super) trust: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawWebrtc {
+    pub(super) udp_port: i64,
+    pub(super) advertise: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::error::ConfigError;
 use super::layers::Layers;
 use super::raw::{
     RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer, RawSession,
-    RawSpeculation, RawTools, RawTurn, RawTwilio,
+    RawSpeculation, RawTools, RawTurn, RawTwilio, RawWebrtc,
 };
 use super::*;
 use crate::conversation::{
@@ -84,6 +84,7 @@ pub(super) fn check(
         tools,
         router_head: check.existing("router.head", &raw.router.head)?,
         patterns: check.patterns(&raw.speculation),
+        webrtc: check.webrtc(&raw.webrtc)?,
         audiosocket: check.trusting(
             &AUDIOSOCKET,
             &raw.asterisk.audiosocket,
@@ -143,6 +144,24 @@ fn is_account(sid: &str) -> bool {
 }
 
 impl Check<'_> {
+    fn webrtc(&self, raw: &RawWebrtc) -> Checked<WebrtcConfig> {
+        let port: u16 = self.whole("webrtc.udp_port", raw.udp_port, 0..=65_535)?;
+        let read = |typed: &String| {
+            let address = typed.trim().parse::<IpAddr>().ok();
+            let told = address.filter(|address| !address.is_unspecified());
+            told.ok_or_else(|| {
+                let key = "webrtc.advertise";
+                let problem = format!("{key}: \"{typed}\" is not the IP address of a machine");
+                let fix = "list the addresses at which browsers reach this server, such as \"203.0.113.7\"";
+                self.wrong(key, problem, fix)
+            })
+        };
+        Ok(WebrtcConfig {
+            port: Some(port).filter(|port| *port != 0),
+            advertise: raw.advertise.iter().map(read).collect::<Checked<_>>()?,
+        })
+    }
+
     fn server(&self, raw: &RawServer) -> Checked<ServerSettings> {
         let port = self.whole("server.port", raw.port, 0..=65_535)?;
         let drain = self.seconds("server.drain_seconds", raw.drain_seconds, 0..=3_600)?;

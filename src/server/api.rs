@@ -1,5 +1,4 @@
-//! The HTTP endpoints of the Realtime API: client secrets, the list of models, and WebRTC calls, which
-//! are refused.
+//! The HTTP endpoints of the Realtime API beside calls: client secrets and the list of models.
 
 use super::access::{self, Admitted, admit_with_token, refusal};
 use super::errors::{error, fault};
@@ -9,7 +8,7 @@ use super::shared::Shared;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::realtime::{self, Fault, Realtime};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -45,7 +44,6 @@ pub(super) fn router() -> Router<Arc<Shared>> {
             "/v1/realtime/client_secrets",
             post(client_secret).options(preflight),
         )
-        .route("/v1/realtime/calls", post(calls).options(preflight))
         .route("/v1/models", get(models).options(preflight))
         .route("/v1/models/{model}", get(model).options(preflight))
         .layer(map_response(readable_everywhere))
@@ -63,11 +61,11 @@ pub(super) async fn readable_everywhere(mut response: Response) -> Response {
 /// The answer to a page that asks what it may send.
 pub(super) async fn preflight() -> impl IntoResponse {
     let allowed = [
-        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
         (
             ACCESS_CONTROL_ALLOW_HEADERS,
             "authorization, content-type, openai-beta, openai-organization, openai-project, \
-             openai-safety-identifier",
+             openai-safety-identifier, x-openai-agents-sdk",
         ),
         (ACCESS_CONTROL_MAX_AGE, "86400"),
     ];
@@ -81,6 +79,25 @@ pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
         .within(settings.text)
 }
 
+/// Reads a body of at most `most` bytes.
+pub(super) async fn read(shared: &Shared, body: Body, most: usize) -> Result<Bytes, Response> {
+    let reading = timeout(shared.settings().header_timeout, to_bytes(body, most));
+    reading.await.map_or_else(
+        |_| {
+            let message = "The body arrives too slowly.";
+            let status = StatusCode::REQUEST_TIMEOUT;
+            Err(error(status, "request_timeout", None, message))
+        },
+        |read| {
+            read.map_err(|_| {
+                let message = format!("The body is longer than {most} bytes.");
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                error(status, "request_too_large", None, message)
+            })
+        },
+    )
+}
+
 /// Issues a client secret. A client secret is not enough to request another.
 async fn client_secret(
     State(shared): State<Arc<Shared>>,
@@ -90,19 +107,9 @@ async fn client_secret(
     if let Err(denied) = admit_with_token(&shared, &headers) {
         return refusal(&shared, denied);
     }
-    let reading = timeout(shared.settings().header_timeout, to_bytes(body, MAX_BODY));
-    let body = match reading.await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => {
-            let message = format!("The body is longer than {MAX_BODY} bytes.");
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            return error(status, "request_too_large", None, message);
-        }
-        Err(_) => {
-            let message = "The body arrives too slowly.";
-            let status = StatusCode::REQUEST_TIMEOUT;
-            return error(status, "request_timeout", None, message);
-        }
+    let body = match read(&shared, body, MAX_BODY).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
     };
     let settings = shared.settings();
     // Without a token, whoever opens sessions may ask for secrets, too.
@@ -239,16 +246,6 @@ fn seconds(expires_after: &Value) -> Result<u64, Fault> {
             })
         }
     }
-}
-
-async fn calls() -> Response {
-    error(
-        StatusCode::NOT_IMPLEMENTED,
-        "webrtc_not_supported",
-        None,
-        "This server has no WebRTC. Connect a WebSocket to /v1/realtime; in \
-         @openai/agents-realtime with `transport: 'websocket'`.",
-    )
 }
 
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {

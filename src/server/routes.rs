@@ -4,7 +4,7 @@ use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
 use super::upgrade::{Limits, Upgrade, open_admitted};
-use super::{HEALTHY, api, errors, page, speech, twilio};
+use super::{HEALTHY, api, calls, errors, page, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Admission;
@@ -32,6 +32,7 @@ const MAX_NAME: usize = 200;
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(api::router())
+        .merge(calls::router())
         .merge(page::router())
         .merge(speech::router())
         .merge(twilio::router())
@@ -78,14 +79,15 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-#[derive(Deserialize)]
-struct RealtimeQuery {
-    model: Option<String>,
-    call_id: Option<String>,
-    intent: Option<String>,
-    vendor_events: Option<String>,
-    demonstration: Option<String>,
-    agent: Option<String>,
+/// The query of a Realtime client.
+#[derive(Default, Deserialize)]
+pub(super) struct RealtimeQuery {
+    pub(super) model: Option<String>,
+    pub(super) call_id: Option<String>,
+    pub(super) intent: Option<String>,
+    pub(super) vendor_events: Option<String>,
+    pub(super) demonstration: Option<String>,
+    pub(super) agent: Option<String>,
 }
 
 async fn open_realtime(
@@ -100,8 +102,7 @@ async fn open_realtime(
         Err(rejection) => return rejection.into_response(),
     };
     if query.call_id.is_some() {
-        let message =
-            "This server has no calls over WebRTC or SIP: omit call_id to open a session.";
+        let message = "There is no call with this id: omit call_id to open a session.";
         return errors::error(
             StatusCode::NOT_FOUND,
             "call_not_found",
@@ -109,31 +110,9 @@ async fn open_realtime(
             message,
         );
     }
-    let admitted = match admit(&shared, &headers) {
-        Ok(admitted) => admitted,
+    let dialect = match realtime_client(&shared, &uri, &headers, query) {
+        Ok(dialect) => dialect,
         Err(refused) => return refused,
-    };
-    let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
-    let vendor_events = is_set(query.vendor_events);
-    let agents = &shared.settings().agents;
-    let agent = match admitted.agent(agents, query.agent.as_deref(), query.model.as_deref()) {
-        Ok(agent) => agent,
-        Err(wrong) => return errors::fault(&wrong),
-    };
-    let dialect = Realtime::new(query.model.map(clip), client(&headers), vendor_events)
-        .with_agent(agent)
-        .knowing(admitted.values)
-        .knowing(told(&uri, "realtime", Origin::Claimed));
-    let dialect = match as_set(dialect, &shared.settings()).configured(admitted.session) {
-        Ok(dialect) => dialect
-            .beta(realtime::asks_for_beta(&headers))
-            .demonstrating(is_set(query.demonstration)),
-        // The operator may have changed limits since the secret was issued.
-        Err(wrong) => return errors::fault(&wrong),
-    };
-    let dialect = match query.intent.as_deref() {
-        Some("transcription") => dialect.transcribing(),
-        _ => dialect,
     };
     let limit = Limits {
         message: shared.settings().max_realtime_message,
@@ -144,6 +123,39 @@ async fn open_realtime(
     let protocols = ["realtime", realtime::BETA_PROTOCOL];
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
+}
+
+/// Admits a Realtime client, and sets up its side of a session.
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the response, made once per refused client"
+)]
+pub(super) fn realtime_client(
+    shared: &Shared,
+    uri: &Uri,
+    headers: &HeaderMap,
+    query: RealtimeQuery,
+) -> Result<Realtime, Response> {
+    let admitted = admit(shared, headers)?;
+    let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
+    let vendor_events = is_set(query.vendor_events);
+    let agents = &shared.settings().agents;
+    let agent = admitted.agent(agents, query.agent.as_deref(), query.model.as_deref());
+    let agent = agent.map_err(|wrong| errors::fault(&wrong))?;
+    let dialect = Realtime::new(query.model.map(clip), client(headers), vendor_events)
+        .with_agent(agent)
+        .knowing(admitted.values)
+        .knowing(told(uri, "realtime", Origin::Claimed));
+    let dialect = as_set(dialect, &shared.settings()).configured(admitted.session);
+    // The operator may have changed limits since the secret was issued.
+    let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
+    let dialect = dialect
+        .beta(realtime::asks_for_beta(headers))
+        .demonstrating(is_set(query.demonstration));
+    Ok(match query.intent.as_deref() {
+        Some("transcription") => dialect.transcribing(),
+        _ => dialect,
+    })
 }
 
 #[derive(Deserialize)]

@@ -9,6 +9,7 @@ use super::speech::Speech;
 use crate::metrics::Metrics;
 use crate::transport::phone::tickets::TicketStore;
 use crate::transport::pump::PumpContext;
+use crate::transport::webrtc::Port;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     pub(super) tickets: Arc<dyn TicketStore>,
     pub(super) secrets: Secrets,
     pub(super) speech: Option<Speech>,
+    /// The port of calls over WebRTC.
+    pub(super) calls: Option<Arc<Port>>,
 }
 
 impl Shared {

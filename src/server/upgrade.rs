@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// `Retry-After` for clients that were turned away, seconds.
-const RETRY_SECONDS: &str = "5";
+pub(super) const RETRY_SECONDS: &str = "5";
 
 pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 

@@ -9,16 +9,19 @@
 //! | [`pcm`] | bare PCM16 in binary messages, for devices |
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
+//! | [`webrtc`] | the Realtime protocol for browsers: audio on a track, events on a data channel |
 //! | [`door`] | protocols over bare TCP, as the server admits their clients |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`link`] | a pump's link to its session, whatever carries the bytes |
 //! | [`patience`] | when a client counts as slow, vanished or idle |
 //! | [`pump`] | what a pump uses of the server, and how its connection ends |
 //! | [`intake`] | how fast a client's audio may enter the session |
+//! | [`line`] | a frame of audio every 20 ms |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
 
 pub mod door;
 pub mod intake;
+pub mod line;
 pub mod link;
 pub mod outbox;
 pub mod patience;
@@ -27,6 +30,7 @@ pub mod phone;
 pub mod pump;
 pub mod realtime;
 pub mod socket;
+pub mod webrtc;
 pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
@@ -66,6 +70,8 @@ pub enum Action {
         /// How long it plays.
         length: Micros,
     },
+    /// Play audio, at the session's output rate, on the client's track. A socket has none.
+    Play(Vec<i16>),
     /// Drop the audio that still waits to be sent.
     DropAudio,
     /// Give audio of the client, at the session's input rate, to the session.

@@ -217,6 +217,7 @@ impl<D: Dialect> Pump<D> {
                     self.link.audio_lost(length);
                 }
             }
+            Action::Play(_) => {}
             Action::DropAudio => self.outbox.drop_audio(),
             Action::Audio(samples) => return self.audio(samples),
             Action::Spoken { audio, id, item } => self.link.spoken(audio, id, item)?,

@@ -37,4 +37,5 @@ mod relay;
 mod speech;
 mod tool_cache;
 mod twilio;
+mod webrtc;
 mod wyoming;

@@ -4,6 +4,7 @@ mod agent;
 mod aside;
 mod requests;
 mod tools;
+mod track;
 mod user;
 
 use super::client_events::{self, ClientRequest, ItemContent, ResponseRequest};
@@ -23,6 +24,7 @@ use crate::tools::{SessionValues, ToolSpec};
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
+use track::Track;
 
 /// The default model name, also shown in the list of models.
 pub const DEFAULT_MODEL: &str = "undertone";
@@ -106,8 +108,8 @@ pub struct Realtime {
     options: SessionOptions,
     writer: Writer,
     session: Session,
-    /// Settings to apply when the session opens.
-    configuration: Settings,
+    /// Settings to apply when the session opens, in order.
+    configuration: Vec<Settings>,
     items: Items,
     utterance: Option<Utterance>,
     response: Option<Response>,
@@ -117,6 +119,8 @@ pub struct Realtime {
     asides: HashMap<TurnId, Response>,
     aside_items: u64,
     decoder: Decoder,
+    /// Set if audio goes over a track instead of in events.
+    track: Option<Track>,
     /// User audio since the last response.
     heard: Micros,
     /// Items added as audio that wait for their transcripts.
@@ -170,7 +174,7 @@ impl Realtime {
             options,
             writer,
             session,
-            configuration: Settings::default(),
+            configuration: Vec::new(),
             items: Items::default(),
             utterance: None,
             response: None,
@@ -178,6 +182,7 @@ impl Realtime {
             asides: HashMap::new(),
             aside_items: 0,
             decoder: Decoder::new(Format::Pcm),
+            track: None,
             heard: Micros(0),
             recordings: HashMap::new(),
             told: Told::default(),
@@ -208,7 +213,8 @@ impl Realtime {
         self
     }
 
-    /// Applies the session configuration from the client's secret; null means none.
+    /// Applies a session configuration that the client has before it connects, such as that of its secret;
+    /// null means none. A later one goes over an earlier one.
     ///
     /// # Errors
     /// If the configuration is invalid, or has more text than [`Realtime::within`] allows.
@@ -217,7 +223,7 @@ impl Realtime {
             return Ok(self);
         };
         self.check_set_up(&update)?;
-        self.configuration = self.session.apply(update);
+        self.configuration.push(self.session.apply(update));
         self.decoder = Decoder::new(self.session.input);
         if self.session.transcribes {
             self.options.profile = Profile::ClientFirst;
@@ -234,7 +240,10 @@ impl Realtime {
     #[must_use]
     pub fn transcribing(mut self) -> Self {
         self.session.transcribes = true;
-        self.configuration.transcribe_only = true;
+        self.configuration.push(Settings {
+            transcribe_only: true,
+            ..Settings::default()
+        });
         self.options.profile = Profile::ClientFirst;
         self
     }
@@ -458,9 +467,10 @@ impl Realtime {
 impl Dialect for Realtime {
     fn start(&mut self) -> Vec<Action> {
         self.actions.push(Action::Open(self.options.clone()));
-        let configuration = std::mem::take(&mut self.configuration);
-        if configuration != Settings::default() {
-            self.ask(Input::Configure(Box::new(configuration)));
+        for configuration in std::mem::take(&mut self.configuration) {
+            if configuration != Settings::default() {
+                self.ask(Input::Configure(Box::new(configuration)));
+            }
         }
         let session = self.session.to_json();
         self.tell("session.created", json!({ "session": session }));
@@ -478,6 +488,11 @@ impl Dialect for Realtime {
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         match message {
             ClientMessage::Text(text) => self.text(text),
+            ClientMessage::Binary(_) if self.track.is_some() => {
+                if let Err(fault) = self.check_audio_in_events() {
+                    self.refuse(&fault);
+                }
+            }
             ClientMessage::Binary(bytes) if self.session.vendor_events => self.binary(bytes),
             ClientMessage::Binary(_) => self.actions.push(Action::Close(Close {
                 code: close_code::UNSUPPORTED,
@@ -492,6 +507,7 @@ impl Dialect for Realtime {
             Outbound::Audio { item, samples, .. } => self.audio(item, &samples),
             Outbound::Clear => {
                 self.actions.push(Action::DropAudio);
+                self.track_cleared();
                 self.tell_vendor("undertone.clear", json!({}));
             }
             Outbound::Event { at, event } => {

@@ -4,12 +4,12 @@
 //! cannot be taken back.
 
 use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
-use super::line::Line;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::Micros;
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::intake::IntakeLimits;
+use crate::transport::line::Line;
 use crate::transport::link::{Link, Signal, TooManyRequests};
 use crate::transport::patience::Patience;
 use crate::transport::phone;

@@ -1,8 +1,8 @@
 //! Asterisk's AudioSocket: for each call, Asterisk opens a TCP connection to us.
 //!
 //! The protocol has only frames: no names, no tokens, no pings, and no way to take back audio. So
-//! one 20 ms frame is sent every 20 ms ([`line`]), and audio that a barge-in may discard is queued
-//! on this side.
+//! one 20 ms frame is sent every 20 ms ([`line`](crate::transport::line)), and audio that a
+//! barge-in may discard is queued on this side.
 //!
 //! From the start of the call, silence is sent when the agent says nothing. Asterisk needs it: its
 //! `AudioSocket()` application ends a call after two seconds without activity on either side, as
@@ -14,10 +14,8 @@
 
 mod call;
 mod frame;
-mod line;
 
 pub use frame::{Decoder, Malformed, Message, RATES, encode_audio, encode_hang_up};
-pub use line::Line;
 
 use crate::transport::door::{Door, Places};
 use crate::transport::intake::IntakeLimits;

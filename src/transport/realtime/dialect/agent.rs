@@ -34,6 +34,7 @@ impl Realtime {
         let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
         self.failure = None;
         self.response = Some(response);
+        self.next_on_track();
         self.tell("response.created", json!({ "response": json }));
     }
 
@@ -177,6 +178,10 @@ impl Realtime {
             return;
         };
         response.audio = response.audio + length;
+        if self.track.is_some() {
+            let id = response.id.clone();
+            return self.play(item, id, samples);
+        }
         let audio = response.encoder.encode(samples);
         let place = response.place(&name, index);
         self.send_audio(place, &audio, length);
@@ -203,7 +208,12 @@ impl Realtime {
         };
         part.text = text.to_owned();
         if interrupted {
-            part.cut = Some(part.audio);
+            let sent = part.audio;
+            let left = self.left(sent);
+            if let Some(part) = self.items.part_mut(item) {
+                part.cut = Some(left);
+            }
+            self.tell_cut(item);
         }
         let name = self.items.name(item);
         let Some(response) = &mut self.response else {

@@ -42,7 +42,10 @@ impl Realtime {
     ) -> Result<(), Fault> {
         match request {
             ClientRequest::Update(update) => return self.update(*update),
-            ClientRequest::Append(bytes) => return self.append(&bytes),
+            ClientRequest::Append(bytes) => {
+                self.check_audio_in_events()?;
+                return self.append(&bytes);
+            }
             ClientRequest::Commit => return self.commit(event_id),
             ClientRequest::Clear => self.clear(),
             ClientRequest::Create { previous, item } => {
@@ -543,16 +546,19 @@ impl Realtime {
     fn clear_output(&mut self) -> Result<(), Fault> {
         self.actions.push(Action::DropAudio);
         let id = self.response.as_ref().map(|response| response.id.clone());
+        self.clear_track();
         if self.is_answering() {
             self.expect(&None, Asked::ClearOutput)?;
             self.ask(Input::CancelResponse);
         }
-        self.tell("output_audio_buffer.cleared", json!({ "response_id": id }));
+        if self.track.is_none() {
+            self.tell("output_audio_buffer.cleared", json!({ "response_id": id }));
+        }
         Ok(())
     }
 
     /// Keeps a request until the session answers it.
-    fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
+    pub(super) fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
         if self.pending.len() == MAX_PENDING {
             // Other requests are kept only for the event id in errors; an item must not be lost.
             let is_item = |pending: &Pending| matches!(pending.asked, Asked::Add { .. });

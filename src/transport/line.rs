@@ -1,18 +1,18 @@
-//! Playout to the caller: a 20 ms frame every 20 ms.
+//! Playout to a client without a playout clock of its own: a 20 ms frame every 20 ms.
 
+use super::outbox::MAX_AUDIO;
 use crate::conversation::Micros;
-use crate::transport::outbox::MAX_AUDIO;
 use std::collections::VecDeque;
 
 /// One frame.
-const FRAME: Micros = Micros::from_ms(20);
+pub const FRAME: Micros = Micros::from_ms(20);
 
 /// Beyond this delay late frames are skipped instead of sent in a burst. Otherwise all frames
 /// missed while the machine slept would go out at once and stay queued, delaying audio for the rest
 /// of the call.
 const LATEST: Micros = Micros::from_ms(200);
 
-/// Queues and paces the agent's audio for one caller. Has no clock: times are since the call began.
+/// Queues and paces the agent's audio for one client. Has no clock: times are since the call began.
 #[derive(Debug)]
 pub struct Line {
     rate: u32,
@@ -45,8 +45,7 @@ impl Line {
     /// Returns how much was dropped.
     pub fn push(&mut self, samples: &[i16]) -> Micros {
         let length = Micros::of_samples(samples.len() as u64, self.rate);
-        let waiting = Micros::of_samples(self.waiting.len() as u64, self.rate);
-        if waiting + length > MAX_AUDIO {
+        if self.waiting() + length > MAX_AUDIO {
             return length;
         }
         self.waiting.extend(samples);
@@ -56,6 +55,11 @@ impl Line {
     /// Drops the queued audio.
     pub fn clear(&mut self) {
         self.waiting.clear();
+    }
+
+    /// How much audio is queued.
+    pub fn waiting(&self) -> Micros {
+        Micros::of_samples(self.waiting.len() as u64, self.rate)
     }
 
     /// Whether the queue is empty, so that the next frame will be silence.

@@ -1,0 +1,229 @@
+//! Calls over WebRTC: `POST /v1/realtime/calls` answers a client's SDP offer, as OpenAI's Realtime API does.
+
+use super::access;
+use super::api::{preflight, read, readable_everywhere};
+use super::errors::{error, fault};
+use super::routes::{RealtimeQuery, realtime_client};
+use super::shared::Shared;
+use super::upgrade::RETRY_SECONDS;
+use crate::metrics::Refusal;
+use crate::transport::realtime::Realtime;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, post};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+const SDP: &str = "application/sdp";
+
+/// The routes. Pages of any origin may read the responses: access depends on tokens and the origin.
+pub(super) fn router() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/realtime/calls", post(open).options(preflight))
+        .route(
+            "/v1/realtime/calls/{id}",
+            delete(hang_up).options(preflight),
+        )
+        .route(
+            "/v1/realtime/calls/{id}/hangup",
+            post(hang_up).options(preflight),
+        )
+        .layer(map_response(readable_everywhere))
+}
+
+/// An offer, and the configuration of the session.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+struct Offer {
+    sdp: String,
+    #[serde(default)]
+    session: Value,
+}
+
+async fn open(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    query: Result<Query<RealtimeQuery>, QueryRejection>,
+    body: Body,
+) -> Response {
+    let Query(query) = match query {
+        Ok(query) => query,
+        Err(rejection) => return invalid(rejection.body_text()),
+    };
+    // Before the body is read: it may be long.
+    if let Err(refused) = access::admit(&shared, &headers) {
+        return refused;
+    }
+    let offer = match offer(&shared, &headers, body).await {
+        Ok(offer) => offer,
+        Err(refused) => return refused,
+    };
+    let model = offer.session.get("model").and_then(Value::as_str);
+    let query = RealtimeQuery {
+        model: query.model.or(model.map(str::to_owned)),
+        ..query
+    };
+    let dialect = realtime_client(&shared, &uri, &headers, query);
+    let configured = dialect.and_then(|dialect| {
+        let dialect = dialect.on_track().configured(offer.session);
+        dialect.map_err(|wrong| fault(&wrong))
+    });
+    match configured {
+        Ok(dialect) => answer(&shared, dialect, &offer.sdp),
+        Err(refused) => refused,
+    }
+}
+
+/// Answers the offer of a client that has access, if there is a place, and runs its call.
+fn answer(shared: &Arc<Shared>, dialect: Realtime, offer: &str) -> Response {
+    let Some(calls) = &shared.calls else {
+        let message = "This server has no port for WebRTC. Connect a WebSocket to /v1/realtime.";
+        return error(
+            StatusCode::NOT_IMPLEMENTED,
+            "webrtc_not_supported",
+            None,
+            message,
+        );
+    };
+    let permit = match shared.admission.place(false) {
+        Ok(permit) => permit,
+        Err(refusal) => return busy(refusal),
+    };
+    let answered = match calls.answer(offer) {
+        Ok(answered) => answered,
+        Err(bad) => return invalid(bad.to_string()),
+    };
+    let (context, task) = (shared.context.clone(), shared.tasks.token());
+    let intake = shared.settings().pcm_intake;
+    let dialect = Box::new(dialect);
+    tokio::spawn(async move {
+        answered.seat.serve(dialect, intake, context).await;
+        drop((permit, task));
+    });
+    let headers = [
+        (CONTENT_TYPE, SDP.to_owned()),
+        (LOCATION, format!("/v1/realtime/calls/{}", answered.id)),
+        (ACCESS_CONTROL_EXPOSE_HEADERS, LOCATION.to_string()),
+    ];
+    (StatusCode::CREATED, headers, answered.sdp).into_response()
+}
+
+/// Reads an offer in any of the three forms in which OpenAI's clients send it.
+async fn offer(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Offer, Response> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let essence = kind
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    let form = match essence.trim().to_ascii_lowercase().as_str() {
+        SDP => Form::Sdp,
+        "application/json" => Form::Json,
+        "multipart/form-data" => Form::Parts,
+        _ => {
+            let message = "Send the SDP offer as application/sdp, as multipart/form-data with the fields sdp and \
+                           session, or as application/json with the same.";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(error(status, "unsupported_content_type", None, message));
+        }
+    };
+    let bytes = read(shared, body, shared.settings().max_realtime_message).await?;
+    match form {
+        Form::Sdp => text(&bytes).map(|sdp| Offer {
+            sdp,
+            session: Value::Null,
+        }),
+        Form::Json => serde_json::from_slice(&bytes)
+            .map_err(|wrong| invalid(format!("The body is not an object with an sdp: {wrong}."))),
+        Form::Parts => parts(headers, bytes).await,
+    }
+}
+
+enum Form {
+    Sdp,
+    Json,
+    Parts,
+}
+
+async fn parts(headers: &HeaderMap, body: Bytes) -> Result<Offer, Response> {
+    let mut request = Request::new(Body::from(body));
+    *request.headers_mut() = headers.clone();
+    let mut parts = Multipart::from_request(request, &())
+        .await
+        .map_err(|wrong| invalid(wrong.body_text()))?;
+    let mut offer = Offer::default();
+    while let Some(part) = parts
+        .next_field()
+        .await
+        .map_err(|wrong| invalid(wrong.body_text()))?
+    {
+        let name = part.name().map(str::to_owned);
+        let bytes = part
+            .bytes()
+            .await
+            .map_err(|wrong| invalid(wrong.body_text()))?;
+        match name.as_deref() {
+            Some("sdp") => offer.sdp = text(&bytes)?,
+            Some("session") => {
+                offer.session = serde_json::from_slice(&bytes)
+                    .map_err(|wrong| invalid(format!("The field session is not JSON: {wrong}.")))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(offer)
+}
+
+#[allow(
+    clippy::result_large_err,
+    reason = "the error is the response, made once per refused client"
+)]
+fn text(bytes: &[u8]) -> Result<String, Response> {
+    let text = std::str::from_utf8(bytes).map(str::to_owned);
+    text.map_err(|_| invalid("The SDP offer is not UTF-8.".into()))
+}
+
+fn invalid(message: String) -> Response {
+    error(StatusCode::BAD_REQUEST, "invalid_offer", None, message)
+}
+
+fn busy(refusal: Refusal) -> Response {
+    let message = match refusal {
+        Refusal::Draining => "The server shuts down.",
+        Refusal::Overloaded => "The server is overloaded: try again later.",
+        _ => "All sessions are taken: try again later.",
+    };
+    let refused = error(StatusCode::SERVICE_UNAVAILABLE, "no_place", None, message);
+    ([(RETRY_AFTER, RETRY_SECONDS)], refused).into_response()
+}
+
+/// Ends a call. Whoever knows its id, and has access, may.
+async fn hang_up(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refused) = access::admit(&shared, &headers) {
+        return refused;
+    }
+    match shared
+        .calls
+        .as_ref()
+        .is_some_and(|calls| calls.hang_up(&id))
+    {
+        true => StatusCode::OK.into_response(),
+        false => {
+            let message = "There is no call with this id; it may have ended.";
+            error(StatusCode::NOT_FOUND, "call_not_found", None, message)
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The pump between one WebRTC client and one session.
+//!
+//! One task per call. The agent's audio waits here, in a line that a barge-in empties, and never in the socket.
+
+use super::gaps::{Gaps, Piece};
+use super::opus::{Ears, Mouth, RATE, VOICE_RATE};
+use super::peer::{Happening, Peer};
+use super::playout::Playout;
+use super::port::{Packet, Wire};
+use crate::audio::{Resampler, to_f32, to_i16};
+use crate::conversation::{Input, Micros};
+use crate::metrics::{CallEnd, Metrics};
+use crate::session::{Outbound, SessionOptions};
+use crate::transport::intake::IntakeLimits;
+use crate::transport::line::{FRAME, Line};
+use crate::transport::link::{Link, Signal, TooManyRequests};
+use crate::transport::outbox::Outbox;
+use crate::transport::patience::Patience;
+use crate::transport::pump::{self, PumpContext};
+use crate::transport::realtime::Realtime;
+use crate::transport::{Action, ClientMessage, Dialect, Frame, close_code};
+use futures_util::FutureExt;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// Frames of silence after the last words, before the connection is closed: the client's jitter buffer plays
+/// meanwhile.
+const LAST_FRAMES: u32 = 20;
+
+/// A call that has been answered and waits for its client.
+pub struct Seat {
+    pub(super) peer: Peer,
+    pub(super) packets: mpsc::Receiver<Packet>,
+    /// Somebody has hung up by the call's id.
+    pub(super) hang_up: CancellationToken,
+    /// Our addresses, as the client knows them.
+    pub(super) here: Vec<SocketAddr>,
+    pub(super) wire: Arc<dyn Wire>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Seat {
+    /// Runs the call until either side hangs up or the server stops. `intake` limits how fast the client's
+    /// audio may arrive.
+    pub async fn serve(self, dialect: Box<Realtime>, intake: IntakeLimits, context: PumpContext) {
+        let metrics = self.metrics.clone();
+        let serving = AssertUnwindSafe(self.run(dialect, intake, context));
+        let end = serving.catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!("a call over WebRTC panicked; the others go on");
+            CallEnd::Failed
+        });
+        metrics.call_ended(end);
+    }
+
+    async fn run(
+        self,
+        dialect: Box<Realtime>,
+        intake: IntakeLimits,
+        context: PumpContext,
+    ) -> CallEnd {
+        let mut call = match Call::new(self, dialect, intake, context) {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::error!(%error, "no call over WebRTC: Opus cannot be set up");
+                return CallEnd::Failed;
+            }
+        };
+        let end = call.run().await;
+        call.link.end(&end);
+        match &end {
+            End::Bad(error) => tracing::warn!(%error, "closed a call over WebRTC"),
+            end => tracing::debug!(?end, "a call over WebRTC ended"),
+        }
+        call.say_goodbye();
+        match call.is_up {
+            true => CallEnd::Connected,
+            false => CallEnd::NeverConnected,
+        }
+    }
+}
+
+/// Why a call ends.
+type End = pump::End<BadCall>;
+
+/// What the client is to blame for.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum BadCall {
+    #[error("the client did not connect in time")]
+    Unconnected,
+    #[error("{0}")]
+    Protocol(&'static str),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    #[error(transparent)]
+    Requests(#[from] TooManyRequests),
+}
+
+/// The event that the pump handles next.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
+enum Wakeup {
+    Tick,
+    HungUp,
+    Beat,
+    Pass,
+    Signal(Signal),
+    Received(Option<Packet>),
+}
+
+struct Call {
+    seat: Seat,
+    dialect: Box<Realtime>,
+    link: Link,
+    patience: Patience,
+    outbox: Outbox,
+    /// The event that the channel has no room for yet.
+    unsaid: Option<String>,
+    gaps: Gaps,
+    ears: Ears,
+    mouth: Mouth,
+    line: Line,
+    playout: Playout,
+    began: Instant,
+    /// Audio can be sent.
+    is_up: bool,
+    /// The session is over; so many frames are still to be sent once the line is empty.
+    over: Option<u32>,
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: the beat of the frames and the timeouts are real time"
+)]
+impl Call {
+    fn new(
+        seat: Seat,
+        dialect: Box<Realtime>,
+        intake: IntakeLimits,
+        context: PumpContext,
+    ) -> Result<Self, opus::Error> {
+        Ok(Self {
+            patience: Patience::new(context.limits),
+            link: Link::new(intake, RATE, context),
+            seat,
+            dialect,
+            outbox: Outbox::default(),
+            unsaid: None,
+            gaps: Gaps::default(),
+            ears: Ears::new()?,
+            mouth: Mouth::new()?,
+            line: Line::new(VOICE_RATE, Micros(0)),
+            playout: Playout::default(),
+            began: Instant::now(),
+            is_up: false,
+            over: None,
+        })
+    }
+
+    async fn run(&mut self) -> End {
+        let mut end = self.settle().err();
+        loop {
+            if let Some(end) = end {
+                return end;
+            }
+            let wakeup = self.next().await;
+            end = self.handle(wakeup).err();
+        }
+    }
+
+    /// Waits for the next event, in order of importance.
+    async fn next(&mut self) -> Wakeup {
+        let deadline = self.patience.deadline();
+        let beat = self.began + self.line.due().duration();
+        let pass = Instant::from_std(self.seat.peer.wait());
+        tokio::select! {
+            biased;
+            () = sleep_until(deadline) => Wakeup::Tick,
+            () = self.seat.hang_up.cancelled() => Wakeup::HungUp,
+            () = sleep_until(beat), if self.is_up => Wakeup::Beat,
+            () = sleep_until(pass) => Wakeup::Pass,
+            signal = self.link.next() => Wakeup::Signal(signal),
+            packet = self.seat.packets.recv() => Wakeup::Received(packet),
+        }
+    }
+
+    fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
+        match wakeup {
+            Wakeup::Tick => self.patience.check(BadCall::Unconnected)?,
+            Wakeup::HungUp => return Err(End::Left),
+            Wakeup::Beat => self.beat()?,
+            Wakeup::Pass => self
+                .seat
+                .peer
+                .pass(Instant::now().into_std())
+                .map_err(broken)?,
+            Wakeup::Signal(Signal::Said(outbound)) => self.outbound(outbound)?,
+            Wakeup::Signal(Signal::Lost) => return Err(End::Closed("the session failed")),
+            Wakeup::Signal(Signal::Drained) if self.over.is_some() => {}
+            Wakeup::Signal(Signal::Drained | Signal::Stop) => {
+                return Err(End::Closed("the server shuts down"));
+            }
+            Wakeup::Received(None) => return Err(End::Vanished),
+            Wakeup::Received(Some(packet)) => self.received(&packet)?,
+        }
+        self.settle()
+    }
+
+    /// Does all that there is to do now, one change of the connection at a time.
+    fn settle(&mut self) -> Result<(), End> {
+        loop {
+            while let Some(happening) = self.seat.peer.poll().map_err(broken)? {
+                self.happened(happening)?;
+            }
+            if !self.seat.peer.is_alive() {
+                return Err(End::Left);
+            }
+            if !self.tell_next() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the next event, if there is one and room for it.
+    fn tell_next(&mut self) -> bool {
+        if self.unsaid.is_none() {
+            self.unsaid = self.outbox.pop().and_then(|frame| match frame {
+                Frame::Text(text) => Some(text),
+                Frame::Binary(_) => None,
+            });
+        }
+        let Some(event) = &self.unsaid else {
+            self.patience.took_all();
+            return false;
+        };
+        self.patience.waits();
+        match self.seat.peer.tell(event) {
+            Ok(false) => return false,
+            Ok(true) => self.patience.took(),
+            Err(unsendable) => {
+                tracing::warn!(
+                    ?unsendable,
+                    "an event was dropped: the client cannot receive it"
+                );
+            }
+        }
+        self.unsaid = None;
+        true
+    }
+
+    fn happened(&mut self, happening: Happening) -> Result<(), End> {
+        match happening {
+            Happening::Send { to, bytes } => {
+                self.seat.wire.send(to, &bytes);
+                Ok(())
+            }
+            Happening::Connected => {
+                self.is_up = true;
+                self.line = Line::new(VOICE_RATE, self.now());
+                match self.seat.peer.wants_events() {
+                    true => Ok(()),
+                    false => self.open(),
+                }
+            }
+            Happening::Opened => self.open(),
+            Happening::Text(text) => {
+                self.dialect.waits(self.line.waiting());
+                let actions = self.dialect.client(ClientMessage::Text(&text));
+                self.apply(actions)
+            }
+            Happening::Binary(bytes) => {
+                let actions = self.dialect.client(ClientMessage::Binary(&bytes));
+                self.apply(actions)
+            }
+            Happening::Audio { time, packet } => self.hear(time, &packet),
+            Happening::RoundTrip(time) => {
+                self.playout
+                    .takes(Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)));
+                Ok(())
+            }
+            Happening::Closed => Err(End::Left),
+        }
+    }
+
+    /// The client is there: the session begins.
+    fn open(&mut self) -> Result<(), End> {
+        if self.link.is_open() || self.over.is_some() {
+            return Ok(());
+        }
+        let actions = self.dialect.start();
+        self.apply(actions)
+    }
+
+    fn received(&mut self, packet: &Packet) -> Result<(), End> {
+        self.patience.heard();
+        let here = self.here(packet.from);
+        let peer = &mut self.seat.peer;
+        peer.receive(packet.at, packet.from, here, &packet.bytes)
+            .map_err(broken)
+    }
+
+    /// The address of ours that a client at `there` uses. With several of a kind it does not matter which: a
+    /// reply goes back the way it came.
+    fn here(&self, there: SocketAddr) -> SocketAddr {
+        let mut here = self.seat.here.iter();
+        let alike = here.find(|here| here.is_ipv4() == there.is_ipv4());
+        *alike.or(self.seat.here.first()).unwrap_or(&there)
+    }
+
+    /// Takes in a packet of the client's audio, and fills the gap before it.
+    fn hear(&mut self, time: u64, packet: &[u8]) -> Result<(), End> {
+        let Some(length) = Ears::length(packet) else {
+            return Ok(());
+        };
+        let mut audio = Vec::new();
+        for piece in self.gaps.place(time, length) {
+            let (length, skip, heard) = match piece {
+                Piece::Concealed(length) => (length, 0, self.ears.conceal(length)),
+                Piece::Silence(length) => (length, 0, None),
+                Piece::Recovered(length) => (length, 0, self.ears.recover(packet, length)),
+                Piece::Packet { skip } => (length, skip, self.ears.hear(packet)),
+            };
+            let mut heard = heard.unwrap_or_default();
+            heard.resize(length, 0);
+            audio.extend(heard.drain(skip..));
+        }
+        if audio.is_empty() || !self.link.is_open() {
+            return Ok(());
+        }
+        let actions = self.dialect.heard(audio);
+        self.apply(actions)
+    }
+
+    /// Sends the frame that is due.
+    fn beat(&mut self) -> Result<(), End> {
+        self.listen_to_session()?;
+        if self.line.is_empty() && self.over == Some(0) {
+            return Err(End::Closed("the session is over"));
+        }
+        let (now, before) = (self.now(), self.line.waiting());
+        let Some(samples) = self.line.pop(now) else {
+            return Ok(());
+        };
+        let left = Micros(before.0 - self.line.waiting().0);
+        self.playout.sent(now, left);
+        self.report(now);
+        if self.line.is_empty() {
+            self.over = self.over.map(|left| left.saturating_sub(1));
+            let actions = self.dialect.played_out();
+            self.apply(actions)?;
+        }
+        let began = self.line.due().0.saturating_sub(FRAME.0);
+        let time = began * u64::from(super::opus::CLOCK) / 1_000_000;
+        match self.mouth.say(&samples) {
+            Ok(packet) => {
+                let now = Instant::now().into_std();
+                self.seat.peer.speak(now, time, packet).map_err(broken)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a frame was not encoded");
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the session how much the client has heard.
+    fn report(&mut self, now: Micros) {
+        if let Some((clause, until)) = self.playout.report(now) {
+            // A session that is too busy for it estimates instead.
+            let _ = self.link.request(Input::Played { clause, until });
+        }
+    }
+
+    /// Handles the session's outputs so far, so that a barge-in takes effect with this frame.
+    fn listen_to_session(&mut self) -> Result<(), End> {
+        // Bounded by the current length, since the session may add more meanwhile.
+        for _ in 0..self.link.waiting() {
+            let Some(outbound) = self.link.try_next() else {
+                break;
+            };
+            self.outbound(outbound)?;
+        }
+        Ok(())
+    }
+
+    fn outbound(&mut self, outbound: Outbound) -> Result<(), End> {
+        if outbound == Outbound::Clear {
+            self.dialect.waits(self.line.waiting());
+        }
+        let hung_up = matches!(outbound, Outbound::HangUp(_));
+        let clause = match &outbound {
+            Outbound::Audio { clause, .. } => Some(*clause),
+            _ => None,
+        };
+        let before = self.line.waiting();
+        let actions = self.dialect.session(outbound);
+        self.apply(actions)?;
+        if let Some(clause) = clause
+            && self.line.waiting() > before
+        {
+            let length = Micros(self.line.waiting().0 - before.0);
+            self.playout.push(clause, length);
+        }
+        if hung_up {
+            self.over = Some(LAST_FRAMES);
+            self.link.close();
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, actions: Vec<Action>) -> Result<(), End> {
+        actions
+            .into_iter()
+            .try_for_each(|action| self.apply_one(action))
+    }
+
+    fn apply_one(&mut self, action: Action) -> Result<(), End> {
+        match action {
+            Action::Open(options) => return self.open_session(options),
+            Action::Send(text) => {
+                if self.seat.peer.wants_events() && !self.outbox.push(text) {
+                    return Err(End::Slow);
+                }
+            }
+            Action::Play(samples) => {
+                let dropped = self.line.push(&samples);
+                self.link.audio_lost(dropped);
+            }
+            Action::DropAudio => {
+                self.line.clear();
+                self.playout.clear();
+            }
+            Action::Audio(samples) => {
+                self.link.audio(samples);
+            }
+            Action::Spoken { audio, id, item } => {
+                let mut resampler = Resampler::new(VOICE_RATE, RATE);
+                let audio = to_i16(&resampler.push(&to_f32(&audio)));
+                self.link.spoken(audio, id, item).map_err(too_many)?;
+            }
+            Action::Request(request) => self.link.request(request).map_err(too_many)?,
+            Action::Close(close) if close.code == close_code::NORMAL => {
+                return Err(End::Closed(close.reason));
+            }
+            Action::Close(close) => return Err(End::Bad(BadCall::Protocol(close.reason))),
+            // Audio goes over the track.
+            Action::SendAudio { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn open_session(&mut self, options: SessionOptions) -> Result<(), End> {
+        let opened = self.link.open(options);
+        opened.map_err(|_| End::Closed("no session could be opened"))?;
+        self.patience.begun();
+        Ok(())
+    }
+
+    /// Tells the client that the connection is closed.
+    fn say_goodbye(&mut self) {
+        self.seat.peer.close();
+        while let Ok(Some(happening)) = self.seat.peer.poll() {
+            if let Happening::Send { to, bytes } = happening {
+                self.seat.wire.send(to, &bytes);
+            }
+        }
+    }
+
+    fn now(&self) -> Micros {
+        let elapsed = self.began.elapsed().as_micros();
+        Micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+fn broken(error: impl ToString) -> End {
+    End::Bad(BadCall::Broken(error.to_string()))
+}
+
+fn too_many(error: TooManyRequests) -> End {
+    End::Bad(error.into())
+}

@@ -1,0 +1,27 @@
+//! OpenAI's Realtime protocol over WebRTC: the user's and the agent's audio are Opus on a track, and the events go
+//! over the data channel `oai-events`. The events are those of [`realtime`](super::realtime), without audio.
+//!
+//! A client posts an SDP offer and gets an answer. All calls share one UDP port ([`port`]); we are ICE-lite:
+//! we never dial, but learn a client's address from its first packets.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `port` | the UDP socket: whose packet is it |
+//! | `peer` | one connection's protocols, the only user of str0m |
+//! | `call` | the pump between a client and its session |
+//! | `gaps` | PURE: what takes the place of lost packets |
+//! | `playout` | PURE: how much of the agent's audio the client has heard |
+//! | `opus` | the codec |
+
+mod call;
+mod gaps;
+mod opus;
+mod peer;
+mod playout;
+mod port;
+#[cfg(test)]
+mod tests;
+
+pub use call::Seat;
+pub use peer::BadOffer;
+pub use port::{Answered, Bound, Port, bind};

@@ -1,0 +1,339 @@
+//! One client's WebRTC connection: ICE, DTLS, SRTP and SCTP. No I/O and no clock. The only user of str0m, whose
+//! interface changes often.
+//!
+//! str0m takes one change at a time: after each call that changes a [`Peer`], [`Peer::poll`] must be called
+//! until it returns `None`.
+
+#[cfg(test)]
+pub(super) mod client;
+
+use super::opus::CLOCK;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use str0m::change::SdpOffer;
+use str0m::channel::ChannelId;
+use str0m::config::{CryptoProvider, DtlsCert};
+use str0m::format::Codec;
+use str0m::media::{Frequency, MediaKind, MediaTime, Mid, Pt};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Event, IceCreds, Input, Output, Rtc, RtcError};
+
+/// The data channel of the Realtime API's events.
+const EVENTS: &str = "oai-events";
+
+/// Packets that wait for a missing one, and how long: a listening server must not wait longer, since the
+/// turn ends by what it has heard.
+const REORDERED: usize = 3;
+const REORDERING: Duration = Duration::from_millis(60);
+
+/// Bytes that the data channel may hold until the client has acknowledged them.
+const SEND_BUFFER: usize = 1024 * 1024;
+
+/// The longest message that a client takes if its offer does not say (RFC 8841).
+const DEFAULT_MESSAGE: usize = 64 * 1024;
+
+/// How often the round trip is measured.
+const STATISTICS: Duration = Duration::from_secs(1);
+
+/// The cryptography and the certificate of all connections.
+pub(super) struct Identity {
+    provider: Arc<CryptoProvider>,
+    certificate: DtlsCert,
+}
+
+impl Identity {
+    /// Generates a certificate.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub(super) fn new() -> Result<Self, String> {
+        let provider = Arc::new(str0m::crypto::from_feature_flags());
+        let certificate = provider.dtls_provider.generate_certificate();
+        Ok(Self {
+            certificate: certificate.ok_or("no certificate can be made for WebRTC")?,
+            provider,
+        })
+    }
+}
+
+/// An offer that cannot be answered. Contains the reason, for the client's developer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadOffer(pub(super) String);
+
+/// The connection with one client.
+pub(super) struct Peer {
+    rtc: Rtc,
+    /// The name by which the client's first packets are recognised.
+    ufrag: String,
+    track: Option<(Mid, Pt)>,
+    events: Option<ChannelId>,
+    /// The client asked for a data channel.
+    wants_events: bool,
+    /// The longest message that it takes, bytes.
+    longest: usize,
+    /// When [`Self::wait`] is due.
+    wake: Instant,
+}
+
+/// Something that a [`Peer`] has to say.
+#[derive(Debug)]
+pub(super) enum Happening {
+    /// Send these bytes.
+    Send {
+        /// The client's address.
+        to: SocketAddr,
+        bytes: Vec<u8>,
+    },
+    /// Audio can be sent from now on.
+    Connected,
+    /// Events can be sent from now on.
+    Opened,
+    /// An event of the client.
+    Text(String),
+    /// A binary message of the client.
+    Binary(Vec<u8>),
+    /// An Opus packet of the client.
+    Audio {
+        /// Its RTP time without wraparound, in ticks of [`CLOCK`].
+        time: u64,
+        packet: Arc<[u8]>,
+    },
+    /// How long a packet takes to the client and back.
+    RoundTrip(Duration),
+    /// The client has closed the connection.
+    Closed,
+}
+
+impl Peer {
+    /// Answers an offer. `addresses` are those at which clients reach us. Returns the answer, too.
+    ///
+    /// # Errors
+    /// [`BadOffer`]
+    pub(super) fn answer(
+        offer: &str,
+        addresses: &[SocketAddr],
+        identity: &Identity,
+        now: Instant,
+    ) -> Result<(Self, String), BadOffer> {
+        let parsed = SdpOffer::from_sdp_string(offer)
+            .map_err(|error| BadOffer(format!("The SDP offer cannot be read: {error}")))?;
+        let credentials = IceCreds::new();
+        let ufrag = credentials.ufrag.clone();
+        let mut rtc = Rtc::builder()
+            .set_crypto_provider(identity.provider.clone())
+            .set_dtls_cert(identity.certificate.clone())
+            .set_local_ice_credentials(credentials)
+            .set_ice_lite(true)
+            .clear_codecs()
+            .enable_opus(true, true)
+            .set_reordering_size_audio(REORDERED)
+            .set_reordering_timeout_audio(Some(REORDERING))
+            .set_sctp_max_buffered_amount(SEND_BUFFER)
+            .set_stats_interval(Some(STATISTICS))
+            .build(now);
+        for address in addresses {
+            let candidate = Candidate::host(*address, "udp");
+            let candidate = candidate.map_err(|error| BadOffer(error.to_string()))?;
+            rtc.add_local_candidate(candidate);
+        }
+        let answer = rtc.sdp_api().accept_offer(parsed);
+        let answer = answer.map_err(|error| BadOffer(format!("The SDP offer: {error}")))?;
+        let wants_events = offer.lines().any(|line| line.starts_with("m=application"));
+        let wants_audio = offer.lines().any(|line| line.starts_with("m=audio"));
+        if !wants_audio {
+            let message = "The SDP offer has no audio: add a track or an audio transceiver.";
+            return Err(BadOffer(message.into()));
+        }
+        let peer = Self {
+            rtc,
+            ufrag,
+            track: None,
+            events: None,
+            wants_events,
+            longest: longest_message(offer),
+            wake: now,
+        };
+        Ok((peer, answer.to_sdp_string()))
+    }
+
+    /// The name by which the client's first packets are recognised.
+    pub(super) fn ufrag(&self) -> &str {
+        &self.ufrag
+    }
+
+    /// Whether the client asked for the data channel of events.
+    pub(super) fn wants_events(&self) -> bool {
+        self.wants_events
+    }
+
+    /// Takes in a packet of the client's that came to our address `to`. A malformed one is ignored.
+    ///
+    /// # Errors
+    /// The connection cannot go on.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), RtcError> {
+        match Receive::new(Protocol::Udp, from, to, bytes) {
+            Ok(receive) => self.rtc.handle_input(Input::Receive(now, receive)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// When [`Self::pass`] must be called again.
+    pub(super) fn wait(&self) -> Instant {
+        self.wake
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// The connection cannot go on.
+    pub(super) fn pass(&mut self, now: Instant) -> Result<(), RtcError> {
+        self.rtc.handle_input(Input::Timeout(now))
+    }
+
+    /// The next thing to do; `None` once there is nothing until [`Self::wait`].
+    ///
+    /// # Errors
+    /// The connection cannot go on.
+    pub(super) fn poll(&mut self) -> Result<Option<Happening>, RtcError> {
+        loop {
+            let happening = match self.rtc.poll_output()? {
+                Output::Timeout(at) => {
+                    self.wake = at;
+                    return Ok(None);
+                }
+                Output::Transmit(transmit) => Some(Happening::Send {
+                    to: transmit.destination,
+                    bytes: transmit.contents.into(),
+                }),
+                Output::Event(event) => self.event(event),
+            };
+            if happening.is_some() {
+                return Ok(happening);
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Option<Happening> {
+        match event {
+            Event::Connected => Some(Happening::Connected),
+            Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
+                self.add_track(added.mid);
+                None
+            }
+            Event::MediaData(data) => Some(Happening::Audio {
+                time: data.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
+                packet: data.data,
+            }),
+            Event::ChannelOpen(id, label) if label == EVENTS && self.events.is_none() => {
+                self.events = Some(id);
+                Some(Happening::Opened)
+            }
+            Event::ChannelData(data) if Some(data.id) == self.events => {
+                Some(match String::from_utf8(data.data) {
+                    Ok(text) if !data.binary => Happening::Text(text),
+                    Ok(text) => Happening::Binary(text.into_bytes()),
+                    Err(error) => Happening::Binary(error.into_bytes()),
+                })
+            }
+            Event::ChannelClose(id) if Some(id) == self.events => Some(Happening::Closed),
+            Event::MediaEgressStats(statistics) => statistics.rtt.map(Happening::RoundTrip),
+            Event::Closed => Some(Happening::Closed),
+            _ => None,
+        }
+    }
+
+    fn add_track(&mut self, mid: Mid) {
+        let Some(writer) = self.rtc.writer(mid) else {
+            return;
+        };
+        let pt = {
+            let mut opus = writer
+                .payload_params()
+                .filter(|params| params.spec().codec == Codec::Opus);
+            opus.next().map(|params| params.pt())
+        };
+        let Some(pt) = pt else {
+            return;
+        };
+        // The client's redundancy is welcome; ours is in the Opus packets.
+        self.rtc.direct_api().set_red_send(mid, false);
+        self.track.get_or_insert((mid, pt));
+    }
+
+    /// Sends an Opus packet. `time` is in ticks of [`CLOCK`]. Before the connection is up, it is lost.
+    ///
+    /// # Errors
+    /// The connection cannot go on.
+    pub(super) fn speak(
+        &mut self,
+        now: Instant,
+        time: u64,
+        packet: Vec<u8>,
+    ) -> Result<(), RtcError> {
+        let Some((mid, pt)) = self.track else {
+            return Ok(());
+        };
+        let Some(writer) = self.rtc.writer(mid) else {
+            return Ok(());
+        };
+        debug_assert_eq!(CLOCK, Frequency::FORTY_EIGHT_KHZ.get());
+        let time = MediaTime::new(time, Frequency::FORTY_EIGHT_KHZ);
+        writer.write(pt, now, time, packet)
+    }
+
+    /// Sends an event. `Ok(false)` if the channel is not open or has no room yet.
+    ///
+    /// # Errors
+    /// [`Unsendable`] if it can never be sent.
+    pub(super) fn tell(&mut self, event: &str) -> Result<bool, Unsendable> {
+        if event.len() > self.longest {
+            return Err(Unsendable(event.len()));
+        }
+        let Some(mut channel) = self.events.and_then(|id| self.rtc.channel(id)) else {
+            return Ok(false);
+        };
+        channel
+            .write(false, event.as_bytes())
+            .map_err(|_| Unsendable(event.len()))
+    }
+
+    /// Closes the connection: the client is told.
+    pub(super) fn close(&mut self) {
+        if self.rtc.close().is_err() {
+            self.rtc.disconnect();
+        }
+    }
+
+    /// Whether the connection is up or may still come up.
+    pub(super) fn is_alive(&self) -> bool {
+        self.rtc.is_alive()
+    }
+}
+
+/// An event that can never be sent to this client. Contains its length, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unsendable(pub(super) usize);
+
+/// The longest message that a client takes according to its offer, bytes.
+fn longest_message(offer: &str) -> usize {
+    let mut said = offer.lines().filter_map(|line| {
+        line.trim()
+            .strip_prefix("a=max-message-size:")?
+            .parse()
+            .ok()
+    });
+    match said.next() {
+        // As long as it likes.
+        Some(0) => SEND_BUFFER,
+        Some(longest) => SEND_BUFFER.min(longest),
+        None => DEFAULT_MESSAGE,
+    }
+}

@@ -1,0 +1,792 @@
+//! Calls under a paused clock: a client, a network that loses, delays and reorders, the pump, and a scripted
+//! session.
+
+use super::call::Seat;
+use super::opus::{CLOCK, Ears, Mouth};
+use super::peer::client::{Client, Got};
+use super::peer::{Identity, Peer};
+use super::port::{Packet, Wire};
+use crate::conversation::{
+    ClauseId, Event, HangUpReason, Input, ItemId, Micros, ResponseStatus, Time, TurnId,
+};
+use crate::llm::TokenUsage;
+use crate::metrics::Metrics;
+use crate::session::{Inbound, Outbound, SessionHandle, SessionOptions};
+use crate::transport::intake::IntakeLimits;
+use crate::transport::pump::{Counters, PumpContext, SocketLimits};
+use crate::transport::realtime::Realtime;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 1], 8787);
+const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 2], 40_000);
+
+/// A client's frame: 20 ms.
+const FRAME: Duration = Duration::from_millis(20);
+const FRAME_TICKS: u64 = CLOCK as u64 / 50;
+
+/// The session's samples in a frame of the user's audio.
+const HEARD: usize = 320;
+
+/// How a network treats packets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weather {
+    /// In both directions.
+    delay: Duration,
+    /// On top of it, at random, which reorders.
+    jitter: Duration,
+    /// Of a thousand media packets.
+    lost: u64,
+}
+
+/// Packets on their way, by the time of their arrival.
+struct Network {
+    weather: Weather,
+    random: u64,
+    count: u64,
+    on_its_way: BTreeMap<(Instant, u64), Vec<u8>>,
+}
+
+impl Network {
+    fn new(weather: Weather, seed: u64) -> Self {
+        Self {
+            weather,
+            random: seed,
+            count: 0,
+            on_its_way: BTreeMap::new(),
+        }
+    }
+
+    fn dice(&mut self, sides: u64) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.random >> 33) % sides
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
+    fn send(&mut self, bytes: &[u8]) {
+        let is_media = matches!(bytes.first(), Some(128..192));
+        let lost = self.dice(1_000) < self.weather.lost;
+        if is_media && lost {
+            return;
+        }
+        let jitter = self.weather.jitter.as_micros() as u64;
+        let jitter = Duration::from_micros(self.dice(jitter.max(1)));
+        let at = Instant::now() + self.weather.delay + jitter;
+        self.count += 1;
+        self.on_its_way.insert((at, self.count), bytes.to_vec());
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.on_its_way.keys().next().map(|(at, _)| *at)
+    }
+
+    fn arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let entry = self.on_its_way.first_entry()?;
+        (entry.key().0 <= now).then(|| entry.remove())
+    }
+}
+
+/// The server's way out.
+struct Downlink {
+    network: Mutex<Network>,
+    sent: Notify,
+}
+
+impl Wire for Downlink {
+    fn send(&self, to: SocketAddr, bytes: &[u8]) {
+        assert_eq!(to, SocketAddr::from(CLIENT));
+        self.network.lock().unwrap().send(bytes);
+        self.sent.notify_one();
+    }
+}
+
+/// A call with everything around it.
+struct World {
+    client: Client,
+    up: Network,
+    down: Arc<Downlink>,
+    packets: mpsc::Sender<Packet>,
+    hang_up: CancellationToken,
+    context: PumpContext,
+    metrics: Arc<Metrics>,
+    heard: Option<mpsc::Receiver<Inbound>>,
+    says: Option<mpsc::Sender<Outbound>>,
+    call: JoinHandle<()>,
+    /// The options with which the session opened.
+    options: Arc<Mutex<Option<SessionOptions>>>,
+    mouth: Mouth,
+    /// Frames that the client has spoken.
+    spoken: u64,
+    spoken_at: Instant,
+    /// Received events.
+    events: Vec<Value>,
+    /// Received audio: when, RTP time, whether it is loud.
+    audio: Vec<(Instant, u64, bool)>,
+    ears: Ears,
+    is_open: bool,
+    is_closed: bool,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl World {
+    fn new(weather: Weather, seed: u64) -> Self {
+        let begins = now();
+        let (mut client, offer) = Client::offer(CLIENT.into(), begins.into_std());
+        let identity = Identity::new().unwrap();
+        let here = vec![SocketAddr::from(SERVER)];
+        let answered = Peer::answer(&offer, &here, &identity, begins.into_std());
+        let (peer, answer) = answered.unwrap();
+        client.accept(&answer);
+        let down = Arc::new(Downlink {
+            network: Mutex::new(Network::new(weather, seed + 1)),
+            sent: Notify::new(),
+        });
+        let (packets, receiver) = mpsc::channel(64);
+        let (hang_up, metrics) = (CancellationToken::new(), Arc::new(Metrics::default()));
+        let seat = Seat {
+            peer,
+            packets: receiver,
+            hang_up: hang_up.clone(),
+            here,
+            wire: down.clone(),
+            metrics: metrics.clone(),
+        };
+        let (inbound, heard) = mpsc::channel(64);
+        let (says, outbound) = mpsc::channel(64);
+        let handle = Mutex::new(Some(SessionHandle { inbound, outbound }));
+        let options = Arc::new(Mutex::new(None));
+        let opened = options.clone();
+        let context = PumpContext {
+            sessions: Arc::new(move |options| {
+                *opened.lock().unwrap() = Some(options);
+                Ok(handle.lock().unwrap().take().unwrap())
+            }),
+            limits: SocketLimits::default(),
+            counters: Arc::<Counters>::default(),
+            drain: CancellationToken::new(),
+            stop: CancellationToken::new(),
+        };
+        let dialect = Box::new(Realtime::new(None, None, false).on_track());
+        let call = tokio::spawn(seat.serve(dialect, IntakeLimits::LIVE, context.clone()));
+        Self {
+            client,
+            up: Network::new(weather, seed),
+            down,
+            packets,
+            hang_up,
+            context,
+            metrics,
+            heard: Some(heard),
+            says: Some(says),
+            call,
+            options,
+            mouth: Mouth::new().unwrap(),
+            spoken: 0,
+            spoken_at: begins,
+            events: Vec::new(),
+            audio: Vec::new(),
+            ears: Ears::new().unwrap(),
+            is_open: false,
+            is_closed: false,
+        }
+    }
+
+    /// A call whose session is open.
+    async fn open(weather: Weather, seed: u64) -> Self {
+        let mut world = Self::new(weather, seed);
+        world
+            .pass(Duration::from_secs(5), |world| world.is_open)
+            .await;
+        assert!(world.is_open, "the call did not come up");
+        world
+            .pass(4 * weather.delay + Duration::from_millis(100), |_| false)
+            .await;
+        world
+    }
+
+    /// Lets time pass until `done`.
+    async fn pass(&mut self, length: Duration, done: impl Fn(&Self) -> bool) {
+        let end = now() + length;
+        while now() < end && !done(self) {
+            let arrival = self.down.network.lock().unwrap().next();
+            let wakes = [
+                self.up.next(),
+                arrival,
+                Some(Instant::from_std(self.client.wait())),
+            ];
+            let next = wakes.into_iter().flatten().fold(end, Instant::min);
+            tokio::select! {
+                () = sleep_until(next.max(now() + Duration::from_micros(100))) => self.step(),
+                () = self.down.sent.notified() => {}
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        while let Some(bytes) = self.up.arrived(now()) {
+            let packet = Packet {
+                at: now().into_std(),
+                from: CLIENT.into(),
+                bytes,
+            };
+            // The call may be over.
+            let _ = self.packets.try_send(packet);
+        }
+        loop {
+            let arrived = self.down.network.lock().unwrap().arrived(now());
+            let Some(bytes) = arrived else { break };
+            let got = self
+                .client
+                .step(now().into_std(), Some((SERVER.into(), &bytes)));
+            self.got(got);
+        }
+        let got = self.client.step(now().into_std(), None);
+        self.got(got);
+    }
+
+    fn got(&mut self, got: Vec<Got>) {
+        for packet in std::mem::take(&mut self.client.sends) {
+            self.up.send(&packet);
+        }
+        for got in got {
+            match got {
+                Got::Connected => {}
+                Got::Opened => self.is_open = true,
+                Got::Text(text) => self.events.push(serde_json::from_str(&text).unwrap()),
+                Got::Audio(time, packet) => {
+                    let heard = self.ears.hear(&packet).unwrap();
+                    let is_loud = heard.iter().any(|sample| sample.unsigned_abs() > 1_000);
+                    self.audio.push((now(), time, is_loud));
+                }
+                Got::Closed => self.is_closed = true,
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Value) {
+        let got = self.client.tell(&event.to_string());
+        self.got(got);
+    }
+
+    /// Speaks for so many frames, loud in the frames for which `is_loud` says so, in real time.
+    async fn speak(&mut self, frames: u64, is_loud: impl Fn(u64) -> bool) {
+        self.spoken_at = self.spoken_at.max(now());
+        for _ in 0..frames {
+            let level = if is_loud(self.spoken) { 8_000.0 } else { 0.0 };
+            let packet = self.mouth.say(&tone(level)).unwrap();
+            let time = 77_000 + self.spoken * FRAME_TICKS;
+            let got = self.client.speak(now().into_std(), time, packet);
+            self.got(got);
+            self.spoken += 1;
+            self.spoken_at += FRAME;
+            let left = self.spoken_at.saturating_duration_since(now());
+            self.pass(left, |_| false).await;
+        }
+    }
+
+    /// The audio that has reached the session, and its requests.
+    fn reached(&mut self) -> (Vec<i16>, Vec<Input>) {
+        let (mut audio, mut requests) = (Vec::new(), Vec::new());
+        let heard = self.heard.as_mut().unwrap();
+        while let Ok(inbound) = heard.try_recv() {
+            match inbound {
+                Inbound::Audio(samples) => audio.extend(samples),
+                Inbound::Request(Input::Played { .. }) => {}
+                Inbound::Request(request) => requests.push(request),
+                Inbound::Spoken { item, .. } => requests.push(*item),
+            }
+        }
+        (audio, requests)
+    }
+
+    fn says(&self, outbound: Outbound) {
+        self.says.as_ref().unwrap().try_send(outbound).unwrap();
+    }
+
+    fn happens(&self, event: Event) {
+        let at = Time(0);
+        self.says(Outbound::Event { at, event });
+    }
+
+    /// The agent begins an answer, up to its words.
+    fn answers(&self) {
+        self.happens(Event::ResponseStarted {
+            turn: TurnId(1),
+            requested: false,
+        });
+        self.happens(Event::AgentItemStarted { item: ItemId(2) });
+        self.happens(Event::AgentSpeech {
+            item: ItemId(2),
+            clause: ClauseId(3),
+            text: "Nine o'clock.".into(),
+        });
+    }
+
+    fn plays(&self, frames: usize) {
+        for _ in 0..frames {
+            self.says(Outbound::Audio {
+                item: ItemId(2),
+                clause: ClauseId(3),
+                samples: tone(8_000.0),
+            });
+        }
+    }
+
+    fn done(&self, status: ResponseStatus) {
+        self.happens(Event::AgentItemDone {
+            item: ItemId(2),
+            text: "Nine o'clock.".into(),
+            interrupted: status == ResponseStatus::Interrupted,
+        });
+        self.happens(Event::ResponseDone {
+            turn: TurnId(1),
+            status,
+            latency: Box::default(),
+            usage: TokenUsage::default(),
+        });
+    }
+
+    fn kinds(&self) -> Vec<&str> {
+        let kinds = self.events.iter().map(|event| event["type"].as_str());
+        kinds.map(|kind| kind.unwrap()).collect()
+    }
+
+    fn of_kind(&self, kind: &str) -> Vec<&Value> {
+        let events = self.events.iter();
+        events.filter(|event| event["type"] == kind).collect()
+    }
+
+    /// How many loud frames the client has got since `since`.
+    fn loud_since(&self, since: Instant) -> usize {
+        let audio = self.audio.iter();
+        audio
+            .filter(|(at, _, is_loud)| *is_loud && *at >= since)
+            .count()
+    }
+
+    /// Waits until the call's task has ended.
+    async fn ends(&mut self) {
+        self.pass(Duration::from_secs(60), |world| world.call.is_finished())
+            .await;
+        assert!(self.call.is_finished());
+    }
+}
+
+/// A frame of the agent's, of 440 Hz.
+fn tone(level: f32) -> Vec<i16> {
+    let angle = |at: usize| at as f32 * 440.0 / 24_000.0 * std::f32::consts::TAU;
+    (0..480)
+        .map(|at| (angle(at).sin() * level) as i16)
+        .collect()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const CALM: Weather = Weather {
+    delay: Duration::from_millis(10),
+    jitter: Duration::ZERO,
+    lost: 0,
+};
+
+const STORM: Weather = Weather {
+    delay: Duration::from_millis(40),
+    jitter: Duration::from_millis(40),
+    lost: 50,
+};
+
+#[tokio::test(start_paused = true)]
+async fn the_session_opens_with_the_channel_and_the_client_is_told_first() {
+    let mut world = World::open(CALM, 1).await;
+    assert_eq!(world.kinds(), ["session.created"]);
+    let options = world.options.lock().unwrap().take().unwrap();
+    assert_eq!((options.input_rate, options.output_rate), (16_000, 24_000));
+    world.tell(json!({"type": "session.update", "session": {"type": "realtime", "instructions": "Be brief."}}));
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(world.kinds(), ["session.created", "session.updated"]);
+    let (_, requests) = world.reached();
+    assert!(
+        matches!(&requests[..], [Input::Configure(_)]),
+        "{requests:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_names_a_stream_for_the_track() {
+    let (_, offer) = Client::offer(CLIENT.into(), now().into_std());
+    let offer = offer.replace("a=msid:", "a=ignored:");
+    let identity = Identity::new().unwrap();
+    let here = [SocketAddr::from(SERVER)];
+    let answer = |offer: &str| {
+        Peer::answer(offer, &here, &identity, now().into_std()).map(|(_, answer)| answer)
+    };
+    // As the official SDK for browsers offers its track: without a stream.
+    let bare = offer.replace("a=sendrecv", "a=msid:- 1234\r\na=sendrecv");
+    let answer_to_bare = answer(&bare).unwrap();
+    let msid = answer_to_bare
+        .lines()
+        .find_map(|line| line.strip_prefix("a=msid:"));
+    let stream = msid.and_then(|msid| msid.split(' ').next()).unwrap();
+    assert!(stream.len() > 1, "{answer_to_bare}");
+    for line in ["a=ice-lite", "opus/48000/2", "192.0.2.1 8787 typ host"] {
+        assert!(answer_to_bare.contains(line), "{line}: {answer_to_bare}");
+    }
+    for bad in ["", "v=0", "hello", &offer.replace("m=audio", "m=video")] {
+        assert!(answer(bad).is_err(), "{bad}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_in_the_users_audio_are_exact_whatever_the_network_loses() {
+    for (weather, seed) in [(CALM, 1), (STORM, 2), (STORM, 3), (STORM, 4)] {
+        let mut world = World::open(weather, seed).await;
+        // A burst of 200 ms in every second.
+        let bursts = |frame: u64| frame % 50 < 10;
+        let mut heard = Vec::new();
+        let mut rounds = 0;
+        while rounds < 20 {
+            world.speak(25, bursts).await;
+            heard.extend(world.reached().0);
+            rounds += 1;
+        }
+        // The last packets must arrive to show how long it was.
+        world.up.weather.lost = 0;
+        world.speak(5, bursts).await;
+        world.pass(ms(300), |_| false).await;
+        heard.extend(world.reached().0);
+        let spoken = world.spoken as usize * HEARD;
+        // Only what was lost before the first packet arrived is not known.
+        let missing = spoken - heard.len();
+        assert_eq!(missing % HEARD, 0);
+        assert!(missing <= 2 * HEARD, "{missing}");
+        let is_loud = |window: &[i16]| window.iter().any(|sample| sample.unsigned_abs() > 2_000);
+        let loud: Vec<bool> = heard.chunks(HEARD).map(is_loud).collect();
+        for second in 1..10 {
+            let begins = second * 50 - missing / HEARD;
+            let middle = loud[begins + 2..begins + 9]
+                .iter()
+                .filter(|loud| **loud)
+                .count();
+            assert!(middle >= 5, "{weather:?} {second}: {loud:?}");
+            let silence = loud[begins + 20..begins + 48]
+                .iter()
+                .filter(|loud| **loud)
+                .count();
+            assert_eq!(silence, 0, "{weather:?} {second}: {loud:?}");
+        }
+        assert_eq!(world.context.counters.audio_in_dropped.load(Relaxed), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_leaves_every_20_ms_and_silence_when_the_agent_is_quiet() {
+    let mut world = World::open(CALM, 1).await;
+    world.audio.clear();
+    world.pass(ms(1_000), |_| false).await;
+    world.answers();
+    world.plays(10);
+    world.pass(ms(1_000), |_| false).await;
+    assert!(
+        (99..=101).contains(&world.audio.len()),
+        "{}",
+        world.audio.len()
+    );
+    for pair in world.audio.windows(2) {
+        assert_eq!(pair[1].1 - pair[0].1, FRAME_TICKS);
+        let apart = pair[1].0 - pair[0].0;
+        assert!((ms(18)..=ms(22)).contains(&apart), "{apart:?}");
+    }
+    let loud = world.audio.iter().filter(|(_, _, is_loud)| *is_loud);
+    assert!((10..=11).contains(&loud.count()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn playback_is_told_from_its_first_frame_to_its_last() {
+    let mut world = World::open(CALM, 1).await;
+    world.events.clear();
+    world.answers();
+    world.plays(10);
+    world.done(ResponseStatus::Completed);
+    world.pass(ms(100), |_| false).await;
+    assert!(world.kinds().contains(&"response.done"));
+    assert!(!world.kinds().contains(&"output_audio_buffer.stopped"));
+    world.pass(ms(300), |_| false).await;
+    let kinds = world.kinds();
+    let at = |kind: &str| {
+        kinds
+            .iter()
+            .position(|other| *other == kind)
+            .unwrap_or_else(|| panic!("{kind}: {kinds:?}"))
+    };
+    assert!(at("response.content_part.added") < at("output_audio_buffer.started"));
+    assert!(at("output_audio_buffer.started") < at("response.done"));
+    assert!(at("response.done") < at("output_audio_buffer.stopped"));
+    assert!(kinds.contains(&"response.output_audio_transcript.delta"));
+    assert!(!kinds.contains(&"response.output_audio.delta"), "{kinds:?}");
+    let id = &world.of_kind("response.created")[0]["response"]["id"];
+    for kind in ["output_audio_buffer.started", "output_audio_buffer.stopped"] {
+        let told: Vec<_> = world
+            .of_kind(kind)
+            .iter()
+            .map(|event| &event["response_id"])
+            .collect();
+        assert_eq!(told, [id]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barge_in_empties_the_line_and_truncates_the_item() {
+    for after_done in [false, true] {
+        let mut world = World::open(CALM, 1).await;
+        world.answers();
+        world.plays(20);
+        if after_done {
+            world.done(ResponseStatus::Completed);
+        }
+        world.pass(ms(200), |_| false).await;
+        assert!(world.loud_since(now() - ms(100)) > 3);
+        let events = world.events.len();
+        world.says(Outbound::Clear);
+        match after_done {
+            true => world.happens(Event::ItemTruncated {
+                item: ItemId(2),
+                heard: Micros::from_ms(190),
+                text: "Nine".into(),
+            }),
+            false => world.done(ResponseStatus::Interrupted),
+        }
+        let cleared = now();
+        world.pass(ms(500), |_| false).await;
+        // One frame may be under way, and the codec rings for another.
+        assert!(world.loud_since(cleared + CALM.delay) <= 2);
+        world.events.drain(..events);
+        let kinds = world.kinds();
+        let id = |kind: &str| world.of_kind(kind)[0]["response_id"].clone();
+        assert!(id("output_audio_buffer.cleared").is_string(), "{kinds:?}");
+        assert!(!kinds.contains(&"output_audio_buffer.stopped"), "{kinds:?}");
+        let truncated = world.of_kind("conversation.item.truncated");
+        assert_eq!(truncated.len(), 1, "{kinds:?}");
+        let heard = truncated[0]["audio_end_ms"].as_u64().unwrap();
+        assert!((160..=220).contains(&heard), "{heard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_clears_audio_also_after_the_response_is_done() {
+    let mut world = World::open(CALM, 1).await;
+    world.answers();
+    world.plays(20);
+    world.done(ResponseStatus::Completed);
+    world.pass(ms(200), |_| false).await;
+    world.reached();
+    world.tell(json!({"type": "output_audio_buffer.clear"}));
+    world.pass(ms(200), |_| false).await;
+    let id = world.of_kind("response.created")[0]["response"]["id"].clone();
+    assert_eq!(
+        world.of_kind("output_audio_buffer.cleared")[0]["response_id"],
+        id
+    );
+    let (_, requests) = world.reached();
+    let [
+        Input::Truncate {
+            item: ItemId(2),
+            heard,
+        },
+    ] = requests[..]
+    else {
+        panic!("{requests:?}");
+    };
+    assert!((160..=240).contains(&heard.as_ms()), "{heard:?}");
+    let quiet = now();
+    world.pass(ms(300), |_| false).await;
+    assert_eq!(world.loud_since(quiet), 0);
+    // Again, with nothing left: the last response's id.
+    world.tell(json!({"type": "output_audio_buffer.clear"}));
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(
+        world.of_kind("output_audio_buffer.cleared")[1]["response_id"],
+        id
+    );
+    assert_eq!(world.of_kind("error"), Vec::<&Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn audio_in_events_is_refused() {
+    let mut world = World::open(CALM, 1).await;
+    world.tell(json!({"type": "input_audio_buffer.append", "audio": "AAAA", "event_id": "mine"}));
+    world.pass(ms(100), |_| false).await;
+    let error = &world.of_kind("error")[0]["error"];
+    assert_eq!(error["code"], "invalid_event_for_transport");
+    assert_eq!(error["event_id"], "mine");
+    assert!(world.reached().0.is_empty());
+    // By hand, what came over the track is committed.
+    world.speak(20, |_| true).await;
+    world.tell(json!({"type": "input_audio_buffer.commit"}));
+    world.pass(ms(100), |_| false).await;
+    let (audio, requests) = world.reached();
+    assert!(audio.len() >= 19 * HEARD);
+    assert_eq!(requests, [Input::CommitAudio]);
+    assert_eq!(world.of_kind("error").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_session_learns_when_its_audio_was_heard() {
+    let mut world = World::open(
+        Weather {
+            delay: ms(60),
+            ..CALM
+        },
+        1,
+    )
+    .await;
+    // RTCP reports are some seconds apart.
+    world.speak(500, |_| false).await;
+    world.reached();
+    world.answers();
+    let began = now();
+    let mut reports = Vec::new();
+    for _ in 0..50 {
+        world.plays(1);
+        world.pass(FRAME, |_| false).await;
+        let heard = world.heard.as_mut().unwrap();
+        while let Ok(inbound) = heard.try_recv() {
+            if let Inbound::Request(Input::Played {
+                clause: ClauseId(3),
+                until,
+            }) = inbound
+            {
+                reports.push((now() - began, Duration::from_micros(until.0)));
+            }
+        }
+    }
+    assert!(reports.len() >= 5, "{reports:?}");
+    for (at, until) in &reports {
+        let late = at.saturating_sub(*until);
+        assert!((ms(30)..ms(150)).contains(&late), "{reports:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_are_played_before_the_call_is_closed() {
+    let mut world = World::open(CALM, 1).await;
+    world.answers();
+    world.plays(20);
+    world.done(ResponseStatus::Completed);
+    world.says(Outbound::HangUp(HangUpReason::AgentEnded));
+    world.ends().await;
+    world.pass(ms(100), |_| false).await;
+    assert!(world.loud_since(now() - Duration::from_secs(60)) >= 20);
+    assert!(world.is_closed);
+    assert!(world.kinds().contains(&"output_audio_buffer.stopped"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_up_and_leaving_end_the_session() {
+    for by_id in [true, false] {
+        let mut world = World::open(CALM, 1).await;
+        match by_id {
+            true => world.hang_up.cancel(),
+            false => {
+                let got = world.client.close();
+                world.got(got);
+            }
+        }
+        world.ends().await;
+        let heard = world.heard.as_mut().unwrap();
+        while heard.try_recv().is_ok() {}
+        assert!(heard.is_closed(), "the session goes on");
+        world.pass(ms(100), |_| false).await;
+        assert_eq!(world.is_closed, by_id, "who is left is told");
+        assert!(
+            world
+                .metrics
+                .render()
+                .contains("webrtc_calls_total{outcome=\"connected\"} 1")
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_the_session_finish_and_a_stop_does_not() {
+    let mut world = World::open(CALM, 1).await;
+    world.context.drain.cancel();
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(world.reached().1, [Input::Drain]);
+    assert!(!world.call.is_finished());
+    world.says(Outbound::HangUp(HangUpReason::Shutdown));
+    world.ends().await;
+    let mut world = World::open(CALM, 1).await;
+    world.context.stop.cancel();
+    world.pass(ms(100), |world| world.call.is_finished()).await;
+    assert!(world.call.is_finished());
+    world.pass(ms(100), |_| false).await;
+    assert!(world.is_closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_connects_loses_its_place_and_is_counted() {
+    let dead = Weather {
+        delay: Duration::from_secs(3_600),
+        ..CALM
+    };
+    let mut world = World::new(dead, 1);
+    let began = now();
+    world.ends().await;
+    let took = now() - began;
+    assert!((ms(10_000)..ms(10_500)).contains(&took), "{took:?}");
+    assert!(world.options.lock().unwrap().is_none());
+    let never = "webrtc_calls_total{outcome=\"never_connected\"} 1";
+    assert!(world.metrics.render().contains(never));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_vanishes_is_freed() {
+    let mut world = World::open(CALM, 1).await;
+    world.up.weather.delay = Duration::from_secs(3_600);
+    let began = now();
+    world.ends().await;
+    assert!((now() - began) < Duration::from_secs(32));
+    assert_eq!(world.context.counters.vanished_clients.load(Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_fails_ends_the_call() {
+    let mut world = World::open(CALM, 1).await;
+    (world.heard, world.says) = (None, None);
+    world.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_too_long_for_the_client_is_dropped_and_the_next_one_arrives() {
+    let mut world = World::open(CALM, 1).await;
+    world.events.clear();
+    world.happens(Event::UserItem {
+        item: ItemId(8),
+        text: "x".repeat(300_000),
+        spoken: false,
+    });
+    world.happens(Event::UserItem {
+        item: ItemId(9),
+        text: "y".repeat(100_000),
+        spoken: false,
+    });
+    world.pass(Duration::from_secs(2), |_| false).await;
+    let told = serde_json::to_string(&world.events).unwrap();
+    assert!(!told.contains("xxx") && told.contains("yyy"));
+}
