@@ -272,6 +272,45 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     }
 }
 
+/// With the shipped settings. The page is of another origin than the server.
+#[test]
+fn the_official_sdk_for_browsers_talks_over_webrtc_with_its_default_transport() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sdk = "tests/foreign/node_modules/@openai/agents-realtime/dist/bundle";
+    let sdk = need(root.join(sdk));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, config) = (free_port(), folder.path().join("undertone.toml"));
+    let speech = folder.path();
+    for (name, text) in [
+        ("sum.wav", "What is twelve times seven?"),
+        ("weather.wav", "What's the weather in London?"),
+        ("abilities.wav", "What can you do?"),
+        ("plus.wav", "What is two plus two?"),
+    ] {
+        sound(speech, name, text, 0.0, 0.0);
+    }
+    std::fs::create_dir(speech.join("tools")).expect("a folder");
+    let text = format!(
+        "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n\
+         [speculation]\npatterns_file = \"patterns.json\"\n[playground]\ndemonstration = false\n",
+        weights().display(),
+    );
+    std::fs::write(&config, text).expect("a configuration");
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts(),
+        "sdk": sdk,
+        "speech": speech,
+    });
+    let measured = visit("webrtc.mjs", folder.path(), &settings);
+    assert_eq!(measured["complaints"], json!([]));
+}
+
 fn axe_found_nothing(measured: &Value) {
     for (name, violations) in measured.as_object().expect("an object") {
         if name.starts_with("axe_") {
