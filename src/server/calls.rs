@@ -5,9 +5,10 @@ use super::api::{preflight, read, readable_everywhere};
 use super::errors::{error, fault};
 use super::routes::{RealtimeQuery, realtime_client};
 use super::shared::Shared;
-use super::upgrade::RETRY_SECONDS;
+use super::upgrade::{RETRY_SECONDS, Upgrade};
 use crate::metrics::Refusal;
 use crate::transport::realtime::Realtime;
+use crate::transport::socket;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -204,6 +205,33 @@ fn busy(refusal: Refusal) -> Response {
     };
     let refused = error(StatusCode::SERVICE_UNAVAILABLE, "no_place", None, message);
     ([(RETRY_AFTER, RETRY_SECONDS)], refused).into_response()
+}
+
+/// Opens a second client of a call's session.
+pub(super) fn join(
+    shared: Arc<Shared>,
+    headers: &HeaderMap,
+    id: &str,
+    upgrade: Upgrade,
+) -> Response {
+    if let Err(refused) = access::admit(&shared, headers) {
+        return refused;
+    }
+    let Some(sideband) = shared.calls.as_ref().and_then(|calls| calls.join(id)) else {
+        let message = "There is no call with this id: omit call_id to open a session.";
+        let (status, code) = (StatusCode::NOT_FOUND, "call_not_found");
+        return error(status, code, Some("call_id"), message);
+    };
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade.protocols(["realtime"]),
+        Err(rejection) => return rejection.into_response(),
+    };
+    let (context, task) = (shared.context.clone(), shared.tasks.token());
+    let longest = shared.settings().max_realtime_message;
+    socket::limit(upgrade, longest).on_upgrade(async move |socket| {
+        sideband.drive(socket, context.limits, context.stop).await;
+        drop(task);
+    })
 }
 
 /// Ends a call. Whoever knows its id, and has access, may.

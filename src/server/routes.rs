@@ -101,14 +101,8 @@ async fn open_realtime(
         Ok(query) => query,
         Err(rejection) => return rejection.into_response(),
     };
-    if query.call_id.is_some() {
-        let message = "There is no call with this id: omit call_id to open a session.";
-        return errors::error(
-            StatusCode::NOT_FOUND,
-            "call_not_found",
-            Some("call_id"),
-            message,
-        );
+    if let Some(id) = &query.call_id {
+        return calls::join(shared, &headers, id, upgrade);
     }
     let dialect = match realtime_client(&shared, &uri, &headers, query) {
         Ok(dialect) => dialect,

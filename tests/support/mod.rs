@@ -7,6 +7,7 @@ pub(crate) mod program;
 pub(crate) mod real;
 pub(crate) mod scripted;
 pub(crate) mod twilio;
+pub(crate) mod webrtc;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};

@@ -2,10 +2,14 @@
 //! in `transport/webrtc/tests.rs`, and with a browser in `tests/playground.rs`.
 
 use crate::support;
+use futures_util::future::join_all;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use support::scripted::ANSWER_FRAMES;
+use support::webrtc::Peer;
 use support::{PATIENCE, Script, Server, local, scripted};
 use tokio::time::timeout;
 use undertone::server::{App, ServerSettings};
@@ -290,4 +294,70 @@ async fn an_answered_offer_holds_up_no_shutdown() {
         .expect("in time")
         .expect("no panic")
         .expect("no error");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_calls_share_a_port() {
+    let server = serve(local());
+    let calls = (0..50).map(|_| async {
+        let mut peer = Peer::call(&server).await;
+        peer.speak(25, 25).await;
+        peer.until(|peer| peer.has("output_audio_buffer.stopped"))
+            .await;
+        peer
+    });
+    for peer in join_all(calls).await {
+        assert!(
+            peer.loud > 0 && peer.packets > ANSWER_FRAMES,
+            "{} {}",
+            peer.loud,
+            peer.packets
+        );
+        let kinds = support::types(&peer.events);
+        let count = |kind: &str| kinds.iter().filter(|other| **other == kind).count();
+        for kind in [
+            "input_audio_buffer.speech_started",
+            "response.done",
+            "output_audio_buffer.started",
+        ] {
+            assert_eq!(count(kind), 1, "{kind}: {kinds:?}");
+        }
+        assert_eq!(count("error"), 0, "{:?}", peer.events);
+    }
+    assert_eq!(server.counters.sessions.load(Relaxed), 50);
+}
+
+#[tokio::test]
+async fn a_second_client_takes_part_in_a_call() {
+    let server = serve(with_token());
+    let mut peer = Peer::call_with(&server, Some(TOKEN)).await;
+    let path = format!("/v1/realtime?call_id={}", peer.id);
+    assert_eq!(server.try_open(&path, &[]).await.err(), Some(401));
+    let shown = format!("Bearer {TOKEN}");
+    let headers = [("authorization", shown.as_str())];
+    let unknown = server
+        .try_open("/v1/realtime?call_id=rtc_1", &headers)
+        .await;
+    assert_eq!(unknown.err(), Some(404));
+    let mut side = server.try_open(&path, &headers).await.expect("it opens");
+    assert_eq!(side.event().await["type"], "session.created");
+    side.send(json!({"type": "session.update", "session": {"type": "realtime", "instructions": "Be kind."}})).await;
+    let updated = side.until("session.updated").await;
+    assert_eq!(
+        updated.last().expect("it")["session"]["instructions"],
+        "Be kind."
+    );
+    peer.until(|peer| peer.has("session.updated")).await;
+    let append = side
+        .error_of(json!({"type": "input_audio_buffer.append", "audio": "AAAA"}))
+        .await;
+    assert_eq!(append["code"], "invalid_event_for_transport");
+    peer.speak(20, 20).await;
+    peer.until(|peer| peer.has("response.done")).await;
+    let told = side.until("response.done").await;
+    assert!(support::types(&told).contains(&"output_audio_buffer.started"));
+    let hang_up = format!("/v1/realtime/calls/{}/hangup", peer.id);
+    send(request(&server, Method::POST, &hang_up).bearer_auth(TOKEN)).await;
+    peer.until(|peer| peer.is_closed).await;
+    assert_eq!(u16::from(side.close_frame().await.code), 1000);
 }

@@ -31,10 +31,17 @@ use tokio_util::sync::CancellationToken;
 /// meanwhile.
 const LAST_FRAMES: u32 = 20;
 
+/// The second clients of a call.
+const MEMBERS: usize = 4;
+
 /// A call that has been answered and waits for its client.
 pub struct Seat {
     pub(super) peer: Peer,
     pub(super) packets: mpsc::Receiver<Packet>,
+    /// Second clients that join: where their events go.
+    pub(super) joins: mpsc::Receiver<mpsc::Sender<String>>,
+    /// Events of second clients.
+    pub(super) requests: mpsc::Receiver<String>,
     /// Somebody has hung up by the call's id.
     pub(super) hang_up: CancellationToken,
     /// Our addresses, as the client knows them.
@@ -111,6 +118,8 @@ enum Wakeup {
     Pass,
     Signal(Signal),
     Received(Option<Packet>),
+    Joined(mpsc::Sender<String>),
+    Requested(String),
 }
 
 struct Call {
@@ -121,6 +130,8 @@ struct Call {
     outbox: Outbox,
     /// The event that the channel has no room for yet.
     unsaid: Option<String>,
+    /// Second clients.
+    members: Vec<mpsc::Sender<String>>,
     gaps: Gaps,
     ears: Ears,
     mouth: Mouth,
@@ -151,6 +162,7 @@ impl Call {
             dialect,
             outbox: Outbox::default(),
             unsaid: None,
+            members: Vec::new(),
             gaps: Gaps::default(),
             ears: Ears::new()?,
             mouth: Mouth::new()?,
@@ -186,6 +198,8 @@ impl Call {
             () = sleep_until(pass) => Wakeup::Pass,
             signal = self.link.next() => Wakeup::Signal(signal),
             packet = self.seat.packets.recv() => Wakeup::Received(packet),
+            Some(member) = self.seat.joins.recv() => Wakeup::Joined(member),
+            Some(event) = self.seat.requests.recv(), if self.link.is_open() => Wakeup::Requested(event),
         }
     }
 
@@ -207,6 +221,8 @@ impl Call {
             }
             Wakeup::Received(None) => return Err(End::Vanished),
             Wakeup::Received(Some(packet)) => self.received(&packet)?,
+            Wakeup::Joined(member) => self.join(member),
+            Wakeup::Requested(event) => self.client(&event)?,
         }
         self.settle()
     }
@@ -268,11 +284,7 @@ impl Call {
                 }
             }
             Happening::Opened => self.open(),
-            Happening::Text(text) => {
-                self.dialect.waits(self.line.waiting());
-                let actions = self.dialect.client(ClientMessage::Text(&text));
-                self.apply(actions)
-            }
+            Happening::Text(text) => self.client(&text),
             Happening::Binary(bytes) => {
                 let actions = self.dialect.client(ClientMessage::Binary(&bytes));
                 self.apply(actions)
@@ -284,6 +296,22 @@ impl Call {
                 Ok(())
             }
             Happening::Closed => Err(End::Left),
+        }
+    }
+
+    /// Handles an event of the client's, or of a second client's.
+    fn client(&mut self, event: &str) -> Result<(), End> {
+        self.dialect.waits(self.line.waiting());
+        let actions = self.dialect.client(ClientMessage::Text(event));
+        self.apply(actions)
+    }
+
+    /// Sends a second client all events from now on. It is told of the session first, if that has begun.
+    fn join(&mut self, member: mpsc::Sender<String>) {
+        let is_welcome = self.members.len() < MEMBERS
+            && (!self.link.is_open() || member.try_send(self.dialect.welcome()).is_ok());
+        if is_welcome {
+            self.members.push(member);
         }
     }
 
@@ -423,6 +451,9 @@ impl Call {
         match action {
             Action::Open(options) => return self.open_session(options),
             Action::Send(text) => {
+                // One that does not read is left out.
+                self.members
+                    .retain(|member| member.try_send(text.clone()).is_ok());
                 if self.seat.peer.wants_events() && !self.outbox.push(text) {
                     return Err(End::Slow);
                 }

@@ -9,6 +9,7 @@
 //! | `port` | the UDP socket: whose packet is it |
 //! | `peer` | one connection's protocols, the only user of str0m |
 //! | `call` | the pump between a client and its session |
+//! | `sideband` | WebSockets that take part in a call's session |
 //! | `gaps` | PURE: what takes the place of lost packets |
 //! | `playout` | PURE: how much of the agent's audio the client has heard |
 //! | `opus` | the codec |
@@ -19,9 +20,11 @@ mod opus;
 mod peer;
 mod playout;
 mod port;
+mod sideband;
 #[cfg(test)]
 mod tests;
 
 pub use call::Seat;
 pub use peer::BadOffer;
 pub use port::{Answered, Bound, Port, bind};
+pub use sideband::Sideband;

@@ -5,6 +5,7 @@
 
 use super::call::Seat;
 use super::peer::{BadOffer, Identity, Peer};
+use super::sideband::{self, Sideband};
 use crate::metrics::{Metrics, UdpLoss};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -141,6 +142,10 @@ struct Routes {
 struct Route {
     packets: mpsc::Sender<Packet>,
     hang_up: CancellationToken,
+    /// To the call: where the events of a second client go.
+    joins: mpsc::Sender<mpsc::Sender<String>>,
+    /// To the call: the events of second clients.
+    requests: mpsc::Sender<String>,
     name: String,
     /// Those that lead to it, oldest first.
     addresses: VecDeque<SocketAddr>,
@@ -185,6 +190,8 @@ impl Port {
         let (peer, sdp) = Peer::answer(offer, &self.addresses, &self.identity, now)?;
         let id: Arc<str> = format!("rtc_{}", uuid::Uuid::new_v4().simple()).into();
         let (sender, packets) = mpsc::channel(WAITING);
+        let (joins, joining) = mpsc::channel(WAITING);
+        let (requests, requested) = mpsc::channel(WAITING);
         let hang_up = CancellationToken::new();
         let name = peer.ufrag().to_owned();
         let mut routes = self.routes();
@@ -192,6 +199,8 @@ impl Port {
         let route = Route {
             packets: sender,
             hang_up: hang_up.clone(),
+            joins,
+            requests,
             name,
             addresses: VecDeque::new(),
         };
@@ -200,6 +209,8 @@ impl Port {
         let seat = Seat {
             peer,
             packets,
+            joins: joining,
+            requests: requested,
             hang_up,
             here: self.addresses.clone(),
             wire: Arc::new(Lane {
@@ -217,6 +228,18 @@ impl Port {
         let routes = self.routes();
         let call = routes.calls.get(id);
         call.inspect(|call| call.hang_up.cancel()).is_some()
+    }
+
+    /// Lets a second client take part in a call's session. `None` if there is no call with this id.
+    pub fn join(&self, id: &str) -> Option<Sideband> {
+        let routes = self.routes();
+        let call = routes.calls.get(id)?;
+        let (sender, events) = mpsc::channel(sideband::EVENTS);
+        call.joins.try_send(sender).ok()?;
+        Some(Sideband {
+            events,
+            requests: call.requests.clone(),
+        })
     }
 
     /// Receives packets until it is dropped.
@@ -359,6 +382,8 @@ mod tests {
             let route = Route {
                 packets,
                 hang_up: CancellationToken::new(),
+                joins: mpsc::channel(1).0,
+                requests: mpsc::channel(1).0,
                 name: (*name).to_owned(),
                 addresses: VecDeque::new(),
             };

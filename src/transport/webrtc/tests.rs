@@ -117,6 +117,8 @@ struct World {
     up: Network,
     down: Arc<Downlink>,
     packets: mpsc::Sender<Packet>,
+    joins: mpsc::Sender<mpsc::Sender<String>>,
+    requests: mpsc::Sender<String>,
     hang_up: CancellationToken,
     context: PumpContext,
     metrics: Arc<Metrics>,
@@ -157,10 +159,14 @@ impl World {
             sent: Notify::new(),
         });
         let (packets, receiver) = mpsc::channel(64);
+        let (joins, joining) = mpsc::channel(64);
+        let (requests, requested) = mpsc::channel(64);
         let (hang_up, metrics) = (CancellationToken::new(), Arc::new(Metrics::default()));
         let seat = Seat {
             peer,
             packets: receiver,
+            joins: joining,
+            requests: requested,
             hang_up: hang_up.clone(),
             here,
             wire: down.clone(),
@@ -188,6 +194,8 @@ impl World {
             up: Network::new(weather, seed),
             down,
             packets,
+            joins,
+            requests,
             hang_up,
             context,
             metrics,
@@ -789,4 +797,43 @@ async fn an_event_that_is_too_long_for_the_client_is_dropped_and_the_next_one_ar
     world.pass(Duration::from_secs(2), |_| false).await;
     let told = serde_json::to_string(&world.events).unwrap();
     assert!(!told.contains("xxx") && told.contains("yyy"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_client_gets_the_events_and_sends_its_own() {
+    let mut world = World::open(CALM, 1).await;
+    let (member, mut events) = mpsc::channel(64);
+    world.joins.try_send(member).unwrap();
+    world.pass(ms(50), |_| false).await;
+    let update = json!({"type": "session.update", "session": {"type": "realtime", "instructions": "Be brief."}});
+    world.requests.try_send(update.to_string()).unwrap();
+    world.pass(ms(50), |_| false).await;
+    world.answers();
+    world.pass(ms(50), |_| false).await;
+    let mut told = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        told.push(serde_json::from_str::<Value>(&event).unwrap());
+    }
+    assert_eq!(told[0]["type"], "session.created");
+    assert_eq!(told[0]["session"]["id"], world.events[0]["session"]["id"]);
+    assert_eq!(told[1..], world.events[1..], "both get the same");
+    assert_eq!(told[1]["type"], "session.updated");
+    assert!(matches!(world.reached().1[..], [Input::Configure(_)]));
+    world.hang_up.cancel();
+    world.ends().await;
+    assert!(events.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_client_that_does_not_read_is_left_out_and_the_call_goes_on() {
+    let mut world = World::open(CALM, 1).await;
+    let (member, mut events) = mpsc::channel(2);
+    world.joins.try_send(member).unwrap();
+    world.pass(ms(50), |_| false).await;
+    world.answers();
+    world.done(ResponseStatus::Completed);
+    world.pass(ms(200), |_| false).await;
+    assert!(world.kinds().contains(&"response.done"));
+    while events.try_recv().is_ok() {}
+    assert!(events.is_closed());
 }

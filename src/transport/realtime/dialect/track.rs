@@ -42,6 +42,15 @@ impl Realtime {
         self
     }
 
+    /// The event with which a second client of the session begins.
+    pub fn welcome(&mut self) -> String {
+        let session = self.session.to_json();
+        let event = self
+            .writer
+            .event("session.created", json!({ "session": session }));
+        event.unwrap_or_default()
+    }
+
     /// Takes in audio of the user's track.
     pub fn heard(&mut self, samples: Vec<i16>) -> Vec<Action> {
         let length = Micros::of_samples(samples.len() as u64, INPUT_RATE);
