@@ -50,7 +50,7 @@ fn documented() -> HashMap<String, BTreeSet<String>> {
         };
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         match cells[..] {
-            ["", event, fields, ""] if event.starts_with('`') => {
+            ["", event, fields, _, ""] if group.is_empty() && event.starts_with('`') => {
                 let fields = fields
                     .split("<br>")
                     .filter_map(|field| field.split('`').nth(1));

@@ -655,6 +655,16 @@ mod tests {
         fields.iter().map(line).collect()
     }
 
+    /// How the server treats an event over WebRTC, where audio is on a track.
+    fn over_webrtc(event: &str) -> &'static str {
+        match event {
+            "input_audio_buffer.append" => "refused: the user's audio is on the track",
+            "conversation.item.truncate" => "honoured; not needed, since the server truncates",
+            "output_audio_buffer.clear" => "honoured, also after `response.done`",
+            _ => "honoured",
+        }
+    }
+
     #[test]
     fn the_documentation_has_the_tables() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/realtime.md");
@@ -665,8 +675,9 @@ mod tests {
                 note => format!("`{}`: {note}", field.path),
             });
             format!(
-                "| `{name}` | {} |\n",
-                fields.collect::<Vec<_>>().join("<br>")
+                "| `{name}` | {} | {} |\n",
+                fields.collect::<Vec<_>>().join("<br>"),
+                over_webrtc(name)
             )
         });
         let tables = [
