@@ -6,6 +6,8 @@ use super::opus::{CLOCK, Ears, Mouth};
 use super::peer::client::{Client, Got};
 use super::peer::{Identity, Peer};
 use super::port::{Packet, Wire};
+use crate::asr::Asr;
+use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{
     ClauseId, Event, HangUpReason, Input, ItemId, Micros, ResponseStatus, Time, TurnId,
 };
@@ -15,6 +17,7 @@ use crate::session::{Inbound, Outbound, SessionHandle, SessionOptions};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pump::{Counters, PumpContext, SocketLimits};
 use crate::transport::realtime::Realtime;
+use crate::tts::Tts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -293,18 +296,23 @@ impl World {
 
     /// Speaks for so many frames, loud in the frames for which `is_loud` says so, in real time.
     async fn speak(&mut self, frames: u64, is_loud: impl Fn(u64) -> bool) {
-        self.spoken_at = self.spoken_at.max(now());
         for _ in 0..frames {
             let level = if is_loud(self.spoken) { 8_000.0 } else { 0.0 };
-            let packet = self.mouth.say(&tone(level)).unwrap();
-            let time = 77_000 + self.spoken * FRAME_TICKS;
-            let got = self.client.speak(now().into_std(), time, packet);
-            self.got(got);
-            self.spoken += 1;
-            self.spoken_at += FRAME;
-            let left = self.spoken_at.saturating_duration_since(now());
-            self.pass(left, |_| false).await;
+            self.say(&tone(level)).await;
         }
+    }
+
+    /// Says a frame in real time.
+    async fn say(&mut self, frame: &[i16]) {
+        self.spoken_at = self.spoken_at.max(now());
+        let packet = self.mouth.say(frame).unwrap();
+        let time = 77_000 + self.spoken * FRAME_TICKS;
+        let got = self.client.speak(now().into_std(), time, packet);
+        self.got(got);
+        self.spoken += 1;
+        self.spoken_at += FRAME;
+        let left = self.spoken_at.saturating_duration_since(now());
+        self.pass(left, |_| false).await;
     }
 
     /// The audio that has reached the session, and its requests.
@@ -836,4 +844,62 @@ async fn a_second_client_that_does_not_read_is_left_out_and_the_call_goes_on() {
     assert!(world.kinds().contains(&"response.done"));
     while events.try_recv().is_ok() {}
     assert!(events.is_closed());
+}
+
+/// What a user says, for the recogniser.
+const SENTENCES: [&str; 16] = [
+    "Good morning, I would like to change the delivery address of my order.",
+    "Is there a pharmacy near the station that is open on Sunday?",
+    "Can you tell me when the next train to the airport leaves?",
+    "We are looking for a quiet table by the window.",
+    "Please remind me to call the dentist tomorrow afternoon.",
+    "What is the weather going to be like in the mountains this weekend?",
+    "I have lost my suitcase somewhere between the hotel and the bus.",
+    "How much does it cost to send a small parcel to Canada?",
+    "Could you read me the last message from my sister?",
+    "The printer in the office does not work since Monday morning.",
+    "Set a timer for the potatoes and another one for the fish.",
+    "Which of these two routes is shorter when there is a lot of traffic?",
+    "My brother plays the violin and my mother sings in a choir.",
+    "They moved the meeting to the large room on the second floor.",
+    "Do you have this jacket in green and one size larger?",
+    "He walked along the river until the street lights came on.",
+];
+
+fn words(text: &str) -> Vec<String> {
+    let plain = |c: char| c.is_alphanumeric() || c.is_whitespace();
+    let text: String = text.to_lowercase().chars().filter(|c| plain(*c)).collect();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_percent_loss_and_40_ms_of_jitter_cost_at_most_three_points_of_word_errors() {
+    let weights = crate::audio::testing::weights_and_runtime();
+    let mut voice = crate::tts::Piper::load(&weights.join("piper-joe")).unwrap();
+    let mut recogniser = crate::asr::WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap();
+    let (mut spoken, mut clean, mut lossy) = (0, 0, 0);
+    for (seed, text) in SENTENCES.iter().enumerate() {
+        let audio = crate::tts::whole(&mut voice, text).unwrap();
+        let at = |rate| Resampler::new(voice.sample_rate(), rate).push(&audio);
+        let (plain, said) = (at(16_000), to_i16(&at(24_000)));
+        let mut world = World::open(STORM, seed as u64).await;
+        for frame in said.chunks_exact(480) {
+            world.say(frame).await;
+        }
+        world.speak(10, |_| false).await;
+        world.pass(ms(300), |_| false).await;
+        let heard = to_f32(&world.reached().0);
+        let mut errors = |audio: &[f32]| {
+            let heard = recogniser.transcribe(audio).unwrap();
+            strsim::generic_levenshtein(&words(text), &words(&heard))
+        };
+        spoken += words(text).len();
+        clean += errors(&plain);
+        lossy += errors(&heard);
+    }
+    println!("{spoken} words: {clean} wrong as spoken, {lossy} over the network");
+    assert!(
+        100 * lossy <= 100 * clean + 3 * spoken,
+        "{spoken} words: {clean}, then {lossy} wrong"
+    );
 }
