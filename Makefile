@@ -97,6 +97,7 @@ $(SMOLLM2): engine/requirements.txt | setup
 
 # Third-party clients in Python and Node, a browser, and third-party voices, for the tests.
 test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/stamp) \
+	$(FOREIGN)/.venv-webrtc/stamp \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
 	@scripts/system-packages.sh chromium flite sound
@@ -110,6 +111,12 @@ $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 $(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-home
 	$(FOREIGN)/.venv-home/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 --no-deps -r $<
+	@touch $@
+
+# Apart from the others: its cryptography and theirs need not agree.
+$(FOREIGN)/.venv-webrtc/stamp: $(FOREIGN)/requirements-webrtc.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-webrtc
+	$(FOREIGN)/.venv-webrtc/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
 	@touch $@
 
 $(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup

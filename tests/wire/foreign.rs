@@ -14,6 +14,7 @@ use tokio::process::Command;
 use undertone::audio::to_pcm16le;
 use undertone::server::App;
 use undertone::session::{self, Observers, SessionOptions};
+use undertone::transport::webrtc;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -69,7 +70,11 @@ async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Observers::default());
     let open = move |options: SessionOptions| Ok(session::open(&engines, &options));
-    let server = Server::serve(App::new(local(), Arc::new(open)));
+    let port = webrtc::bind(local().bind, &[]).expect("a UDP port");
+    let server = Server::serve(App {
+        webrtc: Some(port),
+        ..App::new(local(), Arc::new(open))
+    });
     let speech = tokio::task::spawn_blocking(|| SPEECH.path());
     let speech = speech.await.expect("speech");
     let url = format!("{scheme}://{}{path}", server.address);
@@ -130,6 +135,12 @@ async fn javascript(driver: &str, package: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn openai_for_python_holds_a_conversation() {
     python("openai_client.py", "http", "/v1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aiortc_holds_a_conversation_over_webrtc() {
+    let program = need(".venv-webrtc/bin/python");
+    converse(&program, "aiortc_call.py", "http", "/v1/realtime/calls").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
