@@ -79,6 +79,10 @@ impl Peer {
         rtc.sdp_api()
             .accept_answer(pending, answer)
             .expect("it fits");
+        let mut encoder = opus::Encoder::new(48_000, opus::Channels::Mono, opus::Application::Voip)
+            .expect("an encoder");
+        // Many of them run at once.
+        encoder.set_complexity(0).expect("a complexity");
         let mut peer = Self {
             id: place.rsplit('/').next().expect("an id").to_owned(),
             events: Vec::new(),
@@ -89,8 +93,7 @@ impl Peer {
             socket,
             mid,
             channel,
-            encoder: opus::Encoder::new(48_000, opus::Channels::Mono, opus::Application::Voip)
-                .expect("an encoder"),
+            encoder,
             decoder: opus::Decoder::new(16_000, opus::Channels::Mono).expect("a decoder"),
             spoken: 0,
         };
