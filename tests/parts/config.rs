@@ -265,6 +265,12 @@ fn wrong_types_and_values_are_refused_with_what_is_allowed() {
             ],
         ),
         (
+            "[webrtc]\nadvertise = [\"example.org\"]",
+            &["webrtc.advertise", "example.org", "203.0.113.7"],
+        ),
+        ("[webrtc]\nadvertise = [\"0.0.0.0\"]", &["webrtc.advertise"]),
+        ("[webrtc]\nudp_port = 70000", &["webrtc.udp_port"]),
+        (
             "[wyoming]\nlisten = \"10300\"",
             &["wyoming.listen", "127.0.0.1:10300"],
         ),
@@ -293,6 +299,17 @@ fn listening_beyond_loopback_requires_a_token_or_insecure() {
     with("short").refused(&["UNDERTONE_AUTH_TOKEN", "at least 16"]);
     // An empty variable counts as not set.
     with("").refused(&["server.host"]);
+}
+
+#[test]
+fn the_udp_port_and_the_addresses_of_webrtc_are_read() {
+    let shipped = file("").load().unwrap().config.webrtc;
+    assert_eq!((shipped.port, shipped.advertise.len()), (None, 0));
+    let text = "[webrtc]\nudp_port = 3478\nadvertise = [\"203.0.113.7\", \"2001:db8::7\"]";
+    let set = file(text).load().unwrap().config.webrtc;
+    assert_eq!(set.port, Some(3478));
+    let addresses: Vec<String> = set.advertise.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["203.0.113.7", "2001:db8::7"]);
 }
 
 #[test]
