@@ -103,6 +103,8 @@ pub(super) struct RawTurn {
     pub(super) unsure_ms: i64,
     pub(super) incomplete_ms: i64,
     pub(super) interrupt: bool,
+    pub(super) listening_words: bool,
+    pub(super) min_words: i64,
 }
 
 impl Default for RawTurn {
@@ -115,6 +117,8 @@ impl Default for RawTurn {
             unsure_ms: 500,
             incomplete_ms: 1_500,
             interrupt: true,
+            listening_words: true,
+            min_words: 1,
         }
     }
 }

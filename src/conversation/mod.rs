@@ -14,6 +14,7 @@
 //! | `utterance` | the user's utterance, from first sound to transcript; when the turn is over |
 //! | `turn` | which audio belongs to the utterance; turns that the client commits by hand |
 //! | `partials`, `segments` | transcripts of speech that goes on, and of long speech |
+//! | `overlap` | which speech over the agent's voice interrupts it |
 //! | `interruption` | barge-in and false interruptions |
 //! | `answer` | the parts of an answer, and how it ends |
 //! | `generation` | one run of the model: clauses and calls |
@@ -74,6 +75,7 @@ mod latency;
 mod model_pace;
 mod outcome;
 mod output;
+mod overlap;
 mod partials;
 mod pause;
 mod plan;
@@ -110,6 +112,7 @@ pub use input::{
 pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
+pub use overlap::BargeInPolicy;
 pub use policy::{
     AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,

@@ -51,6 +51,17 @@ impl Partials {
         &self.words
     }
 
+    /// From now on they are requested by time from `first` on, and after each `every_ms` of audio.
+    pub(super) fn begin_at(&mut self, first: Samples, every_ms: u64) {
+        self.next = first;
+        self.every = Samples::from_ms(every_ms);
+    }
+
+    /// End of the audio of the last one that was requested.
+    pub(super) fn last_end(&self) -> Samples {
+        self.to
+    }
+
     /// Takes all words so far. Returns them if they have changed.
     pub(super) fn take(&mut self, words: String) -> Option<String> {
         let is_new = !words.is_empty() && words != self.words;

@@ -233,6 +233,14 @@ impl Playout {
         self.sent_until + self.lag()
     }
 
+    /// How long the user has been hearing sound without a gap.
+    pub(super) fn heard_for(&self, now: Time) -> Micros {
+        match self.audible_until() > now {
+            true => now.since(self.begun + self.lag()),
+            false => Micros(0),
+        }
+    }
+
     /// All clauses have been sent in full.
     pub(super) fn all_sent(&self) -> bool {
         self.clauses.iter().all(Clause::all_sent)
@@ -269,6 +277,15 @@ impl Playout {
             .collect();
         items.dedup();
         items
+    }
+
+    /// Whether the sentence that the user hears, or has heard last, is a question.
+    pub(super) fn is_asking(&self, now: Time) -> bool {
+        let begun = |c: &Clause| c.sent.0 > 0 && c.sent_until.0.saturating_sub(c.sent.0) <= now.0;
+        let heard = self.clauses.iter().rposition(begun);
+        let mut rest = self.clauses.iter().skip(heard.unwrap_or(usize::MAX));
+        let end = rest.find(|clause| ends_sentence(&clause.text));
+        end.is_some_and(|clause| clause.text.trim_end().ends_with(['?', '？']))
     }
 
     /// Forgets all clauses; silence begins now.

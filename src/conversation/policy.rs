@@ -2,6 +2,7 @@
 
 use super::briefing::Briefing;
 use super::draft::DraftPolicy;
+use super::overlap::BargeInPolicy;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -92,6 +93,9 @@ pub struct VadPolicy {
     pub start_windows: u32,
     /// The same while the agent speaks, so that a cough does not stop it.
     pub interrupt_windows: u32,
+    /// Which speech stops the agent.
+    #[serde(default)]
+    pub barge_in: BargeInPolicy,
     /// Audio before the first window of speech that belongs to the utterance, ms.
     pub pre_roll_ms: u64,
 }
@@ -261,6 +265,10 @@ impl Default for VadPolicy {
             release: 0.35,
             start_windows: 3,
             interrupt_windows: 5,
+            barge_in: BargeInPolicy {
+                listening_words: true,
+                min_words: 1,
+            },
             pre_roll_ms: 300,
         }
     }

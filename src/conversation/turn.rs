@@ -4,6 +4,7 @@ use super::common::Common;
 use super::endpointer::{Heard, SpeechDetector, Window};
 use super::ids::RequestId;
 use super::output::Event;
+use super::overlap::{BargeInPolicy, Overlap};
 use super::policy::VadPolicy;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
@@ -33,6 +34,8 @@ pub(super) struct Turn {
     /// Audio before this belongs to earlier turns.
     audio_from: Samples,
     utterance: Option<Utterance>,
+    /// The utterance, or the last one, began over the agent's voice, and may not interrupt it.
+    overlap: Option<Overlap>,
     /// Audio that the client committed after the utterance, oldest first.
     committed: VecDeque<Committed>,
     /// The user was asked to repeat, and has not been understood since.
@@ -159,6 +162,7 @@ impl Turn {
 
     /// Begins an utterance.
     pub(super) fn begin_speech(&mut self, common: &mut Common, at: Samples) {
+        self.overlap = None;
         let every = common.policy.endpoint.partial_every_ms;
         self.utterance = Some(Utterance::spoken(at, self.audio_end, common.now, every));
         common.notify(Event::SpeechStarted { at });
@@ -166,6 +170,7 @@ impl Turn {
 
     /// Begins an utterance that the client transcribes.
     pub(super) fn begin_words(&mut self, common: &mut Common) {
+        self.overlap = None;
         let at = self.audio_end;
         self.utterance = Some(Utterance::in_words(at, common.now));
         common.notify(Event::SpeechStarted { at });
@@ -246,9 +251,71 @@ impl Turn {
         if !utterance.is_committed() {
             self.forget_audio();
         }
-        let at = utterance.last_speech();
-        common.notify(Event::SpeechStopped { at });
+        if !self.overlap.as_ref().is_some_and(Overlap::is_open) {
+            let at = utterance.last_speech();
+            common.notify(Event::SpeechStopped { at });
+        }
         Some(utterance)
+    }
+}
+
+/// An utterance over the agent's voice.
+impl Turn {
+    /// Begins one, of which clients are told when it interrupts.
+    pub(super) fn begin_overlap(&mut self, common: &Common, at: Samples) {
+        let overlap = Overlap::new(self.audio_end);
+        let mut utterance = Utterance::spoken(at, self.audio_end, common.now, 0);
+        let (first, every_ms) = overlap.partials();
+        utterance.partials().begin_at(first, every_ms);
+        self.utterance = Some(utterance);
+        self.overlap = Some(overlap);
+    }
+
+    /// The utterance began over the agent's voice, and has not interrupted it.
+    pub(super) fn is_unheeded(&self) -> bool {
+        self.is_open() && self.overlap.as_ref().is_some_and(Overlap::is_open)
+    }
+
+    /// Takes the words of a partial.
+    pub(super) fn overlaps_with(&mut self, words: &str) {
+        if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &mut self.utterance) {
+            overlap.heard(words, utterance.partials().last_end());
+        }
+    }
+
+    /// Takes all words up to a pause.
+    pub(super) fn overlap_pauses(&mut self, words: &str) {
+        if let Some(overlap) = &mut self.overlap {
+            overlap.pauses(words);
+        }
+    }
+
+    /// Whether the utterance is now known to interrupt the agent.
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy) -> bool {
+        let (Some(overlap), Some(utterance)) = (&self.overlap, &self.utterance) else {
+            return false;
+        };
+        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech())
+    }
+
+    /// The utterance interrupts the agent, which has just `asked` something or not: clients are told of it.
+    pub(super) fn interrupt(&mut self, common: &mut Common, asked: bool) {
+        if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &self.utterance) {
+            overlap.interrupt(asked);
+            let at = utterance.from();
+            common.notify(Event::SpeechStarted { at });
+        }
+    }
+
+    /// The utterance is a turn, whatever its words are.
+    pub(super) fn forget_overlap(&mut self) {
+        self.overlap = None;
+    }
+
+    /// The last utterance has interrupted the agent in the middle of a statement.
+    pub(super) fn interrupted_a_statement(&self) -> bool {
+        let overlap = self.overlap.as_ref();
+        overlap.is_some_and(Overlap::interrupted_a_statement)
     }
 }
 
@@ -338,6 +405,7 @@ impl Turn {
         let Some(next) = self.committed.pop_front() else {
             return false;
         };
+        self.overlap = None;
         let mut utterance = Utterance::spoken(next.from, next.to, common.now, 0);
         if next.given_up {
             utterance.give_up();

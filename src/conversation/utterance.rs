@@ -339,6 +339,10 @@ impl Utterance {
         self.partials.words()
     }
 
+    pub(super) fn partials(&mut self) -> &mut Partials {
+        &mut self.partials
+    }
+
     /// All words up to the current pause.
     fn transcript(&self) -> Option<String> {
         let (heard, _) = self.pause.transcript.as_ref()?;

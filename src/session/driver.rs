@@ -101,8 +101,8 @@ pub(super) struct Driver {
     results: mpsc::Sender<Done>,
     /// Cancels the session's jobs on the model threads when the session ends.
     cancel: CancellationToken,
-    /// When the detector's verdict came in which is being acted upon: what makes the agent fall
-    /// silent now is the user's voice.
+    /// When the detector's verdict or the words came in which are being acted upon: what makes the agent
+    /// fall silent now is the user.
     speech_found: Option<Time>,
     /// The conversation was told that the models are busy.
     busy: bool,
@@ -507,7 +507,12 @@ impl Driver {
     fn on_done(&mut self, done: Done) {
         self.speech_found = None;
         match done {
-            Done::Input(input) => self.input(input),
+            Done::Input(input) => {
+                // The user's words, too, may stop the agent.
+                let words = matches!(input, Input::Transcript { .. });
+                self.speech_found = words.then(|| self.now());
+                self.input(input);
+            }
             Done::Notes { agent, notes } if agent == self.agent.name => {
                 self.input(Input::Notes { notes });
             }

@@ -17,6 +17,7 @@ mod endings;
 mod floors;
 mod llm_anthropic;
 mod llm_openai;
+mod manners;
 mod mcp;
 mod model_servers;
 mod pipeline;

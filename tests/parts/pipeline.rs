@@ -7,7 +7,8 @@ use common::{Clip, Errors, speech};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use undertone::asr::{Asr, Recognised, WhisperOnnx};
 use undertone::conversation::{
-    Conversation, EndOfTurnRule, Event, Input, Output, Policy, Samples, Time, TurnDetection,
+    BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
+    Time, TurnDetection, VadPolicy,
 };
 use undertone::session::Observers;
 use undertone::turn_model::{SmartTurn, TurnModel};
@@ -64,12 +65,38 @@ impl Ears {
             },
             ..Policy::default()
         });
+        self.feed(&mut core, audio, Heard::default())
+    }
+
+    /// Speaks `audio` over an agent that talks for a minute. Returns how long after the beginning of the audio it
+    /// was stopped, ms; `None` if it was not.
+    pub(super) fn stops(&mut self, audio: &[f32], barge_in: BargeInPolicy) -> Option<u64> {
+        let policy = Policy::default();
+        let mut core = Conversation::new(Policy {
+            vad: VadPolicy {
+                barge_in,
+                ..policy.vad
+            },
+            greeting: "Once upon a time".into(),
+            ..policy
+        });
+        let talks = Heard {
+            talks: true,
+            ..Heard::default()
+        };
+        let heard = self.feed(&mut core, audio, talks);
+        heard
+            .stopped
+            .map(|at| at.since(Time::from_ms(1_000)).as_ms())
+    }
+
+    /// Feeds `audio` with a second of silence before it and two behind it.
+    fn feed(&mut self, core: &mut Conversation, audio: &[f32], mut heard: Heard) -> Heard {
         let mut padded = vec![0.0; 16_000];
         padded.extend(audio);
         padded.extend(vec![0.0; 2 * 16_000]);
         let mut vad = Gated::new(self.silero.detector());
         let mut due: Vec<(Time, Input)> = Vec::new();
-        let mut heard = Heard::default();
         for (index, window) in padded.as_chunks::<WINDOW>().0.iter().enumerate() {
             let end = Samples(((index + 1) * WINDOW) as u64);
             let now = Time(end.0 * 1_000_000 / 16_000);
@@ -81,7 +108,7 @@ impl Ears {
                 level,
             };
             core.handle_input(now, input);
-            self.obey(&mut core, now, &padded, &mut due, &mut heard);
+            self.obey(core, now, &padded, &mut due, &mut heard);
             // What happens until the next window.
             for tick in 1..16 {
                 let now = Time(now.0 + tick * 2_000);
@@ -91,7 +118,7 @@ impl Ears {
                     core.handle_input(now, input);
                 }
                 core.handle_timeout(now);
-                self.obey(&mut core, now, &padded, &mut due, &mut heard);
+                self.obey(core, now, &padded, &mut due, &mut heard);
             }
         }
         heard
@@ -116,7 +143,7 @@ impl Ears {
                     partial,
                 } => {
                     let part = &audio[from.0 as usize..to.0 as usize];
-                    let recognised = match partial {
+                    let recognised = match partial && !heard.talks {
                         true => Recognised::default(),
                         false => self.asr.hear(part).unwrap(),
                     };
@@ -154,6 +181,20 @@ impl Ears {
                 }
                 Output::Notify(Event::UserItem { text, .. }) => heard.turns.push(text),
                 Output::Speak { text, .. } if text == again => heard.asked_again += 1,
+                Output::Speak { clause, .. } if heard.talks => {
+                    let length = Micros::from_ms(60_000);
+                    let made = Input::Synthesised {
+                        clause,
+                        length,
+                        last: true,
+                    };
+                    let sent = Input::Sent {
+                        clause,
+                        until: length,
+                    };
+                    due.extend([(now, made), (now, sent)]);
+                }
+                Output::Flush => heard.stopped = heard.stopped.or(Some(now)),
                 _ => {}
             }
         }
@@ -166,6 +207,9 @@ pub(super) struct Heard {
     pub(super) turns: Vec<String>,
     /// How often the user was asked to repeat it.
     asked_again: usize,
+    /// The agent talks, and is to be interrupted; when it was.
+    talks: bool,
+    stopped: Option<Time>,
     /// The utterances that ended.
     pub(super) ends: Vec<Ended>,
     /// When the language model was last asked.

@@ -28,11 +28,11 @@ use undertone::server::{App, ServerSettings, SessionFactory};
 /// Audio of an answer that is heard before the barge-in, ms.
 const HEARD_MS: u64 = 2_000;
 
-/// Listens until an answer has been heard for a while. Returns its id. An answer that starts before
+/// Listens until an answer has been heard for so many ms. Returns its id. An answer that starts before
 /// the user has finished is dropped again.
-async fn listen(call: &mut Call, not: Option<&str>) -> (String, u64) {
+async fn listen(call: &mut Call, not: Option<&str>, least_ms: u64) -> (String, u64) {
     let (mut id, mut ms) = (String::new(), 0);
-    while ms < HEARD_MS {
+    while ms < least_ms {
         let heard = call.next().await;
         if heard.audio_ms() > 0 {
             let of = heard.event["response_id"].as_str().expect("an id");
@@ -89,7 +89,7 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     call.say(&question).await;
     let (mut before, mut said): (Option<String>, Vec<String>) = (None, vec![]);
     for interruption in [&again, &again, &last] {
-        let (response, ahead) = listen(&mut call, before.as_deref()).await;
+        let (response, ahead) = listen(&mut call, before.as_deref(), HEARD_MS).await;
         let from = call.say(interruption).await;
         let events = call.until("response.done").await;
         let heard = cut_short(&events, &response);
@@ -116,6 +116,81 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
         assert_ne!(audio.event["response_id"].as_str(), before.as_deref());
     }
     remembers(&llm.asked(Cue::words("enough")).await, &said);
+}
+
+/// Words of somebody who listens, as third-party voices say them. The recogniser understands these voices; `manners.rs`
+/// counts how often it does.
+const LISTENING: &str = "en-gb: Mm-hm.
+en-us: Okay.
+awb: Okay.
+slt: Okay.
+kal: Okay.
+en-gb: Right.
+en-us: Right.
+awb: Right.
+slt: Right.
+kal: Right.";
+
+/// Words of somebody who wants the turn.
+const INTERRUPTIONS: &str = "en-gb: Stop.
+en-us: Wait.
+awb: No.
+slt: Hold on.
+rms: What about tomorrow?
+kal: Actually, I meant Berlin.
+en-gb: That is wrong.
+en-us: Can you repeat that?
+awb: Okay, but what about Monday?
+slt: Yeah, but that is too late.";
+
+/// The lines as speech at 24 kHz.
+fn voices(lines: &str) -> Vec<(String, Vec<i16>)> {
+    let clips = common::speech::spoken(lines).into_iter();
+    clips
+        .map(|clip| {
+            let samples = common::resampled(&clip.samples, 16_000, 24_000);
+            (clip.text, undertone::audio::to_i16(&samples))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_listening_words_do_not_stop_an_answer_and_ten_interruptions_do() {
+    /// Audio of the answer that is heard before each word, ms.
+    const BETWEEN_MS: u64 = 1_400;
+    let _alone = common::alone().await;
+    let story = format!("<speech>{}</speech>", common::STORY);
+    let llm = Scripted::default().on(Cue::Always, story);
+    let weights = common::weights();
+    let server = live::serve(engines(&weights, &llm));
+    let question = Booth::new(&weights).say("Can you tell me a story, please?", 24_000);
+
+    let mut call = Call::to(&server).await;
+    call.say(&question).await;
+    let (mut answer, _) = listen(&mut call, None, BETWEEN_MS).await;
+    for (words, speech) in voices(LISTENING) {
+        call.say(&speech).await;
+        let mut ms = 0;
+        while ms < BETWEEN_MS {
+            let heard = call.next().await;
+            let of_the_user = heard.is("input_audio_buffer.speech_started");
+            let stopped = heard.is("undertone.clear") || heard.is("response.done");
+            assert!(!stopped && !of_the_user, "{words} {}", heard.event);
+            ms += heard.audio_ms();
+        }
+    }
+    for (words, speech) in voices(INTERRUPTIONS) {
+        let from = call.say(&speech).await;
+        let events = call.until("response.done").await;
+        let heard = cut_short(&events, &answer);
+        let clear = events.iter().find(|e| e.is("undertone.clear"));
+        let stop = clear.expect("a clear").at - from;
+        println!(
+            "{words} stopped it after {} ms, at {heard:?}",
+            stop.as_millis()
+        );
+        (answer, _) = listen(&mut call, Some(&answer), BETWEEN_MS).await;
+    }
 }
 
 /// Asserts that the prompt has the heard part of each story, followed by the interruption.

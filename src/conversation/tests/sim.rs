@@ -315,6 +315,10 @@ impl Sim {
         &mut self.core.common.policy
     }
 
+    pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
     /// The user speaks for `ms`; the transcript so far is `words`.
     pub(super) fn speak(&mut self, words: &str, ms: u64) {
         self.words = words.into();

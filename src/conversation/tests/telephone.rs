@@ -200,7 +200,9 @@ fn a_caller_who_speaks_over_the_announcement_is_not_transferred() {
 #[test]
 fn a_cough_does_not_keep_the_agent_from_putting_a_caller_through() {
     let mut sim = put_through("transfer");
-    sim.speak("", 300);
+    // The recogniser is too busy to say that it is a cough.
+    sim.input(Input::Load { busy: true });
+    sim.speak("", 1_100);
     sim.silence(10_000);
     assert_eq!(sim.tools_started.len(), 1);
     assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
@@ -463,10 +465,7 @@ fn an_okay_does_not_call_the_transfer_off() {
         sim.silence(10_000);
         assert_eq!(sim.tools_started.len(), 1);
         assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
-        let okay = Message::User {
-            text: "Okay.".into(),
-        };
-        assert!(sim.core.history.messages().contains(&okay));
+        assert_eq!(sim.prompts.len(), 1, "it is not answered");
         nothing_is_left(&sim);
     }
 }

@@ -11,6 +11,7 @@ mod generation;
 mod handoff;
 mod interruption;
 mod keypad;
+mod overlap;
 mod plan;
 mod preempt;
 mod relayed;

@@ -27,11 +27,7 @@ impl Conversation {
             None => return,
             Some(Heard::Started(at)) => {
                 self.mark_user_active();
-                self.turn.begin_speech(&mut self.common, at);
-                if self.client.turn_detection.interrupt {
-                    self.barge_in();
-                }
-                self.route_before_words(Moment::Speech);
+                self.begin_speech(at);
             }
             Some(Heard::Speech) => {
                 self.drop_held();
@@ -48,6 +44,7 @@ impl Conversation {
             }
         }
         self.turn.watch_audio(&mut self.common, window.probability);
+        self.judge_overlap();
     }
 
     /// Ends the turn if the client stops sending audio or words in mid-utterance.
@@ -72,6 +69,13 @@ impl Conversation {
             // The turn may end with these words.
             Transcribed::Pause(text) => {
                 let text = text.unwrap_or_default();
+                if self.turn.is_unheeded() {
+                    self.turn.overlap_pauses(&text);
+                    self.judge_overlap();
+                }
+                if self.turn.is_unheeded() {
+                    return self.try_end_turn();
+                }
                 let utterance = self.turn.utterance();
                 if utterance.is_some_and(|u| !u.is_answered_early(&text)) {
                     // The words up to a gap were not all, or were misheard.
@@ -86,7 +90,12 @@ impl Conversation {
     /// Handles a partial transcript of the audio since the last segment.
     pub(super) fn on_partial(&mut self, tail: &str) {
         let utterance = self.turn.utterance_mut();
-        if let Some(text) = utterance.and_then(|utterance| utterance.on_partial(tail)) {
+        let text = utterance.and_then(|utterance| utterance.on_partial(tail));
+        if self.turn.is_unheeded() {
+            self.turn.overlaps_with(tail);
+            return self.judge_overlap();
+        }
+        if let Some(text) = text {
             self.route(&text, false);
             self.common.notify(Event::PartialTranscript { text });
         }
@@ -118,6 +127,7 @@ impl Conversation {
         let asks = self.speculation.listening().is_whole_request;
         match self.turn.judge(&mut self.common, detection, asks) {
             EndOfTurn::NotYet => {}
+            EndOfTurn::Perhaps(_) if self.turn.is_unheeded() => {}
             EndOfTurn::Perhaps(text) => self.generate_early(&text),
             EndOfTurn::Over(text) => self.end_turn(&text),
             EndOfTurn::Lost => self.on_transcript_overdue(),
@@ -126,10 +136,13 @@ impl Conversation {
 
     /// Ends the user's turn with these words; without words it was a false alarm.
     pub(super) fn end_turn(&mut self, text: &str) {
+        if self.end_overlap(text) {
+            return;
+        }
         let Some(mut utterance) = self.turn.end(&mut self.common) else {
             return;
         };
-        if text.is_empty() {
+        if text.is_empty() || self.was_nothing(text) {
             self.common.notify(Event::UtteranceDropped);
             self.speculation
                 .drop_heard(&mut self.common, Discard::NoTurn);
@@ -198,7 +211,7 @@ impl Conversation {
 
     /// Asks the user to repeat, because the recogniser failed or is too slow.
     pub(super) fn on_transcript_overdue(&mut self) {
-        if !self.turn.is_open() {
+        if !self.turn.is_open() || self.ignore_overlap() {
             return;
         }
         // Reported while the utterance is open: some clients treat an error outside of one as fatal.
@@ -231,6 +244,10 @@ impl Conversation {
     /// Handles a commit of the user's audio by the client.
     pub(super) fn commit_audio(&mut self) {
         let rule = self.client.turn_detection.rule;
+        if self.turn.is_unheeded() {
+            self.interrupt();
+            self.turn.forget_overlap();
+        }
         match self.turn.commit(&mut self.common, rule) {
             Some(Commit::Utterance) => self.try_end_turn(),
             Some(Commit::Audio) if self.client.turn_detection.interrupt => self.barge_in(),
@@ -247,7 +264,7 @@ impl Conversation {
 
     /// Drops the utterance without a turn.
     pub(super) fn drop_utterance(&mut self) {
-        if self.turn.end(&mut self.common).is_none() {
+        if self.ignore_overlap() || self.turn.end(&mut self.common).is_none() {
             return;
         }
         self.common.notify(Event::UtteranceDropped);

@@ -1,0 +1,195 @@
+//! Speech over the agent's voice: whether it interrupts, or only shows that the user listens ("mm-hm", "yeah").
+//! Until that is known, the agent speaks on and clients are told nothing.
+
+use crate::language::en::listening::{only_listens, takes_turn};
+use crate::time::{Micros, Samples};
+use serde::{Deserialize, Serialize};
+
+/// How long after its detection speech is first transcribed, ms, and the audio between two partials.
+const FIRST_MS: u64 = 190;
+const PARTIAL_MS: u64 = 130;
+
+/// How long after its detection any words count, ms. Earlier, a recogniser makes words of half a hum: of "mm-hm",
+/// tiny.en makes "and the meeting". So only words count with which people take the turn. What ends sooner is judged
+/// when it has ended.
+const JUDGED_MS: u64 = 450;
+
+/// How long after its detection speech interrupts if nothing is known of its words, ms: the recogniser is busy.
+const UNKNOWN_MS: u64 = 850;
+
+/// The same if the recogniser hears no words in it.
+const WORDLESS_MS: u64 = 1_500;
+
+/// How long the agent has been heard without a gap before speech over it may be that of a listener, ms. Before, it
+/// is more likely that the user goes on, having only paused: then the agent yields at once.
+const SETTLED_MS: u64 = 1_000;
+
+/// Which speech over the agent's voice interrupts it. Recordings from before there was a choice have neither.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BargeInPolicy {
+    /// Words that only show that the user listens do not.
+    pub listening_words: bool,
+    /// Speech with fewer words does not.
+    pub min_words: u32,
+}
+
+impl BargeInPolicy {
+    /// Whether the words must be known first, if the agent has been heard for so long; otherwise any sound
+    /// interrupts.
+    pub(super) fn waits_for_words(&self, heard: Micros) -> bool {
+        (self.listening_words || self.min_words > 1) && heard >= Micros::from_ms(SETTLED_MS)
+    }
+
+    /// Whether these words interrupt.
+    pub(super) fn interrupts(&self, words: &str) -> bool {
+        let count = words.split_whitespace().count();
+        count >= self.min_words.max(1) as usize && !(self.listening_words && only_listens(words))
+    }
+}
+
+/// Speech that began over the agent's voice.
+#[derive(Debug, Clone)]
+pub(super) struct Overlap {
+    /// End of the audio when it was detected.
+    detected: Samples,
+    /// The words of the last transcript that counts.
+    words: Option<String>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has not interrupted the agent.
+    Open,
+    /// It has, in the middle of a question or behind it.
+    InQuestion,
+    /// It has, elsewhere.
+    InStatement,
+}
+
+impl Overlap {
+    /// Speech that was detected when the audio had come in up to this position.
+    pub(super) fn new(detected: Samples) -> Self {
+        Self {
+            detected,
+            words: None,
+            stage: Stage::Open,
+        }
+    }
+
+    /// Where the first partial ends, and the audio between two.
+    pub(super) fn partials(&self) -> (Samples, u64) {
+        (self.after(FIRST_MS), PARTIAL_MS)
+    }
+
+    /// It has not interrupted the agent so far.
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// It has interrupted the agent in the middle of a statement.
+    pub(super) fn interrupted_a_statement(&self) -> bool {
+        self.stage == Stage::InStatement
+    }
+
+    /// Notes that it interrupts the agent, which has just `asked` something or not.
+    pub(super) fn interrupt(&mut self, asked: bool) {
+        self.stage = match asked {
+            true => Stage::InQuestion,
+            false => Stage::InStatement,
+        };
+    }
+
+    /// Takes the words up to the position `to`.
+    pub(super) fn heard(&mut self, words: &str, to: Samples) {
+        if to >= self.after(JUDGED_MS) || takes_turn(words) {
+            self.words = Some(words.to_owned());
+        }
+    }
+
+    /// Takes all words up to a pause.
+    pub(super) fn pauses(&mut self, words: &str) {
+        self.words = Some(words.to_owned());
+    }
+
+    /// Whether it interrupts the agent, by its words and its length up to its last speech.
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, last_speech: Samples) -> bool {
+        match self.words.as_deref() {
+            None => last_speech >= self.after(UNKNOWN_MS),
+            Some("") => last_speech >= self.after(WORDLESS_MS),
+            Some(words) => policy.interrupts(words),
+        }
+    }
+
+    fn after(&self, ms: u64) -> Samples {
+        Samples(self.detected.0 + Samples::from_ms(ms).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: BargeInPolicy = BargeInPolicy {
+        listening_words: true,
+        min_words: 1,
+    };
+
+    fn at(ms: u64) -> Samples {
+        Samples::from_ms(10_000 + ms)
+    }
+
+    #[test]
+    fn words_of_half_a_hum_are_not_believed() {
+        let mut overlap = Overlap::new(at(0));
+        overlap.heard("And the meeting.", at(JUDGED_MS - 1));
+        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
+        let mut sure = overlap.clone();
+        sure.heard("What about", at(FIRST_MS));
+        assert!(sure.must_interrupt(SHIPPED, at(FIRST_MS)));
+        overlap.heard("And the meeting.", at(JUDGED_MS));
+        assert!(overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
+        overlap.heard("", at(JUDGED_MS + PARTIAL_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS + PARTIAL_MS)));
+    }
+
+    #[test]
+    fn a_short_word_is_judged_when_it_has_ended() {
+        let mut overlap = Overlap::new(at(0));
+        overlap.pauses("Yeah.");
+        assert!(!overlap.must_interrupt(SHIPPED, at(100)));
+        overlap.pauses("Yeah. Stop.");
+        assert!(overlap.must_interrupt(SHIPPED, at(100)));
+        overlap.pauses("");
+        assert!(!overlap.must_interrupt(SHIPPED, at(1_000)), "noise");
+    }
+
+    #[test]
+    fn long_speech_interrupts_although_no_words_are_known() {
+        let mut overlap = Overlap::new(at(0));
+        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS - 1)));
+        assert!(overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
+        overlap.heard("", at(JUDGED_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
+        assert!(overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
+        overlap.heard("yeah yeah", at(JUDGED_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
+    }
+
+    #[test]
+    fn fewer_words_than_the_least_do_not_interrupt() {
+        let three = BargeInPolicy {
+            listening_words: false,
+            min_words: 3,
+        };
+        assert!(!three.interrupts("Stop it."));
+        assert!(three.interrupts("Stop it now."));
+        assert!(SHIPPED.interrupts("Stop."));
+        assert!(!SHIPPED.interrupts(""));
+        let settled = Micros::from_ms(SETTLED_MS);
+        assert!(three.waits_for_words(settled) && SHIPPED.waits_for_words(settled));
+        assert!(!SHIPPED.waits_for_words(Micros(settled.0 - 1)));
+        assert!(!BargeInPolicy::default().waits_for_words(settled));
+    }
+}

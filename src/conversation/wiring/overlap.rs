@@ -1,0 +1,76 @@
+//! Speech over the agent's voice, until it is known whether it interrupts.
+
+use super::Conversation;
+use crate::conversation::utterance::Utterance;
+use crate::conversation::{Event, Samples};
+use crate::prediction::Moment;
+
+impl Conversation {
+    /// Begins an utterance. Over the agent's voice it may have to be judged before it interrupts; a yes to a
+    /// question that waits for one interrupts at once.
+    pub(super) fn begin_speech(&mut self, at: Samples) {
+        let interrupts = self.client.turn_detection.interrupt;
+        let heard = self.playout.heard_for(self.common.now);
+        let waits = self.common.policy.vad.barge_in.waits_for_words(heard);
+        if interrupts && waits && !self.confirmation.is_open() {
+            return self.turn.begin_overlap(&self.common, at);
+        }
+        self.turn.begin_speech(&mut self.common, at);
+        if interrupts {
+            self.barge_in();
+        }
+        self.route_before_words(Moment::Speech);
+    }
+
+    /// Interrupts the agent if the speech over its voice is now known to.
+    pub(super) fn judge_overlap(&mut self) {
+        let policy = self.common.policy.vad.barge_in;
+        if self.turn.must_interrupt(policy) {
+            self.interrupt();
+        }
+    }
+
+    /// The speech over the agent's voice interrupts it.
+    pub(super) fn interrupt(&mut self) {
+        let asked = self.playout.is_asking(self.common.now);
+        self.turn.interrupt(&mut self.common, asked);
+        self.barge_in();
+        self.route_before_words(Moment::Speech);
+        let words = self.turn.utterance().map(Utterance::words);
+        if let Some(words) = words.filter(|words| !words.is_empty()) {
+            let text = words.to_owned();
+            self.route(&text, false);
+            self.common.notify(Event::PartialTranscript { text });
+        }
+    }
+
+    /// Handles the end of speech with these words that has not interrupted the agent. `true` if the agent speaks
+    /// on.
+    pub(super) fn end_overlap(&mut self, text: &str) -> bool {
+        if !self.turn.is_unheeded() {
+            return false;
+        }
+        let has_more = self.answer.is_some() || self.playout.audible_until() > self.common.now;
+        let listens = has_more
+            && !self.playout.is_asking(self.common.now)
+            && !self.common.policy.vad.barge_in.interrupts(text);
+        if text.is_empty() || listens {
+            return self.ignore_overlap();
+        }
+        self.interrupt();
+        false
+    }
+
+    /// Whether an utterance with these words should not have interrupted the agent, as it did before they were
+    /// known.
+    pub(super) fn was_nothing(&self, text: &str) -> bool {
+        self.interruption.is_judging()
+            && self.turn.interrupted_a_statement()
+            && !self.common.policy.vad.barge_in.interrupts(text)
+    }
+
+    /// Drops the utterance if it has not interrupted the agent. `false` if it has.
+    pub(super) fn ignore_overlap(&mut self) -> bool {
+        self.turn.is_unheeded() && self.turn.end(&mut self.common).is_some()
+    }
+}

@@ -1,0 +1,99 @@
+//! Tests which speech over the agent's voice stops it, with real detectors and third-party voices.
+
+use super::pipeline::with_ears;
+use crate::common::{Clip, speech};
+use undertone::conversation::{BargeInPolicy, Policy};
+
+/// The voices of espeak-ng and flite.
+const VOICES: [&str; 6] = ["en-gb", "en-us", "awb", "slt", "rms", "kal"];
+
+/// Words of somebody who listens.
+const LISTENING: [&str; 10] = [
+    "Mm-hm.",
+    "Uh-huh.",
+    "Yeah.",
+    "Okay.",
+    "Right.",
+    "Yes.",
+    "I see.",
+    "Got it.",
+    "Oh, okay.",
+    "Hmm.",
+];
+
+/// Words of somebody who wants the turn.
+const INTERRUPTIONS: [&str; 10] = [
+    "Stop.",
+    "Wait.",
+    "No.",
+    "Hold on.",
+    "What about tomorrow?",
+    "Actually, I meant Berlin.",
+    "That is wrong.",
+    "Can you repeat that?",
+    "Okay, but what about Monday?",
+    "Yeah, but that is too late.",
+];
+
+/// The words by each voice, without silence before and behind them.
+fn spoken(words: &[&str]) -> Vec<Clip> {
+    let lines = words
+        .iter()
+        .flat_map(|words| VOICES.map(|voice| format!("{voice}: {words}\n")));
+    let mut clips = speech::spoken(&lines.collect::<String>());
+    for clip in &mut clips {
+        let loud = |sample: &f32| sample.abs() > 0.02;
+        let begin = clip.samples.iter().position(loud).expect("sound");
+        let end = clip.samples.iter().rposition(loud).expect("sound");
+        clip.samples = clip.samples[begin..=end].to_vec();
+    }
+    clips
+}
+
+/// When each clip stops the agent, ms after its beginning; `None` if it does not.
+fn stops(clips: &[Clip], barge_in: BargeInPolicy) -> Vec<Option<u64>> {
+    let stops = |clip: &Clip| with_ears(|ears| ears.stops(&clip.samples, barge_in));
+    clips.iter().map(stops).collect()
+}
+
+fn median(mut all: Vec<u64>) -> u64 {
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+#[test]
+fn listening_words_leave_the_turn_to_the_agent_and_interruptions_take_it() {
+    let shipped = Policy::default().vad.barge_in;
+    let listening = spoken(&LISTENING);
+    let stopped = stops(&listening, shipped);
+    for (clip, at) in listening.iter().zip(&stopped) {
+        if let Some(at) = at {
+            println!(
+                "{} {:?} stopped the agent after {at} ms",
+                clip.name, clip.text
+            );
+        }
+    }
+    let wrong = stopped.iter().flatten().count();
+    let interruptions = spoken(&INTERRUPTIONS);
+    let stopped = stops(&interruptions, shipped);
+    for (clip, at) in interruptions.iter().zip(&stopped) {
+        println!("{} {:?}: {at:?}", clip.name, clip.text);
+    }
+    let after: Vec<u64> = stopped.iter().flatten().copied().collect();
+    // One word by each voice is enough to see.
+    let before = stops(&interruptions[..VOICES.len()], BargeInPolicy::default());
+    let count = after.len();
+    println!(
+        "{wrong} of {} listening words stop the agent; {count} of {} interruptions do, after {} ms in the median, {} ms \
+         at most; without the rule after {} ms",
+        listening.len(),
+        interruptions.len(),
+        median(after.clone()),
+        after.iter().max().expect("an interruption"),
+        median(before.into_iter().flatten().collect()),
+    );
+    assert!(wrong <= 8, "{wrong} listening words stop the agent");
+    let missed = interruptions.len() - count;
+    assert!(missed <= 5, "{missed} interruptions do not stop it");
+}
