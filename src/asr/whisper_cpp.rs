@@ -2,6 +2,7 @@
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError};
+use crate::audio::at_usual_level;
 use std::path::Path;
 use whisper_rs::{
     FullParams, SamplingStrategy, WhisperContext, WhisperContextParameters, WhisperState,
@@ -92,7 +93,7 @@ impl Asr for WhisperCpp {
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
         let audio = &audio[..audio.len().min(MAX_SAMPLES)];
         // Shorter audio than 1 s is refused.
-        let mut padded = audio.to_vec();
+        let mut padded = at_usual_level(audio).into_owned();
         padded.resize(audio.len().max(17_600), 0.0);
         let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames));
         heard.map(|heard| heard.text)

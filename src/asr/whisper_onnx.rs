@@ -2,6 +2,7 @@
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::{Asr, AsrError, Recognised};
+use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use crate::language::Marks;
 use ort::session::{Session, SessionInputValue};
@@ -177,8 +178,8 @@ impl Asr for WhisperOnnx {
     }
 
     fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
-        let audio = &audio[..audio.len().min(MAX_SAMPLES)];
-        with_retry(audio.len(), |frames| self.decode(audio, frames))
+        let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
+        with_retry(audio.len(), |frames| self.decode(&audio, frames))
     }
 }
 

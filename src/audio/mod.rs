@@ -16,6 +16,8 @@ pub use resample::Resampler;
 pub use ring::Ring;
 pub use stretches::stretches;
 
+use std::borrow::Cow;
+
 /// The rate inside the server, Hz.
 pub const RATE: u32 = 16_000;
 
@@ -67,6 +69,29 @@ pub fn level_dbfs(samples: &[f32]) -> f32 {
     10.0 * power.max(1e-12).log10()
 }
 
+/// The loudest 32 ms of quiet speech are raised to this level, dBFS RMS, from below [`QUIET_DBFS`].
+const USUAL_DBFS: f32 = -20.0;
+
+/// Speech whose loudest 32 ms are below this level, dBFS RMS, is quiet.
+const QUIET_DBFS: f32 = -30.0;
+
+/// The most that speech is raised, dB: below -60 dBFS there is little but noise.
+const MOST_GAIN_DB: f32 = 40.0;
+
+/// Speech, 16 kHz, at a usual level: recognisers misread quiet speech, since they are trained on recordings.
+pub fn at_usual_level(samples: &[f32]) -> Cow<'_, [f32]> {
+    let levels = samples.chunks(512).map(level_dbfs);
+    let loudest = levels.fold(f32::NEG_INFINITY, f32::max);
+    if loudest >= QUIET_DBFS || samples.is_empty() {
+        return samples.into();
+    }
+    let gain = 10_f32.powf((USUAL_DBFS - loudest).min(MOST_GAIN_DB) / 20.0);
+    let raised = samples
+        .iter()
+        .map(|sample| (sample * gain).clamp(-1.0, 1.0));
+    raised.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +117,24 @@ mod tests {
     #[test]
     fn half_a_sample_is_an_error() {
         assert_eq!(from_pcm16le(&[1, 2, 3]), Err(OddLength(3)));
+    }
+
+    #[test]
+    fn quiet_speech_is_raised_and_loud_speech_is_left_alone() {
+        let speech: Vec<f32> = (0..16_000).map(|n| (n as f32 / 9.0).sin()).collect();
+        let at = |dbfs: f32| -> Vec<f32> {
+            let gain = 10_f32.powf((dbfs - level_dbfs(&speech)) / 20.0);
+            speech.iter().map(|sample| sample * gain).collect()
+        };
+        for quiet in [-58.0, -45.0, -31.0] {
+            let level = level_dbfs(&at_usual_level(&at(quiet)));
+            assert!((level - USUAL_DBFS).abs() < 0.5, "{quiet}: {level}");
+        }
+        let loud = at(-29.0);
+        assert!(matches!(at_usual_level(&loud), Cow::Borrowed(_)));
+        let noise = level_dbfs(&at_usual_level(&at(-90.0)));
+        assert!((noise + 50.0).abs() < 0.5, "{noise}");
+        assert!(at_usual_level(&[]).is_empty());
     }
 
     #[test]

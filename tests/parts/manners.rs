@@ -1,6 +1,6 @@
 //! Tests which speech over the agent's voice stops it, with real detectors and third-party voices.
 
-use super::pipeline::with_ears;
+use super::pipeline::{quiet, with_ears};
 use crate::common::{Clip, speech};
 use undertone::conversation::{BargeInPolicy, Policy};
 
@@ -96,4 +96,19 @@ fn listening_words_leave_the_turn_to_the_agent_and_interruptions_take_it() {
     assert!(wrong <= 8, "{wrong} listening words stop the agent");
     let missed = interruptions.len() - count;
     assert!(missed <= 5, "{missed} interruptions do not stop it");
+}
+
+/// The peaks of the clips are at -36 dBFS.
+#[test]
+fn quiet_interruptions_take_the_turn_as_loud_ones_do() {
+    let mut interruptions = spoken(&INTERRUPTIONS[4..7]);
+    for clip in &mut interruptions {
+        clip.samples = quiet(&clip.samples);
+    }
+    let stopped = stops(&interruptions, Policy::default().vad.barge_in);
+    for (clip, at) in interruptions.iter().zip(&stopped) {
+        println!("{} {:?}, quiet: {at:?}", clip.name, clip.text);
+    }
+    let missed = stopped.iter().filter(|at| at.is_none()).count();
+    assert!(missed <= 1, "{missed} interruptions do not stop the agent");
 }

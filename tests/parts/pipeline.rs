@@ -6,6 +6,7 @@ use crate::{common, support};
 use common::{Clip, Errors, speech};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use undertone::asr::{Asr, Recognised, WhisperOnnx};
+use undertone::audio::{to_f32, to_i16};
 use undertone::conversation::{
     BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
     Time, TurnDetection, VadPolicy,
@@ -333,6 +334,27 @@ fn recorded_speech_over_the_telephone_costs_at_most_three_points_of_word_errors(
         far <= near + 3.0,
         "{near:.1} %, over the telephone {far:.1} %"
     );
+}
+
+/// The samples with peaks at -36 dBFS, as PCM16.
+pub(super) fn quiet(samples: &[f32]) -> Vec<f32> {
+    let peak = samples.iter().fold(0.0_f32, |peak, s| peak.max(s.abs()));
+    let gain = 10_f32.powf(-36.0 / 20.0) / peak;
+    let quiet: Vec<f32> = samples.iter().map(|sample| sample * gain).collect();
+    to_f32(&to_i16(&quiet))
+}
+
+#[test]
+fn quiet_speech_is_understood_as_well_as_loud() {
+    let loud = stream(speech::clips(), clear);
+    let quiet = stream(speech::clips(), |_, samples| quiet(samples));
+    assert!(
+        quiet.errors <= loud.errors + 1.5,
+        "loud {:.1} %, quiet {:.1} %",
+        loud.errors,
+        quiet.errors
+    );
+    each_is_one_turn(speech::clips(), &quiet);
 }
 
 /// Measured: 5.6 %.
