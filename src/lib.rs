@@ -19,6 +19,7 @@
 //! | [`recording`] | recorded sessions and their replay |
 //! | [`what_if`] | estimates recorded sessions under another policy |
 //! | [`stats`] [`metrics`] | latency of turns, benefit and cost of speculation |
+//! | [`report`] | what a call was, for the operator's webhook |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |
 //! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
@@ -43,6 +44,7 @@ pub mod models;
 pub mod onnx;
 pub mod prediction;
 pub mod recording;
+pub mod report;
 pub mod server;
 pub mod session;
 pub mod stats;

@@ -5,7 +5,8 @@ use super::reload::{Reloader, engines_of};
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
-use crate::config::{Config, Flags, Loaded, Scope};
+use crate::config::{Config, Flags, Loaded, Scope, WebhookConfig};
+use crate::report::Webhook;
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Twilio};
 use crate::session::{self, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
@@ -63,6 +64,7 @@ impl Serve {
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: turn_log(loaded.config.log.turns.as_deref())?,
+            webhook: webhook(&loaded.config),
             patterns: engines::patterns(&loaded.config),
             ..Observers::default()
         };
@@ -79,6 +81,11 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
         TurnLog::open(path).with_context(|| format!("cannot write {}", path.display()))
     };
     path.map(open).transpose()
+}
+
+fn webhook(config: &Config) -> Option<Webhook> {
+    let WebhookConfig { url, secret } = config.webhook.clone()?;
+    Some(Webhook::new(url, secret))
 }
 
 async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {

@@ -23,6 +23,7 @@ pub use layers::Ignored;
 
 use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
+use crate::report::Secret;
 use crate::server::ServerSettings;
 use crate::session::{PhoneSettings, Route};
 use crate::tools::declared::Declared;
@@ -35,9 +36,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use url::Url;
 
 /// The default configuration file, in the working directory.
 pub const FILE: &str = "undertone.toml";
+
+/// The variable with the key of the webhook's signatures.
+const WEBHOOK_SECRET: &str = "UNDERTONE_WEBHOOK_SECRET";
 
 /// The whole configuration, validated, in the types that use it.
 #[derive(Debug, Clone)]
@@ -84,6 +89,8 @@ pub struct Config {
     pub cache: Option<PathBuf>,
     /// Whether the server runs the demonstration for the page.
     pub demonstration: bool,
+    /// The web service that is told of calls; `None` if there is none.
+    pub webhook: Option<WebhookConfig>,
     /// Logging.
     pub log: LogConfig,
 }
@@ -95,6 +102,15 @@ pub struct WebrtcConfig {
     pub port: Option<u16>,
     /// The addresses that clients are told; if there are none, those of this machine.
     pub advertise: Vec<IpAddr>,
+}
+
+/// The web service that is told of calls.
+#[derive(Debug, Clone)]
+pub struct WebhookConfig {
+    /// Its address.
+    pub url: Url,
+    /// The key of the signatures.
+    pub secret: Secret,
 }
 
 /// An agent. What is `None` is as the configuration file has it.
@@ -435,6 +451,11 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
             "twilio.auth_token",
             "UNDERTONE_TWILIO_AUTH_TOKEN",
             twilio.is_some() && raw.twilio.auth_token_file.is_empty(),
+        ),
+        (
+            "webhook.secret",
+            WEBHOOK_SECRET,
+            config.webhook.is_some() && raw.webhook.secret_file.is_empty(),
         ),
     ];
     let in_environment = secrets.into_iter().filter(|(_, _, is_set)| *is_set);

@@ -31,6 +31,7 @@ pub(super) struct RawConfig {
     pub(super) asterisk: RawAsterisk,
     pub(super) wyoming: RawWyoming,
     pub(super) playground: RawPlayground,
+    pub(super) webhook: RawWebhook,
     pub(super) log: RawLog,
 }
 
@@ -480,6 +481,13 @@ impl Default for RawPlayground {
             demonstration: true,
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawWebhook {
+    pub(super) url: String,
+    pub(super) secret_file: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::error::ConfigError;
 use super::layers::Layers;
 use super::raw::{
     RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer, RawSession,
-    RawSpeculation, RawTools, RawTurn, RawTwilio, RawWebrtc,
+    RawSpeculation, RawTools, RawTurn, RawTwilio, RawWebhook, RawWebrtc,
 };
 use super::*;
 use crate::conversation::{
@@ -93,6 +93,7 @@ pub(super) fn check(
         cache: check.cache_folder(),
         wyoming: check.trusting(&WYOMING, &raw.wyoming.listen, raw.server.insecure)?,
         demonstration: raw.playground.demonstration,
+        webhook: check.webhook(&raw.webhook)?,
         log: check.log(&raw.log)?,
     })
 }
@@ -443,6 +444,28 @@ impl Check<'_> {
             greeting: self.greeting("phone.greeting", &raw.greeting)?,
             silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })
+    }
+
+    fn webhook(&self, raw: &RawWebhook) -> Checked<Option<WebhookConfig>> {
+        if self.scope < Scope::Server || raw.url.trim().is_empty() {
+            return Ok(None);
+        }
+        let example = "give the address of your service, as in https://example.com/calls";
+        let url = self.address("webhook.url", &raw.url, example)?;
+        let fix = "make one with: echo whsec_$(openssl rand -base64 32)";
+        let typed = self.secret("webhook.secret_file", &raw.secret_file, WEBHOOK_SECRET)?;
+        let Some((origin, typed)) = typed else {
+            let problem = format!(
+                "webhook.url is set, but neither webhook.secret_file nor {WEBHOOK_SECRET} has a secret to sign with"
+            );
+            return Err(self.wrong("webhook.url", problem, fix));
+        };
+        let secret = Secret::new(&typed);
+        let secret = secret.map_err(|error| {
+            let problem = format!("{origin} has no secret: {error}");
+            self.wrong("webhook.secret_file", problem, fix)
+        })?;
+        Ok(Some(WebhookConfig { url, secret }))
     }
 
     fn twilio(&self, raw: &RawTwilio) -> Checked<Option<Twilio>> {

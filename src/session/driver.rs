@@ -21,12 +21,13 @@ use super::{Inbound, Outbound};
 use crate::asr::{Recognised, Utterance};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
-    CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, Input, ItemId, Job, Micros, Output,
-    RequestId, RunId, Samples, Time, spoken_length,
+    CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, HangUpReason, Input, ItemId, Job, Micros,
+    Output, RequestId, RunId, Samples, Time, spoken_length,
 };
 use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::{Evidence, Moment};
+use crate::report::{About, CallReport};
 use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
 use crate::tts::Speaker;
 use crate::vad::WINDOW;
@@ -106,6 +107,10 @@ pub(super) struct Driver {
     speech_found: Option<Time>,
     /// The conversation was told that the models are busy.
     busy: bool,
+    /// For the operator's webhook, if there is one.
+    report: Option<CallReport>,
+    /// Why the conversation has ended; `None` if the client has gone.
+    hung_up: Option<HangUpReason>,
     _open: OpenSession,
 }
 
@@ -164,6 +169,14 @@ impl Driver {
         let key = uuid::Uuid::new_v4();
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
+        let report = engines.observers.webhook.as_ref().map(|_| {
+            CallReport::new(About {
+                id: key.to_string(),
+                agent: policy.briefing.agent.clone(),
+                session: options.values.all(),
+                began: jiff::Timestamp::now(),
+            })
+        });
         let driver = Self {
             id,
             conversation: Recorded::new(
@@ -213,6 +226,8 @@ impl Driver {
             cancel: CancellationToken::new(),
             speech_found: None,
             busy: false,
+            report,
+            hung_up: None,
             _open: engines.observers.metrics.session(),
             engines,
         };
@@ -296,6 +311,11 @@ impl Driver {
             }
         }
         self.conversation.end();
+        let length = Micros(self.now().0);
+        let report = self.report.take();
+        if let (Some(webhook), Some(report)) = (&self.engines.observers.webhook, report) {
+            webhook.tell(&self.key.to_string(), report.finish(length, self.hung_up));
+        }
         self.cancel.cancel();
         let forget = VadJob::Close { session: self.id };
         // With a full inbox it is forgotten later: its jobs' token is cancelled.
@@ -311,6 +331,10 @@ impl Driver {
     /// Logs and counts what happened.
     fn observe(&mut self, event: &Event) {
         log(event);
+        let now = self.now();
+        if let Some(report) = &mut self.report {
+            report.observe(now, event);
+        }
         let tools = self.registry();
         self.routing.observe(event, &tools);
         let observers = &self.engines.observers;
@@ -693,6 +717,7 @@ impl Driver {
                 self.tell(event)?;
             }
             Output::HangUp { reason } => {
+                self.hung_up = Some(reason);
                 self.send(Outbound::HangUp(reason))?;
                 return Err(End::Over);
             }

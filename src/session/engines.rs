@@ -194,6 +194,12 @@ impl Engines {
         if let Some(recordings) = &self.observers.recordings {
             recordings.finish().await;
         }
+        if let Some(webhook) = &self.observers.webhook {
+            let told = tokio::time::timeout(LAST_CHANGES, webhook.finish());
+            if told.await.is_err() {
+                tracing::warn!("the last reports were not sent to the webhook");
+            }
+        }
         let kept = tokio::time::timeout(LAST_CHANGES, self.observers.patterns.finish());
         if kept.await.is_err() {
             tracing::warn!("what was learned of late was not kept: the disk is too slow");

@@ -4,6 +4,7 @@ use super::recorder::Recordings;
 use crate::conversation::TurnRecord;
 use crate::metrics::Metrics;
 use crate::prediction::patterns::Memory;
+use crate::report::Webhook;
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::tools::{Effect, Registry};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct Observers {
     pub recordings: Option<Recordings>,
     /// Logs every turn.
     pub turns: Option<TurnLog>,
+    /// Is told of every call when it is over.
+    pub webhook: Option<Webhook>,
     /// Counts everything.
     pub metrics: Arc<Metrics>,
     /// Which call follows which.
@@ -29,6 +32,9 @@ impl Observers {
         }
         if let Some(recordings) = &self.recordings {
             self.metrics.show_lost("recording", recordings.lost());
+        }
+        if let Some(webhook) = &self.webhook {
+            self.metrics.show_lost("report", webhook.lost());
         }
     }
 

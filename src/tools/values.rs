@@ -138,6 +138,11 @@ impl SessionValues {
         Some((&known.value, known.origin))
     }
 
+    /// All values, whoever says so, as `session` in templates.
+    pub(crate) fn all(&self) -> Map<String, Value> {
+        self.seen(Origin::Claimed)
+    }
+
     /// The `session` of templates: the values whose origin is `least` or higher, also of what lookups
     /// have found.
     pub(crate) fn seen_with(&self, least: Origin, found: &Found) -> Map<String, Value> {

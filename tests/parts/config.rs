@@ -506,6 +506,26 @@ const TWILIO: &str = "[twilio]\npublic_url = 'https://voice.example.com'\n\
                       account_sid = 'AC0123456789abcdef0123456789abcdef'\n";
 
 #[test]
+fn a_webhook_needs_an_address_and_a_secret() {
+    let secret = "UNDERTONE_WEBHOOK_SECRET";
+    let url = "[webhook]\nurl = 'https://example.com/calls'\n";
+    file(url).refused(&["webhook.url", secret, "openssl rand"]);
+    file(url)
+        .variable(secret, "canary-canary-canary")
+        .refused(&[secret, "whsec_", "24 bytes"]);
+    file("[webhook]\nurl = 'example.com'").refused(&["webhook.url", "https://example.com/calls"]);
+    let key = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let typed = format!("whsec_{key}");
+    let loaded = file(url).variable(secret, &typed).load().unwrap();
+    assert!(!format!("{loaded:?}").contains(key));
+    let webhook = loaded.config.webhook.expect("a webhook");
+    assert_eq!(webhook.url.as_str(), "https://example.com/calls");
+    let in_file = file(&format!("{url}secret_file = 'secret'")).beside("secret", &typed);
+    assert!(in_file.load().unwrap().config.webhook.is_some());
+    assert!(file("").load().unwrap().config.webhook.is_none());
+}
+
+#[test]
 fn twilio_needs_an_account_and_a_token() {
     let token = "UNDERTONE_TWILIO_AUTH_TOKEN";
     file(TWILIO).refused(&["twilio.public_url", token]);

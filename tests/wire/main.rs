@@ -38,4 +38,5 @@ mod speech;
 mod tool_cache;
 mod twilio;
 mod webrtc;
+mod webhook;
 mod wyoming;
