@@ -25,11 +25,13 @@
 //! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
 //! | [`mod@bench`] | what speculation buys and costs, in virtual time |
+//! | [`backend`] | servers of models over HTTP |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
 
 pub mod ask;
 pub mod asr;
 pub mod audio;
+pub mod backend;
 pub mod bench;
 pub mod brain;
 pub mod cli;

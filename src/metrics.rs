@@ -96,6 +96,19 @@ struct Stage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabel {
+    stage: &'static str,
+    service: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceFailure {
+    stage: &'static str,
+    service: String,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
 }
@@ -197,6 +210,8 @@ pub struct Metrics {
     barge_in: Histogram,
     sessions: Gauge,
     stage_failures: Family<Stage, Counter>,
+    service_failures: Family<ServiceFailure, Counter>,
+    services_up: Family<ServiceLabel, Gauge>,
     refused: Family<Reason, Counter>,
     webrtc_calls: Family<Outcome, Counter>,
     webrtc_dropped: Family<Reason, Counter>,
@@ -244,6 +259,8 @@ impl Default for Metrics {
             barge_in: histogram(&REACTIONS),
             sessions: Gauge::default(),
             stage_failures: Family::default(),
+            service_failures: Family::default(),
+            services_up: Family::default(),
             refused: Family::default(),
             webrtc_calls: Family::default(),
             webrtc_dropped: Family::default(),
@@ -423,6 +440,16 @@ impl Metrics {
             self.stage_failures.clone(),
         );
         registry.register(
+            "service_failures",
+            "Failures of speech services, after which the local engine went on",
+            self.service_failures.clone(),
+        );
+        registry.register(
+            "service_up",
+            "1: the speech service is asked; 0: it is down, or does not take the key",
+            self.services_up.clone(),
+        );
+        registry.register(
             "refused_connections",
             "Refused connections, by reason",
             self.refused.clone(),
@@ -575,6 +602,25 @@ impl Metrics {
     pub fn stage_failed(&self, stage: &str) {
         let stage = stage.to_owned();
         self.stage_failures.get_or_create(&Stage { stage }).inc();
+    }
+
+    /// Counts a failure of a speech service.
+    pub fn service_failed(&self, stage: &'static str, service: &str, reason: &'static str) {
+        let failure = ServiceFailure {
+            stage,
+            service: service.to_owned(),
+            reason,
+        };
+        self.service_failures.get_or_create(&failure).inc();
+    }
+
+    /// Records whether a speech service is asked.
+    pub fn service_is_up(&self, stage: &'static str, service: &str, is_up: bool) {
+        let label = ServiceLabel {
+            stage,
+            service: service.to_owned(),
+        };
+        self.services_up.get_or_create(&label).set(is_up.into());
     }
 
     /// Records the queueing delay of a job that a user waits for.

@@ -1,6 +1,7 @@
 //! Speech recognition: 16 kHz mono samples in, text out.
 
 mod decode;
+pub mod openai;
 mod whisper_cpp;
 mod whisper_onnx;
 
@@ -27,6 +28,9 @@ pub enum AsrError {
     /// The model failed while running.
     #[error("speech recognition failed: {0}")]
     Run(String),
+    /// The service does not take the key.
+    #[error("speech recognition was denied: {0}")]
+    Denied(String),
 }
 
 /// A speech recogniser. Lives on one thread, which owns it, and serves all sessions.
@@ -96,6 +100,12 @@ pub trait AsrService: Send + Sync {
 
 /// One session with an [`AsrService`]. Dropping it closes the connection.
 pub trait AsrSession: Send {
+    /// Whether it knows words while the user speaks, from the audio that it receives. If not, partials
+    /// would be further requests, and are made by the local recogniser.
+    fn streams(&self) -> bool {
+        false
+    }
+
     /// Receives the user's audio as it arrives, for streaming services: 16 kHz mono in -1..1, starting at
     /// the position `from` in the session. Must not block.
     fn listen(&mut self, from: Samples, audio: &[f32]) {

@@ -1,17 +1,25 @@
 //! `undertone doctor`: checks what most often goes wrong.
 
-use super::engines::{asr_builder, remote_llm, tts_builder, verified_models};
+use super::engines::{
+    asr_builder, asr_service, remote_llm, tts_builder, tts_service, verified_models,
+};
 use super::probe;
+use crate::asr::Utterance;
 use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
+use crate::conversation::Samples;
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{JournalFile, declared};
+use crate::tts::TtsError;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use futures_util::StreamExt;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 /// How long a language model's server may take to answer: a slower one cannot hold a conversation.
 const BACKEND_PATIENCE: Duration = Duration::from_secs(3);
@@ -89,6 +97,22 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             listen,
         ),
         with_models("voice", "see tts.* in the configuration", speak),
+        match config.speech.recognisers.is_empty() {
+            true => skipped("recognition services", "there are none"),
+            false => try_out(
+                "recognition services",
+                "see asr.services in the configuration, and whether the server runs",
+                || recognition_services(config),
+            ),
+        },
+        match config.speech.voices.is_empty() {
+            true => skipped("voice services", "there are none"),
+            false => try_out(
+                "voice services",
+                "see tts.services in the configuration, and whether the server runs",
+                || voice_services(config),
+            ),
+        },
         try_out(
             "language model",
             "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
@@ -224,6 +248,64 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
     };
     let first = millis(began);
     Ok(format!("{}: first audio after {first} ms", tts.name()))
+}
+
+/// Has each service transcribe a second of silence, with the client that sessions use.
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
+fn recognition_services(config: &Config) -> Result<String> {
+    let runtime = runtime()?;
+    let checks = config.speech.recognisers.iter().map(|(name, settings)| {
+        let mut session = asr_service(settings)?.open(None);
+        let part = Utterance {
+            from: Samples(0),
+            audio: vec![0.0; crate::audio::RATE as usize],
+            partial: false,
+        };
+        session.listen(part.from, &part.audio);
+        let began = Instant::now();
+        let heard = async { timeout(BACKEND_PATIENCE, session.transcribe(part)).await };
+        in_time(name, runtime.block_on(heard).map(|heard| heard.map(drop)))?;
+        Ok(format!("{name}: 1 s of audio in {} ms", millis(began)))
+    });
+    Ok(checks.collect::<Result<Vec<_>>>()?.join("; "))
+}
+
+/// Has each service begin to speak.
+#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
+fn voice_services(config: &Config) -> Result<String> {
+    let runtime = runtime()?;
+    let checks = config.speech.voices.iter().map(|(name, settings)| {
+        let mut session = tts_service(settings)?.open(None);
+        let began = Instant::now();
+        let speech = session.speak("Everything works.");
+        let is_empty = |piece: &Result<Vec<f32>, TtsError>| {
+            std::future::ready(piece.as_ref().is_ok_and(Vec::is_empty))
+        };
+        let mut audible = std::pin::pin!(speech.skip_while(is_empty));
+        let first = async { timeout(BACKEND_PATIENCE, audible.next()).await };
+        let first = runtime.block_on(first).map(Option::transpose);
+        if let Ok(Ok(None)) = first {
+            bail!("{name} makes no sound");
+        }
+        in_time(name, first.map(|first| first.map(drop)))?;
+        Ok(format!("{name}: first audio after {} ms", millis(began)))
+    });
+    Ok(checks.collect::<Result<Vec<_>>>()?.join("; "))
+}
+
+/// The error of a service that failed or did not answer.
+fn in_time<E: std::error::Error + Send + Sync + 'static>(
+    name: &str,
+    done: Result<Result<(), E>, Elapsed>,
+) -> Result<()> {
+    let late = || {
+        format!(
+            "{name} did not answer within {} s",
+            BACKEND_PATIENCE.as_secs()
+        )
+    };
+    done.map_err(|_| anyhow!(late()))?
+        .with_context(|| name.to_owned())
 }
 
 fn language_model(config: &Config) -> Result<String> {

@@ -1,8 +1,8 @@
 //! Loads the engines that the configuration selects.
 
-use crate::asr::{Asr, AsrError, WhisperCpp, WhisperOnnx};
+use crate::asr::{self, Asr, AsrError, AsrService, WhisperCpp, WhisperOnnx};
 use crate::brain::Brain;
-use crate::config::{AsrEngine, Config, LlmEngine, RemoteLlm};
+use crate::config::{AsrEngine, Config, LlmEngine, RemoteAsr, RemoteLlm, RemoteTts};
 use crate::conversation::Policy;
 use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
@@ -15,7 +15,7 @@ use crate::session::{
 };
 use crate::tools::declared::{self, Kind};
 use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
-use crate::tts::{Piper, Tts, TtsError};
+use crate::tts::{self, Piper, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result};
@@ -93,12 +93,13 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
             })
         }),
         asr: Box::new(asr_builder(config, &models)),
-        recognisers: BTreeMap::new(),
+        recognisers: recognisers(config)?,
+        recogniser: config.speech.recogniser.clone(),
         turn_model: Some(Box::new(move || {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
         tts: Box::new(tts_builder(config, &models)),
-        voices: voices(config),
+        voices: voices(config)?,
         clips: config.cache.as_deref().map(|cache| cache.join("clips")),
         journal: Some(journal(config, &observers)?),
         budget: Arc::new(BudgetMemory::default()),
@@ -340,6 +341,7 @@ fn cast(config: &Config) -> Result<Cast> {
             greeting: agent.greeting.clone(),
             voice: agent.voice.clone(),
             language: agent.language.clone(),
+            recogniser: agent.recogniser.clone(),
             tools: agent.tools.clone(),
             speculation: agent.speculation,
             plans: agent.plans,
@@ -352,16 +354,41 @@ fn cast(config: &Config) -> Result<Cast> {
     })
 }
 
-fn voices(config: &Config) -> BTreeMap<String, OtherVoice> {
+fn voices(config: &Config) -> Result<BTreeMap<String, OtherVoice>> {
     let build = |path: PathBuf| -> OtherVoice {
         OtherVoice::Local(Box::new(move || {
             Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
         }))
     };
     let voices = config.voices.iter();
-    voices
+    let mut voices: BTreeMap<_, _> = voices
         .map(|(name, path)| (name.clone(), build(path.clone())))
+        .collect();
+    for (name, voice) in &config.speech.voices {
+        voices.insert(name.clone(), OtherVoice::Service(tts_service(voice)?));
+    }
+    Ok(voices)
+}
+
+fn recognisers(config: &Config) -> Result<BTreeMap<String, Arc<dyn AsrService>>> {
+    let recognisers = config.speech.recognisers.iter();
+    recognisers
+        .map(|(name, recogniser)| Ok((name.clone(), asr_service(recogniser)?)))
         .collect()
+}
+
+/// The recogniser on a server.
+pub(super) fn asr_service(recogniser: &RemoteAsr) -> Result<Arc<dyn AsrService>> {
+    Ok(match recogniser {
+        RemoteAsr::OpenAi(settings) => Arc::new(asr::openai::OpenAi::new(settings.clone())?),
+    })
+}
+
+/// The voice on a server.
+pub(super) fn tts_service(voice: &RemoteTts) -> Result<Arc<dyn TtsService>> {
+    Ok(match voice {
+        RemoteTts::OpenAi(settings) => Arc::new(tts::openai::OpenAi::new(settings.clone())?),
+    })
 }
 
 /// The model on a server, with the settings changed by `adapt`.

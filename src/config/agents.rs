@@ -19,7 +19,7 @@ use toml::de::DeTable;
 const FOLDER: &str = "agents";
 
 /// The keys of a file.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "description",
     "instructions",
     "instructions_file",
@@ -27,6 +27,7 @@ const KEYS: [&str; 12] = [
     "model",
     "voice",
     "language",
+    "recogniser",
     "tools",
     "speculation",
     "plans",
@@ -45,6 +46,7 @@ struct RawAgent {
     model: Option<String>,
     voice: Option<String>,
     language: Option<String>,
+    recogniser: Option<String>,
     tools: Option<Vec<String>>,
     speculation: Option<bool>,
     plans: Option<bool>,
@@ -55,7 +57,8 @@ struct RawAgent {
 /// The names that agents may use.
 pub(super) struct Known<'a> {
     pub(super) models: &'a BTreeMap<String, RemoteLlm>,
-    pub(super) voices: &'a BTreeMap<String, PathBuf>,
+    pub(super) voices: Vec<&'a String>,
+    pub(super) recognisers: Vec<&'a String>,
     pub(super) tools: &'a ToolsConfig,
     pub(super) twilio: Option<&'a Twilio>,
 }
@@ -197,8 +200,9 @@ impl Check<'_> {
             one_of("model", model, models, fix)?;
         }
         if let Some(voice) = &raw.voice {
-            let voices = known.voices.keys().map(String::as_str).collect();
-            let fix = "add it to tts.voices in the configuration, or remove the key";
+            let voices = known.voices.iter().map(|name| name.as_str()).collect();
+            let fix =
+                "add it to tts.voices or tts.services in the configuration, or remove the key";
             one_of("voice", voice, voices, fix)?;
         }
         if let Some(language) = &raw.language
@@ -206,6 +210,11 @@ impl Check<'_> {
         {
             let problem = format!("\"{language}\" is no BCP 47 tag");
             return Err(file.wrong("language", problem, TAGS));
+        }
+        if let Some(recogniser) = &raw.recogniser {
+            let known = known.recognisers.iter().map(|name| name.as_str());
+            let fix = "add it to asr.services in the configuration, or remove the key";
+            one_of("recogniser", recogniser, known.collect(), fix)?;
         }
         let tools = known.tools();
         for tool in raw.tools.iter().flatten() {
@@ -230,6 +239,7 @@ impl Check<'_> {
             model: raw.model,
             voice: raw.voice,
             language: raw.language,
+            recogniser: raw.recogniser,
             tools: raw.tools.map(BTreeSet::from_iter),
             speculation: raw.speculation,
             plans: raw.plans,

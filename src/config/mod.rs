@@ -14,12 +14,14 @@ mod error;
 mod layers;
 mod mcp;
 mod raw;
+mod speech;
 mod validate;
 mod verify;
 
 pub use crate::telemetry::LogFormat;
 pub use error::{ConfigError, Origin};
 pub use layers::Ignored;
+pub use speech::{RemoteAsr, RemoteTts, SpeechServices};
 
 use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
@@ -57,6 +59,8 @@ pub struct Config {
     pub voice: Option<PathBuf>,
     /// The folders of further Piper voices, by name, for agents.
     pub voices: BTreeMap<String, PathBuf>,
+    /// Recognisers and voices on servers.
+    pub speech: SpeechServices,
     /// The language model.
     pub llm: LlmEngine,
     /// Further models, by name.
@@ -132,6 +136,8 @@ pub struct AgentConfig {
     pub voice: Option<String>,
     /// The language that it speaks, a BCP 47 tag.
     pub language: Option<String>,
+    /// The recogniser of sessions that begin with it, by its name among those on servers.
+    pub recogniser: Option<String>,
     /// Its tools, by name.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.

@@ -75,6 +75,31 @@ pub(super) struct RawAsr {
     pub(super) engine: String,
     pub(super) model: String,
     pub(super) threads: i64,
+    pub(super) service: String,
+    pub(super) services: BTreeMap<String, RawAsrService>,
+}
+
+/// A recogniser on a server, `[asr.services.NAME]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAsrService {
+    pub(super) engine: String,
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) api_key_file: String,
+    pub(super) api_key_env: String,
+}
+
+impl Default for RawAsrService {
+    fn default() -> Self {
+        Self {
+            engine: "openai-compatible".into(),
+            base_url: String::new(),
+            model: String::new(),
+            api_key_file: String::new(),
+            api_key_env: String::new(),
+        }
+    }
 }
 
 impl Default for RawAsr {
@@ -83,6 +108,8 @@ impl Default for RawAsr {
             engine: "whisper-onnx".into(),
             model: String::new(),
             threads: 1,
+            service: String::new(),
+            services: BTreeMap::new(),
         }
     }
 }
@@ -92,6 +119,33 @@ impl Default for RawAsr {
 pub(super) struct RawTts {
     pub(super) voice: String,
     pub(super) voices: BTreeMap<String, String>,
+    pub(super) service: String,
+    pub(super) services: BTreeMap<String, RawTtsService>,
+}
+
+/// A voice on a server, `[tts.services.NAME]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTtsService {
+    pub(super) engine: String,
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) voice: String,
+    pub(super) api_key_file: String,
+    pub(super) api_key_env: String,
+}
+
+impl Default for RawTtsService {
+    fn default() -> Self {
+        Self {
+            engine: "openai-compatible".into(),
+            base_url: String::new(),
+            model: String::new(),
+            voice: String::new(),
+            api_key_file: String::new(),
+            api_key_env: String::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

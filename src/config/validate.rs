@@ -48,10 +48,12 @@ pub(super) fn check(
         check.further_llms(&raw.llm)?,
         check.voices(&raw.tts.voices)?,
     );
+    let speech = check.speech(&raw.asr, &raw.tts)?;
     let (tools, twilio) = (check.tools(&raw.tools, mcp)?, check.twilio(&raw.twilio)?);
     let agents = check.agents(&Known {
         models: &further_llms,
-        voices: &voices,
+        voices: voices.keys().chain(speech.voices.keys()).collect(),
+        recognisers: speech.recognisers.keys().collect(),
         tools: &tools,
         twilio: twilio.as_ref(),
     })?;
@@ -76,6 +78,7 @@ pub(super) fn check(
         llm,
         further_llms,
         voices,
+        speech,
         policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
@@ -231,7 +234,10 @@ impl Check<'_> {
             },
             filler: self.filler(&raw.filler)?,
             phrases: self.phrases(pack(Some(&session.language)), &session.phrases_file)?,
-            speaker: self.speaker(&session.language)?,
+            speaker: Speaker {
+                voice: self.one_service("tts.service", &raw.tts.service, &raw.tts.services)?,
+                ..self.speaker(&session.language)?
+            },
             ..Policy::default()
         })
     }
@@ -347,7 +353,7 @@ impl Check<'_> {
         let base_url = self.base_url(&key("base_url"), typed, needed)?;
         let fix = "name the model to ask for";
         let model = self.needed(&key("model"), &raw.model, needed, fix)?;
-        let api_key = self.api_key(section, raw)?;
+        let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
         let temperature = raw
             .temperature
             .map(|typed| self.real(&key("temperature"), typed, 0.0..=2.0))
@@ -715,7 +721,13 @@ impl Check<'_> {
         Ok(Some(token.into()))
     }
 
-    fn api_key(&self, section: &str, raw: &RawModel) -> Checked<Option<SecretString>> {
+    /// The key in the file or in the variable that a section names.
+    pub(super) fn api_key(
+        &self,
+        section: &str,
+        file: &str,
+        variable: &str,
+    ) -> Checked<Option<SecretString>> {
         if self.scope == Scope::Models {
             return Ok(None);
         }
@@ -723,8 +735,8 @@ impl Check<'_> {
             format!("{section}.api_key_file"),
             format!("{section}.api_key_env"),
         );
-        let file = self.secret_file(&in_file, &raw.api_key_file)?;
-        if raw.api_key_env.is_empty() {
+        let file = self.secret_file(&in_file, file)?;
+        if variable.is_empty() {
             return Ok(file.map(Into::into));
         }
         if file.is_some() {
@@ -734,13 +746,13 @@ impl Check<'_> {
                 "keep one of them",
             ));
         }
-        match self.env.get(&raw.api_key_env) {
+        match self.env.get(variable) {
             Some(key) => Ok(Some(key.trim().into())),
             None => Err(self.wrong(
                 &in_env,
                 format!(
                     "{in_env} names a variable that is not set: {}",
-                    self.name_or_hint(&raw.api_key_env)
+                    self.name_or_hint(variable)
                 ),
                 "set that variable, or name the one that holds the key (the name, not the key)",
             )),

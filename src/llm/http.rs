@@ -3,14 +3,15 @@
 
 use super::LlmError;
 use super::markup::Utf8Decoder;
+use crate::backend::{Backend, clipped};
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
-use reqwest::{Client, RequestBuilder, Response, redirect};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::{RequestBuilder, Response};
+use secrecy::SecretString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use url::{Host, Url};
+use url::Url;
 
 /// The most bytes between two events, many times more than a server has reason to send.
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
@@ -20,9 +21,6 @@ const MAX_ERROR_BYTES: usize = 600;
 
 /// The most bytes of a refusal's body that are read.
 const MAX_REFUSAL_BYTES: usize = 32 * 1024;
-
-/// How long an idle connection is kept: longer than most pauses in a conversation.
-const POOL_IDLE: Duration = Duration::from_secs(120);
 
 /// The headers that a dialect wants beside the usual ones.
 #[derive(Debug, Clone, Copy)]
@@ -43,71 +41,50 @@ impl Headers {
 
 /// A server of language models. Connections are reused.
 pub(super) struct Server {
-    client: Client,
-    base_url: Url,
-    api_key: Option<SecretString>,
+    backend: Backend,
     headers: Headers,
-    connect_timeout: Duration,
-    stall_timeout: Duration,
 }
 
 impl Server {
-    /// Sets up the client; connects to nothing. All paths are below `base_url`. `connect_timeout` covers the
-    /// connection, TLS included; `stall_timeout` is the longest silence of the server.
+    /// As [`Backend::new`].
     ///
     /// # Errors
     /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a header, or
     /// TLS is unavailable.
     pub(super) fn new(
-        mut base_url: Url,
+        base_url: Url,
         api_key: Option<SecretString>,
         headers: Headers,
         connect_timeout: Duration,
         stall_timeout: Duration,
     ) -> Result<Self, LlmError> {
-        let engine = |reason: String| LlmError::Engine(format!("language model: {reason}"));
-        if !matches!(base_url.scheme(), "http" | "https") {
-            let url = shown(&base_url);
-            return Err(engine(format!("{url} must begin with http:// or https://")));
-        }
-        let key = api_key.as_ref().map(|key| key.expose_secret());
-        if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(engine(
-                "the API key contains characters that a header cannot carry".into(),
-            ));
-        }
-        if api_key.is_some() {
-            without_login(&mut base_url);
-        }
-        let client = client(&base_url, connect_timeout, stall_timeout);
+        let backend = Backend::new(base_url, api_key, connect_timeout, stall_timeout);
+        let engine = |reason| LlmError::Engine(format!("language model: {reason}"));
         Ok(Self {
-            client: client.map_err(|e| engine(causes(&e)))?,
-            base_url,
-            api_key,
+            backend: backend.map_err(engine)?,
             headers,
-            connect_timeout,
-            stall_timeout,
         })
     }
 
     /// A GET request for a path below the base address.
     pub(super) fn get(&self, path: &str) -> RequestBuilder {
-        self.client.get(below(&self.base_url, path))
+        self.backend.get(path)
     }
 
     /// A POST request to a path below the base address.
     pub(super) fn post(&self, path: &str) -> RequestBuilder {
-        self.client.post(below(&self.base_url, path))
+        self.backend.post(path)
     }
 
     /// A POST request to a path beside the base address's `/v1`.
     pub(super) fn post_beside(&self, segments: &[&str]) -> RequestBuilder {
-        self.client.post(beside(&self.base_url, segments))
+        self.backend
+            .post_to(beside(self.backend.base_url(), segments))
     }
 
     /// The base address without user, password, query and fragment.
     pub(super) fn shown(&self) -> String {
-        shown(&self.base_url)
+        self.backend.shown()
     }
 
     /// Sends a request, with the key and the dialect's headers.
@@ -118,15 +95,9 @@ impl Server {
         for (name, value) in self.headers.fixed {
             request = request.header(*name, *value);
         }
-        if let Some(key) = &self.api_key {
-            let key = key.expose_secret();
-            request = match self.headers.key {
-                Some(name) => request.header(name, key),
-                None => request.bearer_auth(key),
-            };
-        }
-        request.send().await.map_err(|error| {
-            let (url, reason) = (self.shown(), self.explain(&error));
+        let sent = self.backend.send(request, self.headers.key).await;
+        sent.map_err(|reason| {
+            let url = self.shown();
             tracing::warn!(url, reason, "the language model cannot be reached");
             LlmError::Unreachable { url, reason }
         })
@@ -168,51 +139,20 @@ impl Server {
     ///
     /// # Errors
     /// [`LlmError::Stream`] if the body breaks off.
-    pub(super) async fn read(
-        &self,
-        mut response: Response,
-        limit: usize,
-    ) -> Result<String, LlmError> {
-        let mut body = Vec::new();
-        while body.len() < limit {
-            match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Ok(None) => break,
-                Err(error) => return Err(LlmError::Stream(self.explain(&error))),
-            }
-        }
-        body.truncate(limit);
-        Ok(String::from_utf8_lossy(&body).trim().to_owned())
-    }
-
-    fn explain(&self, error: &reqwest::Error) -> String {
-        if error.is_timeout() && error.is_connect() {
-            return format!(
-                "no connection within {} ms",
-                self.connect_timeout.as_millis()
-            );
-        }
-        if error.is_timeout() {
-            return format!("nothing came for {} ms", self.stall_timeout.as_millis());
-        }
-        self.redacted(&causes(error))
+    pub(super) async fn read(&self, response: Response, limit: usize) -> Result<String, LlmError> {
+        let read = self.backend.read(response, limit).await;
+        read.map_err(LlmError::Stream)
     }
 
     /// The text without the key, which some servers repeat in their errors, and cut to a bounded length.
     pub(super) fn redacted(&self, text: &str) -> String {
-        let text = match &self.api_key {
-            Some(key) if !key.expose_secret().is_empty() => {
-                text.replace(key.expose_secret(), "[key]")
-            }
-            _ => text.to_owned(),
-        };
-        clipped(&text, MAX_ERROR_BYTES).to_owned()
+        self.backend.redacted(text)
     }
 
     /// Logs why an event stream broke and returns the reason.
     fn broken(&self, error: EventStreamError<Broken>) -> String {
         let reason = match error {
-            EventStreamError::Transport(Broken::Transport(error)) => self.explain(&error),
+            EventStreamError::Transport(Broken::Transport(error)) => self.backend.explain(&error),
             EventStreamError::Transport(Broken::TooLong) => {
                 format!("one event is longer than {MAX_EVENT_BYTES} bytes")
             }
@@ -340,48 +280,6 @@ where
         .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }
 
-fn client(
-    base_url: &Url,
-    connect_timeout: Duration,
-    stall_timeout: Duration,
-) -> reqwest::Result<Client> {
-    let builder = Client::builder()
-        .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(connect_timeout)
-        .read_timeout(stall_timeout)
-        .pool_idle_timeout(POOL_IDLE)
-        .tcp_nodelay(true)
-        .redirect(redirect::Policy::none());
-    if is_loopback(base_url) {
-        builder.no_proxy().build()
-    } else {
-        builder.build()
-    }
-}
-
-/// Whether the server is on this machine. A proxy from the environment is not used for it.
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
-        None => false,
-    }
-}
-
-/// Removes user and password, which would replace the key in the same header.
-fn without_login(url: &mut Url) {
-    // Both fail only for URLs that cannot contain a login.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-}
-
-fn below(base: &Url, path: &str) -> Url {
-    let mut url = base.clone();
-    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
-    url
-}
-
 /// The address without its last segment `v1`, with these segments behind it.
 fn beside(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
@@ -394,35 +292,4 @@ fn beside(base: &Url, segments: &[&str]) -> Url {
         path.extend(segments);
     }
     url
-}
-
-/// The address without user, password, query and fragment.
-pub(super) fn shown(url: &Url) -> String {
-    let port = url
-        .port()
-        .map(|port| format!(":{port}"))
-        .unwrap_or_default();
-    format!(
-        "{}://{}{port}{}",
-        url.scheme(),
-        url.host_str().unwrap_or_default(),
-        url.path()
-    )
-}
-
-/// The error's innermost cause, which is more specific than "error sending request for url (...)".
-fn causes(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    if std::ptr::addr_eq(innermost, error) {
-        "the request failed".into()
-    } else {
-        innermost.to_string()
-    }
-}
-
-fn clipped(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
 }

@@ -387,7 +387,7 @@ impl fmt::Debug for Remote {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("base_url", &http::shown(&self.base_url))
+            .field("base_url", &crate::backend::shown(&self.base_url))
             .field("model", &self.model)
             .finish_non_exhaustive()
     }

@@ -48,6 +48,8 @@ pub struct AgentSettings {
     pub voice: Option<String>,
     /// The language that it speaks, a BCP 47 tag.
     pub language: Option<String>,
+    /// The name of the recogniser of sessions that begin with it.
+    pub recogniser: Option<String>,
     /// The names of its tools; all that the session may have if `None`.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
@@ -69,6 +71,7 @@ impl AgentSettings {
             greeting: None,
             voice: None,
             language: None,
+            recogniser: None,
             tools: None,
             speculation: None,
             plans: None,
@@ -139,6 +142,8 @@ pub(super) struct Agent {
     pub(super) instructions: Instructions,
     pub(super) policy: Policy,
     pub(super) phone_policy: Policy,
+    /// The name of the recogniser of sessions that begin with it.
+    pub(super) recogniser: Option<String>,
     pub(super) tools: Option<BTreeSet<String>>,
     /// Its tool for handoffs.
     pub(super) transfer: Option<Arc<Declaration>>,
@@ -253,6 +258,7 @@ impl Shared<'_> {
             greeting,
             voice,
             language,
+            recogniser,
             tools,
             speculation,
             plans,
@@ -297,6 +303,7 @@ impl Shared<'_> {
             instructions,
             phone_policy: phone.policy(&policy),
             policy,
+            recogniser,
             tools,
             transfer,
         }

@@ -29,6 +29,8 @@ pub struct Builders {
     pub asr: Build<dyn Asr, AsrError>,
     /// Other recognisers, by the names under which sessions choose them.
     pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
+    /// The one of them for sessions and agents that name none; the server's default if `None`.
+    pub recogniser: Option<String>,
     /// Makes the end-of-turn model, if there is to be one.
     pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
     /// Builds the server's default voice.

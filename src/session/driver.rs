@@ -16,6 +16,7 @@ use super::pacer::Pacer;
 use super::recognisers::Recogniser;
 use super::recorder::Recorded;
 use super::routing::{Answer, Routing};
+use super::source::{Report, Setback};
 use super::voices::{Voice, Wanted};
 use super::{Inbound, Outbound};
 use crate::asr::{Recognised, Utterance};
@@ -67,6 +68,8 @@ pub(super) enum Done {
     VadFailed(String),
     /// A part of what the voice is synthesising.
     Spoken(Synthesis, Part),
+    /// A speech service failed, and the local engine goes on.
+    Setback(Setback),
 }
 
 /// One running session.
@@ -195,7 +198,7 @@ impl Driver {
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
-            recogniser: engines.recogniser_of(&agent, options),
+            recogniser: engines.recogniser_of(&agent, options, report_to(&results)),
             options: options.clone(),
             routing: Routing::new(
                 engines.predictors.clone(),
@@ -294,7 +297,7 @@ impl Driver {
         if self.options.spoken_by != SpokenBy::Server {
             return;
         }
-        let voice = self.engines.voices.open(&speaker);
+        let voice = self.engines.voices.open(&speaker, report_to(&self.results));
         if voice.is_service() {
             let (engines, speaker) = (self.engines.clone(), speaker.clone());
             let prepare = async move { engines.prepare_service(&speaker).await };
@@ -348,6 +351,9 @@ impl Driver {
                 self.spend_tokens(discarded.map(|held| held.usage.total()).sum());
                 let drafts = record.drafts.iter();
                 self.spend_on_drafts(drafts.map(|draft| draft.usage.total()).sum());
+            }
+            Event::ResponseDone { .. } => {
+                self.voices.values_mut().for_each(Voice::next_answer);
             }
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);
@@ -433,7 +439,10 @@ impl Driver {
             return;
         };
         self.options.speaker.language = speaker.language;
-        self.recogniser = self.engines.recogniser_of(&self.agent, &self.options);
+        let report = report_to(&self.results);
+        self.recogniser = self
+            .engines
+            .recogniser_of(&self.agent, &self.options, report);
         self.open_voice();
     }
 
@@ -456,7 +465,10 @@ impl Driver {
         let unheard = self.unheard.get_or_insert_with(|| {
             let (sender, items) = mpsc::channel(items::WAITING);
             let results = self.results.clone();
-            let recogniser = self.engines.recogniser_of(&self.agent, &self.options);
+            let report = report_to(&self.results);
+            let recogniser = self
+                .engines
+                .recogniser_of(&self.agent, &self.options, report);
             let heard = async move |input| drop(results.send(Done::Input(input)).await);
             let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());
@@ -559,6 +571,11 @@ impl Driver {
                 }
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
+            Done::Setback(Setback { stage, message }) => {
+                let stage = stage.to_owned();
+                // A client that does not take it is found with the words.
+                drop(self.tell(Event::StageFailed { stage, message }));
+            }
             Done::Spoken(synthesis, part) => {
                 let part = match synthesis {
                     Synthesis::Clause(clause) => Some((clause, part)),
@@ -975,9 +992,10 @@ impl Driver {
         self.pacer.expect(clause, item, spoken_length(&text));
         let voices = &self.engines.voices;
         let voice = self.voices.entry(speaker.clone());
-        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
+        let results = &self.results;
+        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker, report_to(results)));
         let prepared = voices.prepared(voice, &text).or_else(|| {
-            let lost = self.voice_failed;
+            let lost = self.voice_failed || voice.is_lost();
             lost.then(|| voices.prepared_in_own(&text)).flatten()
         });
         // While one is being made, the user hears another.
@@ -1024,7 +1042,8 @@ impl Driver {
         }
         let voices = &self.engines.voices;
         let voice = self.voices.entry(speaker.clone());
-        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker));
+        let results = &self.results;
+        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker, report_to(results)));
         if voices.prepared(voice, &text).is_some() {
             return;
         }
@@ -1087,6 +1106,12 @@ impl Driver {
             });
         }
     }
+}
+
+/// Tells the session of services that fail.
+fn report_to(results: &mpsc::Sender<Done>) -> Report {
+    let results = results.clone();
+    Arc::new(move |setback| drop(results.try_send(Done::Setback(setback))))
 }
 
 /// Where jobs' results come in.

@@ -11,6 +11,7 @@ use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions};
 use super::recognisers::{Recogniser, Recognisers};
+use super::source::{LONGEST, Report};
 use super::voices::{Spoken, Voices};
 use super::warmth::Warmth;
 use crate::conversation::{self, Briefing, Declarations, Policy};
@@ -34,6 +35,8 @@ const LAST_CHANGES: Duration = Duration::from_secs(10);
 pub struct Engines {
     pub(super) vad: Worker<VadJob, Result<Judged, VadError>>,
     recognisers: Arc<Recognisers>,
+    /// The name of the recogniser of sessions and agents that have none of their own; `None`: the local one.
+    recogniser: Option<String>,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
     pub(super) agents: Agents,
@@ -64,6 +67,7 @@ impl Engines {
             vad,
             asr,
             recognisers,
+            recogniser,
             turn_model,
             tts,
             voices,
@@ -94,7 +98,9 @@ impl Engines {
         let sayings = agents.sayings();
         Ok(Arc::new(Self {
             vad: detectors::start(vad)?,
-            recognisers: Recognisers::start(asr, recognisers, gauge.clone())?.into(),
+            recognisers: Recognisers::start(asr, recognisers, gauge.clone(), &observers.metrics)?
+                .into(),
+            recogniser,
             turn_model: turn_model
                 .map(|build| {
                     Worker::spawn("turn-model", INBOX, build, |model, audio: Vec<f32>, _| {
@@ -102,7 +108,15 @@ impl Engines {
                     })
                 })
                 .transpose()?,
-            voices: Voices::start(tts, voices, &sayings, clips.as_deref(), &gauge)?.into(),
+            voices: Voices::start(
+                tts,
+                voices,
+                &sayings,
+                clips.as_deref(),
+                &gauge,
+                &observers.metrics,
+            )?
+            .into(),
             draft,
             predictors,
             budget,
@@ -148,6 +162,7 @@ impl Engines {
         Arc::new(Self {
             vad: self.vad.clone(),
             recognisers: self.recognisers.clone(),
+            recogniser: self.recogniser.clone(),
             turn_model: self.turn_model.clone(),
             voices: self.voices.clone(),
             agents,
@@ -248,8 +263,17 @@ impl Engines {
             },
             Profile::PhoneCall => agent.phone_policy.clone(),
         };
+        let mut timeouts = policy.timeouts;
+        if self
+            .recognisers
+            .is_service(self.recogniser_name(agent, options))
+        {
+            // The local recogniser goes on in time.
+            timeouts.transcript_timeout = timeouts.transcript_timeout + LONGEST;
+        }
         Policy {
             tools,
+            timeouts,
             greeting: notes::greeting(policy.greeting, &options.values),
             speaker: speaker_of(agent, options),
             briefing: self.briefing_of(agent, options, &Found::new()),
@@ -289,11 +313,27 @@ impl Engines {
         now.strftime("%A, %-d %B %Y").to_string()
     }
 
-    /// The recogniser of a session with this agent, for the language that it speaks.
-    pub(super) fn recogniser_of(&self, agent: &Agent, options: &SessionOptions) -> Recogniser {
-        let (name, speaker) = (&options.recogniser, speaker_of(agent, options));
+    /// The recogniser of a session with this agent, for the language that it speaks. `report` is told when
+    /// the local one has to do the work of a service.
+    pub(super) fn recogniser_of(
+        &self,
+        agent: &Agent,
+        options: &SessionOptions,
+        report: Report,
+    ) -> Recogniser {
+        let name = self.recogniser_name(agent, options);
+        let speaker = speaker_of(agent, options);
         self.recognisers
-            .open(name.as_deref(), speaker.language.as_deref())
+            .open(name, speaker.language.as_deref(), report)
+    }
+
+    fn recogniser_name<'a>(
+        &'a self,
+        agent: &'a Agent,
+        options: &'a SessionOptions,
+    ) -> Option<&'a str> {
+        let own = options.recogniser.as_ref().or(agent.recogniser.as_ref());
+        own.or(self.recogniser.as_ref()).map(String::as_str)
     }
 
     /// The name and the sample rate, Hz, of the server's default voice.

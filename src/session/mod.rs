@@ -21,7 +21,9 @@ mod pacer;
 mod phrases;
 mod recognisers;
 mod recorder;
+mod remote_voice;
 mod routing;
+mod source;
 mod voices;
 mod warmth;
 

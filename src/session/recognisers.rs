@@ -3,13 +3,18 @@
 
 use super::builders::Build;
 use super::load::{Gauge, Stage};
+use super::source::{LONGEST, Report, Source, Trouble};
 use super::{INBOX, reason};
 use crate::asr::{Asr, AsrError, AsrService, AsrSession, Recognised, Utterance};
+use crate::audio::RATE;
 use crate::conversation::Samples;
+use crate::metrics::Metrics;
 use crate::worker::{Overloaded, SpawnError, Worker};
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -33,7 +38,12 @@ pub(super) struct HearJob {
 /// The recognisers of a server.
 pub(super) struct Recognisers {
     shared: OnThread,
-    services: BTreeMap<String, Arc<dyn AsrService>>,
+    services: BTreeMap<String, Service>,
+}
+
+struct Service {
+    service: Arc<dyn AsrService>,
+    source: Arc<Source>,
 }
 
 impl Recognisers {
@@ -41,6 +51,7 @@ impl Recognisers {
         build: Build<dyn Asr, AsrError>,
         services: BTreeMap<String, Arc<dyn AsrService>>,
         gauge: Arc<Gauge>,
+        metrics: &Arc<Metrics>,
     ) -> Result<Self, SpawnError<AsrError>> {
         let shared = Worker::spawn("asr", INBOX, build, move |asr, job: HearJob, _| {
             if let Some(asked) = job.asked {
@@ -50,19 +61,45 @@ impl Recognisers {
             gauge.took(Stage::Recogniser, time);
             heard
         })?;
-        Ok(Self { shared, services })
+        let services = services.into_iter().map(|(name, service)| {
+            let tried = service.clone();
+            let try_out = Box::new(move || try_out(&*tried));
+            let source = Source::new(&name, "asr", metrics.clone(), try_out);
+            (name, Service { service, source })
+        });
+        Ok(Self {
+            shared,
+            services: services.collect(),
+        })
     }
 
-    /// Opens a recogniser for one session: the server's default if `name` is unknown.
-    pub(super) fn open(&self, name: Option<&str>, language: Option<&str>) -> Recogniser {
+    /// Opens a recogniser for one session: the local one if `name` is unknown. `report` is told when the
+    /// local one has to do the work of a service.
+    pub(super) fn open(
+        &self,
+        name: Option<&str>,
+        language: Option<&str>,
+        report: Report,
+    ) -> Recogniser {
         let service = name.and_then(|name| self.services.get(name));
         if let (Some(name), None) = (name, service) {
             tracing::warn!(name, "unknown recogniser: using the default");
         }
-        match service {
-            Some(service) => Recogniser::Service(service.open(language)),
-            None => Recogniser::Shared(self.shared.clone()),
-        }
+        let Some(Service { service, source }) = service else {
+            return Recogniser::Shared(self.shared.clone());
+        };
+        source.is_needed();
+        Recogniser::Service(Remote {
+            session: service.open(language),
+            source: source.clone(),
+            local: self.shared.clone(),
+            report,
+        })
+    }
+
+    /// Whether sessions that choose this name have a service.
+    pub(super) fn is_service(&self, name: Option<&str>) -> bool {
+        name.is_some_and(|name| self.services.contains_key(name))
     }
 
     /// The number of jobs on the thread that are due by `now` and still waiting.
@@ -99,12 +136,141 @@ impl Recognisers {
     }
 }
 
+/// Has a service transcribe a second of silence.
+fn try_out(service: &dyn AsrService) -> BoxFuture<'static, Result<(), Trouble>> {
+    let mut session = service.open(None);
+    let part = Utterance {
+        from: Samples(0),
+        audio: vec![0.0; RATE as usize],
+        partial: false,
+    };
+    session.listen(part.from, &part.audio);
+    async move {
+        let heard = session.transcribe(part).await;
+        heard.map(drop).map_err(Trouble::from)
+    }
+    .boxed()
+}
+
+impl From<AsrError> for Trouble {
+    fn from(error: AsrError) -> Self {
+        match error {
+            AsrError::Denied(_) => Self::Denied(reason(error)),
+            error => Self::Failed(reason(error)),
+        }
+    }
+}
+
 /// One session's recogniser.
 pub(super) enum Recogniser {
     /// On the shared thread.
     Shared(OnThread),
-    /// This session's connection to a service.
-    Service(Box<dyn AsrSession>),
+    /// A service.
+    Service(Remote),
+}
+
+/// One session's connection to a service, with the local recogniser behind it.
+pub(super) struct Remote {
+    session: Box<dyn AsrSession>,
+    source: Arc<Source>,
+    local: OnThread,
+    report: Report,
+}
+
+type Heard = Result<Recognised, String>;
+
+impl Remote {
+    /// Whether the service is asked for this part.
+    fn is_asked(&self, part: &Utterance) -> bool {
+        self.source.is_up() && (!part.partial || self.session.streams())
+    }
+
+    /// Has the service transcribe a part, and the local recogniser if that fails or is late. Then whoever is
+    /// first is believed.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long users wait is measured in real time"
+    )]
+    fn transcribe(
+        &mut self,
+        part: Utterance,
+        done: impl FnOnce(Heard) + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let (source, local) = (self.source.clone(), self.local.clone());
+        let report = self.report.clone();
+        let began = Instant::now();
+        let (audio, partial) = (part.audio.clone(), part.partial);
+        let heard = AssertUnwindSafe(self.session.transcribe(part)).catch_unwind();
+        let measured = source.clone();
+        let heard = heard.map(move |heard| match heard {
+            Ok(Ok(text)) => {
+                if !partial {
+                    measured.took(began.elapsed());
+                }
+                Ok(Recognised::from(text))
+            }
+            Ok(Err(error)) => Err(Trouble::from(error)),
+            Err(_) => Err(Trouble::Failed("the recogniser panicked".into())),
+        });
+        let job = async move {
+            let (mut heard, deadline) = (Box::pin(heard), source.deadline());
+            let trouble = match timeout(deadline, &mut heard).await {
+                Ok(Ok(heard)) => return done(Ok(heard)),
+                Ok(Err(trouble)) => trouble,
+                Err(_) => Trouble::Late(deadline),
+            };
+            let is_late = matches!(trouble, Trouble::Late(_));
+            report(source.failed(&trouble));
+            if partial {
+                return done(Err(trouble.to_string()));
+            }
+            let asked = Some(Instant::now());
+            let job = HearJob { audio, asked };
+            let instead = pin!(local.call_by(Instant::now(), job));
+            let instead = instead.map(|heard| heard.map_err(reason)?.map_err(reason));
+            let both = |failure: String| format!("{trouble}; then the local one: {failure}");
+            if !is_late {
+                return done(instead.await.map_err(both));
+            }
+            let rest = LONGEST.duration().saturating_sub(deadline);
+            let late = pin!(timeout(rest, heard));
+            match select(instead, late).await {
+                Either::Left((Ok(heard), late)) => {
+                    done(Ok(heard));
+                    // How long it takes is worth knowing.
+                    drop(late.await);
+                }
+                Either::Left((Err(failure), late)) => done(match late.await {
+                    Ok(Ok(heard)) => Ok(heard),
+                    _ => Err(both(failure)),
+                }),
+                Either::Right((Ok(Ok(heard)), _)) => done(Ok(heard)),
+                Either::Right((_, instead)) => done(instead.await.map_err(both)),
+            }
+        };
+        job.boxed()
+    }
+
+    /// Has the service transcribe audio that no user is waiting for. `None` if it fails or is down.
+    async fn transcribe_in_time(&mut self, audio: &[f32]) -> Option<String> {
+        if !self.source.is_up() {
+            return None;
+        }
+        let part = Utterance {
+            from: Samples(0),
+            audio: audio.to_vec(),
+            partial: false,
+        };
+        let heard = AssertUnwindSafe(self.session.transcribe(part)).catch_unwind();
+        let trouble = match timeout(IN_TIME, heard).await {
+            Ok(Ok(Ok(text))) => return Some(text),
+            Ok(Ok(Err(error))) => error.into(),
+            Ok(Err(_)) => Trouble::Failed("the recogniser panicked".into()),
+            Err(_) => Trouble::Late(IN_TIME),
+        };
+        (self.report)(self.source.failed(&trouble));
+        None
+    }
 }
 
 impl Recogniser {
@@ -112,7 +278,7 @@ impl Recogniser {
     pub(super) fn listen(&mut self, from: Samples, audio: &[f32]) {
         match self {
             Self::Shared(_) => {}
-            Self::Service(session) => session.listen(from, audio),
+            Self::Service(remote) => remote.session.listen(from, audio),
         }
     }
 
@@ -130,20 +296,12 @@ impl Recogniser {
         done: impl FnOnce(Result<Recognised, String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
         let worker = match self {
-            Self::Shared(worker) => worker,
-            Self::Service(session) => {
-                let text = timeout(IN_TIME, session.transcribe(part));
-                let text = AssertUnwindSafe(text).catch_unwind();
-                let job = async move {
-                    done(match text.await {
-                        Ok(Ok(text)) => text.map(Recognised::from).map_err(reason),
-                        Ok(Err(_)) => Err("the recogniser does not answer".into()),
-                        Err(_) => Err("the recogniser panicked".into()),
-                    });
-                };
-                tasks.spawn(job.in_current_span());
+            Self::Service(remote) if remote.is_asked(&part) => {
+                tasks.spawn(remote.transcribe(part, done).in_current_span());
                 return Ok(());
             }
+            Self::Service(remote) => &remote.local,
+            Self::Shared(worker) => worker,
         };
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
@@ -168,23 +326,19 @@ impl Recogniser {
         reason = "an edge: how long jobs wait is measured in real time"
     )]
     pub(super) async fn transcribe_in_time(&mut self, audio: Vec<f32>) -> Option<String> {
-        logged(match self {
-            Self::Shared(worker) => {
-                let asked = None;
-                let due = Instant::now() + IN_TIME;
-                let heard = worker.call_by(due, HearJob { audio, asked }).await;
-                heard.map_err(reason).and_then(text_of)
+        let worker = match self {
+            Self::Shared(worker) => worker,
+            Self::Service(remote) => {
+                if let Some(text) = remote.transcribe_in_time(&audio).await {
+                    return Some(text);
+                }
+                &remote.local
             }
-            Self::Service(session) => {
-                let whole = Utterance {
-                    from: Samples(0),
-                    audio,
-                    partial: false,
-                };
-                let text = timeout(IN_TIME, session.transcribe(whole)).await;
-                text.map_err(reason).and_then(|text| text.map_err(reason))
-            }
-        })
+        };
+        let due = Instant::now() + IN_TIME;
+        let asked = None;
+        let heard = worker.call_by(due, HearJob { audio, asked }).await;
+        logged(heard.map_err(reason).and_then(text_of))
     }
 }
 
@@ -200,33 +354,137 @@ fn logged(text: Result<String, String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::future::{BoxFuture, pending};
+    use crate::session::source::Setback;
+    use futures_util::future::pending;
+    use std::sync::Mutex;
     use tokio::sync::oneshot;
 
-    struct Stuck;
+    /// A service whose every result takes so long; `None`: for ever.
+    struct After(Option<Duration>);
 
-    impl AsrSession for Stuck {
-        fn transcribe(&mut self, _: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
-            pending().boxed()
+    impl AsrService for After {
+        fn open(&self, _: Option<&str>) -> Box<dyn AsrSession> {
+            Box::new(Self(self.0))
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_job_that_a_service_never_finishes_is_dropped_and_fails() {
-        let mut recogniser = Recogniser::Service(Box::new(Stuck));
+    impl AsrSession for After {
+        fn transcribe(&mut self, _: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
+            let wait = self.0;
+            async move {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => pending().await,
+                }
+                Ok("elsewhere".into())
+            }
+            .boxed()
+        }
+    }
+
+    /// A local recogniser that hears `here`, or fails.
+    struct Local(bool);
+
+    impl Asr for Local {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+
+        fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+            match self.0 {
+                true => Ok("here".into()),
+                false => Err(AsrError::Run("dead".into())),
+            }
+        }
+    }
+
+    fn recognisers(service: Option<Duration>, local: bool) -> Recognisers {
+        let metrics = Arc::<Metrics>::default();
+        let service: Arc<dyn AsrService> = Arc::new(After(service));
+        let started = Recognisers::start(
+            Box::new(move || Ok(Box::new(Local(local)) as Box<dyn Asr>)),
+            [("far".to_owned(), service)].into(),
+            Gauge::new(metrics.clone()),
+            &metrics,
+        );
+        started.expect("a recogniser")
+    }
+
+    /// What is heard, and the setbacks meanwhile.
+    async fn heard(recognisers: &Recognisers, partial: bool) -> (Heard, Vec<Setback>) {
+        let setbacks = Arc::new(Mutex::new(Vec::new()));
+        let told = setbacks.clone();
+        let report: Report = Arc::new(move |setback| told.lock().unwrap().push(setback));
+        let mut recogniser = recognisers.open(Some("far"), None, report);
         let part = Utterance {
             from: Samples(0),
             audio: Vec::new(),
-            partial: false,
+            partial,
         };
         let (done, outcome) = oneshot::channel();
         let mut tasks = JoinSet::new();
-        let sent = recogniser.transcribe(part, &CancellationToken::new(), &mut tasks, |text| {
-            done.send(text).unwrap();
+        let sent = recogniser.transcribe(part, &CancellationToken::new(), &mut tasks, |heard| {
+            done.send(heard).unwrap();
         });
         assert_eq!(sent, Ok(()));
-        let failure = Err("the recogniser does not answer".to_owned());
-        assert_eq!(outcome.await, Ok(failure));
-        assert_eq!(recogniser.transcribe_in_time(Vec::new()).await, None);
+        let heard = outcome.await.unwrap();
+        let setbacks = setbacks.lock().unwrap().clone();
+        (heard, setbacks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_service_hears_in_time_is_believed() {
+        let known = recognisers(Some(Duration::from_millis(100)), true);
+        let (words, setbacks) = heard(&known, false).await;
+        assert_eq!(words, Ok("elsewhere".into()));
+        assert_eq!(setbacks, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn partials_are_no_requests_to_a_service_that_does_not_stream() {
+        let known = recognisers(Some(Duration::from_millis(100)), true);
+        assert_eq!(heard(&known, true).await.0, Ok("here".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_a_service_never_finishes_is_done_here() {
+        let known = recognisers(None, true);
+        let (words, setbacks) = heard(&known, false).await;
+        assert_eq!(words, Ok("here".into()));
+        assert_eq!(setbacks[0].stage, "asr");
+        assert!(
+            setbacks[0]
+                .message
+                .starts_with("far: nothing came within 400 ms")
+        );
+        let mut recogniser = known.open(Some("far"), None, Arc::new(|_| ()));
+        let words = recogniser.transcribe_in_time(Vec::new()).await;
+        assert_eq!(words.as_deref(), Some("here"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_result_is_better_than_none() {
+        let known = recognisers(Some(Duration::from_millis(900)), false);
+        assert_eq!(heard(&known, false).await.0, Ok("elsewhere".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_fails_only_if_both_do() {
+        let known = recognisers(None, false);
+        let (words, _) = heard(&known, false).await;
+        let failure = words.unwrap_err();
+        assert!(failure.contains("nothing came within 400 ms"), "{failure}");
+        assert!(failure.contains("dead"), "{failure}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_is_down_is_not_asked() {
+        let known = recognisers(None, true);
+        for _ in 0..3 {
+            let (words, _) = heard(&known, false).await;
+            assert_eq!(words, Ok("here".into()));
+        }
+        let (words, setbacks) = heard(&known, false).await;
+        assert_eq!((words, setbacks), (Ok("here".into()), Vec::new()));
     }
 }

@@ -5,17 +5,16 @@ use super::builders::{Build, OtherVoice};
 use super::clause::{SpeakJob, TakeChunk};
 use super::load::{Gauge, Stage};
 use super::phrases::{Sayings, as_clauses};
+use super::remote_voice::{LocalVoice, RemoteVoice, try_out};
+use super::source::{Report, Source};
 use super::{INBOX, reason};
 use crate::audio::Resampler;
 use crate::language::{base, packs};
-use crate::tts::{
-    Formant, Kept, Prepared, Speaker, SpeechStream, Tts, TtsError, TtsService, TtsSession,
-};
+use crate::metrics::Metrics;
+use crate::tts::{Formant, Kept, Prepared, Speaker, Tts, TtsError, TtsService};
 use crate::worker::{Overloaded, SpawnError, Step, Worker};
-use futures_util::{FutureExt, StreamExt};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -23,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-type OnThread = Worker<SpeakJob, Result<(), TtsError>>;
+pub(super) type OnThread = Worker<SpeakJob, Result<(), TtsError>>;
 
 /// The voices of a server.
 pub(super) struct Voices {
@@ -49,6 +48,7 @@ struct Local {
 
 struct Service {
     service: Arc<dyn TtsService>,
+    source: Arc<Source>,
     /// Locked while its phrases are prepared.
     preparing: tokio::sync::Mutex<()>,
 }
@@ -66,6 +66,7 @@ impl Voices {
         sayings: &Sayings,
         kept: Option<&Path>,
         gauge: &Arc<Gauge>,
+        metrics: &Arc<Metrics>,
     ) -> Result<Self, SpawnError<TtsError>> {
         let languages = sayings.languages();
         let (mut builds, mut choices, mut services) = (vec![own], vec![None], BTreeMap::new());
@@ -76,8 +77,14 @@ impl Voices {
                     choices.push(Some(name));
                 }
                 OtherVoice::Service(service) => {
-                    let preparing = tokio::sync::Mutex::default();
-                    services.insert(name, Service { service, preparing });
+                    let tried = service.clone();
+                    let try_out = Box::new(move || try_out(&*tried));
+                    let service = Service {
+                        source: Source::new(&name, "tts", metrics.clone(), try_out),
+                        service,
+                        preparing: tokio::sync::Mutex::default(),
+                    };
+                    services.insert(name, service);
                 }
             }
         }
@@ -151,13 +158,14 @@ impl Voices {
         self.shared.overdue(now)
     }
 
-    /// Opens a voice for one session: the server's default if the name is unknown.
-    pub(super) fn open(&self, speaker: &Speaker) -> Voice {
-        if let Some(service) = self.service(speaker) {
+    /// Opens a voice for one session: the server's default if the name is unknown. `report` is told when the
+    /// local one has to do the work of a service.
+    pub(super) fn open(&self, speaker: &Speaker, report: Report) -> Voice {
+        if let Some(remote) = self.remote(speaker, report) {
             return Voice {
                 speaker: speaker.clone(),
-                rate: service.sample_rate(),
-                engine: Engine::Service(service.open(speaker.language.as_deref())),
+                rate: remote.rate(),
+                engine: Engine::Service(remote),
             };
         }
         let named = |voice: &Local| voice.choice.is_some() && voice.choice == speaker.voice;
@@ -191,9 +199,21 @@ impl Voices {
         found.unwrap_or(0)
     }
 
-    fn service(&self, speaker: &Speaker) -> Option<&Arc<dyn TtsService>> {
-        let name = speaker.voice.as_ref()?;
-        Some(&self.services.get(name)?.service)
+    fn remote(&self, speaker: &Speaker, report: Report) -> Option<RemoteVoice> {
+        let Service {
+            service, source, ..
+        } = self.services.get(speaker.voice.as_ref()?)?;
+        source.is_needed();
+        let language = speaker.language.as_deref();
+        let index = self.speaking(language);
+        let local = LocalVoice {
+            thread: self.shared.clone(),
+            index,
+            rate: self.local.get(index)?.rate,
+        };
+        Some(RemoteVoice::open(
+            &**service, language, source, local, report,
+        ))
     }
 
     /// The prepared audio of `text` in this voice.
@@ -219,14 +239,26 @@ impl Voices {
         }
     }
 
-    /// The same for a service, when a session chooses it. Only one session at a time does this.
+    /// The same for a service, when a session chooses it, until it fails. Only one session at a time does
+    /// this.
     pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
         let name = speaker.voice.as_ref();
         if let Some(known) = name.and_then(|name| self.services.get(name))
             && let Ok(_alone) = known.preparing.try_lock()
+            && let Some(mut remote) = self.remote(speaker, unreported())
         {
-            let rate = known.service.sample_rate();
-            self.prepare(speaker, rate, sayings).await;
+            for text in sayings {
+                if self.prepared.get(speaker, text).is_some() {
+                    continue;
+                }
+                if remote.is_local() {
+                    return;
+                }
+                let Some(clip) = remote.prepare(text).await else {
+                    return;
+                };
+                self.prepared.put(speaker, text.clone(), clip);
+            }
         }
     }
 
@@ -259,7 +291,7 @@ impl Voices {
 
     /// The same, clause by clause.
     pub(super) fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
-        let voice = self.open(speaker);
+        let voice = self.open(speaker, unreported());
         Spoken {
             resampler: Some(Resampler::new(voice.rate, rate)),
             clauses: as_clauses(text).into(),
@@ -275,6 +307,11 @@ impl Voices {
             .filter_map(|voice| voice.choice.as_deref());
         local.chain(self.services.keys().map(String::as_str))
     }
+}
+
+/// For speech outside of any session: no client is told of failures, which the source logs.
+fn unreported() -> Report {
+    Arc::new(|_| ())
 }
 
 /// A text that is spoken outside of any session.
@@ -352,14 +389,26 @@ pub(super) struct Voice {
 enum Engine {
     /// On the shared thread, with its index there.
     Shared(OnThread, usize),
-    /// This session's connection to a service.
-    Service(Box<dyn TtsSession>),
+    /// A service.
+    Service(RemoteVoice),
 }
 
 impl Voice {
     /// Whether it is a service.
     pub(super) fn is_service(&self) -> bool {
         matches!(self.engine, Engine::Service(_))
+    }
+
+    /// Whether it is a service that fails, so that the local voice speaks.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(&self.engine, Engine::Service(remote) if remote.is_local())
+    }
+
+    /// An answer is over: a service that failed in it is asked again.
+    pub(super) fn next_answer(&mut self) {
+        if let Engine::Service(remote) = &mut self.engine {
+            remote.next_answer();
+        }
     }
 
     /// The sample rate of its audio, Hz.
@@ -384,12 +433,11 @@ impl Voice {
                     done(spoken.map_err(reason).and_then(|end| end.map_err(reason)));
                 })
             }
-            Engine::Service(session) => {
-                let speech = pass_on(session.speak(&wanted.text), chunk);
-                let speech = AssertUnwindSafe(speech).catch_unwind();
+            Engine::Service(remote) => {
+                let speech = remote.speak(wanted, chunk);
                 let job = async move {
                     if let Some(spoken) = cancel.run_until_cancelled(speech).await {
-                        done(spoken.unwrap_or_else(|_| Err("the voice panicked".into())));
+                        done(spoken);
                     }
                 };
                 tasks.spawn(job.in_current_span());
@@ -399,6 +447,10 @@ impl Voice {
     }
 
     /// Synthesises a whole clause, for use outside of sessions.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: when audio is needed is a matter of real time"
+    )]
     async fn whole(&mut self, text: String) -> Result<Vec<f32>, String> {
         let audio = Arc::new(Mutex::new(Vec::new()));
         let taken = audio.clone();
@@ -412,18 +464,16 @@ impl Voice {
                 let job = SpeakJob::unhurried(*voice, text, chunk);
                 worker.call(job).await.map_err(reason)?.map_err(reason)?;
             }
-            Engine::Service(session) => pass_on(session.speak(&text), chunk).await?,
+            Engine::Service(remote) => {
+                let wanted = Wanted {
+                    text,
+                    needed: Instant::now(),
+                    asked: None,
+                };
+                remote.speak(wanted, chunk).await?;
+            }
         }
         let mut audio = audio.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut audio))
     }
-}
-
-async fn pass_on(mut speech: SpeechStream, mut chunk: TakeChunk) -> Result<(), String> {
-    while let Some(samples) = speech.next().await {
-        if chunk(samples.map_err(reason)?).is_break() {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 mod espeak;
 mod formant;
 mod kept;
+pub mod openai;
 mod piper;
 mod prepared;
 mod scripted;
@@ -74,6 +75,9 @@ pub enum TtsError {
     /// The model failed while running.
     #[error("speech synthesis failed: {0}")]
     Run(String),
+    /// The service does not take the key.
+    #[error("speech synthesis was denied: {0}")]
+    Denied(String),
 }
 
 /// A voice. Lives on one thread, which owns it, and serves all sessions.

@@ -3,7 +3,9 @@
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use undertone::config::{Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, load};
+use undertone::config::{
+    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, RemoteAsr, RemoteTts, load,
+};
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
 use undertone::llm::remote::{Dialect, Settings};
@@ -380,6 +382,65 @@ fn a_second_model_has_the_settings_of_the_first_and_is_named() {
     let cached = file(&format!("{llm}tool_cache = true\ncalls = \"native\"\n"));
     assert!(remote_model(&cached.load().unwrap().config).tool_cache);
     file(&format!("{llm}{backup}modle = \"b\"\n")).refused(&["toml", "modle"]);
+}
+
+const SERVICES: &str = "[asr.services.far]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"w\"\n\
+                        [tts.services.amy]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"t\"\nvoice = \"alloy\"\n";
+
+#[test]
+fn recognisers_and_voices_on_servers_are_read() {
+    let text = format!(
+        "[asr]\nservice = \"far\"\n[tts]\nservice = \"amy\"\n{SERVICES}api_key_file = \"key\"\n"
+    );
+    let loaded = file(&text).beside("key", "canary-canary").load().unwrap();
+    let speech = &loaded.config.speech;
+    assert_eq!(speech.recogniser.as_deref(), Some("far"));
+    assert_eq!(loaded.config.policy.speaker.voice.as_deref(), Some("amy"));
+    let RemoteAsr::OpenAi(recogniser) = &speech.recognisers["far"];
+    assert_eq!(recogniser.model, "w");
+    let RemoteTts::OpenAi(voice) = &speech.voices["amy"];
+    assert_eq!(
+        (voice.voice.as_str(), voice.api_key.is_some()),
+        ("alloy", true)
+    );
+    assert!(!format!("{speech:?}").contains("canary"));
+
+    let agent = "recogniser = \"far\"\nvoice = \"amy\"\n";
+    let config = with_agents(SERVICES, &[("desk", agent)])
+        .load()
+        .unwrap()
+        .config;
+    assert_eq!(config.agents[0].recogniser.as_deref(), Some("far"));
+    assert_eq!(config.agents[0].voice.as_deref(), Some("amy"));
+    with_agents(SERVICES, &[("desk", "recogniser = \"fra\"\n")]).refused(&[
+        "desk.toml:1",
+        "recogniser",
+        "known are: far",
+    ]);
+}
+
+#[test]
+fn a_mistake_in_a_speech_service_names_key_and_fix() {
+    file(&format!("[asr]\nservice = \"fra\"\n{SERVICES}")).refused(&[
+        "asr.service",
+        "fra",
+        "known are: far",
+    ]);
+    file("[tts]\nservice = \"amy\"\n").refused(&["tts.service", "[tts.services.amy]"]);
+    file("[asr.services.far]\nmodel = \"w\"\n").refused(&["asr.services.far.base_url", "/v1"]);
+    let far = "[asr.services.far]\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+    file(far).refused(&["asr.services.far.model", "missing"]);
+    file(&format!("{far}model = \"a\\nb\"\n")).refused(&["asr.services.far.model", "character"]);
+    file(&format!("{far}model = \"w\"\nengine = \"whisper\"\n"))
+        .refused(&["asr.services.far.engine", "openai-compatible"]);
+    file(&format!("{far}model = \"w\"\nvoice = \"x\"\n")).refused(&["voice"]);
+    file(&format!("{far}model = \"w\"\napi_key_env = \"NOT_SET\"\n"))
+        .refused(&["asr.services.far.api_key_env", "NOT_SET"]);
+    file(&format!("[tts]\nvoices = {{ amy = \".\" }}\n{SERVICES}")).refused(&[
+        "tts.services",
+        "tts.voices",
+        "amy",
+    ]);
 }
 
 #[test]

@@ -71,6 +71,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         vad: Box::new(|| Box::new(|| Ok(Box::new(Loudness) as Box<dyn Vad>))),
         asr: Box::new(|| Ok(Box::new(Hears(|_: &[f32]| Ok("How are you?".into()))))),
         recognisers: BTreeMap::new(),
+        recogniser: None,
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),

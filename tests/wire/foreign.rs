@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use support::scripted::ANSWER_FRAMES;
+use support::speech_services::{HEARD, KEY, SpeechService};
 use support::{Script, Server, local, scripted};
 use tokio::process::Command;
 use undertone::audio::to_pcm16le;
@@ -189,6 +190,19 @@ async fn openai_for_python_speaks_and_transcribes() {
     assert_eq!(heard["stream"][0], heard["stream"][1], "{heard}");
     let refused = ["input", "voice", "response_format", "language", "file"];
     assert_eq!(heard["refused"], json!(refused), "{heard}");
+}
+
+#[tokio::test]
+async fn openai_for_python_takes_the_simulator_for_its_service() {
+    let service = SpeechService::start();
+    let url = format!("http://{}/v1", service.address);
+    let python = need(".venv/bin/python");
+    let args = ["speech_services.py", &url, KEY];
+    let report = report(Command::new(python).args(args)).await;
+    assert_eq!(report["text"], HEARD, "{report}");
+    assert_eq!(report["bytes"], 3 * 2 * 24_000 / 5, "{report}");
+    assert_eq!(report["refused"], 401, "{report}");
+    assert_eq!(service.transcriptions()[0]["file"], 1_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

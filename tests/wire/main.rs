@@ -35,6 +35,7 @@ mod realtime_api;
 mod recording;
 mod relay;
 mod speech;
+mod speech_services;
 mod tool_cache;
 mod twilio;
 mod webrtc;

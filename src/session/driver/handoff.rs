@@ -1,6 +1,6 @@
 //! Handoffs of a session to another agent.
 
-use super::{Done, Driver};
+use super::{Done, Driver, report_to};
 use crate::conversation::{Input, RunId};
 use crate::session::agents::Agent;
 use crate::session::engines::speaker_of;
@@ -51,7 +51,10 @@ impl Driver {
         let languages =
             [&before, &self.agent].map(|agent| speaker_of(agent, &self.options).language);
         if languages[0] != languages[1] {
-            self.recogniser = self.engines.recogniser_of(&self.agent, &self.options);
+            let report = report_to(&self.results);
+            self.recogniser = self
+                .engines
+                .recogniser_of(&self.agent, &self.options, report);
         }
         self.routing.change_agent(&self.agent.name);
         let (from, to) = (&before.name, &self.agent.name);

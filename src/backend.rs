@@ -1,0 +1,217 @@
+//! Servers of models over HTTP: the client, addresses below a base, and errors without secrets.
+
+use reqwest::{Client, RequestBuilder, Response, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use std::time::Duration;
+use url::{Host, Url};
+
+/// The most bytes of an error that are shown.
+const MAX_ERROR_BYTES: usize = 600;
+
+/// How long an idle connection is kept: longer than most pauses in a conversation.
+const POOL_IDLE: Duration = Duration::from_secs(120);
+
+/// A server of models. Connections are reused.
+pub struct Backend {
+    client: Client,
+    base_url: Url,
+    api_key: Option<SecretString>,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+}
+
+impl Backend {
+    /// Sets up the client; connects to nothing. All paths are below `base_url`. `connect_timeout` covers the
+    /// connection, TLS included; `stall_timeout` is the longest silence of the server.
+    ///
+    /// # Errors
+    /// Why there is no client: the address is not `http` or `https`, the key cannot be sent in a header, or
+    /// TLS is unavailable.
+    pub fn new(
+        mut base_url: Url,
+        api_key: Option<SecretString>,
+        connect_timeout: Duration,
+        stall_timeout: Duration,
+    ) -> Result<Self, String> {
+        if !matches!(base_url.scheme(), "http" | "https") {
+            let url = shown(&base_url);
+            return Err(format!("{url} must begin with http:// or https://"));
+        }
+        let key = api_key.as_ref().map(|key| key.expose_secret());
+        if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
+            return Err("the API key contains characters that a header cannot carry".into());
+        }
+        if api_key.is_some() {
+            without_login(&mut base_url);
+        }
+        let client = client(&base_url, connect_timeout, stall_timeout);
+        Ok(Self {
+            client: client.map_err(|error| causes(&error))?,
+            base_url,
+            api_key,
+            connect_timeout,
+            stall_timeout,
+        })
+    }
+
+    /// The address below which all paths are.
+    pub fn base_url(&self) -> &Url {
+        &self.base_url
+    }
+
+    /// A GET request for a path below the base address.
+    pub fn get(&self, path: &str) -> RequestBuilder {
+        self.client.get(below(&self.base_url, path))
+    }
+
+    /// A POST request to a path below the base address.
+    pub fn post(&self, path: &str) -> RequestBuilder {
+        self.client.post(below(&self.base_url, path))
+    }
+
+    /// A POST request to another address of the same server.
+    pub fn post_to(&self, url: Url) -> RequestBuilder {
+        self.client.post(url)
+    }
+
+    /// The base address without user, password, query and fragment.
+    pub fn shown(&self) -> String {
+        shown(&self.base_url)
+    }
+
+    /// Sends a request with the key in the header `key`; as a bearer token if `None`.
+    ///
+    /// # Errors
+    /// Why the server cannot be reached.
+    pub async fn send(
+        &self,
+        mut request: RequestBuilder,
+        key: Option<&str>,
+    ) -> Result<Response, String> {
+        if let Some(secret) = &self.api_key {
+            let secret = secret.expose_secret();
+            request = match key {
+                Some(name) => request.header(name, secret),
+                None => request.bearer_auth(secret),
+            };
+        }
+        request.send().await.map_err(|error| self.explain(&error))
+    }
+
+    /// The body's first `limit` bytes as text.
+    ///
+    /// # Errors
+    /// Why the body broke off.
+    pub async fn read(&self, mut response: Response, limit: usize) -> Result<String, String> {
+        let mut body = Vec::new();
+        while body.len() < limit {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(error) => return Err(self.explain(&error)),
+            }
+        }
+        body.truncate(limit);
+        Ok(String::from_utf8_lossy(&body).trim().to_owned())
+    }
+
+    /// The error in words, without the key.
+    pub fn explain(&self, error: &reqwest::Error) -> String {
+        if error.is_timeout() && error.is_connect() {
+            return format!(
+                "no connection within {} ms",
+                self.connect_timeout.as_millis()
+            );
+        }
+        if error.is_timeout() {
+            return format!("nothing came for {} ms", self.stall_timeout.as_millis());
+        }
+        self.redacted(&causes(error))
+    }
+
+    /// The text without the key, which some servers repeat in their errors, and cut to a bounded length.
+    pub fn redacted(&self, text: &str) -> String {
+        let text = match &self.api_key {
+            Some(key) if !key.expose_secret().is_empty() => {
+                text.replace(key.expose_secret(), "[key]")
+            }
+            _ => text.to_owned(),
+        };
+        clipped(&text, MAX_ERROR_BYTES).to_owned()
+    }
+}
+
+fn client(
+    base_url: &Url,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+) -> reqwest::Result<Client> {
+    let builder = Client::builder()
+        .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(connect_timeout)
+        .read_timeout(stall_timeout)
+        .pool_idle_timeout(POOL_IDLE)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none());
+    if is_loopback(base_url) {
+        builder.no_proxy().build()
+    } else {
+        builder.build()
+    }
+}
+
+/// Whether the server is on this machine. A proxy from the environment is not used for it.
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        None => false,
+    }
+}
+
+/// Removes user and password, which would replace the key in the same header.
+fn without_login(url: &mut Url) {
+    // Both fail only for URLs that cannot contain a login.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+}
+
+/// The address of a path below a base address.
+pub fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// The address without user, password, query and fragment.
+pub fn shown(url: &Url) -> String {
+    let port = url
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    format!(
+        "{}://{}{port}{}",
+        url.scheme(),
+        url.host_str().unwrap_or_default(),
+        url.path()
+    )
+}
+
+/// The error's innermost cause, which is more specific than "error sending request for url (...)".
+fn causes(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    if std::ptr::addr_eq(innermost, error) {
+        "the request failed".into()
+    } else {
+        innermost.to_string()
+    }
+}
+
+/// The first `bytes` bytes, or a few less.
+pub fn clipped(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}

@@ -1,0 +1,120 @@
+//! The speech services: recognisers and voices on servers, by name.
+
+use super::check::{Check, Checked};
+use super::error::suggest;
+use super::raw::{RawAsr, RawTts};
+use crate::asr::openai as recogniser;
+use crate::tts::openai as voice;
+use std::collections::BTreeMap;
+use url::Url;
+
+/// A recogniser on a server.
+#[derive(Debug, Clone)]
+pub enum RemoteAsr {
+    /// OpenAI's audio API.
+    OpenAi(recogniser::Settings),
+}
+
+/// A voice on a server.
+#[derive(Debug, Clone)]
+pub enum RemoteTts {
+    /// OpenAI's audio API.
+    OpenAi(voice::Settings),
+}
+
+/// The speech services, and which of them are used by default.
+#[derive(Debug, Clone, Default)]
+pub struct SpeechServices {
+    /// Recognisers, by name.
+    pub recognisers: BTreeMap<String, RemoteAsr>,
+    /// The recogniser of sessions whose agent has none of its own; `None`: the local one.
+    pub recogniser: Option<String>,
+    /// Voices, by name.
+    pub voices: BTreeMap<String, RemoteTts>,
+}
+
+/// The engines of services.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    OpenAi,
+}
+
+impl Check<'_> {
+    /// The services. Without secrets only their settings are checked.
+    pub(super) fn speech(&self, asr: &RawAsr, tts: &RawTts) -> Checked<SpeechServices> {
+        let mut services = SpeechServices::default();
+        for (name, raw) in &asr.services {
+            let section = format!("asr.services.{name}");
+            self.speech_engine(&section, &raw.engine)?;
+            let settings = recogniser::Settings {
+                base_url: self.speech_url(&section, &raw.base_url)?,
+                model: self.speech_name(&section, "model", &raw.model)?,
+                api_key: self.api_key(&section, &raw.api_key_file, &raw.api_key_env)?,
+            };
+            let recogniser = RemoteAsr::OpenAi(settings);
+            services.recognisers.insert(name.clone(), recogniser);
+        }
+        for (name, raw) in &tts.services {
+            let section = format!("tts.services.{name}");
+            if tts.voices.contains_key(name) {
+                let problem = format!("tts.services and tts.voices both have \"{name}\"");
+                return Err(self.wrong("tts.services", problem, "rename one of them"));
+            }
+            self.speech_engine(&section, &raw.engine)?;
+            let settings = voice::Settings {
+                base_url: self.speech_url(&section, &raw.base_url)?,
+                model: self.speech_name(&section, "model", &raw.model)?,
+                voice: self.speech_name(&section, "voice", &raw.voice)?,
+                api_key: self.api_key(&section, &raw.api_key_file, &raw.api_key_env)?,
+            };
+            let voice = RemoteTts::OpenAi(settings);
+            services.voices.insert(name.clone(), voice);
+        }
+        services.recogniser = self.one_service("asr.service", &asr.service, &asr.services)?;
+        Ok(services)
+    }
+
+    /// The service that `key` names; `None` if it names none.
+    pub(super) fn one_service<T>(
+        &self,
+        key: &str,
+        typed: &str,
+        services: &BTreeMap<String, T>,
+    ) -> Checked<Option<String>> {
+        let name = typed.trim();
+        if name.is_empty() || services.contains_key(name) {
+            return Ok((!name.is_empty()).then(|| name.to_owned()));
+        }
+        let names: Vec<&str> = services.keys().map(String::as_str).collect();
+        let fix = match names.is_empty() {
+            true => format!("add a section [{key}s.{name}] with base_url and model"),
+            false => suggest(name, names),
+        };
+        let problem = format!("{key} = \"{name}\" is not among {key}s");
+        Err(self.wrong(key, problem, &fix))
+    }
+
+    fn speech_engine(&self, section: &str, typed: &str) -> Checked<Engine> {
+        let engines = [("openai-compatible", Engine::OpenAi)];
+        self.choice(&format!("{section}.engine"), typed, &engines)
+    }
+
+    fn speech_url(&self, section: &str, typed: &str) -> Checked<Url> {
+        let fix = "give the address up to /v1, as in https://api.openai.com/v1";
+        self.address(&format!("{section}.base_url"), typed, fix)
+    }
+
+    fn speech_name(&self, section: &str, key: &str, typed: &str) -> Checked<String> {
+        let typed = typed.trim();
+        let is_sendable = |c: char| !c.is_control() && c != '"';
+        if !typed.is_empty() && typed.chars().all(is_sendable) {
+            return Ok(typed.to_owned());
+        }
+        let key = format!("{section}.{key}");
+        let problem = match typed {
+            "" => format!("{key} is missing"),
+            _ => format!("{key} has a character that no name has"),
+        };
+        Err(self.wrong(&key, problem, "give the name that the server knows"))
+    }
+}

@@ -1,0 +1,357 @@
+//! A voice on a service, with the local one behind it. If the service fails or is late, the local voice says
+//! the clause, or what is left of it, and the rest of the answer: one answer has at most two voices.
+
+use super::clause::{SpeakJob, TakeChunk};
+use super::reason;
+use super::source::{Report, Source, Trouble};
+use super::voices::{OnThread, Wanted};
+use crate::audio::Resampler;
+use crate::conversation::{Micros, spoken_length};
+use crate::tts::{SpeechStream, TtsError, TtsService, TtsSession};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::{timeout, timeout_at};
+
+/// A clause that the user hears only later may take longer, but the local voice needs this much time.
+const LOCAL_LEAD: Duration = Duration::from_millis(300);
+
+/// How long the voice may be silent within a clause after the user has heard all of it so far.
+const GAP: Duration = Duration::from_millis(150);
+
+/// How long a phrase may take that is prepared.
+const PREPARED_IN: Duration = Duration::from_secs(10);
+
+/// One session's voice on a service.
+pub(super) struct RemoteVoice {
+    session: Box<dyn TtsSession>,
+    /// Hz.
+    rate: u32,
+    source: Arc<Source>,
+    local: LocalVoice,
+    report: Report,
+    /// The local voice says the rest of this answer.
+    is_local: Arc<AtomicBool>,
+    /// Resolves when it is certain who says the last clause to its end. Until then the next one waits: it
+    /// may have to have another voice.
+    decided: Option<oneshot::Receiver<()>>,
+}
+
+/// The voice that says what the service does not.
+#[derive(Clone)]
+pub(super) struct LocalVoice {
+    pub(super) thread: OnThread,
+    /// Its place there.
+    pub(super) index: usize,
+    /// Hz.
+    pub(super) rate: u32,
+}
+
+impl RemoteVoice {
+    /// Opens the service for one session.
+    pub(super) fn open(
+        service: &dyn TtsService,
+        language: Option<&str>,
+        source: &Arc<Source>,
+        local: LocalVoice,
+        report: Report,
+    ) -> Self {
+        Self {
+            session: service.open(language),
+            rate: service.sample_rate(),
+            source: source.clone(),
+            local,
+            report,
+            is_local: Arc::default(),
+            decided: None,
+        }
+    }
+
+    /// Samples per second of its audio, Hz.
+    pub(super) fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// Whether the local voice speaks.
+    pub(super) fn is_local(&self) -> bool {
+        self.is_local.load(Relaxed) || !self.source.is_up()
+    }
+
+    /// An answer is over: the service speaks again.
+    pub(super) fn next_answer(&mut self) {
+        self.is_local = Arc::default();
+    }
+
+    /// Synthesises a clause at the service's rate.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: how long users wait is measured in real time"
+    )]
+    pub(super) fn speak(
+        &mut self,
+        wanted: Wanted,
+        chunk: TakeChunk,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let speech = (!self.is_local()).then(|| self.session.speak(&wanted.text));
+        let (decide, decided) = oneshot::channel();
+        let before = self.decided.replace(decided);
+        let clause = Clause {
+            heard_until: wanted.needed,
+            wanted,
+            made: 0,
+            rate: self.rate,
+            chunk,
+            began: Instant::now(),
+            source: self.source.clone(),
+            local: self.local.clone(),
+            report: self.report.clone(),
+            is_local: self.is_local.clone(),
+        };
+        clause.spoken(speech, before, decide).boxed()
+    }
+
+    /// Has the service say a phrase that is kept. `None` if it fails.
+    pub(super) async fn prepare(&mut self, text: &str) -> Option<Vec<f32>> {
+        let speech = self.session.speak(text);
+        let all = async {
+            let pieces: Vec<_> = speech.collect().await;
+            let pieces: Result<Vec<Vec<f32>>, TtsError> = pieces.into_iter().collect();
+            pieces.map(|pieces| pieces.concat())
+        };
+        let all = AssertUnwindSafe(all).catch_unwind();
+        let trouble = match timeout(PREPARED_IN, all).await {
+            Ok(Ok(Ok(clip))) => return Some(clip),
+            Ok(Ok(Err(error))) => error.into(),
+            Ok(Err(_)) => Trouble::Failed("the voice panicked".into()),
+            Err(_) => Trouble::Late(PREPARED_IN),
+        };
+        self.source.failed(&trouble);
+        None
+    }
+}
+
+/// Has a service begin to say a word.
+pub(super) fn try_out(service: &dyn TtsService) -> BoxFuture<'static, Result<(), Trouble>> {
+    let mut session = service.open(None);
+    let mut speech = session.speak("Hello.");
+    async move {
+        let _open = session;
+        loop {
+            match speech.next().await {
+                Some(Ok(samples)) if samples.is_empty() => {}
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(Trouble::Failed("it made no sound".into())),
+            }
+        }
+    }
+    .boxed()
+}
+
+impl From<TtsError> for Trouble {
+    fn from(error: TtsError) -> Self {
+        match error {
+            TtsError::Denied(_) => Self::Denied(reason(error)),
+            error => Self::Failed(reason(error)),
+        }
+    }
+}
+
+/// A clause that is being made.
+struct Clause {
+    wanted: Wanted,
+    /// When the user will have heard everything so far, this clause included.
+    heard_until: Instant,
+    /// Samples so far.
+    made: usize,
+    /// Hz.
+    rate: u32,
+    chunk: TakeChunk,
+    began: Instant,
+    source: Arc<Source>,
+    local: LocalVoice,
+    report: Report,
+    is_local: Arc<AtomicBool>,
+}
+
+impl Clause {
+    async fn spoken(
+        mut self,
+        speech: Option<SpeechStream>,
+        before: Option<oneshot::Receiver<()>>,
+        decide: oneshot::Sender<()>,
+    ) -> Result<(), String> {
+        let mut trouble = None;
+        if let Some(mut speech) = speech {
+            let first = self.first(&mut speech).await;
+            if let Some(before) = before {
+                // If the clause before was dropped, nobody waits for it.
+                let _ = before.await;
+            }
+            let begun = match first {
+                Ok(_) if self.is_local.load(Relaxed) => Ok(()),
+                Ok(samples) => match self.rest(samples, &mut speech).await {
+                    Ok(()) => return Ok(()),
+                    Err(trouble) => Err(trouble),
+                },
+                Err(trouble) => Err(trouble),
+            };
+            if let Err(what) = begun {
+                // Several clauses may have been under way: an answer fails once.
+                if !self.is_local.swap(true, Relaxed) {
+                    (self.report)(self.source.failed(&what));
+                }
+                trouble = Some(what);
+            }
+        }
+        drop(decide);
+        self.said_here().await.map_err(|failure| match trouble {
+            Some(trouble) => format!("{trouble}; then the local one: {failure}"),
+            None => failure,
+        })
+    }
+
+    /// Waits for the first sound.
+    async fn first(&mut self, speech: &mut SpeechStream) -> Result<Vec<f32>, Trouble> {
+        let deadline = self.source.deadline();
+        let due = self.began + deadline;
+        let due = self
+            .wanted
+            .needed
+            .checked_sub(LOCAL_LEAD)
+            .map_or(due, |late| due.max(late));
+        loop {
+            let samples = next(speech, due, deadline).await?;
+            match samples {
+                Some(samples) if samples.is_empty() => {}
+                Some(samples) => {
+                    self.source.took(self.began.elapsed());
+                    return Ok(samples);
+                }
+                None => return Err(Trouble::Failed("it made no sound".into())),
+            }
+        }
+    }
+
+    /// Passes the clause on, from its first sound to its end.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: what the user has heard is a matter of real time"
+    )]
+    async fn rest(&mut self, first: Vec<f32>, speech: &mut SpeechStream) -> Result<(), Trouble> {
+        let mut samples = first;
+        loop {
+            let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(self.rate));
+            self.made += samples.len();
+            self.heard_until = self.heard_until.max(Instant::now()) + length;
+            if (self.chunk)(samples).is_break() {
+                return Ok(());
+            }
+            let Some(more) = next(speech, self.heard_until + GAP, GAP).await? else {
+                let characters = self.wanted.text.chars().count();
+                self.source.said(characters, self.made().duration());
+                return Ok(());
+            };
+            samples = more;
+        }
+    }
+
+    fn made(&self) -> Micros {
+        Micros::of_samples(self.made as u64, self.rate)
+    }
+
+    /// Has the local voice say what is left of the clause.
+    async fn said_here(self) -> Result<(), String> {
+        let text = left(&self.wanted.text, self.made(), self.source.character());
+        if text.is_empty() {
+            return Ok(());
+        }
+        let wanted = Wanted {
+            text: text.to_owned(),
+            needed: self.heard_until,
+            asked: self.wanted.asked.filter(|_| self.made == 0),
+        };
+        let resampler = Resampler::new(self.local.rate, self.rate);
+        let output = Arc::new(Mutex::new((resampler, self.chunk)));
+        let resampled = output.clone();
+        let chunk: TakeChunk = Box::new(move |samples| {
+            let (resampler, chunk) = &mut *lock(&resampled);
+            chunk(resampler.push(&samples))
+        });
+        let job = SpeakJob::new(self.local.index, wanted, chunk);
+        let spoken = self.local.thread.call_by(job.due(), job).await;
+        spoken.map_err(reason)?.map_err(reason)?;
+        let (resampler, chunk) = &mut *lock(&output);
+        let _ = chunk(resampler.flush());
+        Ok(())
+    }
+}
+
+/// The next piece of audio, by `due`; `None` at the end.
+async fn next(
+    speech: &mut SpeechStream,
+    due: Instant,
+    patience: Duration,
+) -> Result<Option<Vec<f32>>, Trouble> {
+    let piece = AssertUnwindSafe(speech.next()).catch_unwind();
+    match timeout_at(due.into(), piece).await {
+        Ok(Ok(piece)) => piece.transpose().map_err(Trouble::from),
+        Ok(Err(_)) => Err(Trouble::Failed("the voice panicked".into())),
+        Err(_) => Err(Trouble::Late(patience)),
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The words of a clause that are not in its first `made`, for a voice that takes `character` for a
+/// character. In doubt a word is said twice.
+fn left(text: &str, made: Micros, character: Option<Duration>) -> &str {
+    let characters = text.chars().count();
+    let all = character.map_or(0.0, |each| each.as_secs_f64() * characters as f64);
+    let all = all.max(spoken_length(text).duration().as_secs_f64());
+    let said = (characters as f64 * made.duration().as_secs_f64() / all) as usize;
+    if said >= characters {
+        return "";
+    }
+    let ends = text.char_indices().enumerate();
+    let ends = ends.filter(|(_, (_, c))| c.is_whitespace());
+    let end = ends.take_while(|(nth, _)| *nth <= said).last();
+    text[end.map_or(0, |(_, (at, _))| at)..].trim_start()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_local_voice_goes_on_at_a_whole_word() {
+        let text = "It is nineteen degrees in Berlin.";
+        let after = |share: f64| {
+            let all = spoken_length(text).0 as f64;
+            left(text, Micros((all * share) as u64), None)
+        };
+        assert_eq!(after(0.0), text);
+        assert_eq!(after(0.05), text);
+        assert_eq!(after(0.3), "nineteen degrees in Berlin.");
+        assert_eq!(after(0.5), "degrees in Berlin.");
+        assert_eq!(after(0.95), "Berlin.");
+        assert_eq!(after(1.0), "");
+    }
+
+    #[test]
+    fn a_slow_voice_has_said_less() {
+        let text = "It is nineteen degrees in Berlin.";
+        let made = Micros(spoken_length(text).0 / 2);
+        let slow = Duration::from_millis(250);
+        assert_eq!(
+            left(text, made, Some(slow)),
+            "is nineteen degrees in Berlin."
+        );
+    }
+}

@@ -1,0 +1,398 @@
+//! Recognisers and voices on servers, over real sockets: services that answer, are late, silent, dead or break
+//! off. The user hears the answer in time, from the local engines if need be. The service is a simulator, which
+//! `foreign.rs` proves with the openai package.
+
+use crate::support;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use support::live::{self, Call, Heard, said};
+use support::speech_services::{self, HEARD, KEY, LEVEL, Manner, SpeechService};
+use support::{PATIENCE, Server, local};
+use tokio::time::Instant;
+use undertone::asr::AsrError;
+use undertone::llm::Phrases;
+use undertone::llm::scripted::{Cue, Scripted};
+use undertone::server::App;
+use undertone::session::{
+    self, AgentSettings, Builders, Cast, Engines, Observers, OtherVoice, SessionOptions,
+};
+use undertone::tts::{Speech, Tts, TtsError};
+
+/// The answers to what either recogniser heard: two clauses, so that the second may have another voice.
+const WELL: &str = "I am well today and happy. It is a fine day for a walk.";
+const WELL_FAR: &str = "I am well from afar today. It is a fine day for a talk.";
+
+/// What a fault may cost the user.
+const MORE: Duration = Duration::from_millis(700);
+
+/// The levels of the voices, and the least that tells them apart.
+const FAR: u16 = (LEVEL * 32_768.0) as u16;
+const OWN: u16 = 8_192;
+const BETWEEN: u16 = 16_384;
+
+fn answers() -> Scripted {
+    Scripted::default()
+        .on(Cue::words("afar"), format!("<speech>{WELL_FAR}</speech>"))
+        .on(Cue::Always, format!("<speech>{WELL}</speech>"))
+}
+
+/// Engines with a recogniser and a voice called "far" at these addresses, for all sessions.
+fn builders(ears: Option<SocketAddr>, mouth: Option<SocketAddr>, key: &str) -> Builders {
+    let far = || "far".to_owned();
+    let mut builders = live::without_models(Arc::new(answers()));
+    if let Some(address) = ears {
+        builders.recognisers = [(far(), speech_services::recogniser(address, key))].into();
+        builders.recogniser = Some(far());
+    }
+    if let Some(address) = mouth {
+        let voice = OtherVoice::Service(speech_services::voice(address, key));
+        builders.voices = [(far(), voice)].into();
+        builders.policy.speaker.voice = Some(far());
+    }
+    builders
+}
+
+/// Asks a question and listens to the end of the answer. Returns how long after the question it began, and
+/// the events.
+async fn turn(call: &mut Call) -> (Duration, Vec<Heard>) {
+    let began = call.say(&live::tone(600)).await;
+    let events = call.until("response.done").await;
+    let answer = events.iter().find(|heard| heard.audio_ms() > 0);
+    let asked: Instant = began + Duration::from_millis(600);
+    (answer.expect("an answer").at - asked, events)
+}
+
+/// The services that the client was told about.
+fn setbacks(events: &[Heard]) -> Vec<(String, String)> {
+    let failed = events
+        .iter()
+        .filter(|heard| heard.is("undertone.stage_failed"));
+    let text =
+        |heard: &Heard, field: &str| heard.event[field].as_str().unwrap_or_default().to_owned();
+    failed
+        .map(|heard| (text(heard, "stage"), text(heard, "message")))
+        .collect()
+}
+
+/// Milliseconds in the service's voice, and in the local one.
+fn voices(events: &[Heard]) -> (u64, u64) {
+    let audible = events.iter().filter(|heard| heard.peak > OWN / 2);
+    let (far, own): (Vec<_>, Vec<_>) = audible.partition(|heard| heard.peak > BETWEEN);
+    let ms = |of: Vec<&Heard>| of.iter().map(|heard| heard.audio_ms()).sum();
+    (ms(far), ms(own))
+}
+
+#[track_caller]
+fn is_said(events: &[Heard], words: &str) {
+    assert_eq!(
+        said(events)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
+        words
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_with_a_recogniser_and_a_voice_on_a_server() {
+    let service = SpeechService::start();
+    let server = live::serve(builders(Some(service.address), Some(service.address), KEY));
+    let mut call = Call::to(&server).await;
+    for _ in 0..2 {
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, WELL_FAR);
+        let (far, own) = voices(&events);
+        assert!(far > 2_000 && own == 0, "{far} and {own} ms");
+        assert_eq!(setbacks(&events), []);
+    }
+    let asked = service.transcriptions();
+    let utterance = asked.iter().find(|form| form["file"] != 1_000);
+    let utterance = utterance.expect("a transcription");
+    assert_eq!(utterance["model"], "whisper-1");
+    assert_eq!(utterance["response_format"], "json");
+    assert_eq!(utterance.get("language"), None);
+    let ms = utterance["file"].as_u64().expect("a length");
+    assert!((600..1_500).contains(&ms), "{ms} ms");
+    let clause = service.speeches().into_iter();
+    let mut clause = clause.filter(|body| body["input"] == "I am well from afar today.");
+    let expected = json!({
+        "model": "tts-1", "voice": "alloy", "input": "I am well from afar today.",
+        "response_format": "pcm",
+    });
+    assert_eq!(clause.next(), Some(expected));
+}
+
+/// Faults before there is a result.
+const FAULTS: [Manner; 3] = [
+    Manner::Late(Duration::from_secs(3)),
+    Manner::Silent,
+    Manner::Refuses(500),
+];
+
+#[tokio::test]
+async fn a_recogniser_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
+    for fault in FAULTS {
+        let service = SpeechService::start();
+        let server = live::serve(builders(Some(service.address), None, KEY));
+        let mut call = Call::to(&server).await;
+        let (well, events) = turn(&mut call).await;
+        is_said(&events, WELL_FAR);
+        service.be(fault);
+        let (delay, events) = turn(&mut call).await;
+        is_said(&events, WELL);
+        println!("{fault:?}: {delay:?} after {well:?}");
+        assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
+        let (stage, message) = &setbacks(&events)[0];
+        assert_eq!(stage, "asr");
+        assert!(message.starts_with("far: "), "{message}");
+        assert!(
+            !message.contains("canary") && !message.contains("127.0.0.1"),
+            "{message}"
+        );
+        service.be(Manner::Well);
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, WELL_FAR);
+    }
+}
+
+#[tokio::test]
+async fn a_voice_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
+    for fault in FAULTS {
+        let service = SpeechService::start();
+        let server = live::serve(builders(None, Some(service.address), KEY));
+        let mut call = Call::to(&server).await;
+        let (well, _) = turn(&mut call).await;
+        service.be(fault);
+        let (delay, events) = turn(&mut call).await;
+        is_said(&events, WELL);
+        println!("{fault:?}: {delay:?} after {well:?}");
+        assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
+        let (far, own) = voices(&events);
+        assert!(far == 0 && own > 2_000, "{fault:?}: {far} and {own} ms");
+        assert_eq!(setbacks(&events)[0].0, "tts");
+        service.be(Manner::Well);
+        let (_, events) = turn(&mut call).await;
+        assert_eq!(voices(&events).1, 0, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_takes_everything_and_is_dead_costs_less_than_700_ms() {
+    let dead = speech_services::dead().await;
+    let well = live::serve(live::without_models(Arc::new(answers())));
+    let (well, _) = turn(&mut Call::to(&well).await).await;
+    for (ears, mouth) in [(Some(dead), None), (None, Some(dead))] {
+        let server = live::serve(builders(ears, mouth, KEY));
+        let (delay, events) = turn(&mut Call::to(&server).await).await;
+        is_said(&events, WELL);
+        println!("dead: {delay:?} after {well:?}");
+        assert!(delay < well + MORE, "{delay:?} after {well:?}");
+    }
+}
+
+/// The local voice says what is left of the clause, and the rest of the answer; the next answer has the
+/// service's voice again.
+#[tokio::test]
+async fn a_voice_that_breaks_off_or_falls_silent_leaves_the_rest_of_the_answer_to_the_local_one() {
+    for fault in [Manner::Breaks(2), Manner::Stalls(2)] {
+        let service = SpeechService::start();
+        let server = live::serve(builders(None, Some(service.address), KEY));
+        let mut call = Call::to(&server).await;
+        turn(&mut call).await;
+        service.be(fault);
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, WELL);
+        let peaks = events.iter().filter(|heard| heard.peak > OWN / 2);
+        let mut order: Vec<bool> = peaks.map(|heard| heard.peak > BETWEEN).collect();
+        order.dedup();
+        assert_eq!(order, [true, false], "{fault:?}: one change of voices");
+        let (far, own) = voices(&events);
+        // Two of six words; the rest, and the second clause, which has eight.
+        assert!((300..600).contains(&far), "{fault:?}: {far} ms");
+        assert!(own >= (4 + 8) * 200, "{fault:?}: {own} ms");
+        let done = &events.last().expect("events").event["response"];
+        assert_eq!(done["status"], "completed", "{fault:?}");
+        service.be(Manner::Well);
+        let (_, events) = turn(&mut call).await;
+        assert_eq!(voices(&events).1, 0, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_is_not_asked_until_it_is_back() {
+    let service = SpeechService::start();
+    let mut engines = builders(None, Some(service.address), KEY);
+    let observers = Observers::default();
+    let metrics = observers.metrics.clone();
+    engines.observers = observers;
+    let server = live::serve(engines);
+    let mut call = Call::to(&server).await;
+    turn(&mut call).await;
+    service.be(Manner::Refuses(503));
+    for _ in 0..3 {
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, WELL);
+    }
+    let before = service.speeches().len();
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL);
+    assert_eq!(setbacks(&events), []);
+    let since = service.speeches();
+    let tried = since[before..].iter().all(|body| body["input"] == "Hello.");
+    assert!(tried, "{since:?}");
+    let shown = metrics.render();
+    for line in [
+        "undertone_service_failures_total{stage=\"tts\",service=\"far\",reason=\"failed\"} 3",
+        "undertone_service_up{stage=\"tts\",service=\"far\"} 0",
+    ] {
+        assert!(shown.contains(line), "{line}\n{shown}");
+    }
+    service.be(Manner::Well);
+    let until_back = async {
+        loop {
+            let (_, events) = turn(&mut call).await;
+            if voices(&events).0 > 0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_back)
+        .await
+        .expect("it is back");
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_take_the_key_is_never_asked_again() {
+    let service = SpeechService::start();
+    let server = live::serve(builders(
+        Some(service.address),
+        Some(service.address),
+        "sk-old",
+    ));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL);
+    let before = (service.transcriptions().len(), service.speeches().len());
+    assert!(before.0 > 0 && before.1 > 0, "{before:?}");
+    let mut other = Call::to(&server).await;
+    for call in [&mut call, &mut other] {
+        let (_, events) = turn(call).await;
+        is_said(&events, WELL);
+        assert_eq!(setbacks(&events), []);
+    }
+    let after = (service.transcriptions().len(), service.speeches().len());
+    assert_eq!(after, before);
+}
+
+/// A voice of its own level, which may be dead.
+struct Local {
+    level: f32,
+    is_dead: bool,
+}
+
+impl Tts for Local {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn sample_rate(&self) -> u32 {
+        24_000
+    }
+
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        let phrases = Phrases::default();
+        if self.is_dead && !phrases.all().iter().any(|phrase| phrase.contains(text)) {
+            return Err(TtsError::Run("dead".into()));
+        }
+        let words = text.split_whitespace().count();
+        let word = vec![self.level; 24_000 / 5];
+        Ok(Box::new(std::iter::repeat_n(word, words).map(Ok)))
+    }
+}
+
+fn with_voice(level: f32, is_dead: bool, builders: Builders) -> Builders {
+    Builders {
+        tts: Box::new(move || Ok(Box::new(Local { level, is_dead }) as Box<dyn Tts>)),
+        ..builders
+    }
+}
+
+#[tokio::test]
+async fn the_user_hears_an_apology_only_if_the_local_engine_fails_too() {
+    let service = SpeechService::start();
+    service.be(Manner::Refuses(500));
+    let address = Some(service.address);
+    let voiceless = with_voice(0.25, true, builders(None, address, KEY));
+    let server = live::serve(voiceless);
+    let (_, events) = turn(&mut Call::to(&server).await).await;
+    let apology = Phrases::default().tts_failed;
+    assert!(said(&events).ends_with(&apology), "{}", said(&events));
+
+    let deaf = || Err(AsrError::Run("dead".into()));
+    let deaf = Builders {
+        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| deaf())))),
+        ..builders(address, None, KEY)
+    };
+    let server = live::serve(deaf);
+    let (_, events) = turn(&mut Call::to(&server).await).await;
+    assert_eq!(said(&events), Phrases::default().asr_failed);
+    let failures = setbacks(&events);
+    let last = &failures.last().expect("a failure").1;
+    assert!(!last.contains("127.0.0.1"), "{last}");
+}
+
+#[tokio::test]
+async fn agents_have_recognisers_and_voices_of_their_own() {
+    let service = SpeechService::start();
+    let mut engines = builders(Some(service.address), Some(service.address), KEY);
+    engines.recogniser = None;
+    engines.policy.speaker.voice = None;
+    let far = AgentSettings {
+        recogniser: Some("far".into()),
+        voice: Some("far".into()),
+        ..AgentSettings::new("far")
+    };
+    engines.agents = Cast {
+        agents: vec![far],
+        routes: Vec::new(),
+    };
+    let engines = Engines::start(engines).expect("engines");
+    let sessions = Arc::new(move |mut options: SessionOptions| {
+        options.agent.clone_from(&options.model);
+        Ok(session::open(&engines, &options))
+    });
+    let server = Server::serve(App::new(local(), sessions));
+    for (agent, words, is_far) in [("far", WELL_FAR, true), ("default", WELL, false)] {
+        let path = format!("/v1/realtime?vendor_events=1&model={agent}");
+        let mut call = Call::at(&server, &path).await.expect("a session");
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, words);
+        assert_eq!(voices(&events).0 > 0, is_far, "{agent}");
+    }
+}
+
+/// One undertone has another hear and speak for it.
+#[tokio::test]
+async fn an_undertone_is_a_speech_service_of_another() {
+    let ears = || Ok(HEARD.to_owned());
+    let other = Builders {
+        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| ears())))),
+        ..with_voice(LEVEL, false, live::without_models(Arc::new(answers())))
+    };
+    let other = Engines::start(other).expect("engines");
+    let other = Server::serve(App {
+        speech: Some(other.clone()),
+        ..App::new(
+            local(),
+            Arc::new(move |options: SessionOptions| Ok(session::open(&other, &options))),
+        )
+    });
+    let server = live::serve(builders(Some(other.address), Some(other.address), KEY));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL_FAR);
+    let (far, own) = voices(&events);
+    assert!(far > 2_000 && own == 0, "{far} and {own} ms");
+}
