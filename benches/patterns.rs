@@ -41,6 +41,7 @@ fn talks() -> Vec<Conversation> {
         }
         Conversation {
             task: code,
+            day: TODAY,
             happened,
         }
     };
@@ -56,7 +57,7 @@ fn now() -> Instant {
 fn patterns(c: &mut Criterion) {
     let talks = talks();
     let schemas = Conversation::schemas(&talks);
-    let patterns = learnt(&talks, &schemas, TODAY);
+    let patterns = learnt(&talks, &schemas);
     assert!(patterns.len() >= 1_000, "{} patterns", patterns.len());
     let mut trail = Trail::new(TODAY);
     for happened in &talks[0].happened[..5] {
@@ -71,7 +72,7 @@ fn patterns(c: &mut Criterion) {
     });
     let mut fastest = Vec::new();
     for talk in &talks {
-        talk.follow(TODAY, &schemas, |trail, _, _| {
+        talk.follow(&schemas, |trail, _, _| {
             let once = |_| {
                 let start = now();
                 black_box(patterns.predict(black_box(trail), &schemas, |_| true, 3));

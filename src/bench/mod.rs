@@ -8,6 +8,7 @@
 //! | `turn` | a spoken turn with a tool, on the product's rules |
 //! | `agent` | a research task of six calls, on the product's rules |
 //! | `sweep` | many agents with a draft model, on the product's rules |
+//! | `next-call` | exact next calls by patterns learned from other conversations |
 //! | `model` | the paper's equations against a simulation of its algorithms |
 
 mod agent;
@@ -16,6 +17,7 @@ mod dice;
 mod equations;
 mod folder;
 mod model;
+mod next_call;
 mod plot;
 mod prompts;
 mod report;
@@ -39,6 +41,8 @@ pub enum Bench {
     Agent,
     /// Many agents with a draft model, and tools of 0 to 3 s
     Sweep,
+    /// The exact next call, by patterns learned from other conversations
+    NextCall,
     /// The equations of the cost model against a simulation
     Model,
 }
@@ -48,7 +52,8 @@ pub enum Bench {
 pub struct Settings {
     /// The seed of all random numbers.
     pub seed: u64,
-    /// A folder with data to use instead of generated data, for the benches that read any: `sweep`, in BFCL's format.
+    /// Data to use instead of generated data, for the benches that read any: `sweep` a folder in BFCL's format,
+    /// `next-call` a file in the format of EVA or tau-bench, or a folder of them.
     pub data: Option<PathBuf>,
 }
 
@@ -67,7 +72,13 @@ pub enum BenchError {
 
 impl Bench {
     /// All benches, in the order of the page.
-    pub const ALL: [Self; 4] = [Self::Turn, Self::Agent, Self::Sweep, Self::Model];
+    pub const ALL: [Self; 5] = [
+        Self::Turn,
+        Self::Agent,
+        Self::Sweep,
+        Self::NextCall,
+        Self::Model,
+    ];
 
     /// The name on the command line and of its files.
     pub fn name(self) -> &'static str {
@@ -75,6 +86,7 @@ impl Bench {
             Self::Turn => "turn",
             Self::Agent => "agent",
             Self::Sweep => "sweep",
+            Self::NextCall => "next-call",
             Self::Model => "model",
         }
     }
@@ -88,6 +100,7 @@ impl Bench {
             Self::Turn => Ok(turn::run(settings)),
             Self::Agent => Ok(agent::run(settings)),
             Self::Sweep => sweep::run(settings),
+            Self::NextCall => next_call::run(settings),
             Self::Model => Ok(model::run(settings)),
         }
     }

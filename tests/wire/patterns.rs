@@ -168,6 +168,7 @@ fn told(caller: usize) -> Conversation {
     }
     Conversation {
         task: caller.to_string(),
+        day: jiff::civil::date(2026, 11, 1),
         happened,
     }
 }
@@ -296,12 +297,11 @@ impl Llm for Agent {
 
 /// What a server knows that has served these callers.
 fn learned(tools: &Registry, callers: std::ops::Range<usize>, folder: &std::path::Path) -> Memory {
-    let today = jiff::civil::date(2026, 11, 1);
     let declared = tools.declarations();
     let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
     let talks: Vec<Conversation> = callers.map(told).collect();
     let path = folder.join("patterns.json");
-    let patterns = learnt(&talks, &schemas, today).kept();
+    let patterns = learnt(&talks, &schemas).kept();
     let keep = PatternFile::at(&path).edit(|book| book.0.insert("default".into(), patterns));
     keep.expect("kept");
     Memory::kept(Box::new(PatternFile::at(&path)))

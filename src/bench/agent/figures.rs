@@ -39,7 +39,7 @@ pub(super) fn method() -> Vec<String> {
          14 % for a small model). All arms are conversations of the product in virtual time, with its gate and \
          ledger; `synthesize` must not run early. Which guesses are right is drawn once for each task and \
          the same in all arms. The learned transitions are simulated by their hit rate, and predict nothing before \
-         the first call; `undertone patterns evaluate` measures what is really learned."
+         the first call; `undertone bench next-call` measures what is really learned."
             .into(),
         "The plan is carried out by the product, too: the model thinks once, writes six calls at 0.2 s each, and sees \
          the notes alone. Tokens are estimated as the product estimates them, with results of plausible sizes, so that \

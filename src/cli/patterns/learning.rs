@@ -24,7 +24,7 @@ pub(in crate::cli) struct Learn {
     /// The agent that learns; by default the one of a recording, or else `default`
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// The day of the data sets' conversations, for dates without a year
+    /// The day of conversations that do not name theirs, for dates without a year
     #[arg(long, value_name = "YYYY-MM-DD", default_value = "2026-01-01")]
     date: Date,
 }
@@ -32,7 +32,6 @@ pub(in crate::cli) struct Learn {
 /// A conversation to learn from.
 struct Lesson {
     agent: String,
-    day: Date,
     conversation: Conversation,
 }
 
@@ -72,7 +71,7 @@ impl Learn {
         PatternFile::at(path).edit(|book| {
             for lesson in &lessons {
                 let patterns = book.0.entry(lesson.agent.clone()).or_default();
-                patterns.study(&lesson.conversation, &schemas, lesson.day);
+                patterns.study(&lesson.conversation, &schemas);
             }
             *book = std::mem::take(book).kept();
         })?;
@@ -92,10 +91,9 @@ impl Learn {
         if file.extension().is_some_and(|end| end == "jsonl") {
             return Ok(vec![self.recorded(file)?]);
         }
-        let conversations = Conversation::read(&std::fs::read_to_string(file)?)?;
+        let conversations = Conversation::read(&std::fs::read_to_string(file)?, self.date)?;
         let lesson = |conversation| Lesson {
             agent: self.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.into()),
-            day: self.date,
             conversation,
         };
         Ok(conversations.into_iter().map(lesson).collect())
@@ -109,8 +107,7 @@ impl Learn {
         let day = day.and_then(|day| Date::strptime("%A, %d %B %Y", day).ok());
         Ok(Lesson {
             agent: agent.unwrap_or_else(|| DEFAULT_AGENT.into()),
-            day: day.unwrap_or(self.date),
-            conversation: conversation(&recording),
+            conversation: conversation(&recording, day.unwrap_or(self.date)),
         })
     }
 }
@@ -148,7 +145,7 @@ struct Decision {
 }
 
 /// A recorded session, as far as its first agent went: the user's words, and the calls of the server's tools.
-fn conversation(recording: &Recording) -> Conversation {
+fn conversation(recording: &Recording, day: Date) -> Conversation {
     let mut happened = Vec::new();
     let mut places = HashMap::new();
     for step in &recording.steps {
@@ -189,6 +186,7 @@ fn conversation(recording: &Recording) -> Conversation {
         .flat_map(|(event, returned)| [Some(event), returned]);
     Conversation {
         task: String::new(),
+        day,
         happened: happened.flatten().collect(),
     }
 }

@@ -23,6 +23,8 @@ pub enum Happened {
 pub struct Conversation {
     /// The task that it was about; several conversations may be about one.
     pub task: String,
+    /// Its day, for dates without a year.
+    pub day: Date,
     /// The events, in order.
     pub happened: Vec<Happened>,
 }
@@ -53,6 +55,8 @@ enum Entry {
 #[derive(Deserialize)]
 struct Eva {
     id: String,
+    #[serde(default)]
+    current_date_time: String,
     ground_truth: GroundTruth,
     #[serde(default)]
     culture_overrides: Overrides,
@@ -115,17 +119,26 @@ struct Function {
 }
 
 impl Conversation {
-    /// Reads a file of EVA (`*_dataset.json`) or of tau-bench's historical runs.
+    /// Reads a file of EVA (`*_dataset.json`) or of tau-bench's historical runs. `day` is that of conversations that do
+    /// not name theirs.
     ///
     /// # Errors
     /// [`ConversationsError`] if it is neither.
-    pub fn read(text: &str) -> Result<Vec<Self>, ConversationsError> {
+    pub fn read(text: &str, day: Date) -> Result<Vec<Self>, ConversationsError> {
         let entries: Vec<Entry> = serde_json::from_str(text)?;
         let read = entries.into_iter().map(|entry| match entry {
-            Entry::Eva(entry) => Ok(entry.read()?),
-            Entry::TauBench(entry) => entry.read(),
+            Entry::Eva(entry) => Ok(entry.read(day)),
+            Entry::TauBench(entry) => entry.read(day),
         });
         read.collect()
+    }
+
+    /// Its calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
+        self.happened.iter().filter_map(|happened| match happened {
+            Happened::Called(tool, arguments) => Some((tool.as_str(), arguments)),
+            Happened::Said(_) | Happened::Resulted(_) => None,
+        })
     }
 
     /// The tools as the calls of some conversations show them: the names of their arguments.
@@ -147,11 +160,10 @@ impl Conversation {
     /// Goes through the conversation: `call` sees each call with what was before it.
     pub fn follow(
         &self,
-        today: Date,
         schemas: &Schemas,
         mut call: impl FnMut(&Trail, &str, &Map<String, Value>),
     ) -> Trail {
-        let mut trail = Trail::new(today);
+        let mut trail = Trail::new(self.day);
         for happened in &self.happened {
             match happened {
                 Happened::Said(words) => trail.said(words),
@@ -166,8 +178,13 @@ impl Conversation {
     }
 }
 
+/// The date that a text begins with.
+fn begins_with_date(text: &str) -> Option<Date> {
+    text.get(..10)?.parse().ok()
+}
+
 impl Eva {
-    fn read(self) -> Result<Conversation, serde_json::Error> {
+    fn read(self, day: Date) -> Conversation {
         let mut placeholders = Vec::new();
         let all = [
             (&self.culture_overrides, ""),
@@ -193,10 +210,11 @@ impl Eva {
             },
             EvaEvent::ToolResponse { response } => Some(Happened::Resulted(filled(response))),
         });
-        Ok(Conversation {
+        Conversation {
             task: self.id,
+            day: begins_with_date(&self.current_date_time).unwrap_or(day),
             happened: happened.collect(),
-        })
+        }
     }
 }
 
@@ -225,8 +243,11 @@ fn fill(value: Value, placeholders: &[(String, &str)]) -> Value {
     }
 }
 
+/// What comes before the day in the instructions of tau-bench's agents.
+const TIME_IS: &str = "current time is ";
+
 impl TauBench {
-    fn read(self) -> Result<Conversation, ConversationsError> {
+    fn read(self, mut day: Date) -> Result<Conversation, ConversationsError> {
         let task = self.task_id.to_string();
         let mut happened = Vec::new();
         for message in self.traj {
@@ -239,6 +260,12 @@ impl TauBench {
                         result.unwrap_or_else(|_| content.into()),
                     ));
                 }
+                "system" => {
+                    let told = content.split_once(TIME_IS);
+                    day = told
+                        .and_then(|(_, time)| begins_with_date(time))
+                        .unwrap_or(day);
+                }
                 _ => {}
             }
             for call in message.tool_calls.into_iter().flatten() {
@@ -250,6 +277,10 @@ impl TauBench {
                 happened.push(Happened::Called(name, arguments));
             }
         }
-        Ok(Conversation { task, happened })
+        Ok(Conversation {
+            task,
+            day,
+            happened,
+        })
     }
 }

@@ -3,95 +3,119 @@
 use super::conversations::Conversation;
 use super::learner::Patterns;
 use super::origin::Schemas;
-use jiff::civil::Date;
-use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
 
-/// The most calls that are predicted.
-const MOST: usize = 3;
+/// The most calls that are predicted at a point of a conversation.
+pub const MOST: usize = 3;
+
+/// A tool, and its arguments.
+pub type Call = (String, Map<String, Value>);
 
 /// How often the next call was predicted, with its tool and all its arguments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextCall {
     /// Calls that were to be predicted.
     pub calls: u32,
-    /// The first prediction was the call.
-    pub first: u32,
-    /// One of the first three was.
-    pub among_three: u32,
-    /// Predictions that were made first: what the hits of `first` cost.
-    pub first_starts: u32,
-    /// The first three predictions: what the hits of `among_three` cost.
-    pub three_starts: u32,
+    /// Those that were among the first one, two and three predictions.
+    pub hits: [u32; MOST],
+    /// Those predictions, each a start: what the hits cost.
+    pub starts: [u32; MOST],
 }
 
 impl NextCall {
+    /// One call: which prediction it was, and how many there were.
     fn add(&mut self, hit: Option<usize>, predicted: usize) {
-        let predicted = u32::try_from(predicted).unwrap_or(u32::MAX);
         self.calls += 1;
-        self.first += u32::from(hit == Some(0));
-        self.among_three += u32::from(hit.is_some());
-        self.first_starts += predicted.min(1);
-        self.three_starts += predicted;
+        for most in 1..=MOST {
+            self.hits[most - 1] += u32::from(hit.is_some_and(|hit| hit < most));
+            self.starts[most - 1] += predicted.min(most) as u32;
+        }
     }
 
-    fn share(self, of: u32) -> f64 {
-        f64::from(of) / f64::from(self.calls.max(1))
+    /// The share of calls that were among the first `most` predictions, 0..1.
+    pub fn share(&self, most: usize) -> f64 {
+        f64::from(self.hits[most - 1]) / f64::from(self.calls.max(1))
     }
 
-    /// The share of calls that the first prediction was.
-    pub fn first_share(self) -> f64 {
-        self.share(self.first)
+    /// The predictions a call, of the first `most`.
+    pub fn starts(&self, most: usize) -> f64 {
+        f64::from(self.starts[most - 1]) / f64::from(self.calls.max(1))
     }
 
-    /// The share of calls that were among the first three.
-    pub fn three_share(self) -> f64 {
-        self.share(self.among_three)
+    /// The share of calls that would have been predicted with so many starts a call: between two numbers of
+    /// predictions in proportion.
+    pub fn share_at(&self, starts: f64) -> f64 {
+        let (mut from, mut hits) = (0.0, 0.0);
+        for most in 1..=MOST {
+            let (to, share) = (self.starts(most), self.share(most));
+            if starts < to {
+                return hits + (share - hits) * (starts - from) / (to - from);
+            }
+            (from, hits) = (to, share);
+        }
+        hits
+    }
+}
+
+impl AddAssign for NextCall {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        for at in 0..MOST {
+            self.hits[at] += other.hits[at];
+            self.starts[at] += other.starts[at];
+        }
     }
 }
 
 /// The figures of a data set.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Over the calls of tools that may run early.
-    pub may_run_early: NextCall,
     /// By tool.
     pub tools: BTreeMap<String, NextCall>,
+    /// By the task that was not learnt.
+    pub tasks: BTreeMap<String, NextCall>,
 }
 
-/// Learns from the conversations of all tasks but one and predicts each call of that one, for every task. What was
-/// before a call is known, with the user's words; the call itself is not. Only calls of tools that may run early count,
-/// and only those are predicted, because no others are started.
-pub fn next_calls(
-    conversations: &[Conversation],
-    schemas: &Schemas,
-    today: Date,
+impl Figures {
+    /// Over all calls.
+    pub fn all(&self) -> NextCall {
+        let mut all = NextCall::default();
+        self.tasks.values().for_each(|one| all += *one);
+        all
+    }
+}
+
+/// Learns from the conversations of all tasks but one and predicts each call of that one, for every task. `learn`
+/// returns what predicts: for each call of a conversation, in order, at most three calls, the likeliest first, from
+/// what was before it. Only calls of tools that may run early count, because no others are started.
+pub fn next_calls<'a, P>(
+    conversations: &'a [Conversation],
     may_run_early: impl Fn(&str) -> bool,
-) -> Figures {
+    learn: impl Fn(&[&'a Conversation]) -> P,
+) -> Figures
+where
+    P: Fn(&Conversation) -> Vec<Vec<Call>>,
+{
     let tasks: BTreeSet<&str> = conversations.iter().map(|one| one.task.as_str()).collect();
     let mut figures = Figures::default();
     for task in tasks {
-        let patterns = learnt(
-            conversations.iter().filter(|one| one.task != task),
-            schemas,
-            today,
-        );
-        for conversation in conversations.iter().filter(|one| one.task == task) {
-            conversation.follow(today, schemas, |trail, tool, arguments| {
-                if !may_run_early(tool) {
-                    return;
+        let (of_task, others): (Vec<_>, Vec<_>) =
+            conversations.iter().partition(|one| one.task == task);
+        let predict = learn(&others);
+        for conversation in of_task {
+            for (call, guesses) in conversation.calls().zip(predict(conversation)) {
+                if may_run_early(call.0) {
+                    let same = |(tool, arguments): &Call| (tool.as_str(), arguments) == call;
+                    let hit = guesses.iter().position(same);
+                    let predicted = guesses.len();
+                    let of_tool = figures.tools.entry(call.0.to_owned()).or_default();
+                    of_tool.add(hit, predicted);
+                    let of_task = figures.tasks.entry(task.to_owned()).or_default();
+                    of_task.add(hit, predicted);
                 }
-                let guesses = patterns.predict(trail, schemas, &may_run_early, MOST);
-                let same =
-                    |guess: &super::Guess| guess.tool == tool && guess.arguments == *arguments;
-                let hit = guesses.iter().position(same);
-                figures.may_run_early.add(hit, guesses.len());
-                figures
-                    .tools
-                    .entry(tool.to_owned())
-                    .or_default()
-                    .add(hit, guesses.len());
-            });
+            }
         }
     }
     figures
@@ -101,22 +125,58 @@ pub fn next_calls(
 pub fn learnt<'a>(
     conversations: impl IntoIterator<Item = &'a Conversation>,
     schemas: &Schemas,
-    today: Date,
 ) -> Patterns {
     let mut patterns = Patterns::default();
     for conversation in conversations {
-        patterns.study(conversation, schemas, today);
+        patterns.study(conversation, schemas);
     }
     patterns
 }
 
 impl Patterns {
     /// Learns from a conversation that is over.
-    pub fn study(&mut self, conversation: &Conversation, schemas: &Schemas, today: Date) {
+    pub fn study(&mut self, conversation: &Conversation, schemas: &Schemas) {
         let number = self.begin();
-        let trail = conversation.follow(today, schemas, |trail, tool, arguments| {
+        let trail = conversation.follow(schemas, |trail, tool, arguments| {
             self.learn(number, trail, schemas, tool, arguments);
         });
         self.ended(&trail);
+    }
+
+    /// Predicts every call of a conversation from what was before it: at most three calls each, the likeliest first.
+    pub fn guesses(
+        &self,
+        conversation: &Conversation,
+        schemas: &Schemas,
+        may: impl Fn(&str) -> bool,
+    ) -> Vec<Vec<Call>> {
+        let mut all = Vec::new();
+        conversation.follow(schemas, |trail, _, _| {
+            let guesses = self.predict(trail, schemas, &may, MOST).into_iter();
+            all.push(guesses.map(|guess| (guess.tool, guess.arguments)).collect());
+        });
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_are_compared_at_equal_starts() {
+        let mut figures = NextCall::default();
+        figures.add(Some(0), 3);
+        figures.add(Some(2), 3);
+        figures.add(None, 0);
+        figures.add(None, 1);
+        assert_eq!((figures.hits, figures.starts), ([1, 1, 2], [3, 5, 7]));
+        assert_eq!(
+            figures.share_at(0.375),
+            0.125,
+            "half of the first predictions"
+        );
+        assert_eq!(figures.share_at(0.75), figures.share(1));
+        assert_eq!(figures.share_at(9.0), figures.share(3));
     }
 }

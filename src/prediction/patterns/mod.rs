@@ -16,7 +16,7 @@ mod tests;
 mod trail;
 
 pub use conversations::{Conversation, ConversationsError, Happened};
-pub use evaluation::{Figures, NextCall, learnt, next_calls};
+pub use evaluation::{Call, Figures, MOST, NextCall, learnt, next_calls};
 pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
 pub use memory::{Memory, PatternFigures};
 pub use observer::Transitions;

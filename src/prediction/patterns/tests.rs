@@ -39,6 +39,7 @@ fn talk(code: &str, from: &str, to: &str, flight: &str) -> Conversation {
     let booking = json!({ "booking": { "from": from, "to": to, "flights": [flight] } });
     Conversation {
         task: code.into(),
+        day: TODAY,
         happened: vec![
             Happened::Said(format!("Hello, my booking is {code}.")),
             called("find", json!({ "code": code })),
@@ -66,7 +67,7 @@ fn talks() -> Vec<Conversation> {
 
 fn guesses(patterns: &Patterns, conversation: &Conversation) -> Vec<Vec<Guess>> {
     let mut all = Vec::new();
-    conversation.follow(TODAY, &schemas(), |trail, _, _| {
+    conversation.follow(&schemas(), |trail, _, _| {
         all.push(patterns.predict(trail, &schemas(), |_| true, 3));
     });
     all
@@ -74,7 +75,7 @@ fn guesses(patterns: &Patterns, conversation: &Conversation) -> Vec<Vec<Guess>> 
 
 #[test]
 fn arguments_are_derived_for_every_transition_that_has_a_source() {
-    let patterns = learnt(&talks(), &schemas(), TODAY);
+    let patterns = learnt(&talks(), &schemas());
     let unseen = talk("MM4XYZ", "MIA", "ATL", "SK900");
     let guesses = guesses(&patterns, &unseen);
     let calls = unseen.happened.iter().filter_map(|one| match one {
@@ -93,7 +94,7 @@ fn arguments_are_derived_for_every_transition_that_has_a_source() {
 
 #[test]
 fn one_case_is_not_enough_to_be_sure() {
-    let one = learnt(&talks()[..1], &schemas(), TODAY);
+    let one = learnt(&talks()[..1], &schemas());
     let unseen = talk("MM4XYZ", "MIA", "ATL", "SK900");
     assert!(
         guesses(&one, &unseen)
@@ -106,7 +107,7 @@ fn one_case_is_not_enough_to_be_sure() {
 #[test]
 fn what_was_right_is_learned_from_like_what_was_not() {
     let schemas = schemas();
-    let mut patterns = learnt(&talks(), &schemas, TODAY);
+    let mut patterns = learnt(&talks(), &schemas);
     let sure = |patterns: &Patterns| {
         guesses(patterns, &talk("MM4XYZ", "MIA", "ATL", "SK900"))[1][0].confidence
     };
@@ -115,7 +116,7 @@ fn what_was_right_is_learned_from_like_what_was_not() {
     // All of these calls are predicted.
     let again = talk("TT1UVW", "LAS", "IAH", "SK456");
     let number = patterns.begin();
-    again.follow(TODAY, &schemas, |trail, tool, arguments| {
+    again.follow(&schemas, |trail, tool, arguments| {
         patterns.learn(number, trail, &schemas, tool, arguments);
     });
     assert_eq!(patterns.learnt(), learned + 3);
@@ -125,13 +126,13 @@ fn what_was_right_is_learned_from_like_what_was_not() {
 #[test]
 fn later_calls_outweigh_earlier_ones() {
     let schemas = schemas();
-    let mut patterns = learnt(&talks(), &schemas, TODAY);
+    let mut patterns = learnt(&talks(), &schemas);
     // Now a search follows a booking at once.
     for _ in 0..300 {
         let number = patterns.begin();
         let mut talk = talk("MM4XYZ", "MIA", "ATL", "SK900");
         talk.happened.drain(3..6);
-        talk.follow(TODAY, &schemas, |trail, tool, arguments| {
+        talk.follow(&schemas, |trail, tool, arguments| {
             patterns.learn(number, trail, &schemas, tool, arguments);
         });
     }
@@ -156,7 +157,7 @@ fn no_value_of_a_conversation_is_kept() {
         talk.happened
             .push(Happened::Called("search".into(), object(odd)));
     }
-    let patterns = learnt(&talks, &schemas(), TODAY);
+    let patterns = learnt(&talks, &schemas());
     let kept = serde_json::to_string(&patterns).expect("JSON");
     let values = [
         "ZK3FFW", "QW7RTY", "AUS", "LAX", "SK621", "late", "SECRET", "Rosalind", "4421", "9-7-5",
@@ -176,7 +177,7 @@ fn a_key_that_only_one_conversation_has_shown_is_not_kept() {
     let schemas = schemas();
     let mut one = talk("ZK3FFW", "AUS", "LAX", "SK621");
     one.happened[2] = Happened::Resulted(json!({ "rosalind": "SK621", "other": 1 }));
-    let patterns = learnt([&one, &talks()[1], &talks()[2]], &schemas, TODAY);
+    let patterns = learnt([&one, &talks()[1], &talks()[2]], &schemas);
     let kept = serde_json::to_string(&patterns.kept()).expect("JSON");
     assert!(!kept.contains("rosalind") && kept.contains("/booking/flights/*"));
     assert_eq!(guesses(&patterns.kept(), &talks()[3])[1][0].tool, "status");
@@ -184,7 +185,7 @@ fn a_key_that_only_one_conversation_has_shown_is_not_kept() {
 
 #[test]
 fn what_a_file_says_beyond_names_and_shapes_is_left_out() {
-    let patterns = learnt(&talks(), &schemas(), TODAY);
+    let patterns = learnt(&talks(), &schemas());
     let text = serde_json::to_string(&patterns).expect("JSON");
     let edited = text.replace("\"business\"", "\"Rosalind\"");
     let read: Patterns = serde_json::from_str(&edited).expect("patterns");
@@ -199,7 +200,7 @@ fn what_a_file_says_beyond_names_and_shapes_is_left_out() {
 
 #[test]
 fn a_tool_is_forgotten_whole() {
-    let mut patterns = learnt(&talks(), &schemas(), TODAY);
+    let mut patterns = learnt(&talks(), &schemas());
     let before = patterns.len();
     let gone = patterns.forget("status");
     assert!(gone > 0 && patterns.len() + gone == before);
@@ -242,15 +243,15 @@ proptest! {
     /// Under any input it stays within bounds, is the same each time, and can be read again.
     #[test]
     fn any_conversation_is_learned_within_bounds(happened in prop::collection::vec(happening(), 0..40)) {
-        let conversation = Conversation { task: String::new(), happened };
-        let learn = || learnt(std::iter::repeat_n(&conversation, 3), &schemas(), TODAY);
+        let conversation = Conversation { task: String::new(), day: TODAY, happened };
+        let learn = || learnt(std::iter::repeat_n(&conversation, 3), &schemas());
         let patterns = learn();
         prop_assert!(patterns.len() <= 5_000);
         let text = serde_json::to_string(&patterns).expect("JSON");
         prop_assert_eq!(&text, &serde_json::to_string(&learn()).expect("JSON"));
         let read: Patterns = serde_json::from_str(&text).expect("patterns");
         prop_assert_eq!(read.admitted(&schemas()).list().len(), patterns.list().len());
-        conversation.follow(TODAY, &schemas(), |trail, _, _| {
+        conversation.follow(&schemas(), |trail, _, _| {
             for guess in patterns.predict(trail, &schemas(), |_| true, 3) {
                 assert!((0.0..=1.0).contains(&guess.confidence), "{guess:?}");
                 assert!(guess.confidence <= guess.likelihood + 1e-9, "{guess:?}");
@@ -270,9 +271,10 @@ fn there_are_never_too_many_patterns() {
         let happened = [first, second].map(|tool| Happened::Called(tool, Map::new()));
         let talk = Conversation {
             task: String::new(),
+            day: TODAY,
             happened: happened.to_vec(),
         };
-        talk.follow(TODAY, &schemas, |trail, tool, arguments| {
+        talk.follow(&schemas, |trail, tool, arguments| {
             patterns.learn(number, trail, &schemas, tool, arguments);
         });
     }
@@ -617,6 +619,7 @@ fn many(talks: usize, tools: u8) -> Vec<Conversation> {
         }
         Conversation {
             task: code,
+            day: TODAY,
             happened,
         }
     };
@@ -627,7 +630,7 @@ fn many(talks: usize, tools: u8) -> Vec<Conversation> {
 fn most_looked_at(patterns: &Patterns, talks: &[Conversation], schemas: &Schemas) -> usize {
     let mut most = 0;
     for talk in talks {
-        talk.follow(TODAY, schemas, |trail, _, _| {
+        talk.follow(schemas, |trail, _, _| {
             let before = learner::LOOKED_AT.get();
             patterns.predict(trail, schemas, |_| true, 3);
             most = most.max(learner::LOOKED_AT.get() - before);
@@ -641,7 +644,7 @@ fn most_looked_at(patterns: &Patterns, talks: &[Conversation], schemas: &Schemas
 fn a_prediction_looks_at_few_things_among_a_thousand_patterns() {
     let talks = many(400, 26);
     let schemas = Conversation::schemas(&talks);
-    let patterns = learnt(&talks, &schemas, TODAY);
+    let patterns = learnt(&talks, &schemas);
     assert!(patterns.len() >= 1_000, "{}", patterns.len());
     let most = most_looked_at(&patterns, &talks[..50], &schemas);
     assert!(most <= 1_000, "{most}");
