@@ -1,6 +1,8 @@
 //! `undertone stats`.
 
-use crate::stats::{Ahead, Collector, Counts, Drafts, LoggedTurn, Quantiles, Stats as Figures};
+use crate::stats::{
+    Ahead, Collector, Counts, Drafts, LoggedTurn, Quantiles, Stats as Figures, ToolRow,
+};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -63,6 +65,11 @@ pub(super) fn table(figures: &Figures) -> String {
             figures.committed_reads
         ),
         format!(
+            "hit rate            {} the surest that ran, {} among the three surest",
+            percent(figures.hit_rate_first),
+            percent(figures.hit_rate_among_three)
+        ),
+        format!(
             "hits per start      {} ({} of {})",
             percent(figures.hits_per_start),
             total.hits,
@@ -88,8 +95,18 @@ pub(super) fn table(figures: &Figures) -> String {
     ];
     if !figures.by_tool_and_source.is_empty() {
         lines.push(format!(
-            "\n{:<24} {:<10} {:>9} {:>6} {:>5} {:>8} {:>9} {:>9}",
-            "tool", "source", "predicted", "starts", "hits", "saved s", "wasted s", "money"
+            "\n{:<24} {:<10} {:>9} {:>7} {:>6} {:>5} {:>5} {:>5} {:>8} {:>9} {:>9}",
+            "tool",
+            "source",
+            "predicted",
+            "blocked",
+            "starts",
+            "hits",
+            "first",
+            "of 3",
+            "saved s",
+            "wasted s",
+            "money"
         ));
     }
     for row in &figures.by_tool_and_source {
@@ -98,6 +115,26 @@ pub(super) fn table(figures: &Figures) -> String {
             row.tool,
             row.source,
             counts(&row.counts)
+        ));
+    }
+    if !figures.by_tool.is_empty() {
+        lines.push(format!(
+            "\n{:<24} {:>9} {:>7} {:>7} {:>7} {:>13}",
+            "tool", "committed", "early", "first", "of 3", "tokens wasted"
+        ));
+    }
+    for ToolRow { tool, counts } in &figures.by_tool {
+        let share = |of: u64| match counts.committed {
+            0 => "-".to_owned(),
+            all => format!("{:.0} %", 100.0 * of as f64 / all as f64),
+        };
+        lines.push(format!(
+            "{tool:<24} {:>9} {:>7} {:>7} {:>7} {:>13}",
+            counts.committed,
+            share(counts.recalled),
+            share(counts.first),
+            share(counts.among_three),
+            counts.wasted_tokens
         ));
     }
     lines.join("\n")
@@ -113,17 +150,25 @@ fn ahead(name: &str, ahead: &Ahead) -> String {
 
 fn drafts(drafts: &Drafts) -> String {
     format!(
-        "draft model         asked {} times, right in {} of {} calls, {} tokens, {:.4} in money",
-        drafts.asked, drafts.accepted, drafts.compared, drafts.tokens, drafts.cost
+        "draft model         asked {} times, right in {} of {} calls, {} tokens, {} of them wasted, {:.4} in money",
+        drafts.asked,
+        drafts.accepted,
+        drafts.compared,
+        drafts.tokens,
+        drafts.wasted_tokens,
+        drafts.cost
     )
 }
 
 fn counts(counts: &Counts) -> String {
     format!(
-        "{:>9} {:>6} {:>5} {:>8.2} {:>9.2} {:>9.4}",
+        "{:>9} {:>7} {:>6} {:>5} {:>5} {:>5} {:>8.2} {:>9.2} {:>9.4}",
         counts.predictions,
+        counts.blocked,
         counts.starts,
         counts.hits,
+        counts.first,
+        counts.among_three,
         counts.saved_seconds,
         counts.wasted_seconds,
         counts.wasted_cost

@@ -6,7 +6,8 @@ mod log;
 pub use log::{LoggedTurn, TurnLog};
 
 use crate::conversation::{
-    Before, Decision, Decline, DraftRecord, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
+    Before, Decision, Decline, DraftRecord, Fate, HeldRecord, Micros, RunRecord, Time, TurnLatency,
+    TurnRecord,
 };
 use crate::metrics::was_refused;
 use serde::Serialize;
@@ -27,6 +28,10 @@ pub struct Stats {
     pub committed_reads: u64,
     /// The share of these that had started speculatively: 0..1.
     pub immediate_recall: Option<f64>,
+    /// The share of these that were the surest of the runs that waited for a commit then: 0..1.
+    pub hit_rate_first: Option<f64>,
+    /// The share of these that were among the three surest: 0..1.
+    pub hit_rate_among_three: Option<f64>,
     /// The share of speculative runs that were committed: 0..1.
     pub hits_per_start: Option<f64>,
     /// Predictions of tools with side effects that speculation was not allowed to run.
@@ -51,6 +56,8 @@ pub struct Stats {
     pub total: Counts,
     /// By tool and source of the prediction.
     pub by_tool_and_source: Vec<Row>,
+    /// By tool: the calls that were committed, predicted or not.
+    pub by_tool: Vec<ToolRow>,
 }
 
 /// Median and 95th percentile, by nearest rank.
@@ -102,6 +109,8 @@ pub struct Drafts {
     pub accepted: u64,
     /// Tokens of all samples, prompts included.
     pub tokens: u64,
+    /// Of these, tokens of questions that gave no call of the main model.
+    pub wasted_tokens: u64,
     /// Their cost, in the operator's currency.
     pub cost: f64,
 }
@@ -112,6 +121,9 @@ impl Drafts {
         self.compared += u64::from(draft.accepted.is_some());
         self.accepted += u64::from(draft.accepted == Some(true));
         self.tokens += draft.usage.total();
+        if draft.accepted != Some(true) {
+            self.wasted_tokens += draft.usage.total();
+        }
         self.cost += draft.cost;
     }
 }
@@ -128,15 +140,46 @@ pub struct Row {
     pub counts: Counts,
 }
 
+/// The figures of one tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolRow {
+    /// The tool.
+    pub tool: String,
+    /// The figures.
+    #[serde(flatten)]
+    pub counts: ToolCounts,
+}
+
+/// Counts of the committed calls of a tool, and of what was not run or in vain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ToolCounts {
+    /// Committed runs.
+    pub committed: u64,
+    /// Of these, runs that had started speculatively: over `committed` it is the immediate recall.
+    pub recalled: u64,
+    /// Of these, the surest of the runs that waited for a commit then.
+    pub first: u64,
+    /// Of these, runs among the three surest.
+    pub among_three: u64,
+    /// Tokens of answers that were requested because of a call that the model did not make.
+    pub wasted_tokens: u64,
+}
+
 /// Counts of predictions, speculative runs, hits and waste.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     /// Predictions.
     pub predictions: u64,
+    /// Those that speculation was not allowed to run.
+    pub blocked: u64,
     /// Speculative runs.
     pub starts: u64,
     /// Speculative runs that were committed.
     pub hits: u64,
+    /// Hits that were the surest of the runs that waited for a commit then.
+    pub first: u64,
+    /// Hits that were among the three surest.
+    pub among_three: u64,
     /// Speculative runs that were discarded.
     pub wasted_calls: u64,
     /// How long the discarded runs ran, seconds.
@@ -150,8 +193,11 @@ pub struct Counts {
 impl Counts {
     fn add(&mut self, other: &Self) {
         self.predictions += other.predictions;
+        self.blocked += other.blocked;
         self.starts += other.starts;
         self.hits += other.hits;
+        self.first += other.first;
+        self.among_three += other.among_three;
         self.wasted_calls += other.wasted_calls;
         self.wasted_seconds += other.wasted_seconds;
         self.wasted_cost += other.wasted_cost;
@@ -164,6 +210,10 @@ impl Counts {
 pub struct Collector {
     stats: Stats,
     rows: BTreeMap<(String, &'static str), Counts>,
+    tools: BTreeMap<String, ToolCounts>,
+    /// Committed reads by their rank among the runs that waited then: the surest, the three surest.
+    first: u64,
+    among_three: u64,
     first_audio: Vec<u64>,
     answer_audio: Vec<u64>,
     dead_air: Vec<u64>,
@@ -182,6 +232,9 @@ impl Collector {
         self.stats.fillers += u64::from(record.fillers);
         self.stats.fillers_saved_seconds += seconds(record.fillers_saved);
         for held in &record.held {
+            if let (Some(tool), false) = (&held.tool, held.used) {
+                self.tool(tool).wasted_tokens += held.usage.total();
+            }
             match held.before {
                 Before::EndOfTurn => self.stats.preemptive.add(held),
                 Before::Commit => self.stats.assumed.add(held),
@@ -193,18 +246,31 @@ impl Collector {
             .iter()
             .for_each(|draft| self.stats.drafts.add(draft));
         for prediction in &record.predictions {
-            self.row(&prediction.tool, prediction.source.name())
-                .predictions += 1;
+            let row = self.row(&prediction.tool, prediction.source.name());
+            row.predictions += 1;
             if prediction.decision == Decision::Declined(Decline::Forbidden) {
+                row.blocked += 1;
                 self.stats.blocked += 1;
                 self.stats.blocked_state_changing += u64::from(!reads(&prediction.tool));
             }
         }
         for run in &record.runs {
-            let committed = matches!(run.fate, Fate::Committed { .. });
-            if committed && reads(&run.tool) {
-                self.stats.committed_reads += 1;
-                self.recalled += u64::from(run.source.is_some());
+            let rank = rank(run, &record.runs);
+            let is_first = u64::from(rank == Some(0));
+            let is_among_three = u64::from(rank.is_some_and(|rank| rank < 3));
+            if matches!(run.fate, Fate::Committed { .. }) {
+                let recalled = u64::from(run.source.is_some());
+                let tool = self.tool(&run.tool);
+                tool.committed += 1;
+                tool.recalled += recalled;
+                tool.first += is_first;
+                tool.among_three += is_among_three;
+                if reads(&run.tool) {
+                    self.stats.committed_reads += 1;
+                    self.recalled += recalled;
+                    self.first += is_first;
+                    self.among_three += is_among_three;
+                }
             }
             let Some(source) = run.source else { continue };
             let row = self.row(&run.tool, source.name());
@@ -212,6 +278,8 @@ impl Collector {
                 Fate::Committed { .. } => {
                     row.starts += 1;
                     row.hits += 1;
+                    row.first += is_first;
+                    row.among_three += is_among_three;
                     row.saved_seconds += seconds(run.saved);
                 }
                 Fate::Discarded { reason, .. } if was_refused(reason) => {}
@@ -227,6 +295,10 @@ impl Collector {
 
     fn row(&mut self, tool: &str, source: &'static str) -> &mut Counts {
         self.rows.entry((tool.to_owned(), source)).or_default()
+    }
+
+    fn tool(&mut self, tool: &str) -> &mut ToolCounts {
+        self.tools.entry(tool.to_owned()).or_default()
     }
 
     fn latency(&mut self, latency: &TurnLatency) {
@@ -248,17 +320,43 @@ impl Collector {
             source,
             counts,
         };
+        let tool_row = |(tool, counts)| ToolRow { tool, counts };
         Stats {
             first_audio: quantiles(self.first_audio),
             answer_audio: quantiles(self.answer_audio),
             dead_air: quantiles(self.dead_air),
             immediate_recall: part(self.recalled, self.stats.committed_reads),
+            hit_rate_first: part(self.first, self.stats.committed_reads),
+            hit_rate_among_three: part(self.among_three, self.stats.committed_reads),
             hits_per_start: part(total.hits, total.starts),
             total,
             by_tool_and_source: self.rows.into_iter().map(row).collect(),
+            by_tool: self.tools.into_iter().map(tool_row).collect(),
             ..self.stats
         }
     }
+}
+
+/// How many surer speculative runs waited for a commit when this one was committed; `None` if it was not speculative, or
+/// not committed.
+fn rank(run: &RunRecord, all: &[RunRecord]) -> Option<usize> {
+    let Fate::Committed { at, .. } = run.fate else {
+        return None;
+    };
+    run.source?;
+    let waited = |other: &&RunRecord| {
+        let until = match other.fate {
+            Fate::Committed { at, .. } | Fate::Discarded { at, .. } => at,
+        };
+        let was_run = !matches!(other.fate, Fate::Discarded { reason, .. } if was_refused(reason));
+        other.source.is_some() && was_run && other.started <= at && at <= until
+    };
+    let waited = all.iter().filter(waited);
+    Some(
+        waited
+            .filter(|other| other.confidence > run.confidence)
+            .count(),
+    )
 }
 
 /// Computes quantiles by nearest rank.
@@ -412,8 +510,11 @@ mod tests {
         assert_eq!((stats.blocked, stats.blocked_state_changing), (1, 1));
         let total = Counts {
             predictions: 2,
+            blocked: 1,
             starts: 2,
             hits: 1,
+            first: 1,
+            among_three: 1,
             wasted_calls: 1,
             wasted_seconds: 0.3,
             wasted_cost: 0.02,
@@ -434,9 +535,66 @@ mod tests {
             compared: 1,
             accepted: 1,
             tokens: 2_730,
+            wasted_tokens: 0,
             cost: 0.001,
         };
         assert_eq!(stats.drafts, drafts);
+        let weather = ToolCounts {
+            committed: 2,
+            recalled: 1,
+            first: 1,
+            among_three: 1,
+            wasted_tokens: 0,
+        };
+        let by_tool: Vec<_> = stats
+            .by_tool
+            .iter()
+            .map(|row| (row.tool.as_str(), row.counts))
+            .collect();
+        assert_eq!(by_tool, [("weather", weather)]);
+        assert_eq!(
+            (stats.hit_rate_first, stats.hit_rate_among_three),
+            (Some(0.5), Some(0.5))
+        );
+    }
+
+    #[test]
+    fn a_hit_counts_by_the_surer_runs_that_waited_beside_it() {
+        let mut turn = record();
+        turn.runs[0].confidence = 0.4;
+        for confidence in [0.9, 0.8, 0.3] {
+            let mut other = early_run("weather", Some(Discard::TurnEnded));
+            other.confidence = confidence;
+            turn.runs.push(other);
+        }
+        let mut earlier = early_run("weather", Some(Discard::Superseded));
+        earlier.fate = Fate::Discarded {
+            at: Time::from_ms(1_000),
+            reason: Discard::Superseded,
+        };
+        turn.runs.push(earlier);
+        let mut unused = turn.held[0].clone();
+        unused.used = false;
+        turn.held.push(unused);
+        let mut missed = turn.drafts[0].clone();
+        missed.accepted = Some(false);
+        turn.drafts.push(missed);
+        let mut collector = Collector::default();
+        collector.turn(&turn, |_| true);
+        let stats = collector.finish();
+        assert_eq!(
+            (stats.total.hits, stats.total.first, stats.total.among_three),
+            (1, 0, 1)
+        );
+        assert_eq!(
+            (stats.hit_rate_first, stats.hit_rate_among_three),
+            (Some(0.0), Some(1.0))
+        );
+        assert_eq!(stats.by_tool[0].counts.wasted_tokens, 920);
+        assert_eq!(
+            (stats.drafts.tokens, stats.drafts.wasted_tokens),
+            (2 * 2_730, 2_730)
+        );
     }
 
     #[test]
