@@ -3,7 +3,7 @@
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
 use crate::recording::{Difference, Recording, Replayed, replay};
-use crate::stats::{Ahead, Quantiles, Stats};
+use crate::stats::{Ahead, Drafts, Quantiles, Stats};
 use crate::what_if::{TurnChange, TurnFigures, Unknown, WhatIf, what_if};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -102,6 +102,7 @@ fn side_by_side(what_if: &WhatIf) -> String {
             stats.blocked_state_changing.to_string(),
             ahead(&stats.preemptive),
             ahead(&stats.assumed),
+            drafts(&stats.drafts),
             stats.fillers.to_string(),
             stats.fillers_dropped.to_string(),
         ]
@@ -121,6 +122,7 @@ fn side_by_side(what_if: &WhatIf) -> String {
         "blocked state-changing",
         "asked at the pause",
         "asked at the result",
+        "draft model right",
         "fillers said",
         "fillers dropped",
     ];
@@ -138,6 +140,10 @@ fn side_by_side(what_if: &WhatIf) -> String {
 fn ahead(ahead: &Ahead) -> String {
     let saved = 1_000.0 * ahead.saved_seconds;
     format!("{}/{} {saved:.0} ms", ahead.used, ahead.begun)
+}
+
+fn drafts(drafts: &Drafts) -> String {
+    format!("{}/{}", drafts.accepted, drafts.asked)
 }
 
 /// A line for each turn: waits since the end of speech, and what they cost.

@@ -46,7 +46,7 @@ pub struct Unknown {
     pub runs: u32,
     /// Generations of the language model, which never answer.
     pub generations: u32,
-    /// Requests to the predictors, which predict nothing.
+    /// Requests to the predictors, and samples of the draft model, which predict nothing.
     pub predictions: u32,
     /// Transcripts and end-of-turn scores of audio that was not recorded as a job: the nearest
     /// stretch's are used.
@@ -259,7 +259,12 @@ impl Play {
         };
         let lead = prepared.map_or(Micros(0), |since| self.now.since(since));
         let Some((job, _)) = found else { return };
-        for (took, input) in &job.answers {
+        // Of fewer samples than were recorded, those that ended first.
+        let most = match asked {
+            Output::AskDraft { samples, .. } => *samples as usize,
+            _ => usize::MAX,
+        };
+        for (took, input) in job.answers.iter().take(most) {
             let after = job.takes(*took, lead);
             self.schedule(self.now + after, id.address(input.clone()));
         }
@@ -274,8 +279,10 @@ impl Play {
         match asked {
             Output::StartTool { .. } => unknown.runs += u32::from(!whole),
             Output::Generate { .. } => unknown.generations += u32::from(!whole),
-            Output::Route { .. } | Output::AskDraft { .. } => {
-                unknown.predictions += u32::from(!whole)
+            Output::Route { .. } => unknown.predictions += u32::from(!whole),
+            Output::AskDraft { samples, .. } => {
+                let known = found.map_or(0, |(job, _)| job.answers.len() as u32);
+                unknown.predictions += samples.saturating_sub(known);
             }
             Output::Transcribe { .. } | Output::ScoreEndOfTurn { .. } => {
                 unknown.approximated += u32::from(!exact);

@@ -240,9 +240,7 @@ impl World {
     fn key(&self, output: &Output) -> Option<String> {
         let asked = match output {
             Output::Generate { prompt, .. } => json!(["generate", nameless(prompt.clone())]),
-            Output::AskDraft {
-                prompt, samples, ..
-            } => json!(["draft", nameless(prompt.clone()), samples]),
+            Output::AskDraft { prompt, .. } => json!(["draft", nameless(prompt.clone())]),
             Output::Route { heard, .. } => json!(["route", heard]),
             Output::StartTool {
                 name, arguments, ..
