@@ -121,6 +121,7 @@ impl Answer {
             history: self.history,
             steps: self.calls.rounds(),
             has_called: self.calls.are_under_way(),
+            is_for_client: self.calls.has_client_calls(),
         })
     }
 

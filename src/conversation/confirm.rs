@@ -10,27 +10,19 @@ use super::output::Event;
 use super::template::{not_run, question};
 use super::timer::Timer;
 use crate::language::{Asked, Pack, Reply};
-use crate::llm::Message;
 use crate::time::{Micros, Time};
 use crate::tools::{self, Declaration};
 use serde_json::{Map, Value};
 
+mod pending;
 #[cfg(test)]
 mod tests;
 
+pub(super) use pending::Pending;
+use pending::tell_put_off;
+
 /// How long to wait again if the user is speaking at the expiry, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
-
-/// A committed call that waits for the user.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) call: CallId,
-    pub(super) name: String,
-    pub(super) arguments: Map<String, Value>,
-    question: String,
-    /// How long a yes counts after the question.
-    expiry: Micros,
-}
 
 /// The calls that need the user's yes, from their commits to their outcomes.
 #[derive(Debug, Default)]
@@ -142,6 +134,7 @@ impl Confirmation {
             arguments: arguments.clone(),
             question: question(language, tool, template.as_deref(), arguments),
             expiry: Micros(u64::try_from(expiry.as_micros()).unwrap_or(u64::MAX)),
+            is_told: false,
         };
         match &mut self.wanted {
             // Only one question is asked at a time. The model does not see the call until then, and may
@@ -162,9 +155,19 @@ impl Confirmation {
         self.wanted.as_ref().map(|wanted| wanted.pending.call)
     }
 
+    /// Notes that the history says that the call waits, the first of those that are to be asked about.
+    pub(super) fn was_told(&mut self) {
+        if let Some(wanted) = &mut self.wanted {
+            wanted.pending.is_told = true;
+        }
+    }
+
     /// Drops the question that was to be asked: the response is over or has failed.
-    pub(super) fn forget_wanted(&mut self) {
-        self.wanted = None;
+    pub(super) fn forget_wanted(&mut self, common: &mut Common, history: &mut History) {
+        let forgotten = self.wanted.take().map(|wanted| wanted.pending);
+        if let Some(pending) = forgotten.filter(|pending| pending.is_told) {
+            pending.tell_not_run(common, history);
+        }
     }
 
     /// Puts the question off, because another answer follows at once and a yes after that would not be to the
@@ -175,20 +178,18 @@ impl Confirmation {
         };
         let why = "the user has not been asked yet. Call it again if it is still wanted.";
         for name in [&pending.name].into_iter().chain(&others) {
-            let text = not_run(name, why);
-            history.push(common.item_id(), Message::System { text });
+            tell_put_off(common, history, name, why);
         }
     }
 
     /// Returns the question, to be spoken now that the response has said everything else.
     pub(super) fn ask(&mut self, common: &mut Common, history: &mut History) -> Option<String> {
         let Wanted { pending, others } = self.wanted.take()?;
-        self.end(common, ConfirmationOutcome::Abandoned);
+        self.give_up(common, history, ConfirmationOutcome::Abandoned);
         let why =
             "only one call at a time can wait for the user's yes. Call it again after this one.";
         for name in &others {
-            let text = not_run(name, why);
-            history.push(common.item_id(), Message::System { text });
+            tell_put_off(common, history, name, why);
         }
         common.notify(Event::ConfirmationAsked {
             call: pending.call,
@@ -275,16 +276,16 @@ impl Confirmation {
     }
 
     /// Abandons a question that was being asked when the agent was stopped for good.
-    pub(super) fn abandon_unasked(&mut self, common: &mut Common) {
+    pub(super) fn abandon_unasked(&mut self, common: &mut Common, history: &mut History) {
         if self.open().is_some_and(|q| q.window().is_none()) {
-            self.end(common, ConfirmationOutcome::Abandoned);
+            self.give_up(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
     /// Abandons a question that had not been heard when the user spoke or pressed a key.
-    pub(super) fn abandon_unheard(&mut self, common: &mut Common) {
+    pub(super) fn abandon_unheard(&mut self, common: &mut Common, history: &mut History) {
         if self.is_unheard(common.now) {
-            self.end(common, ConfirmationOutcome::Abandoned);
+            self.give_up(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
@@ -312,9 +313,9 @@ impl Confirmation {
     }
 
     /// Abandons a question that speech interrupted.
-    pub(super) fn abandon_cut_short(&mut self, common: &mut Common) {
+    pub(super) fn abandon_cut_short(&mut self, common: &mut Common, history: &mut History) {
         if self.question.as_ref().is_some_and(Question::is_cut_short) {
-            self.end(common, ConfirmationOutcome::Abandoned);
+            self.give_up(common, history, ConfirmationOutcome::Abandoned);
         }
     }
 
@@ -408,12 +409,17 @@ impl Confirmation {
     }
 
     /// Ends the wait for a yes, or extends it while the user is speaking.
-    pub(super) fn on_expired(&mut self, common: &mut Common, user_speaks: bool) {
+    pub(super) fn on_expired(
+        &mut self,
+        common: &mut Common,
+        history: &mut History,
+        user_speaks: bool,
+    ) {
         if user_speaks {
             let later = common.now + Micros::from_ms(STILL_SPEAKING_MS);
             common.timers.set(Timer::ConfirmationExpired, later);
         } else {
-            self.end(common, ConfirmationOutcome::Expired);
+            self.give_up(common, history, ConfirmationOutcome::Expired);
         }
     }
 
@@ -424,11 +430,21 @@ impl Confirmation {
         history: &mut History,
         outcome: ConfirmationOutcome,
     ) {
-        if let Some(pending) = self.question.as_ref().map(|q| &q.pending) {
-            let text = format!("The user did not confirm {}: it was not run.", pending.name);
-            history.push(common.item_id(), Message::System { text });
+        if let Some(pending) = self.end(common, outcome) {
+            pending.tell_not_run(common, history);
         }
-        self.end(common, outcome);
+    }
+
+    /// Ends the wait without running the call. The model is told if its history says that the call waits.
+    fn give_up(
+        &mut self,
+        common: &mut Common,
+        history: &mut History,
+        outcome: ConfirmationOutcome,
+    ) {
+        if let Some(pending) = self.end(common, outcome).filter(|one| one.is_told) {
+            pending.tell_not_run(common, history);
+        }
     }
 
     /// Ends the wait and tells the client the outcome.
@@ -436,13 +452,5 @@ impl Confirmation {
         let pending = self.take(common)?;
         pending.report_outcome(common, outcome);
         Some(pending)
-    }
-}
-
-impl Pending {
-    /// Tells the client the outcome.
-    pub(super) fn report_outcome(&self, common: &mut Common, outcome: ConfirmationOutcome) {
-        let call = self.call;
-        common.notify(Event::ConfirmationEnded { call, outcome });
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Unfinished {
     pub(super) steps: u32,
     /// The next round had begun.
     pub(super) has_called: bool,
+    /// The client requests the next answer itself: only a plan goes on.
+    pub(super) is_for_client: bool,
 }
 
 impl Interruption {

@@ -275,6 +275,11 @@ impl Plans {
         self.under_way.push(plan);
     }
 
+    /// A plan is being carried out.
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Whether this generation has made a plan.
     pub(super) fn were_made_by(&self, generation: Option<RequestId>) -> bool {
         generation.is_some() && self.made_by == generation

@@ -123,7 +123,9 @@ fn a_question_interrupted_by_noise_ignores_words_until_it_is_repeated() {
 fn a_question_interrupted_by_speech_is_abandoned() {
     let mut bench = Bench::asked();
     bench.confirmation.cut_short(&mut bench.common);
-    bench.confirmation.abandon_cut_short(&mut bench.common);
+    bench
+        .confirmation
+        .abandon_cut_short(&mut bench.common, &mut bench.history);
     assert_eq!(bench.outcomes(), [ConfirmationOutcome::Abandoned]);
     assert_eq!(bench.confirmation.awaited(), None);
 }
@@ -133,7 +135,9 @@ fn a_question_that_was_heard_is_not_interrupted() {
     let mut bench = Bench::asked();
     bench.pass(1_000);
     bench.confirmation.cut_short(&mut bench.common);
-    bench.confirmation.abandon_cut_short(&mut bench.common);
+    bench
+        .confirmation
+        .abandon_cut_short(&mut bench.common, &mut bench.history);
     assert!(bench.confirmation.is_asked());
     assert_eq!(bench.answer("no"), None);
     assert_eq!(bench.outcomes(), [ConfirmationOutcome::Declined]);
@@ -181,7 +185,9 @@ fn the_first_of_two_calls_is_asked_about_and_a_repetition_is_ignored() {
 fn a_question_is_dropped_with_its_response() {
     let mut bench = Bench::new();
     bench.want(1, "pay", "Ann");
-    bench.confirmation.forget_wanted();
+    bench
+        .confirmation
+        .forget_wanted(&mut bench.common, &mut bench.history);
     assert!(bench.confirmation.wanted().is_none());
     assert_eq!(bench.ask(), None);
     assert!(bench.outcomes().is_empty(), "the client was never asked");

@@ -8,6 +8,7 @@ fn unfinished(steps: u32) -> Unfinished {
         history: 3,
         steps,
         has_called: false,
+        is_for_client: false,
     }
 }
 

@@ -95,6 +95,13 @@ fn only_result(sim: &Sim) -> Value {
     results[0].1.clone()
 }
 
+fn only_result_of(sim: &Sim, tool: &str) -> Value {
+    let mut of_tool = results(sim);
+    of_tool.retain(|(name, _)| name == tool);
+    assert_eq!(of_tool.len(), 1, "{of_tool:?}");
+    of_tool[0].1.clone()
+}
+
 #[test]
 fn a_plan_runs_its_steps_and_the_model_sees_one_result() {
     let sim = asked(travel(), &seats());
@@ -295,6 +302,43 @@ fn a_step_that_needs_a_yes_asks_with_its_values_and_the_plan_goes_on_after_it() 
     assert_eq!(names(&sim).len(), 3, "a second yes is just a word");
 }
 
+/// What the model is told about calls that were not run, after the result that says that one waits.
+fn told_not_run(sim: &Sim) -> Vec<String> {
+    let messages = sim.core.history.messages();
+    let waits = messages
+        .iter()
+        .position(|message| matches!(message, Message::ToolResult { .. }))
+        .expect("a result");
+    let told = messages[waits..]
+        .iter()
+        .filter_map(|message| match message {
+            Message::System { text } => Some(text.clone()),
+            _ => None,
+        });
+    told.collect()
+}
+
+const NOT_RUN: &str = "The user did not confirm pay: it was not run.";
+
+#[test]
+fn the_model_is_told_that_a_plans_question_has_expired() {
+    let mut sim = asked(travel(), &paying());
+    assert!(told_not_run(&sim).is_empty());
+    sim.silence(60_000);
+    assert_eq!(told_not_run(&sim), [NOT_RUN]);
+    assert_eq!(names(&sim), ["flights"]);
+}
+
+#[test]
+fn the_model_is_told_that_a_plans_question_was_talked_over() {
+    let mut sim = session(travel(), &paying());
+    sim.scripts.push_back(vec![say("As you like."), end()]);
+    ask(&mut sim, "find me a seat to oslo", 2_600);
+    assert_eq!(sim.spoken().last().unwrap(), "Pay 80 dollars?");
+    ask(&mut sim, "what time is it", 6_000);
+    assert_eq!(told_not_run(&sim), [NOT_RUN]);
+}
+
 #[test]
 fn without_a_yes_the_rest_of_the_plan_never_runs() {
     for words in ["No.", "What time is it?"] {
@@ -380,6 +424,63 @@ fn noise_while_a_plan_runs_does_not_end_it() {
     sim.silence(10_000);
     assert_eq!(names(&sim), ["flights", "book"]);
     assert_eq!(only_result(&sim), json!({"booking": "QX7"}));
+}
+
+/// Flights are looked up, and one is booked.
+fn booking() -> Value {
+    json!([
+        step("flights", "flights", json!({})),
+        step("booked", "book", json!({"flight": "$flights[0].id"})),
+    ])
+}
+
+/// A plan and another call in one answer.
+fn beside(policy: Policy, other: &str) -> Sim {
+    let mut sim = session(policy, &booking());
+    sim.scripts.clear();
+    let mut script = vec![say("Let me book it for you, and then goodbye. ")];
+    script.extend(call_with(PLAN, json!({ "steps": booking() })));
+    script.extend(call(other));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.tool_ms = 1_500;
+    sim
+}
+
+#[test]
+fn a_cough_beside_a_goodbye_does_not_end_the_plan() {
+    let mut sim = beside(travel(), "hang_up");
+    ask(&mut sim, "book me a flight to oslo and goodbye", 700);
+    assert_eq!(names(&sim), ["flights"]);
+    sim.speak("", 300);
+    sim.silence(12_000);
+    assert_eq!(names(&sim), ["flights", "book"]);
+    assert_eq!(only_result_of(&sim, PLAN), json!({"booking": "QX7"}));
+    assert_eq!(sim.hung_up, Some(HangUpReason::AgentEnded));
+}
+
+#[test]
+fn words_beside_a_goodbye_end_the_plan() {
+    let mut sim = beside(travel(), "hang_up");
+    ask(&mut sim, "book me a flight to oslo and goodbye", 700);
+    ask(&mut sim, "no wait", 12_000);
+    assert_eq!(names(&sim), ["flights"]);
+    assert_eq!(sim.hung_up, None);
+    assert!(sim.core.running.calls.is_empty());
+}
+
+#[test]
+fn a_cough_beside_a_clients_call_does_not_end_the_plan() {
+    let mut sim = beside(travel(), "own");
+    sim.client_has(&["own"]);
+    ask(&mut sim, "book me a flight to oslo", 700);
+    assert_eq!(names(&sim), ["flights"]);
+    sim.speak("", 300);
+    sim.silence(12_000);
+    assert_eq!(names(&sim), ["flights", "book"]);
+    assert_eq!(only_result_of(&sim, PLAN), json!({"booking": "QX7"}));
+    assert_eq!(sim.prompts.len(), 1, "the client requests the next answer");
+    assert!(sim.core.running.calls.is_empty());
 }
 
 #[test]

@@ -84,13 +84,19 @@ impl Conversation {
     /// done.
     pub(super) fn resume_response(&mut self, half: Unfinished) {
         let is_new = self.agenda.has_next_answer();
-        self.open_response(TurnLatency::of_turn_at(self.common.now));
         let running: Vec<CallId> = self.running.calls.keys().copied().collect();
+        if half.is_for_client && running.is_empty() && !is_new {
+            return;
+        }
+        self.open_response(TurnLatency::of_turn_at(self.common.now));
         if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
             answer.terms = half.terms;
             answer.history = half.history;
             let rounds = half.steps + u32::from(half.has_called && running.is_empty());
             answer.calls = Calls::after(rounds);
+            if half.is_for_client {
+                answer.calls.hand_to_client();
+            }
         }
         if running.is_empty() {
             return self.start_generation(false);
@@ -110,6 +116,8 @@ impl Conversation {
             self.wait_for(call, None);
         }
         self.ending.promise(ending);
+        self.running.plans.resume();
+        self.go_on_with_plans();
     }
 
     /// Says a fixed text, without the model.
@@ -236,7 +244,8 @@ impl Conversation {
         status: ResponseStatus,
         reason: Discard,
     ) {
-        self.confirmation.forget_wanted();
+        self.confirmation
+            .forget_wanted(&mut self.common, &mut self.history);
         self.running.plans.pause();
         if let Some(ending) = self.ending.take_promised() {
             self.call_off(ending.call);
@@ -304,7 +313,8 @@ impl Conversation {
         let Some(answer) = &mut self.answer else {
             return;
         };
-        self.confirmation.forget_wanted();
+        self.confirmation
+            .forget_wanted(&mut self.common, &mut self.history);
         self.running.plans.pause();
         let generation = answer.fail();
         let results = answer.calls.give_up();

@@ -40,7 +40,8 @@ impl Conversation {
         self.forget_interrupted();
         let stopped = self.stop_response(status).is_some();
         if stopped {
-            self.confirmation.abandon_unasked(&mut self.common);
+            self.confirmation
+                .abandon_unasked(&mut self.common, &mut self.history);
         }
         self.forget_interrupted();
         stopped || waits
@@ -62,9 +63,10 @@ impl Conversation {
         self.playout.flush(self.common.now);
         self.clear_response_timers();
         let ends = self.ending.is_promised() && self.ending.cut_short();
-        // If a client's tool was called, the client requests the next answer itself.
-        let goes_on =
-            !ends && !answer.calls.has_client_calls() && !outside && answer.is_unfinished();
+        // If a client's tool was called, the client requests the next answer itself: only a plan goes on.
+        let is_left_to_client =
+            answer.calls.has_client_calls() && !self.running.plans.are_under_way();
+        let goes_on = !ends && !is_left_to_client && !outside && answer.is_unfinished();
         let unfinished = goes_on.then(|| answer.unfinished());
         self.close_response(answer, status, Discard::Interrupted);
         Some(Stopped {
@@ -126,7 +128,8 @@ impl Conversation {
     pub(super) fn forget_interrupted(&mut self) {
         self.forget_resuming();
         self.interruption.forget();
-        self.confirmation.abandon_cut_short(&mut self.common);
+        self.confirmation
+            .abandon_cut_short(&mut self.common, &mut self.history);
         if let Some(ending) = self.ending.take_cut_short() {
             self.call_off(ending.call);
         }

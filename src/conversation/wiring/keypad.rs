@@ -24,7 +24,8 @@ impl Conversation {
         if self.client.turn_detection.interrupt {
             self.barge_in();
             self.forget_interrupted();
-            self.confirmation.abandon_unheard(&mut self.common);
+            self.confirmation
+                .abandon_unheard(&mut self.common, &mut self.history);
         }
         if self.keypad.push(&mut self.common, key) {
             self.take_keys();

@@ -214,7 +214,8 @@ impl Conversation {
                 Timer::GenerationOverdue => self.on_generation_overdue(),
                 Timer::ConfirmationExpired => {
                     let user_speaks = self.turn.is_open();
-                    self.confirmation.on_expired(&mut self.common, user_speaks);
+                    self.confirmation
+                        .on_expired(&mut self.common, &mut self.history, user_speaks);
                 }
                 Timer::PlayoutEnd => {}
                 Timer::KeysComplete => self.take_keys(),

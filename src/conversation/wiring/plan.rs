@@ -188,7 +188,9 @@ impl Conversation {
         let Some((call, status)) = self.running.plans.put_aside(step.call) else {
             return;
         };
-        self.running.calls.remove(&call);
+        if self.running.calls.remove(&call).is_some() {
+            self.confirmation.was_told();
+        }
         if let Some(answer) = &mut self.answer {
             answer.calls.finish_quietly(call, status);
         }
@@ -234,7 +236,9 @@ impl Conversation {
 
     /// Ends the plans of an answer that was stopped and is not resumed.
     pub(super) fn stop_plans(&mut self) {
-        let may_resume = self.interruption.is_judging() || self.interruption.is_resuming();
+        let may_resume = self.interruption.is_judging()
+            || self.interruption.is_resuming()
+            || self.ending.is_near();
         if !may_resume && self.running.plans.stop_paused() {
             self.go_on_with_plans();
         }

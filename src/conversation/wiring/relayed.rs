@@ -51,7 +51,8 @@ impl Conversation {
             self.stop_for_words();
         } else {
             self.confirmation.was_heard(self.common.now);
-            self.confirmation.abandon_unheard(&mut self.common);
+            self.confirmation
+                .abandon_unheard(&mut self.common, &mut self.history);
         }
         // The playout estimate may have counted more as heard.
         for (item, heard) in heard {
